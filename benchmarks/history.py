@@ -20,15 +20,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from buildcompare.comparison.analysis import analyse, catalogue_of, read_recordings
 from buildcompare.config.params import Comparison, read_params
-from buildcompare.history import dataset
 from buildcompare.history.chain import compare_to_ledger, supported_users_noise
+from buildcompare.history.changes import past_changes
 from buildcompare.history.entry import entry_of
-from buildcompare.history.ledger import Entry, ledger_of, read_ledger
-from buildcompare.history.past import past_changes
+from buildcompare.history.ledger import LAST_READ, Entry, read_ledger, record
 from buildcompare.results import TestResult
 from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.noise import Noise, with_past
@@ -38,7 +36,7 @@ METRICS = (
     "avg-api-times", "p99-api-times", "avg-store-times", "p99-store-times", "cpu-utilization", "goroutines-in-use",
     "heap-in-use", "rps", "stack-in-use", "number-of-connected-devices",
 )  # fmt: skip
-DRAWN = 200  # comparisons with levels of their own; longer ledgers repeat them under other names
+COUNTS = (200, 2_000, 5_000)  # comparisons of the ledgers
 
 
 def entry(number: int, rng: np.random.Generator) -> Entry:
@@ -60,34 +58,23 @@ def entry(number: int, rng: np.random.Generator) -> Entry:
         unbounded = {"name": f"{db}_unbounded", "type": "unbounded", "users": 20000, "at_load": at_load}
         tests.append({**about, **unbounded, "supported_users": pair(9000.0), "errors": pair(3000.0)})
     about = {"name": f"r{number}", "position": number + 1, "tests": tests, "source": "report", "simulated": True}
-    about |= {"base": {"label": f"b{number}"}, "new": {"label": f"n{number}"}, "verdict": "pass"}
+    for side, shift in (("base", 0), ("new", 1)):
+        version = f"{1 + (number + shift) // 1000}.{(number + shift) % 1000}.0"
+        about[side] = {"label": version, "version": version}
     return Entry.model_validate({**about, "setup": {"Tool": f"v{number // 10}", "Dataset": "12M posts"}})
 
 
 def write(folder: Path, count: int) -> Path:
-    """A packed ledger of so many comparisons, in which each base is the new build of the one before."""
+    """A ledger of so many comparisons, in which each base is the new build of the one before."""
     rng = np.random.default_rng(1)
-    drawn = ledger_of([entry(number, rng) for number in range(DRAWN)]).table(dataset.SCHEMA.names)
-    table = pa.concat_tables([drawn] * math.ceil(count / DRAWN)).slice(0, count * 4)
-    number = np.arange(count).repeat(4)
-
-    def build(shift: int) -> pa.StructArray:
-        versions = [f"{1 + (i + shift) // 1000}.{(i + shift) % 1000}.0" for i in range(count)]
-        texts = np.array(versions, dtype=object).repeat(4)
-        return pa.StructArray.from_arrays([pa.array(texts), pa.array(texts)], ["label", "version"])
-
-    names = pa.array([f"r{i}" for i in range(count)]).take(pa.array(number))
-    for name, column in (("name", names), ("position", number + 1), ("base", build(0)), ("new", build(1))):
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, table.schema.field(name), pa.array(column))
-    folder.mkdir()
-    (folder / dataset.FILE).write_bytes(dataset.contents(table.combine_chunks()))
+    record(folder, [entry(number, rng) for number in range(count)])
     return folder
 
 
 def looking_back(params: Comparison, tests: Sequence[TestResult], folder: Path) -> float:
     """CPU seconds of all that a report asks of a ledger; each learned noise three times, as four tests ask for it."""
     catalogue = catalogue_of(params)
+    LAST_READ.clear()  # each report is a process
     began = time.process_time()
     ledger = read_ledger(folder)
     ledger.find(entry_of(params, position=1))
@@ -126,19 +113,15 @@ def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     with tempfile.TemporaryDirectory() as place:
         here = Path(place)
-        many, few = write(here / "100000", 100_000), write(here / "2000", 2_000)
-        print(f"100,000 comparisons: {(many / dataset.FILE).stat().st_size / 1e6:.0f} MB")
-        alone, found = report_cpu({"2,000": few, "100,000": many}, pairs)
+        ledgers = {f"{count:,}": write(here / str(count), count) for count in COUNTS}
+        alone, found = report_cpu(ledgers, pairs)
         print(f"{'analysis without a ledger':28} {alone:6.2f} s")
         for name, took in found.items():
             print(f"{f'looking back at {name}':28} {took:6.2f} s  {took / alone:5.2f} of the analysis")
-        commands = {
-            "index of no ledger": ("index", "--history", str(here / "none")),
-            "index of 2,000": ("index", "--history", str(few)),
-            "index of 100,000": ("index", "--history", str(many)),
-            "history of 2,000": ("history", str(few)),
-            "history of 100,000": ("history", str(many)),
-        }
+        commands = {"index of no ledger": ("index", "--history", str(here / "none"))}
+        for name, folder in ledgers.items():
+            commands[f"index of {name}"] = ("index", "--history", str(folder))
+            commands[f"history of {name}"] = ("history", str(folder))
         reference = None
         for name, arguments in commands.items():
             output = ["--output", str(here / "reports")] if arguments[0] == "index" else []

@@ -55,7 +55,7 @@ def opened(params: str) -> tuple[float, float]:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as `make lab` does
     notebook = nbformat.read(PROJECT / "notebooks/comparison.ipynb", as_version=4)
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    last = next(i for i, source in enumerate(sources) if source.startswith("show.verdict"))
+    last = next(i for i, source in enumerate(sources) if source.startswith('result.show("verdict")'))
     chosen, told = f"params_file = {str(Path(params).resolve())!r}", "import time; print(time.process_time())"
     moved = 'result = result.with_margins({"cpu-utilization": 8.0})'
     again = [told, moved, sources[last], told]

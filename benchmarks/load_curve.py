@@ -31,15 +31,8 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
 from buildcompare.config.project import root
 from buildcompare.load.view import view_run
-from buildcompare.metrics.equal_load import (
-    LoadedRun,
-    MetricAtLoad,
-    equal_load,
-    judge_at_load,
-    loaded_run,
-    measure_noise_at_load,
-    noise_at_load,
-)
+from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load, loaded_run
+from buildcompare.metrics.judge_at_load import judge_at_load, measure_noise_at_load, noise_at_load
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
 from buildcompare.results import LoadAdjustedResult

@@ -25,8 +25,8 @@ PROFILE = """
 import cProfile, pstats, sys
 import buildcompare.report.preload, buildcompare.api
 from pathlib import Path
-from buildcompare.report import engine, publish
-engine.is_child = lambda: True
+from buildcompare.report import processes, publish
+processes.is_child = lambda: True
 profile = cProfile.Profile()
 profile.runcall(publish.publish, Path(sys.argv[1]), output=Path(sys.argv[2]))
 pstats.Stats(profile).sort_stats("cumulative").print_stats(60)

@@ -83,14 +83,14 @@ def ledger() -> Iterator[Row]:
 
     with tempfile.TemporaryDirectory() as place:
         here = Path(place)
-        few, many = history.write(here / "few", 2_000), history.write(here / "many", 100_000)
+        few, many = history.write(here / "few", 2_000), history.write(here / "many", 5_000)
         alone, found = history.report_cpu({"few": few}, 3)
         index = ("index", "--output", str(here / "reports"), "--history")
         without = min(history.command_cpu(*index, str(here / "none")) for _ in range(3))
         yield Row("looking back at 2,000", f"{found['few']:.2f} CPU s", "an analysis", found["few"] / alone, 0.6)
         for name, command in (("index", index), ("history", ("history",))):
             took = min(history.command_cpu(*command, str(many)) for _ in range(3))
-            yield Row(f"{name} of 100,000", f"{took:.2f} CPU s", "an index of no ledger", took / without, 4.5)
+            yield Row(f"{name} of 5,000", f"{took:.2f} CPU s", "an index of no ledger", took / without, 4.5)
 
 
 def notebook() -> Iterator[Row]:

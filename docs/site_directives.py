@@ -34,7 +34,7 @@ class Api(SphinxDirective):
             lines += [title, "-" * len(title), ""]
             for name in names:
                 kind = "autofunction" if wanted is inspect.isroutine else _class_directive(public[name])
-                lines += [f".. {kind}:: buildcompare.{name}", *_options(kind), ""]
+                lines += [f".. {kind}:: buildcompare.{name}", *_options(kind, public[name]), ""]
         return _parsed(self, lines)
 
 
@@ -42,8 +42,11 @@ def _class_directive(value: type) -> str:
     return "autoexception" if issubclass(value, BaseException) else "autoclass"
 
 
-def _options(kind: str) -> list[str]:
-    return ["   :members:", "   :undoc-members:"] if kind == "autoclass" else []
+def _options(kind: str, value: Any) -> list[str]:
+    if kind != "autoclass":
+        return []
+    ours = all(base.__module__.startswith("buildcompare") for base in value.__mro__[:-1])
+    return ["   :members:", "   :undoc-members:", *(["   :inherited-members:"] if ours else [])]
 
 
 class Gallery(SphinxDirective):

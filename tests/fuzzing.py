@@ -28,8 +28,7 @@ from buildcompare.config.variants import read_variants
 from buildcompare.config.yaml import checked, read_yaml
 from buildcompare.experiment import run as experiment
 from buildcompare.experiment.matrix import cells, read_matrix
-from buildcompare.history import dataset
-from buildcompare.history.ledger import Entry, read_ledger
+from buildcompare.history.ledger import read_ledger
 from buildcompare.history.table import read_table
 from buildcompare.profiles.stacks import read_profile
 from buildcompare.recordings import parquet, sources, table
@@ -77,14 +76,6 @@ procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----
  r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa st                 UTC
  3  0      0 21333016  56404 2989900    0    0   237  1210  518 1599 70  5 24  0  0 2024-03-01 16:08:08
  4  1      0 21333016  56404 2989900    0    0     0     8  575  152 60  1 39  0  0 2024-03-01 16:08:10
-"""
-SAR = b"""\
-Linux 6.1.0-18-amd64 (db-1)  03/01/24  _x86_64_  (4 CPU)
-
-11:59:50 PM     CPU     %user     %idle
-11:59:55 PM     all     10.00     87.00
-12:00:00 AM     all     20.00     77.00
-Average:        all     15.00     82.00
 """
 PPROF = (  # sample_type, two texts for it, a function, a location of it, a sample there
     b"\x0a\x04\x08\x01\x10\x02" + b"\x32\x00\x32\x03cpu\x32\x02ns\x32\x04main"
@@ -167,7 +158,8 @@ def right(folder: Path) -> dict[str, list[bytes]]:
     disk = {"disk_device": "vda", "r/s": 1.5, "util": 30.0}
     stamps = [{"timestamp": f"03/01/2024 04:00:0{i} PM", "avg-cpu": {"user": 1.0 * i}, "disk": [disk]} for i in (0, 1)]
     cpu = [{"timestamp": "04:00:01 PM", "cpu-load": [{"cpu": "all", "usr": 1.5}]}]
-    entry = checked(Entry, ENTRY)
+    sadf = [{"timestamp": {"date": "2024-03-01", "time": "04:00:01", "utc": 1}, "network": {"net-dev": [
+        {"iface": "eth0", "rxkB": 1.5}]}}]  # fmt: skip
 
     def text(*values: Any) -> list[bytes]:
         return [json.dumps(value).encode() for value in values]
@@ -186,8 +178,9 @@ def right(folder: Path) -> dict[str, list[bytes]]:
         "ltctl": text({**window, **ltctl, "Graphs": [{"Name": "RPS", "Values": points}]}),
         "grafana": text({"dashboard": {"panels": panels}}),
         "pgbench": [SUMMARY, PROGRESS, LOG],
-        "sysstat": [VMSTAT, SAR, *text(*({"sysstat": {"hosts": [host]}} for host in (
-            {"date": "03/01/24", "statistics": stamps}, {"date": "2024-03-01", "statistics": cpu})))],
+        "sysstat": [VMSTAT, *text(*({"sysstat": {"hosts": [host]}} for host in (
+            {"date": "03/13/24", "statistics": stamps}, {"date": "2024-03-01", "statistics": cpu},
+            {"file-date": "2024-03-01", "statistics": sadf})))],
         "profile": [b"main;f (a.py:1);g 12\nmain 1\n", PPROF, gzip.compress(PPROF)],
         "answer": text({"status": "success", **asked}, {"status": "error", "errorType": "x", "error": "y"}),
         "params": [(PROJECT / "params/v9.6.0-rc1.yaml").read_bytes(), (PROJECT / "docs/template.yaml").read_bytes()],
@@ -200,7 +193,6 @@ def right(folder: Path) -> dict[str, list[bytes]]:
         "groups": [GROUPS],
         "calibration": text(CALIBRATION),
         "entry": text(ENTRY),
-        "packed": [dataset.contents(dataset.to_table([(entry.model_dump(mode="json"), entry.sha256)]))],
         "past": [PAST],
         "results": text(a_report()),
         "written": ["\n".join(["# x", *map(markers, BLOCKS)]).replace("\n<!-- hand-written end", END).encode()],
@@ -315,7 +307,6 @@ READERS: dict[str, Callable[[Path, bytes], str]] = {
     "groups": lambda path, _: repr(len(checked(CalibrationSpec, read_yaml(path)).groups)),
     "calibration": _calibration,
     "entry": lambda path, contents: _ledger(path, contents, "x.json"),
-    "packed": lambda path, contents: _ledger(path, contents, dataset.FILE),
     "past": lambda path, _: repr(len(read_table(path))),
     "results": _results,
     "written": _written,

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
+from ruamel.yaml import YAML
 
 from buildcompare.comparison import analysis
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison
+from buildcompare.config.yaml import yaml_text
 from buildcompare.history.ledger import read_ledger
 from buildcompare.report.publish import KernelInputError
 
@@ -115,7 +116,7 @@ def killed_at(step: int, work: Callable[[], None]) -> bool:
 def write_params(file: Path, params: Mapping[str, Any]) -> Path:
     """Write a params file."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(yaml.safe_dump(dict(params), sort_keys=False, allow_unicode=True), "utf-8")
+    file.write_text(yaml_text(dict(params)), "utf-8")
     return file
 
 
@@ -193,3 +194,8 @@ def small_params(folder: Path, **more: Any) -> dict[str, Any]:
         "tests": tests,
         **more,
     }
+
+
+def yaml_data(text: str) -> Any:
+    """Plain data of a YAML text."""
+    return YAML(typ="safe", pure=True).load(text)

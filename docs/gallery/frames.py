@@ -20,4 +20,4 @@ def run(seconds_per_call: float) -> pd.DataFrame:
 
 
 result = bc.compare(run(0.010), run(0.020), type="bounded", users=2000)
-figure = result.plot("avg-api-times")
+figure = result.plot("avg-api-times").figure

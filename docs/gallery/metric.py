@@ -7,4 +7,4 @@ import buildcompare as bc
 
 recordings = "data/recordings/v10.4.0-rc1/postgresql_bounded"
 result = bc.compare(f"{recordings}/base.parquet", f"{recordings}/new.parquet", users=7500)
-figure = result.plot("avg-api-times")
+figure = result.plot("avg-api-times").figure

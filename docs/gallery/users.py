@@ -8,4 +8,4 @@ import buildcompare as bc
 
 recordings = "data/recordings/v10.4.0-rc1/postgresql_unbounded"
 result = bc.compare(f"{recordings}/base.parquet", f"{recordings}/new.parquet", type="unbounded", users=20000)
-figure = result.plot("number-of-connected-devices")
+figure = result.plot("number-of-connected-devices").figure

@@ -8,7 +8,6 @@ import contextlib
 import io
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -21,21 +20,21 @@ import typer
 
 from buildcompare.config.errors import InputError, named
 from buildcompare.config.remote import copied_back, fetched_folder, is_remote, written
-from buildcompare.report import engine as warm
+from buildcompare.report import processes
 from buildcompare.report.batch import BAD_INPUT, FAILED, Order, Outcome, publish_many, publish_one, what_ended
-from buildcompare.results.codes import SIDES, TestType, Verdict
+from buildcompare.results.codes import TestType, Verdict
 from buildcompare.text.numbers import printable
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 REGRESSION, UNDECIDED = 1, 2
 _USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
-"""click's, of which typer has a copy of its own."""
+"""The usage error of the copy of click inside typer."""
 _WORST_FIRST = (FAILED, BAD_INPUT, REGRESSION, UNDECIDED, 0)
 
 
 FailOn = Literal["regression", "inconclusive"]
 WIDTH = 120
-"""Columns of what is printed where no window is, such as in the log of a build."""
+"""Columns of tables printed outside a terminal, such as in a build log."""
 
 
 def _option(name: str, text: str) -> Any:
@@ -62,7 +61,8 @@ Ledgers = Annotated[list[str] | None, _option("--history", _LEDGERS)]
 LedgerFolder = Annotated[str, _file("FOLDER", "A ledger, such as data/history/NAME or s3://bucket/NAME.")]
 LedgerAs = Literal["monthly", "study"] | None
 _ENGINE = "What runs the notebook: a forked process (warm) or a Jupyter kernel (default: warm, on macOS kernel)."
-Graphs = Annotated[bool, typer.Option("--graphs/--no-graphs", help="Graphs (PNG) for README.md.")]
+Graphs = Annotated[bool, typer.Option("--graphs/--no-graphs", help="Graphs for README.md.")]
+Png = Annotated[bool, _option("--png", "Graphs as PNG instead of SVG (needs the extra png).")]
 Engine = Annotated[Literal["warm", "kernel"] | None, _option("--engine", _ENGINE)]
 
 
@@ -78,16 +78,17 @@ def report(
     every: Every = False,
     quiet: Quiet = False,
     graphs: Graphs = True,
+    png: Png = False,
 ) -> None:
     """Compare two builds, publish the report, and print what is decided and what changed."""
     if study and not record:
         raise _refused("--study: expected --record beside it, found none")
     ledger_as: LedgerAs = ("study" if study else "monthly") if record else None
-    asked: dict[str, Any] = {"output": output, "refresh": refresh, "ledger_as": ledger_as, "progress": not quiet}
-    asked |= {"engine": engine, "graphs": graphs}
+    settings: dict[str, Any] = {"output": output, "refresh": refresh, "ledger_as": ledger_as, "progress": not quiet}
+    settings |= {"engine": engine, "graphs": _format(graphs, png)}
     with _progress(not quiet) as hear:
-        outcome = publish_one(Order(params, asked, None if quiet else _table(every=every)), hear)
-    raise typer.Exit(_said(outcome, fail_on, quiet=quiet))
+        outcome = publish_one(Order(params, settings, None if quiet else _table(every=every)), hear)
+    raise typer.Exit(_report_outcome(outcome, fail_on, quiet=quiet))
 
 
 @app.command()
@@ -100,7 +101,9 @@ def compare(
     users: Annotated[int | None, typer.Option(min=1, help="The target (bounded) or the ceiling (unbounded).")] = None,
     base_name: Annotated[str | None, _option("--base-name", "What the base is called (default: as its file).")] = None,
     new_name: Annotated[str | None, _option("--new-name", "What the new build is called.")] = None,
-    metrics: Annotated[str, _option("--metrics", "A catalogue of metrics, or the path of one.")] = "mattermost",
+    metrics: Annotated[
+        str | None, _option("--metrics", "A catalogue of metrics, or its path (default: recognised by names).")
+    ] = None,
     calibration: Annotated[str | None, _option("--calibration", "A file that `calibrate` made.")] = None,
     html: Annotated[Path | None, _option("--html", "Write the page here.")] = None,
     json_: Annotated[Path | None, _option("--json", "Write results.json here.")] = None,
@@ -111,27 +114,32 @@ def compare(
     """Compare two files or folders of recordings without a params file."""
     from buildcompare import api  # late: these take seconds to import
     from buildcompare.config.project import write_files, writing
-    from buildcompare.recordings.sources import read_runs
     from buildcompare.report.terminal import lines
     from buildcompare.text.sentences import say
 
-    with _said_faults():
-        runs = [read_runs(given, metrics) for given in (base, new)]
-        names = _names((base, new), [{run.provenance.get("label") for run in each} for each in runs])
-        known: dict[str, Any] = {"catalogue": metrics, "type": type_, "users": users, "calibration": calibration}
-        known["labels"] = (base_name or names[0], new_name or names[1])
-        command = shlex.join(["python", "-m", "buildcompare", *sys.argv[1:]])
-        result = api.compare(runs[0], runs[1], command=command, **known)
+    with _faults_reported():
+        result = api.compare(
+            base,
+            new,
+            catalogue=metrics,
+            type=type_,
+            users=users,
+            labels=(base_name, new_name),
+            calibration=calibration,
+            command=shlex.join(["python", "-m", "buildcompare", *sys.argv[1:]]),
+        )
         if html is not None:
             result.to_html(html)
         if json_ is not None:
             with writing(json_, "output", "a file that can be written"):
                 write_files({json_: result.to_json()})
     if not quiet:
-        read = (say("terminal", "read", given, len(each)) for given, each in zip((base, new), runs, strict=True))
-        print(printable("; ".join(read)), lines(result.results, **_table(every=every)), sep="\n", end="")
+        (runs,) = result.recordings.values()
+        read = (say("terminal", "read", base, len(runs["base"])), say("terminal", "read", new, len(runs["new"])))
+        _say("; ".join(read))
+        _print(lines(result.results, **_table(every=every)).removesuffix("\n"))
         for file in (each for each in (html, json_) if each is not None):
-            print(printable(say("terminal", "where", file)))
+            _say(say("terminal", "where", file))
     raise typer.Exit(_exit_code(result.verdict, fail_on))
 
 
@@ -141,10 +149,10 @@ def pull(params: ParamsFile, refresh: Refresh = False) -> None:
     from buildcompare.comparison import analysis as workbench
     from buildcompare.config.params import read_params
 
-    with _said_faults():
+    with _faults_reported():
         recordings = workbench.read_recordings(read_params(params), refresh=refresh)
-        found = sum(len(runs) for test in recordings.values() for runs in test.values())
-        _say(f"{params}: {found} recordings at hand")
+        count = sum(len(runs) for test in recordings.values() for runs in test.values())
+        _say(f"{params}: {count} recordings at hand")
 
 
 @app.command()
@@ -156,15 +164,15 @@ def calibrate(
     """Learn from repeated runs how far two runs of one build lie apart."""
     from buildcompare.calibration.learn import calibrate as learn  # late: it takes seconds to import
 
-    with _said_faults():
+    with _faults_reported():
         with written(output) as here:
             made = learn(file, here, refresh=refresh)
         _say(f"{output}: {sum(len(group.runs) for group in made.groups)} runs in {len(made.groups)} groups")
-        said = "none, as a single group leaves nothing to be judged by."
+        self_check = "none, as a single group leaves nothing to be judged by."
         if check := made.self_check:
             called = (f"{check[each]['called']} of {check[each]['rows']} {each}" for each in ("metrics", "labels"))
-            said = f"{' and '.join(called)} of identical pairs called changed."
-        print(f"Self-check: {said}")
+            self_check = f"{' and '.join(called)} of identical pairs called changed."
+        _say(f"Self-check: {self_check}")
 
 
 @app.command()
@@ -174,6 +182,7 @@ def batch(
     fail_on: FailedBy = None,
     engine: Engine = None,
     graphs: Graphs = True,
+    png: Png = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = os.cpu_count() or 1,
     dask: Annotated[str | None, _option("--dask", "Make them on the cluster of the Dask scheduler here.")] = None,
     again: Annotated[bool, _option("--again", "Make reports again that stand there unchanged.")] = False,
@@ -183,22 +192,22 @@ def batch(
     stems = [file.stem for file in params]
     if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
         raise _refused(f"PARAMS: expected files of different names, found {twice[0]} twice")
-    settings = {"engine": engine, "graphs": graphs, "resume": not again}
+    settings = {"engine": engine, "graphs": _format(graphs, png), "resume": not again}
     orders = [Order(file, {**settings, "output": output and f"{output.rstrip('/')}/{file.stem}"}) for file in params]
     codes: dict[int, list[Path]] = {}
     kept = 0
-    with _said_faults(), _cluster(dask) as (elsewhere, cores), _batch_progress(len(orders), quiet) as advance:
+    with _faults_reported(), _cluster(dask) as (elsewhere, cores), _batch_progress(len(orders), quiet) as advance:
         for order, outcome in publish_many(orders, jobs=max(jobs, 2 * cores), elsewhere=elsewhere):
-            codes.setdefault(_said(outcome, fail_on, quiet=quiet), []).append(order.params)
+            codes.setdefault(_report_outcome(outcome, fail_on, quiet=quiet), []).append(order.params)
             kept += outcome.kept
             advance()
     if not quiet and len(orders) > 1:
-        print(*map(printable, _summary(codes, kept).split("\n")), sep="\n")
+        _say(*_summary(codes, kept).split("\n"))
     raise typer.Exit(next(code for code in _WORST_FIRST if code in codes))
 
 
 def _summary(codes: dict[int, list[Path]], kept: int) -> str:
-    """How many reports ended with which exit code, the worst first, and which did not end well."""
+    """Count the reports by exit code, the worst first, and name those that did not succeed."""
     rows = []
     for code in (code for code in _WORST_FIRST if code in codes):
         which = ", ".join(file.stem for file in sorted(codes[code])) if code else f"{kept} of them unchanged"
@@ -214,7 +223,7 @@ _ENDS = {
 
 @contextlib.contextmanager
 def _cluster(address: str | None) -> Iterator[tuple[Any, int]]:
-    """The executor of a Dask cluster and its number of cores; none where no address is given."""
+    """Yield the executor of a Dask cluster and its number of cores; None and 0 without an address."""
     if address is None:
         yield None, 0
         return
@@ -236,8 +245,8 @@ def _cluster(address: str | None) -> Iterator[tuple[Any, int]]:
 
 @contextlib.contextmanager
 def _batch_progress(count: int, quiet: bool) -> Iterator[Callable[[], None]]:
-    """What shows on a terminal how many reports are done, and how much time is left."""
-    if quiet or not sys.stderr.isatty():
+    """Show on a terminal how many reports are done and how much time is left; yields the step function."""
+    if quiet or not os.isatty(2):
         yield lambda: None
         return
     from rich.console import Console
@@ -277,7 +286,7 @@ def history_import(
     from buildcompare.comparison.analysis import import_comparisons
     from buildcompare.history.table import import_table
 
-    with _said_faults():
+    with _faults_reported():
         made = (import_comparisons if past.is_dir() else import_table)(past, _ledger(output))
         studies = sum(entry.kind == "study" for entry in made)
         _say(f"{output}: {len(made) - studies} comparisons and {studies} studies recorded")
@@ -289,7 +298,7 @@ def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "ma
     from buildcompare.report.index import write_index
     from buildcompare.report.publication import reports
 
-    with _said_faults():
+    with _faults_reported():
         ledgers = [_ledger(each) for each in ledger or ()]
         with contextlib.ExitStack() as stack:
             folder = Path(output) if output else reports()
@@ -309,20 +318,8 @@ def history(
     """Print what a ledger states: setup, drift, databases and changes, comparison by comparison."""
     from buildcompare.history.view import ledger_text
 
-    with _said_faults():
-        print(*map(printable, ledger_text(_ledger(ledger), metrics, last=last, only=only).splitlines()), sep="\n")
-
-
-@app.command()
-def history_pack(
-    ledger: LedgerFolder, undo: Annotated[bool, _option("--undo", "Make them JSON files again.")] = False
-) -> None:
-    """Move the JSON files of a ledger into one Parquet file, which is read by columns: for hundreds of comparisons."""
-    from buildcompare.history.ledger import repack
-
-    with _said_faults():
-        moved = repack(_ledger(ledger), undo=undo)
-        _say(f"{ledger}: {moved} entries moved {'out of' if undo else 'into'} entries.parquet")
+    with _faults_reported():
+        _say(*ledger_text(_ledger(ledger), metrics, last=last, only=only).splitlines())
 
 
 @app.command()
@@ -332,10 +329,10 @@ def plan(params: ParamsFile) -> None:
     from buildcompare.comparison.plan import plan_text
     from buildcompare.config.params import read_params
 
-    with _said_faults():
+    with _faults_reported():
         comparison = read_params(params)
         results = workbench.analyse(comparison, workbench.read_recordings(comparison)).results
-        print(*map(printable, plan_text(results).splitlines()), sep="\n")
+        _say(*plan_text(results).splitlines())
 
 
 @app.command()
@@ -350,17 +347,17 @@ def export(
 
     if openmetrics is None and statsd is None:
         raise _refused("export: expected --openmetrics or --statsd, found neither")
-    with _said_faults():
+    with _faults_reported():
         address = None if statsd is None else exporting.statsd_address(statsd)  # both targets before any work
         if openmetrics is not None:
             exporting.check_file(openmetrics)
-        found = exporting.read_results(results)
+        report_results = exporting.read_results(results)
         if openmetrics is not None:
-            text = exporting.openmetrics(found)
+            text = exporting.openmetrics(report_results)
             write_files({openmetrics: text})
             _say(f"{openmetrics}: {sum(not line.startswith(b'#') for line in text.splitlines())} samples")
         if address is not None:
-            _say(f"{statsd}: {exporting.send_statsd(found, address)} gauges sent")
+            _say(f"{statsd}: {exporting.send_statsd(report_results, address)} gauges sent")
 
 
 @app.command()
@@ -377,15 +374,15 @@ def run(
     from buildcompare.experiment.run import run as run_all
     from buildcompare.text.sentences import say
 
-    with _said_faults():
+    with _faults_reported():
         read = read_matrix(matrix)
         with _ended_like_an_interrupt():
             ended = run_all(read, output or root() / "data/experiments" / str(read.name), report=_say, retry=retry)
-        said = [say("experiment", "ended", len(ended.state.cells), ended.failed, [ended.params, *ended.scraped])]
+        lines = [say("experiment", "ended", len(ended.state.cells), ended.failed, [ended.params, *ended.scraped])]
         if ended.failed:
             command = ["run", str(matrix), *(["--output", str(output)] if output else []), "--retry"]
-            said.append(say("experiment", "again", shlex.join(command)))
-        print(*map(printable, said), sep="\n")
+            lines.append(say("experiment", "again", shlex.join(command)))
+        _say(*lines)
     if ended.failed:
         raise typer.Exit(FAILED)
 
@@ -395,18 +392,23 @@ def schema() -> None:
     """Print the JSON Schema of results.json."""
     from buildcompare.results.schema import json_schema
 
-    print(json.dumps(json_schema(), indent=1))
+    _print(json.dumps(json_schema(), indent=1))
 
 
 def _ledger(folder: str) -> Path:
-    """The folder of a ledger, or the copy of one that is elsewhere."""
+    """The folder of a ledger; a remote ledger is copied first."""
     return fetched_folder(folder) if is_remote(folder) else Path(folder)
 
 
-def _said(outcome: Outcome, fail_on: FailOn | None, *, quiet: bool = False) -> int:
-    """Say how a report went; its exit code."""
+def _format(graphs: bool, png: bool) -> str | None:
+    """The format of README.md's graphs."""
+    return ("png" if png else "svg") if graphs else None
+
+
+def _report_outcome(outcome: Outcome, fail_on: FailOn | None, *, quiet: bool = False) -> int:
+    """Print how a report ended; return its exit code."""
     if outcome.code or not quiet:
-        print(outcome.said, file=sys.stderr if outcome.code else sys.stdout)
+        _print(outcome.said, error=outcome.code != 0)
     return outcome.code or _exit_code(outcome.verdict, fail_on)
 
 
@@ -418,24 +420,16 @@ def _exit_code(verdict: Verdict | None, fail_on: FailOn | None) -> int:
     return 0
 
 
-def _names(given: tuple[str, str], stated: list[set[Any]]) -> tuple[str, str]:
-    """What two builds are called: as their recordings say, or else as their files; base and new where that is alike."""
-    files = (Path(each).resolve().name for each in given)
-    named = [re.sub(r"(\.(csv|tsv|txt|parquet|json|out|log))?(\.gz)?$", "", file) for file in files]
-    base, new = (str(*own) if len(own) == 1 and all(own) else name for own, name in zip(stated, named, strict=True))
-    return SIDES if base == new else (base, new)
-
-
 def _table(*, every: bool) -> dict[str, Any]:
-    """How a table is printed: as wide as the window, in colours there; elsewhere plain."""
+    """Settings of the printed table: colours and full width on a terminal, plain elsewhere."""
     width = shutil.get_terminal_size((WIDTH, 0)).columns
-    return {"width": width, "coloured": sys.stdout.isatty(), "every": every}
+    return {"width": width, "coloured": os.isatty(1), "every": every}
 
 
 @contextlib.contextmanager
 def _progress(is_shown: bool) -> Iterator[Callable[[int], None]]:
-    """What shows on a terminal, from its first call on, which cell of the notebook runs, and since when."""
-    if not is_shown or not sys.stderr.isatty():
+    """Show on a terminal which cell of the notebook runs; yields the function that takes the cell's number."""
+    if not is_shown or not os.isatty(2):
         yield lambda _: None
         return
     from rich.console import Console
@@ -454,15 +448,26 @@ def _progress(is_shown: bool) -> Iterator[Callable[[int], None]]:
         yield hear
 
 
-def _say(line: str) -> None:
-    print(printable(line), flush=True)
+def _say(*lines: str) -> None:
+    _print("\n".join(map(printable, lines)))
+
+
+def _print(text: str, *, error: bool = False) -> None:
+    """Print `text`; a reader that closes the pipe changes no exit code, a full device does."""
+    stream = sys.stderr if error else sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except OSError as fault:  # to nowhere from here on, or Python fails again when it flushes at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if error else 1)
+        if not error and not isinstance(fault, BrokenPipeError):
+            raise
 
 
 @contextlib.contextmanager
 def _ended_like_an_interrupt() -> Iterator[None]:
-    """Let a request to end (SIGTERM) clear away what runs, as Ctrl-C does.
+    """Treat SIGTERM like Ctrl-C, so that running programs are ended too.
 
-    In the background of a script SIGINT is ignored, by all that is started here too: it asks programs to end.
+    Scripts start background jobs with SIGINT ignored, and child processes inherit that: restore it.
     """
     before = {each: signal.signal(each, signal.default_int_handler) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -473,92 +478,70 @@ def _ended_like_an_interrupt() -> Iterator[None]:
 
 
 def _refused(why: object, code: int = BAD_INPUT) -> typer.Exit:
-    print(printable(f"buildcompare: {why}"), file=sys.stderr)
+    _print(printable(f"buildcompare: {why}"), error=True)
     return typer.Exit(code)
 
 
 @contextlib.contextmanager
-def _said_faults() -> Iterator[None]:
-    """Say an error of ours in one line, and end the command with the exit code that it means."""
+def _faults_reported() -> Iterator[None]:
+    """Print an error and exit with its code."""
     try:
         yield
     except (typer.Exit, typer.Abort, _USAGE_ERROR):
         raise
     except Exception as error:
-        code, said = what_ended(error)
-        print(said, file=sys.stderr)
+        code, message = what_ended(error)
+        _print(message, error=True)
         raise typer.Exit(code) from None
 
 
-class _Output(io.TextIOWrapper):
-    """Standard output or error, which may be closed or full: that changes no exit code of what was done."""
-
-    fault: OSError | None = None
-
-    def write(self, text: str) -> int:
-        """Write, or remember why not."""
-        try:
-            return super().write(text)
-        except OSError as error:
-            self.fault = error
-            return len(text)
-
-    def flush(self) -> None:
-        """Write what waits, or remember why not."""
-        try:
-            super().flush()
-        except OSError as error:
-            self.fault = error
+_READING = {"calibrate", "compare", "plan"}
+"""Commands that read foreign files in this process; `report` and `batch` read them in child processes."""
 
 
-def _open_outputs() -> None:
-    """Put outputs that cannot fail in the place of the standard ones; one that was closed writes to nowhere."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free: this one
-    for name, number in (("stdout", 1), ("stderr", 2)):
-        given = getattr(sys, name)
-        encoding = getattr(given, "encoding", None) or "utf-8"
-        raw = given.detach() if isinstance(given, io.TextIOWrapper) else os.fdopen(os.dup(number), "wb")
-        # A terminal of few characters shows what it can.
-        made = _Output(raw, encoding, errors="replace", line_buffering=name == "stderr" or raw.isatty())
-        setattr(sys, name, made)
-        setattr(sys, f"__{name}__", made)
+def _survive_aborts() -> None:
+    """Continue in a forked child, because pyarrow aborts its process on some damaged Parquet files."""
+    child = os.fork()
+    if child == 0:
+        return
 
+    def forward(number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
 
-_PRINTING = {"schema", "history", "plan", "compare"}
-"""Commands whose work is what they print."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, forward)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code < 0:
+        _print(f"buildcompare: its process was ended by {signal.Signals(-code).name}", error=True)
+    os._exit(code if code >= 0 else FAILED)
 
 
 def main() -> None:
-    """Run the command line; a wrong use of it is bad input, not what click makes of it."""
-    # Threads spin on matrices as small as ours: twice the CPU, and not a second less. Kernels inherit it.
+    """Run the command line; a usage error exits with 3."""
+    # Threads double the CPU time on small matrices and save no time. Kernels inherit this setting.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # jsonschema looks for a grammar of internet addresses, which takes over a second to import: no notebook needs it.
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # which makes its import fail
-    _open_outputs()
+    # jsonschema imports this slowly (over a second) to check internet addresses, which notebooks do not need.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # None makes the import fail
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal of few characters shows what it can
     if sys.argv[1:2] in (["report"], ["batch"]):
-        warm.begin()
+        processes.begin()
+    if _READING & {*sys.argv[1:2]} and processes.is_safe():
+        _survive_aborts()
     code = FAILED
     try:
-        with _said_faults():
+        with _faults_reported():
             code = app(standalone_mode=False) or 0
     except typer.Exit as ended:
         code = ended.exit_code
     except _USAGE_ERROR as error:
         text = io.StringIO()
         error.show(file=text)
-        print(*map(printable, text.getvalue().splitlines()), sep="\n", file=sys.stderr)
+        _print("\n".join(map(printable, text.getvalue().splitlines())), error=True)
         code = BAD_INPUT
-    except typer.Abort:
+    except (typer.Abort, SystemExit):  # after a closed pipe click exits with 1, which would mean a regression
         code = FAILED
-    sys.stdout.flush()
-    fault = getattr(sys.stdout, "fault", None)
-    if fault is not None and not isinstance(fault, BrokenPipeError):  # whoever closed a pipe had read enough
-        print(f"buildcompare: standard output: expected one that can be written, found {fault}", file=sys.stderr)
-        code = code or (FAILED if _PRINTING & {*sys.argv[1:2]} else 0)
     sys.exit(code)
 
 

@@ -1,9 +1,10 @@
-"""The public interface: compare two builds, look into the result, publish it."""
+"""The public interface: compare two builds, inspect the result, publish it."""
 
 from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,9 @@ import pandas as pd
 
 from buildcompare.comparison.analysis import Analysis, analyse, parameters, read_recordings, with_margins
 from buildcompare.comparison.matrix import Matrix, analyse_matrix
+from buildcompare.config.assumed import open_catalogue, recognised, with_assumed
 from buildcompare.config.catalogue import Catalogue, Operation, read_catalogue
+from buildcompare.config.errors import InputError
 from buildcompare.config.params import Build, Comparison, Run, Source, Test
 from buildcompare.config.project import write_files, writing
 from buildcompare.config.variants import Variants
@@ -21,12 +24,15 @@ from buildcompare.config.yaml import checked
 from buildcompare.findings.verdict import opening
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import Results, dumps
-from buildcompare.results.codes import SIDES, Severity, Side, TestType, Verdict
+from buildcompare.results.codes import SIDES, Pair, Severity, Side, TestType, Verdict
 from buildcompare.results.tables import frame
+from buildcompare.stats.noise import series_key
+from buildcompare.text.sentences import say
 
 if TYPE_CHECKING:
-    from buildcompare.figures import Figure
-    from buildcompare.workbench.investigation import Investigation
+    from matplotlib.axes import Axes
+
+    from buildcompare.workbench.measure import Investigation
 
 Values: TypeAlias = Mapping[str, float | Sequence[float]]
 Input: TypeAlias = Union[pd.DataFrame, str, "os.PathLike[str]", Recording, Values]
@@ -37,11 +43,11 @@ def compare(
     base: Comparison | Input | Sequence[Input],
     new: Input | Sequence[Input] | None = None,
     *,
-    catalogue: str = "mattermost",
+    catalogue: str | None = None,
     type: TestType | None = None,  # noqa: A002 - the word of params files
     users: int | None = None,
-    labels: tuple[str, str] = ("base", "new"),
-    operations: Mapping[str, Mapping[str, Any]] | None = None,
+    labels: tuple[str | None, str | None] = (None, None),
+    metrics: Mapping[str, Mapping[str, Any]] | None = None,
     margins: Mapping[str, float] | None = None,
     calibration: str | None = None,
     refresh: bool = False,
@@ -59,17 +65,20 @@ def compare(
     new
         The runs of the new build, in the same forms.
     catalogue
-        A catalogue in ``params/metrics/`` by its name, or the path of one: units, margins and better directions.
+        A catalogue in ``params/metrics/`` by its name, or the path of one: units, margins and better directions. By
+        default the one that lists most of the runs' metrics, if one lists at least half of them (``http``,
+        ``mattermost``, ``pgbench``, ``postgresql`` and the project's own). Of metrics that it does not list, unit and
+        direction are assumed from the name, such as ``checkout_duration_ms``; a finding says which.
     type
         ``"bounded"`` (a fixed number of users), ``"unbounded"`` (users are added until the server degrades), or
         ``"benchmark"`` (numbers without times); by default benchmark where no run has a time series, else bounded.
     users
         The target of a bounded test, the ceiling of an unbounded one.
     labels
-        What the two builds are called.
-    operations
-        What a benchmark measures, where the catalogue does not hold it: by name ``unit``, ``better``,
-        ``margin_percent``, ``gate`` and ``run_sd_percent``.
+        Names of the builds; by default those in their recordings, else those of their files, else base and new.
+    metrics
+        Settings of metrics by name, in place of the catalogue's: ``unit``, ``better``, ``margin_percent``, ``gate``
+        (whether a regression fails the comparison) and ``run_sd_percent`` (standard deviation between runs).
     margins
         The smallest change that matters, in percent by metric, instead of the catalogue's.
     calibration
@@ -77,12 +86,12 @@ def compare(
     refresh
         Pull from the server again what was pulled before (a comparison from :func:`read_params` only).
     command
-        What makes the report again, for its provenance.
+        The command that reproduces the report, for its provenance.
 
     Returns
     -------
     Result
-        The verdict, and every number and finding that it rests on.
+        The verdict, with all numbers and findings behind it.
 
     Raises
     ------
@@ -114,34 +123,102 @@ def compare(
     Seconds of a benchmark, three runs of each build:
 
     >>> old, new = [{"import": 62.1}, {"import": 61.5}, {"import": 61.9}], [{"import": 55.2}, {"import": 54.9}]
-    >>> compare(old, new, operations={"import": {"unit": "seconds"}}).verdict
+    >>> compare(old, new, metrics={"import": {"unit": "s", "better": "lower"}}).verdict
     <Verdict.PASS: 'pass'>
     """
     if isinstance(base, Comparison):
         if new is not None:
             raise TypeError("compare(comparison) takes no second build: the comparison names both")
-        return Result(**vars(analyse(base, read_recordings(base, refresh=refresh), command=command)))
+        made = analyse(base, read_recordings(base, refresh=refresh), command=command)
+        return _result(made, published=command is not None)
     if new is None:
         raise TypeError("compare(base, new) needs the runs of the new build")
-    asked = {name: checked(Operation, dict(each)) for name, each in (operations or {}).items()}
-    known = read_catalogue(catalogue).with_operations(asked)
-    runs: dict[Side, list[Recording]] = {}
-    for side, given in zip(SIDES, (base, new), strict=True):
-        listed: Any = given if isinstance(given, (list, tuple)) else [given]
-        runs[side] = [run for each in listed for run in _recordings(each, known)]
-    timed = any(recording.series for side in SIDES for recording in runs[side])
+    inputs: list[list[Any]] = [list(each) if isinstance(each, (list, tuple)) else [each] for each in (base, new)]
+    runs, listed, name = _read_builds(inputs, catalogue, _inline(metrics or {}))
+    timed = any(run.series for side in SIDES for run in runs[side])
     type = type or ("bounded" if timed else "benchmark")  # noqa: A001 - the same word
-    sides: dict[str, Any] = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
-    test = Test.model_construct(name=type, type=type, users=users, **sides)
-    builds: dict[str, Any] = {side: Build(label=label) for side, label in zip(SIDES, labels, strict=True)}
-    settings: dict[str, Any] = {
-        "metrics": catalogue,
-        "margins": dict(margins or {}),
-        "calibration": calibration,
-        "operations": asked,
-    }
-    comparison = Comparison.model_construct(source=Source(kind="recorded"), tests=[test], **builds, **settings)
-    return Result(**vars(analyse(comparison, {test.name: runs}, command=command)))
+    no_files = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
+    test = Test.model_construct(name=type, type=type, users=users, base=no_files["base"], new=no_files["new"])
+    base_label, new_label = _labels(labels, inputs, [runs[side] for side in SIDES])
+    comparison = Comparison.model_construct(
+        source=Source(kind="recorded"),
+        tests=[test],
+        base=Build(label=base_label),
+        new=Build(label=new_label),
+        metrics=name,
+        margins=dict(margins or {}),
+        calibration=calibration,
+    )
+    return _result(analyse(comparison, {test.name: runs}, catalogue=listed, command=command))
+
+
+def _inline(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Operation]:
+    """Check settings of metrics given in code."""
+    settings = {}
+    for name, each in metrics.items():
+        try:
+            settings[name] = checked(Operation, dict(each))
+        except InputError as error:
+            raise error.within(f"metrics.{name}") from None
+    return settings
+
+
+def _read_builds(
+    inputs: Sequence[Sequence[Input]], catalogue: str | None, inline: Mapping[str, Operation]
+) -> tuple[dict[Side, list[Recording]], Catalogue, str]:
+    """Read the runs of both builds: by side, with their catalogue and its name (empty if none is recognised)."""
+
+    def read(by: Catalogue) -> dict[Side, list[Recording]]:
+        return {
+            side: [run for each in build for run in _recordings(each, by)]
+            for side, build in zip(SIDES, inputs, strict=True)
+        }
+
+    if catalogue is not None:
+        named = read_catalogue(catalogue).with_operations(inline)
+        return read(named), named, catalogue
+    every = open_catalogue().with_operations(inline)
+    runs = read(every)
+    units = {name: unit for side in SIDES for run in runs[side] for name, unit in _units(run)}
+    name = recognised(each for each in units if each not in inline)
+    listed = open_catalogue([name] if name else []).with_operations(inline)
+    if any(listed.find(each) != every.find(each) for each in units):  # another unit or slug: read again
+        runs = read(listed)
+        units = {name: unit for side in SIDES for run in runs[side] for name, unit in _units(run)}
+    return runs, with_assumed(listed, units), name or ""
+
+
+def _units(run: Recording) -> list[tuple[str, str]]:
+    """Names and units of what a run measured."""
+    series = [(each.name, each.unit) for each in run.graphs()]
+    return series + [(each.name, each.unit) for each in run.measurements]
+
+
+def _labels(
+    labels: tuple[str | None, str | None], inputs: Sequence[Sequence[Input]], runs: Sequence[Sequence[Recording]]
+) -> tuple[str, str]:
+    """Name both builds: as stated, else by their recordings, else by their file or folder."""
+    names: list[str] = [*SIDES]
+    for i, (build, recordings) in enumerate(zip(inputs, runs, strict=True)):
+        stated = {str(run.provenance.get("label") or "") for run in recordings}
+        if len(stated) == 1 and all(stated):
+            names[i] = stated.pop()
+        elif len(build) == 1 and isinstance(build[0], (str, os.PathLike)):
+            name = Path(build[0]).resolve().name
+            names[i] = re.sub(r"(\.(csv|tsv|txt|parquet|json|out|log))?(\.gz)?$", "", name) or SIDES[i]
+    base, new = names if names[0] != names[1] else [*SIDES]
+    return labels[0] or base, labels[1] or new
+
+
+def _result(analysis: Analysis, *, published: bool = False) -> Result:
+    return Result(
+        params=analysis.params,
+        catalogue=analysis.catalogue,
+        recordings=analysis.recordings,
+        results=analysis.results,
+        compared=analysis.compared,
+        published=published,
+    )
 
 
 def investigate(
@@ -151,12 +228,12 @@ def investigate(
     label: str | None = None,
     windows: Sequence[float] | Mapping[Side, Sequence[float]] | None = None,
 ) -> Investigation:
-    """Look into one metric or label of one test: over any window, with all that its status rests on.
+    """Inspect one metric or label of one test over any window, with all evidence of its status.
 
     Parameters
     ----------
     comparison
-        What :func:`compare` returned, the parameters of a comparison, or the path of a params file; by default the
+        A :class:`Result`, the parameters of a comparison, or the path of a params file; by default the
         file that ``make lab PARAMS=...`` named, or else the bundled one.
     test
         The test's name; by default that of ``make lab TEST=...`` with its METRIC or LABEL, or else the first.
@@ -175,8 +252,8 @@ def investigate(
     Raises
     ------
     InputError
-        Where there is no such test, metric or label, or a window lies outside of its runs; it names those that there
-        are.
+        If the test, metric or label does not exist (the message lists the choices), or a window lies outside of its
+        runs.
 
     Examples
     --------
@@ -188,10 +265,10 @@ def investigate(
     >>> print(f"{later.row.delta_percent:+.1f} %")
     +0.2 %
     """
-    from buildcompare.workbench.investigation import look_into
+    from buildcompare.workbench.measure import look_into
 
     result = comparison if isinstance(comparison, Result) else _opened(comparison)
-    if comparison is None and test is None:  # JupyterLab tells its kernels nothing in another way
+    if comparison is None and test is None:  # JupyterLab passes settings to kernels only so
         test = os.environ.get("BUILDCOMPARE_TEST") or None
         if metric is None and label is None:
             metric = os.environ.get("BUILDCOMPARE_METRIC") or None
@@ -206,22 +283,24 @@ def _opened(comparison: Comparison | str | os.PathLike[str] | None) -> Result:
     return compare(comparison)
 
 
-def _recordings(given: Input, catalogue: Catalogue) -> list[Recording]:
+def _recordings(run: Input, catalogue: Catalogue) -> list[Recording]:
+    """Read one input: a run, or the runs of a folder."""
     from buildcompare.recordings.sources import read_runs, recording_of_values, with_samples
 
-    if isinstance(given, Recording):
-        return [given]
-    if isinstance(given, Mapping):
-        return [recording_of_values(given, catalogue)]
-    if isinstance(given, pd.DataFrame):
-        return [with_samples(Recording.from_frame(given, catalogue=catalogue), None)]
-    return read_runs(os.fspath(given), catalogue)
+    if isinstance(run, Recording):
+        return [run]
+    if isinstance(run, Mapping):
+        return [recording_of_values(run, catalogue)]
+    if isinstance(run, pd.DataFrame):
+        return [with_samples(Recording.from_frame(run, catalogue=catalogue), None)]
+    return read_runs(os.fspath(run), catalogue)
 
 
 class _Report:
-    """What every report can: it is text for programs, and a page for people."""
+    """Output of a report: JSON for programs, a page for people."""
 
     results: Results
+    published: bool
 
     def to_json(self) -> str:
         """The text of results.json (``docs/results.schema.json`` describes it)."""
@@ -229,17 +308,45 @@ class _Report:
 
     def to_html(self, file: str | os.PathLike[str]) -> Path:
         """Write the report as one page that opens offline, and return its path."""
-        from buildcompare.report.html import page_of
+        from buildcompare.report.exporters import page  # late: nbconvert takes long to import
+        from buildcompare.report.notebook import notebook_of
 
         path = Path(file)
         with writing(path, "output", "a file that can be written"):
-            write_files({path: page_of(self)})
+            write_files({path: page(notebook_of(self))})
         return path
+
+    def show(self, section: str) -> None:
+        """Display one section of the report in a notebook: ``"verdict"``, ``"metrics"`` and so on.
+
+        Raises
+        ------
+        KeyError
+            If the report has no such section; the message lists the sections.
+        """
+        from IPython.display import display
+
+        from buildcompare.report.sections import parts_of, sections_of
+
+        if section not in sections_of(self.results):
+            raise KeyError(f"no section {section!r}; there are: {', '.join(sections_of(self.results))}")
+        display(*parts_of(self, section))  # type: ignore[no-untyped-call]  # IPython's has no types
+
+    def save(self) -> None:
+        """Keep results.json in the notebook; run by hand, save it too, unless a report was published there."""
+        from IPython.display import display
+
+        from buildcompare.report import publication
+        from buildcompare.report.sections import EmbeddedResults
+
+        if not self.published:
+            print(publication.save_results(self.results))
+        display(EmbeddedResults(self.results))  # type: ignore[no-untyped-call]  # IPython's has no types
 
 
 @dataclass(frozen=True, repr=False)
 class Result(_Report, Analysis):
-    """What a comparison found: tables as DataFrames, figures, and the report.
+    """The result of a comparison: tables as DataFrames, figures, and the report.
 
     As the last line of a notebook's cell it shows the verdict, the findings and the table of metrics.
 
@@ -251,7 +358,11 @@ class Result(_Report, Analysis):
         The recordings by test and build.
     catalogue
         The metrics with their units and margins.
+    published
+        Whether a command runs the notebook, and publishes the report itself.
     """
+
+    published: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -262,6 +373,23 @@ class Result(_Report, Analysis):
     def metrics(self) -> pd.DataFrame:
         """One row for each metric of each test: levels, change in percent with its 95 % interval, status."""
         return frame((test.name, row) for test in self.results.tests for row in test.metrics)
+
+    @functools.cached_property
+    def samples(self) -> pd.DataFrame:
+        """Every sample of every run: columns test, build, run, metric, unit, elapsed_s, value.
+
+        A metric with several series has its labels behind its slug.
+        """
+        frames = [pd.DataFrame(columns=["test", "build", "run", "metric", "unit", "elapsed_s", "value"])]
+        for view in self.tests():
+            for side in SIDES:
+                for number, recording in enumerate(view.recordings[side], start=1):
+                    for series in recording.graphs():
+                        elapsed, values = recording.samples(series)
+                        run = {"test": view.result.name, "build": side, "run": number}
+                        metric = {"metric": series_key(series.metric, series.labels), "unit": series.unit}
+                        frames.append(pd.DataFrame({**run, **metric, "elapsed_s": elapsed, "value": values}))
+        return pd.concat(frames[1:] or frames, ignore_index=True)
 
     @functools.cached_property
     def labels(self) -> pd.DataFrame:
@@ -289,12 +417,12 @@ class Result(_Report, Analysis):
         Parameters
         ----------
         margins
-            The smallest change that matters, in percent by metric; of the others it stays.
+            The smallest change that matters, in percent by metric; other metrics keep theirs.
 
         Returns
         -------
         Result
-            What :func:`compare` returns with these margins.
+            The comparison with these margins.
 
         Raises
         ------
@@ -304,14 +432,14 @@ class Result(_Report, Analysis):
         Examples
         --------
         >>> old, new = [{"import": 62.1}, {"import": 61.5}, {"import": 61.9}], [{"import": 55.2}, {"import": 54.9}]
-        >>> result = compare(old, new, operations={"import": {"unit": "seconds"}})
+        >>> result = compare(old, new, metrics={"import": {"unit": "seconds"}})
         >>> print(*(each.metrics.loc[0, "status"] for each in (result, result.with_margins({"import": 20.0}))))
         improvement equivalent
         """
         return with_margins(self, margins)
 
-    def plot(self, metric: str, test: str | None = None) -> Figure:
-        """Draw one metric of both builds over elapsed time.
+    def plot(self, metric: str, test: str | None = None) -> Axes:
+        """Draw one metric of both builds over elapsed time with seaborn.
 
         Parameters
         ----------
@@ -322,30 +450,34 @@ class Result(_Report, Analysis):
 
         Returns
         -------
-        Figure
-            Shown by a notebook; ``figure.svg`` and ``figure.png`` hold the pictures, ``figure.alt`` the description.
+        Axes
+            Matplotlib axes with the steady windows shaded; the title holds levels and change. Restyle them at will.
 
         Raises
         ------
         KeyError
-            Where no test has the metric; the message lists those that there are.
+            If no test has the metric; the message lists the metrics.
         """
-        from buildcompare.figures.curves import graph
+        from buildcompare.figures import axes
 
         for view in self.tests():
             for row in view.result.metrics:
                 if row.slug == metric and test in (None, view.result.name):
-                    return graph(view, row, row.slug)
-        known = ", ".join(dict.fromkeys(row.slug for t in self.results.tests for row in t.metrics))
-        raise KeyError(f"no metric {metric!r} in {test or 'any test'}; there are: {known}")
+                    of_test, runs = self.samples[self.samples["test"] == view.result.name], view.result.runs
+                    drawn = of_test[of_test["metric"] == series_key(row.slug, row.labels)]
+                    windows = Pair(*([run.window for run in of_build if run.window] for of_build in runs))
+                    title = say("figures", "metric_title", row)
+                    return axes.metric(drawn, windows, view.labels, title=title, unit=row.unit)
+        slugs = ", ".join(dict.fromkeys(row.slug for t in self.results.tests for row in t.metrics))
+        raise KeyError(f"no metric {metric!r} in {test or 'any test'}; there are: {slugs}")
 
     def __repr__(self) -> str:
-        found = opening(self.results)
-        lines = [f"<buildcompare.Result: {self.results.base.label} against {self.results.new.label}>", found.title]
-        told = [each for each in self.results.findings if each.severity != Severity.INFO][:5]
-        lines += [f"  {each.severity}: {_cut(each.text)}" for each in told]
+        headline = opening(self.results)
+        lines = [f"<buildcompare.Result: {self.results.base.label} against {self.results.new.label}>", headline.title]
+        notable = [each for each in self.results.findings if each.severity != Severity.INFO][:5]
+        lines += [f"  {each.severity}: {_cut(each.text)}" for each in notable]
         for test in self.results.tests[:_MOST_TESTS]:
-            changed = ", ".join(row.name for row in test.metrics if row.effective.status.changed)
+            changed = ", ".join(row.name for row in test.metrics if row.at_unchanged_mix.status.changed)
             what = f", changed: {changed}" if changed else ""
             lines.append(_cut(f"  {test.name}: {test.verdict}, {len(test.metrics)} metrics{what}"))
         left_out = len(self.results.tests) - _MOST_TESTS
@@ -366,7 +498,7 @@ def compare_variants(variants: Variants, *, command: str | None = None) -> Varia
     variants
         The matrix, from :func:`read_variants` or :func:`variants_parameters`.
     command
-        What makes the report again, for its provenance.
+        The command that reproduces the report, for its provenance.
 
     Returns
     -------
@@ -381,17 +513,18 @@ def compare_variants(variants: Variants, *, command: str | None = None) -> Varia
     Examples
     --------
     >>> from buildcompare.config.variants import read_variants
-    >>> found = compare_variants(read_variants("params/ceilometer-schemas.yaml"))
-    >>> rows = found.contrasts.query("operation == 'resource-list' and variant == 'Normalise + index'")
+    >>> report = compare_variants(read_variants("params/ceilometer-schemas.yaml"))
+    >>> rows = report.contrasts.query("operation == 'resource-list' and variant == 'Normalise + index'")
     >>> rows[["against", "times_better"]].round(2).values.tolist()[0]
     ['Master', 4.5]
     """
-    return VariantsReport(**vars(analyse_matrix(variants, command=command)))
+    made = analyse_matrix(variants, command=command)
+    return VariantsReport(**vars(made))
 
 
 @dataclass(frozen=True, repr=False)
 class VariantsReport(_Report, Matrix):
-    """What a matrix of variants showed: tables as DataFrames, figures, and the report."""
+    """The result for a matrix of variants: tables as DataFrames, figures, and the report."""
 
     @property
     def verdict(self) -> Verdict:
@@ -417,25 +550,6 @@ class VariantsReport(_Report, Matrix):
     def findings(self) -> pd.DataFrame:
         """The findings, the most severe first, each with its evidence."""
         return pd.DataFrame([row.model_dump() for row in self.results.findings])
-
-    def show(self, section: str) -> None:
-        """Display one section of the report in a notebook: ``"verdict"``, ``"variants"``, ``"factors"`` and so on."""
-        from IPython.display import display
-
-        from buildcompare.report.sections import MATRIX_SECTIONS
-
-        display(*MATRIX_SECTIONS[section][1](self))  # type: ignore[no-untyped-call]  # IPython's has no types
-
-    def save(self) -> None:
-        """Keep results.json in the notebook; run by hand, save it too, unless a report was published there."""
-        from IPython.display import display
-
-        from buildcompare.report import publication
-        from buildcompare.report.sections import EmbeddedResults
-
-        if not self.published:
-            print(publication.save_results(self.results))
-        display(EmbeddedResults(self.results))  # type: ignore[no-untyped-call]  # IPython's has no types
 
     def __repr__(self) -> str:
         lines = [f"<buildcompare.VariantsReport: {len(self.result.variants)} variants>", opening(self.results).title]

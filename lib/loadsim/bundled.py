@@ -1,8 +1,8 @@
 """The bundled comparisons: simulated recordings modelled on three published performance comparisons.
 
 Supported users, numbers of users and durations are those of Mattermost performance-reports v10.4, v11.1 and v9.6.
-Capacities were found by bisection until the supported users that emerge match the published ones to 0.2 %, and cold
-caches until the new build's ramp of v10.4 lags as its report says.
+Capacities come from bisection until the simulated supported users match the published ones to 0.2 %. Cold caches are
+set so that the new build's ramp of v10.4 lags as in its report.
 """
 
 from __future__ import annotations

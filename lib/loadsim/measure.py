@@ -15,7 +15,7 @@ from loadsim.settings import RunSettings
 RATE_WINDOW_S = 60
 """``rate(...[1m])`` in every query of the catalogue."""
 TOP_BUCKET_S = 10.0
-"""Upper end of the server's histograms: no p99 is higher."""
+"""Upper end of the server's histograms, in seconds; no p99 is higher."""
 SAMPLE_SD = {
     "avg-api-times": (0.09, 60.0),
     "p99-api-times": (0.045, 60.0),
@@ -40,9 +40,9 @@ LEVEL_SD = {
     "stack-in-use": 0.005,
 }
 """Noise between runs of one build: standard deviation of the log value at equal users (Mattermost's ceiling tests v2,
-three runs each). Goroutines and stack vary by 2 % there, mostly because the users do. Measured of arithmetic means:
-geometric ones, and minutes at equal users, vary less (`run_sd_percent` of the catalogue, from the same runs), so that
-what is found in simulated runs is found in published ones more easily. It was set from them and fits no analysis."""
+three runs each). Goroutines and stack vary by 2 % there, mostly with the users. The values are for arithmetic means.
+Geometric means, and minutes at equal users, vary less (`run_sd_percent` of the catalogue, from the same runs), so
+changes are easier to detect in published runs than in simulated ones."""
 ALERTS = {
     "client_avg": "client-average",
     "client_p99": "client-p99",

@@ -288,7 +288,7 @@ class RunSettings:
 
 
 SEEDS_APART = 10_000
-"""Added to the seed of random settings, so that settings and run of one seed use different random numbers."""
+"""Offset of the seed of random settings, so that settings and run of one seed use different random numbers."""
 
 
 def random_settings(seed: int) -> RunSettings:

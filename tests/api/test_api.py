@@ -13,14 +13,17 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
 import buildcompare as bc
 import loadsim
+from buildcompare.config.assumed import assumed_metric, recognised
 from buildcompare.results import ProfilesResult
 from buildcompare.results.tables import tables
+from buildcompare.text.numbers import change
 
 SECTIONS = ("Parameters", "Returns", "Examples")
 
@@ -91,6 +94,74 @@ def test_two_frames_are_compared() -> None:
     assert row["delta_percent"] == pytest.approx(100.0, abs=3.0)
     same = bc.compare(frame(0.010, 1), frame(0.010, 2), type="bounded", users=2000)
     assert same.verdict != bc.Verdict.REGRESSION
+
+
+def own_names(latency: float, seed: int, **columns: float) -> pd.DataFrame:
+    """Half an hour of metrics that no catalogue lists."""
+    rng = np.random.default_rng(seed)
+    elapsed = np.arange(0.0, 1800.0, 5.0)
+    noise = rng.lognormal(0, 0.05, elapsed.size)
+    return pd.DataFrame({"latency": latency * noise, **columns}, index=elapsed)
+
+
+def test_metrics_that_no_catalogue_lists_are_judged_by_their_names() -> None:
+    result = bc.compare([own_names(0.1, i) for i in (1, 2)], [own_names(0.2, i, blue=1.0) for i in (3, 4)])
+    assert (result.verdict, result.results.provenance.catalogue) == (bc.Verdict.REGRESSION, "")
+    row = result.metrics.set_index("metric").loc["latency"]
+    assert (row["unit"], row["better"], row["status"]) == ("seconds", "lower", "regression")
+    texts = " ".join(result.findings["text"])
+    assert "Assumed from names: latency in seconds, lower is better. No better direction is known of blue." in texts
+    assert "API times" not in texts
+    single = bc.compare(own_names(0.1, 1), own_names(0.2, 2))
+    assert single.verdict == bc.Verdict.INCONCLUSIVE
+    assert single.findings["text"].str.contains(r"latency of new .* \+\d+ %, which is unproven").any()
+
+
+def test_settings_in_code_replace_what_is_assumed() -> None:
+    runs = [own_names(100.0, i) for i in (1, 2)], [own_names(200.0, i) for i in (3, 4)]
+    result = bc.compare(*runs, metrics={"latency": {"unit": "ms", "better": "higher"}})
+    assert result.metrics.loc[0, ["unit", "status"]].tolist() == ["ms", "improvement"]
+    assert not result.findings["text"].str.contains("Assumed").any()
+    with pytest.raises(bc.InputError, match=r"metrics\.latency: bettr: .*did you mean `better`"):
+        bc.compare(*runs, metrics={"latency": {"bettr": "lower"}})
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "better", "gate"),
+    [
+        ("http_request_duration_seconds", "seconds", "lower", True),
+        ("checkoutP99", "seconds", "lower", True),
+        ("iteration_ms", "ms", "lower", True),
+        ("requests_per_second", "requests/s", "higher", True),
+        ("errors_per_second", "1/s", "lower", True),
+        ("http_req_failed_ratio", "ratio", "lower", True),
+        ("http_requests_total", "", "neutral", False),
+        ("process_resident_memory_bytes", "bytes", "lower", False),
+        ("process_cpu_seconds_total", "seconds", "lower", False),
+        ("heap MiB", "MiB", "lower", False),
+        ("cache_hit_ratio", "ratio", "higher", False),
+        ("uptime_seconds", "seconds", "neutral", False),
+    ],
+)
+def test_units_and_directions_are_read_from_names(name: str, unit: str, better: str, gate: bool) -> None:
+    metric = assumed_metric(name)
+    assert (metric.unit, metric.better, metric.gate) == (unit, better, gate)
+
+
+def test_catalogues_are_recognised_by_the_names_of_their_gates_or_load() -> None:
+    assert recognised(["Avg API times", "RPS", "queue"]) == "mattermost"
+    assert recognised(["Latency average", "tps"]) == "pgbench"
+    assert recognised(["rps", "latency", "cpu_utilization"]) is None  # words of every product
+    assert recognised(["Avg API times", "a", "b"]) is None
+
+
+def test_a_default_index_is_no_time() -> None:
+    numbers = pd.DataFrame({"latency": [0.1, 0.2, 0.1]})
+    with pytest.raises(bc.InputError, match=r"index: expected times: a column `timestamp`.*frame\.to_dict"):
+        bc.compare(numbers, numbers)
+    timed = numbers.assign(time=[0, 5, 10])
+    assert bc.compare(timed, timed).metrics["metric"].tolist() == ["latency"]
+    assert bc.compare(numbers.to_dict("list"), numbers.to_dict("list")).results.tests[0].type == "benchmark"
 
 
 def test_wide_and_tidy_frames_and_repeated_runs_give_the_same() -> None:
@@ -165,11 +236,27 @@ def test_a_result_prints_short_and_shows_styled() -> None:
     assert html.count("<table") >= len(result.results.tests)
 
 
-def test_a_metric_is_drawn_by_its_slug() -> None:
-    figure = bundled().plot("p99-api-times", test="mysql_unbounded")
-    assert figure.svg.startswith("<svg")
+def test_a_metric_is_drawn_on_axes_by_its_slug() -> None:
+    axes = bundled().plot("p99-api-times", test="mysql_unbounded")
+    row = bundled().metrics.query("test == 'mysql_unbounded' and metric == 'p99-api-times'").iloc[0]
+    assert change(row["delta_percent"]) in axes.get_title(loc="left")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("elapsed time, minutes", "ms")
+    samples = bundled().samples.query("test == 'mysql_unbounded' and metric == 'p99-api-times'")
+    drawn = np.concatenate([line.get_ydata() for line in axes.lines])
+    assert sorted(drawn) == pytest.approx(sorted(1e3 * samples["value"].dropna().astype(float)))
+    plt.close("all")
     with pytest.raises(KeyError, match=r"there are: .*p99-api-times"):
         bundled().plot("p99-api-time")
+
+
+def test_samples_of_all_runs_are_one_long_frame() -> None:
+    result = bundled()
+    of_run = result.samples.query("test == 'mysql_bounded' and build == 'new' and metric == 'rps'")
+    recording = result.recordings["mysql_bounded"]["new"][0]
+    elapsed, values = recording.samples(recording.find("rps"))
+    assert of_run["elapsed_s"].tolist() == elapsed.tolist()
+    assert of_run["value"].tolist() == pytest.approx(values.tolist(), nan_ok=True)
+    assert set(of_run["unit"]) == {recording.find("rps").unit}
 
 
 @pytest.mark.slow
@@ -191,3 +278,10 @@ def test_importing_the_package_imports_no_heavy_module() -> None:
     assert quick.stdout.strip() == "False"
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert made.stdout.strip() == "[]"
+
+
+def test_a_section_that_does_not_exist_is_answered_with_those_that_do() -> None:
+    result = bc.compare([{"import": 62.1}], [{"import": 55.2}])
+    assert result.samples.empty
+    with pytest.raises(KeyError, match="there are: title, verdict"):
+        result.show("verdikt")

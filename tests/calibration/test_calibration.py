@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from buildcompare.__main__ import app
@@ -18,9 +17,10 @@ from buildcompare.calibration.learn import read_calibration
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import check_params
+from buildcompare.config.yaml import yaml_text
 from buildcompare.metrics.events import find_events
 from buildcompare.stats.changepoints import CalibratedPenalty
-from support import users_curve, write_csv, write_params
+from support import users_curve, write_csv, write_params, yaml_data
 
 
 def run_files(folder: Path, groups: int, runs: int, *, sd: float = 0.02, seed: int = 1) -> list[dict[str, Any]]:
@@ -148,10 +148,10 @@ def test_a_wrong_file_is_refused(tmp_path: Path, change: dict[str, Any], key: st
     groups = run_files(tmp_path, 1, 2)
     wrong = {"twice": groups * 2, "single": [{**groups[0], "runs": groups[0]["runs"][:1]}]}
     spec = spec_file(tmp_path, groups)
-    text = {**yaml.safe_load(spec.read_text("utf-8")), **change}
+    text = {**yaml_data(spec.read_text("utf-8")), **change}
     if isinstance(change.get("groups"), str):
         text["groups"] = wrong[change["groups"]]
-    spec.write_text(yaml.safe_dump(text), "utf-8")
+    spec.write_text(yaml_text(dict(sorted(text.items()))), "utf-8")
     output = tmp_path / "out.json"
     result = calibrate(spec, output)
     assert result.exit_code == 3

@@ -82,7 +82,7 @@ def test_the_opening_says_what_further_hours_would_give(bench: Analysis) -> None
     passed = bench.results.model_copy(update={"verdict": "pass"})
     sentence = opening(passed).sentence
     assert best.no_worse_than_percent is not None
-    assert f"that {worst.name} are more than {best.no_worse_than_percent:.0f} % worse, if nothing changed." in sentence
+    assert f"that {worst.name} are at most {best.no_worse_than_percent:.0f} % worse, if nothing changed." in sentence
     assert " further hours of tests (one more run of each build in " in sentence
     decided = [
         plan.model_copy(update={"rows": [row.model_copy(update={"status": "not_worse"}) for row in plan.rows]})

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from buildcompare.comparison.analysis import analyse, import_comparisons, read_recordings
 from buildcompare.config.catalogue import read_catalogue
@@ -21,6 +20,7 @@ from buildcompare.config.params import read_params
 from buildcompare.experiment.matrix import cells, read_matrix
 from buildcompare.results import Results
 from prometheus_server import needed
+from support import yaml_data
 
 CHANGES = {
     "time-per-transaction",
@@ -98,7 +98,7 @@ def test_it_finds_the_missing_index_and_nothing_else(script: list[str], temporar
     twins = {"rows-written": "transactions"}  # each transaction writes one row: they are one call
     other = {twins.get(slug, slug) for slug, row in rows.items() if row.status in CALLED and slug not in CHANGES}
     assert len(other) <= 2, "of ten at 5 %: three or more in 1 of 90 runs"
-    assert yaml.safe_load((tmp_path / "out/groups.yaml").read_text("utf-8"))["groups"][0]["name"] == "missing"
+    assert yaml_data((tmp_path / "out/groups.yaml").read_text("utf-8"))["groups"][0]["name"] == "missing"
 
 
 @pytest.mark.slow

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from typer.testing import CliRunner, Result
 
 import buildcompare as bc
@@ -26,10 +25,11 @@ from buildcompare import __main__ as command_line
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import read_params
 from buildcompare.config.variants import read_variants
-from buildcompare.config.yaml import checked
+from buildcompare.config.yaml import checked, yaml_text
 from buildcompare.experiment.matrix import Matrix, cells, read_matrix
 from buildcompare.experiment.run import CELLS, CellState, State, _born, _clear
 from prometheus_server import free_port, needed, running
+from support import yaml_data
 
 FACTORS = {"cache": ["on", "off"], "size": [1, 2, 3], "disk": ["local", "managed"]}
 
@@ -58,7 +58,7 @@ def written(folder: Path, **more: Any) -> Path:
         "operations": {"speed": {"unit": "requests/s", "better": "higher"}},
     }
     file = folder / "small.yaml"
-    file.write_text(yaml.safe_dump({**known, **more}), "utf-8")
+    file.write_text(yaml_text({**known, **more}), "utf-8")
     return file
 
 
@@ -125,7 +125,7 @@ def test_all_cells_run_once_in_their_order_and_a_params_file_holds_them(tmp_path
     assert "left" in lines[2]
     assert "left" not in lines[11]
     assert lines[12] == f"{out}/small-variants.yaml: 12 of 12 cells done"
-    params = yaml.safe_load((out / "small-variants.yaml").read_text("utf-8"))
+    params = yaml_data((out / "small-variants.yaml").read_text("utf-8"))
     assert params["baseline"] == {"cache": "on", "size": "1", "disk": "local"}
     assert [each["levels"] for each in params["runs"]] == [dict(cell.levels) for cell in order]
     assert all(each["values"] == {"speed": float(f"1{each['levels']['size']}.5")} for each in params["runs"])
@@ -159,7 +159,7 @@ def test_a_failing_cell_is_kept_and_named(tmp_path: Path) -> None:
         assert (out / CELLS / name / "errors.txt").read_text() == "because\n"
         assert (out / CELLS / name / "torn-down").exists()
         assert state_of(out).cells[name].fault == "command: /bin/sh ended with exit code 1"
-    params = yaml.safe_load((out / "small-variants.yaml").read_text("utf-8"))
+    params = yaml_data((out / "small-variants.yaml").read_text("utf-8"))
     assert len(params["runs"]) == 10
     assert all(name in params["setup"]["Failed cells"] for name in named)
     assert run(file, "--output", out).exit_code == 4, "it says so again, and runs none again"
@@ -225,7 +225,7 @@ def test_results_that_come_later_programs_beside_and_artefacts(tmp_path: Path) -
     [folder] = (tmp_path / "out" / CELLS).iterdir()
     assert (folder / "vmstat.txt").read_text() == "the end\n", "it was asked to end, and could close its file"
     assert (folder / "artefacts/1.folded").read_text() == "trace\n"
-    params = yaml.safe_load((tmp_path / "out/small-variants.yaml").read_text("utf-8"))
+    params = yaml_data((tmp_path / "out/small-variants.yaml").read_text("utf-8"))
     assert params["runs"][0]["values"] == {"speed": 3.0}
 
 
@@ -286,7 +286,7 @@ def test_killed_in_the_middle_it_goes_on_without_repeating_or_losing_a_cell(tmp_
         os.kill(left_running, 0)
     lines = [f"{c.levels['cache']} {c.levels['size']} {c.levels['disk']} {c.repeat}" for c in order]
     assert log_of(tmp_path) == lines, "every cell came to its end once, in the order of the seed"
-    assert len(yaml.safe_load((out / "small-variants.yaml").read_text("utf-8"))["runs"]) == 12
+    assert len(yaml_data((out / "small-variants.yaml").read_text("utf-8"))["runs"]) == 12
 
 
 def test_asked_to_end_it_says_how_far_it_is_and_clears_its_cell_away(tmp_path: Path) -> None:
@@ -418,7 +418,7 @@ def test_a_real_pgbench_scraped_by_a_real_prometheus(tmp_path: Path, database: l
         "query": "go_goroutines",
     }
     catalogue.write_text(
-        yaml.safe_dump({"metrics": [{**metric, "margin_percent": 5.0, "gate": False}], "prior_source": "none"})
+        yaml_text({"metrics": [{**metric, "margin_percent": 5.0, "gate": False}], "prior_source": "none"})
     )
     server = [
         needed("prometheus"), f"--config.file={tmp_path}/prom.yml", f"--storage.tsdb.path={tmp_path}/tsdb",
@@ -443,7 +443,7 @@ def test_a_real_pgbench_scraped_by_a_real_prometheus(tmp_path: Path, database: l
         wait_for(lambda: b'"1"' in asked(f"http://127.0.0.1:{port}/api/v1/query?query=up"))
         done = run(file, "--output", tmp_path / "out")
     assert done.exit_code == 0, done.stdout + done.stderr
-    params = yaml.safe_load((tmp_path / "out/small-variants.yaml").read_text("utf-8"))
+    params = yaml_data((tmp_path / "out/small-variants.yaml").read_text("utf-8"))
     assert len(read_variants(tmp_path / "out/small-variants.yaml").runs) == 4
     assert params["setup"]["PostgreSQL"][0].isdigit()
     for each in params["runs"]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
 
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params, read_params
@@ -19,7 +18,7 @@ from buildcompare.results import Finding, Results
 from evidence import without_evidence
 from golden import BUNDLED
 from loadsim import RunSettings, simulate_run
-from support import real_params, small_params
+from support import real_params, small_params, yaml_data
 
 LEAST_FINDINGS = 200
 """Of the published comparisons together: fewer, and they were not all read."""
@@ -89,7 +88,7 @@ def test_troubled_recordings(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def misreported(project: Path) -> Results:
     """A bundled comparison whose tool is said to have reported other figures than the curves give."""
-    params = yaml.safe_load((project / "params/v11.1.0-rc2.yaml").read_text("utf-8"))
+    params = yaml_data((project / "params/v11.1.0-rc2.yaml").read_text("utf-8"))
     params["tests"][1]["base"]["supported_users"] = 17_400
     params["tests"][1]["new"]["supported_users"] = 18_400
     return results_of(params)

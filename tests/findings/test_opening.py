@@ -179,7 +179,7 @@ def test_a_build_whose_requests_fail_does_not_pass(base: float, new: float, unit
     if verdict != "pass":
         assert opening(found) == Opening(
             "Cannot tell: Server errors",
-            "The new build fails at least one request in a hundred, and twice as many as the base.",
+            "The new build fails at least 1 % of its requests, and twice as many as the base.",
         )
 
 
@@ -218,9 +218,9 @@ def test_beside_a_pass_stands_what_users_feel_and_nothing_judged() -> None:
     [
         (
             {"p_worse_one_sided": 0.04, "delta_percent": 25.0},
-            "Not decided whether it may ship: perhaps worse, perhaps only chance",
+            "Not decided: it may be worse, or this may be chance",
         ),
-        ({"base": None, "p_value": None, "delta_percent": None}, "one build has no number"),
+        ({"base": None, "p_value": None, "delta_percent": None}, "one build has no value"),
         ({"ci_low": -40.0, "ci_high": 101.0, "p_worse_one_sided": 0.3}, "it may be twice as bad"),
     ],
 )
@@ -244,7 +244,7 @@ def test_an_invalid_test_is_named_and_hides_no_regression() -> None:
     invalid = quiet("mysql_bounded").model_copy(update={"validity": Validity(status="invalid")})
     found = results(worse(quiet(), "p99-api-times", 33.4), worse(invalid, "avg-api-times", 99.0))
     assert opening(found).title == "Invalid test: Bounded MySQL"
-    assert "What could be judged got worse: P99 API times +33.4 % in Bounded Postgres." in opening(found).sentence
+    assert "In valid tests this got worse: P99 API times +33.4 % in Bounded Postgres." in opening(found).sentence
     assert "99.0" not in opening(found).sentence
 
 
@@ -292,7 +292,7 @@ def test_a_report_of_another_build_blocks_a_verdict_by_one_line_at_the_top() -> 
     }
     found = workbench.analyse(known.params, {"postgresql_bounded": stated}).results
     assert found.verdict == "invalid"
-    said = "v2: x.parquet says that it is of v1, the params that it is of v2, so it may be another build's."
+    said = "v2: x.parquet states the build v1, the params v2: it may be another build's."
     assert opening(found).sentence == f"It cannot be judged. {said}"
 
 

@@ -20,7 +20,7 @@ from buildcompare.report.sections import places
 from buildcompare.results import Finding
 from buildcompare.results.codes import FindingKind, Severity
 from buildcompare.text.sentences import Names
-from buildcompare.workbench.investigation import look_into
+from buildcompare.workbench.measure import look_into
 from golden import BUNDLED
 from support import real_params, small_params
 
@@ -119,12 +119,16 @@ FOUND: dict[str, tuple[dict[str, Any], str | None, tuple[str | None, str | None,
     "labels": ({"moved_most": [POST]}, B, (B, None, ("api", "getPost", "p99"))),
     "labels_beyond_noise": ({"labels": [{**POST, "test": U}]}, None, (U, None, ("api", "getPost", "p99"))),
     "labels_in_several_tests": ({"labels": [{**POST, "tests": {U: {}}}]}, None, (U, None, ("api", "getPost", "p99"))),
-    "labels_in_one_build": ({"labels": ["it's new (api)"], "tests": [U]}, U, (U, None, ("api", "it's new", "avg"))),
+    "labels_in_one_build": (
+        {"rows": [{"group": "api", "label": "it's new"}], "tests": [U]},
+        U,
+        (U, None, ("api", "it's new", "avg")),
+    ),
     "no_label_table": ({"group": "store", "side": "new"}, B, (B, None, ("store", "Post.Get", "avg"))),
     "methods_with_handlers": ({"handlers": {"getPost": 1.0}}, B, (B, None, ("api", "getPost", "avg"))),
     "event": ({"events": [{"metric": "rps"}], "group": 1}, B, (B, "rps", None)),
     "gaps": ({"worst": {"slug": "rps"}}, B, (B, "rps", None)),
-    "unchanged": ({"differ": [ROW], "largest_undecided": None, "same": []}, None, (U, "rps", None)),
+    "unchanged": ({"differ": [ROW], "largest_undecided": None, "same_rows": []}, None, (U, "rps", None)),
     "counted_errors": ({U: {}}, None, (U, None, None)),
     "level_drift": ({"rows": [{"test": U}]}, None, (U, "number-of-connected-devices", None)),
     "waves": ({}, U, (U, "number-of-connected-devices", None)),
@@ -152,7 +156,7 @@ def test_a_label_of_any_name_is_opened_by_its_command(small: workbench.Analysis)
     assert followed(small) >= {"labels"}
     names = Names.of(("v1.0.0", "v1.1.0"), small.results.tests)
     for label in ("it's new", "only in $(base)"):
-        evidence = {"side": "new", "labels": [f"{label} (api)"], "tests": [B]}
+        evidence = {"side": "new", "labels": [label], "rows": [{"group": "api", "label": label}], "tests": [B]}
         rare = Found(FindingKind.LABELS_IN_ONE_BUILD, Severity.INFO, evidence, B)
         results = small.results.model_copy(update={"findings": [finding(rare, names)]})
         (place,) = places(results).values()

@@ -11,9 +11,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from buildcompare.history.chain import ChainAnalysis, analyse_chain, measure_change, measure_repeats
-from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, ledger_of
-from buildcompare.history.view import level_interval
+from buildcompare.history.chain import Chain, measure_change, measure_repeats
+from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest
 from buildcompare.results.codes import NoiseSource, Pair
 from buildcompare.results.history import BetweenComparisons
 from buildcompare.stats.noise import Noise
@@ -43,20 +42,16 @@ def entries(
 
 
 def drift_of(comparisons: Sequence[Entry]) -> pd.DataFrame:
-    """The rows of same_version."""
-    return _rows(analyse_chain(ledger_of(comparisons), NOISE))
-
-
-def _rows(analysed: ChainAnalysis) -> pd.DataFrame:
-    drift = [row for step in analysed.steps.values() for row in step.drift if row.kind == "same_version"]
-    return pd.DataFrame([vars(row) for row in drift]).set_index("comparison")
+    """The rows of same_version: each comparison's base beside the earlier new."""
+    analysed = Chain(sorted(comparisons, key=lambda each: each.place), NOISE)
+    rows = [row for place in range(len(comparisons)) for row in analysed.step(place).drift]
+    return pd.DataFrame([vars(row) for row in rows if row.kind == "same_version"]).set_index("comparison")
 
 
 def same_version(comparisons: Sequence[Entry]) -> tuple[pd.DataFrame, BetweenComparisons]:
-    """Each comparison's base beside the earlier new, and what is between comparisons."""
-    analysed = analyse_chain(ledger_of(comparisons), NOISE)
-    (between,) = analysed.between
-    return _rows(analysed), between
+    """The rows of same_version, and what is between comparisons."""
+    (between,) = Chain(sorted(comparisons, key=lambda each: each.place), NOISE).between
+    return drift_of(comparisons), between
 
 
 def jumps(comparisons: Sequence[Entry]) -> list[str]:
@@ -86,12 +81,6 @@ def test_few_degrees_of_freedom_widen_the_interval() -> None:
     assert change is not None
     expected = 100 * math.expm1(stats.t.ppf(0.975, 4) * 0.018 * math.sqrt(2.0))
     assert change.interval()[1] == pytest.approx(expected)
-
-
-def test_a_level_has_the_interval_of_its_runs() -> None:
-    found = level_interval(1000.0, 4, NOISE)
-    expected = (1000 * math.exp(-1.959964 * 0.009), 1000 * math.exp(1.959964 * 0.009))
-    assert tuple(found) == pytest.approx(expected)
 
 
 def test_repeated_runs_narrow_the_interval() -> None:
@@ -197,11 +186,12 @@ def test_a_comparison_without_this_test_is_skipped() -> None:
 
 def test_repeats_are_pooled_within_groups() -> None:
     groups = [[100.0, 104.0], [200.0, 198.0, 205.0], [50.0]]
-    found = measure_repeats([level for group in groups for level in group], [len(group) for group in groups])
+    levels = pd.Series([level for group in groups for level in group])
+    found = measure_repeats(levels, np.repeat([7, 3, 5], [len(group) for group in groups]))
     assert found is not None
     squares = sum(float(np.var(np.log(group), ddof=1)) * (len(group) - 1) for group in groups[:2])
     assert found.df == 3
     expected = [math.sqrt(squares / 3), *(math.sqrt(squares / stats.chi2.ppf(p, 3)) for p in (0.975, 0.025))]
     percents = [100 * math.expm1(sd) for sd in expected]
     assert (found.sd_percent, found.ci_low, found.ci_high) == pytest.approx(tuple(percents))
-    assert measure_repeats([100.0, 104.0], [1, 1]) is None
+    assert measure_repeats(pd.Series([100.0, 104.0]), [0, 1]) is None

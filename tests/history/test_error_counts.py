@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from buildcompare.history.chain import ErrorChange, analyse_chain
-from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, ledger_of
+from buildcompare.history.chain import Chain, ErrorChange
+from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest
 from buildcompare.results.codes import NoiseSource, Pair
 from buildcompare.stats.noise import Noise
 
@@ -50,8 +50,8 @@ def changes_in(
             for name, (base, new) in tests.items()
         ]
         chain.append(Entry(name=f"c{i}", position=i + 1, base=build, new=build, tests=counted, source="report"))
-    steps = analyse_chain(ledger_of(chain), NOISE).steps
-    return [(name, change) for name, step in steps.items() for change in step.errors]
+    analysed = Chain(chain, NOISE)
+    return [(entry.name, change) for place, entry in enumerate(chain) for change in analysed.step(place).errors]
 
 
 def test_nothing_is_said_of_a_chain_in_which_nothing_happened() -> None:

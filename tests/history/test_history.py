@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from buildcompare.config.catalogue import read_catalogue
 from buildcompare.findings import history as findings_history
-from buildcompare.history.chain import ChainAnalysis, Step
+from buildcompare.history.chain import Step
 from buildcompare.history.ledger import Ledger, LedgerBuild, read_ledger
 from buildcompare.history.table import import_table
-from buildcompare.history.view import HistoryView, view_ledger
+from buildcompare.history.view import History, analyse_ledger
 from buildcompare.results.history import Drift, HistoryResult
 from buildcompare.stats.effects import Effect
 from buildcompare.text.numbers import change
@@ -38,27 +39,22 @@ def ledger(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 
 
 @pytest.fixture(scope="module")
-def view(ledger: Ledger) -> HistoryView:
-    return view_ledger(ledger, "mattermost")
+def looked(ledger: Ledger) -> History:
+    return analyse_ledger(ledger, read_catalogue("mattermost"))
 
 
 @pytest.fixture(scope="module")
-def looked(view: HistoryView) -> ChainAnalysis:
-    return view.chain
-
-
-@pytest.fixture(scope="module")
-def lines(view: HistoryView) -> dict[str, list[str]]:
+def lines(looked: History) -> dict[str, list[str]]:
     """The sentences about each comparison."""
-    assert view.margin_percent == MARGIN
-    return {str(name): list(rows["sentence"]) for name, rows in view.statements().groupby("comparison")}
+    assert looked.margin_percent == MARGIN
+    return {str(name): list(rows["sentence"]) for name, rows in looked.statements.groupby("comparison")}
 
 
-def step(looked: ChainAnalysis, name: str) -> Step:
+def step(looked: History, name: str) -> Step:
     return looked.steps[name]
 
 
-def within(looked: ChainAnalysis) -> Effect:
+def within(looked: History) -> Effect:
     """The change of v10.10 on MySQL."""
     (change,) = [change for test, change in step(looked, "v10.10").changes if test.name == "mysql_unbounded"]
     assert change is not None
@@ -74,7 +70,7 @@ def users(table: pd.DataFrame, release: str, db: str, side: str) -> float:
     return float(value)
 
 
-def rows_of(looked: ChainAnalysis, name: str, kind: str) -> dict[str, Drift]:
+def rows_of(looked: History, name: str, kind: str) -> dict[str, Drift]:
     return {f"{row.db_engine}_{row.side}": row for row in step(looked, name).drift if row.kind == kind}
 
 
@@ -90,7 +86,7 @@ def test_every_published_comparison_is_kept(ledger: Ledger, table: pd.DataFrame)
     assert kept == set(monthly[["order", "db", "su_base", "su_new"]].itertuples(index=False, name=None))
 
 
-def test_studies_stay_out_of_the_chain(ledger: Ledger, looked: ChainAnalysis, table: pd.DataFrame) -> None:
+def test_studies_stay_out_of_the_chain(ledger: Ledger, looked: History, table: pd.DataFrame) -> None:
     studies = {
         "-".join(part for part in (row.release, row.run) if isinstance(part, str))
         for row in table[table["monthly"] == "study"].itertuples()
@@ -102,7 +98,7 @@ def test_studies_stay_out_of_the_chain(ledger: Ledger, looked: ChainAnalysis, ta
 
 
 def test_postgres_below_mysql_and_not_for_the_first_time(
-    lines: dict[str, list[str]], looked: ChainAnalysis, table: pd.DataFrame
+    lines: dict[str, list[str]], looked: History, table: pd.DataFrame
 ) -> None:
     rows = rows_of(looked, "v10.4", "between_databases")
     said = {}
@@ -131,7 +127,7 @@ def test_postgres_below_mysql_and_not_for_the_first_time(
 
 @pytest.mark.parametrize(("db", "published"), [("mysql", -10.5), ("postgresql", -24.3)])
 def test_the_same_version_in_the_next_comparison(
-    lines: dict[str, list[str]], looked: ChainAnalysis, table: pd.DataFrame, db: str, published: float
+    lines: dict[str, list[str]], looked: History, table: pd.DataFrame, db: str, published: float
 ) -> None:
     before = users(table, "v10.3", db, "new")
     level = rows_of(looked, "v10.4", "same_version")[f"{db}_base"]
@@ -152,7 +148,7 @@ def test_the_same_version_in_the_next_comparison(
 
 @pytest.mark.parametrize("release", ["v10.3", "v10.7", "v10.9", "v10.11"])
 def test_level_jumps_stand_beside_the_setup(
-    lines: dict[str, list[str]], looked: ChainAnalysis, real: Path, release: str
+    lines: dict[str, list[str]], looked: History, real: Path, release: str
 ) -> None:
     assert any(row.jump for row in step(looked, release).drift)
     rows = pd.read_csv(real / "comparisons/history.csv", dtype=str)
@@ -183,28 +179,26 @@ def test_level_jumps_stand_beside_the_setup(
     assert (release == "v10.7") == (not expected)
 
 
-def test_jumps_are_few(looked: ChainAnalysis) -> None:
+def test_jumps_are_few(looked: History) -> None:
     jumped = [each.entry.name for each in looked.steps.values() if any(row.jump for row in each.drift)]
     assert {"v10.3", "v10.7", "v10.9", "v10.11"} <= set(jumped)
     chain = [each for each in looked.steps.values() if each.entry.kind == "monthly"]
     assert len(jumped) <= len(chain) / 5, "a jump at every other release would say nothing"
 
 
-def test_a_loss_that_nobody_wrote_about(
-    lines: dict[str, list[str]], looked: ChainAnalysis, table: pd.DataFrame
-) -> None:
+def test_a_loss_that_nobody_wrote_about(lines: dict[str, list[str]], looked: History, table: pd.DataFrame) -> None:
     percent = 100 * (users(table, "v10.10", "mysql", "new") / users(table, "v10.10", "mysql", "base") - 1)
     assert round(percent, 2) == -7.48
     assert within(looked).delta_percent == pytest.approx(percent)
     text = next(text for text in lines["v10.10"] if text.startswith("Unbounded"))
     assert change(percent) in text
-    assert text.endswith("Nobody wrote about it.")
+    assert text.endswith("No figures were published.")
     told = [text for each in lines.values() for text in each if "Published with other" in text]
     assert any(text.startswith("Unbounded MySQL: v8.0.0-rc1") for text in told)
 
 
 def test_errors_that_changed_as_never_else(
-    lines: dict[str, list[str]], looked: ChainAnalysis, real: Path, project: Path
+    lines: dict[str, list[str]], looked: History, real: Path, project: Path
 ) -> None:
     rows = pd.read_csv(real / "comparisons/history.csv")
     rows = rows[(rows["monthly"] == "yes") & (rows["errors_base"] > 0) & (rows["errors_new"] > 0)]
@@ -233,21 +227,21 @@ def test_errors_that_changed_as_never_else(
     assert change(row.errors_delta_pct) in docs
 
 
-def test_what_is_between_comparisons_is_more_than_between_runs(looked: ChainAnalysis, table: pd.DataFrame) -> None:
+def test_what_is_between_comparisons_is_more_than_between_runs(looked: History, table: pd.DataFrame) -> None:
     monthly = table[table["monthly"] == "yes"].sort_values("order")
-    for between in looked.between:
+    for between in looked.chain.between:
         own = monthly[monthly["db"] == between.db_engine]
         pairs = zip(own.iloc[:-1].itertuples(), own.iloc[1:].itertuples(), strict=True)
         same = [(a, b) for a, b in pairs if minor(a.new_version) == minor(b.base_version)]
         assert between.links == len(same)
         assert between.sd_percent is not None
         assert between.sd_percent > 2 * 1.8
-    assert looked.repeats is not None
-    assert looked.repeats.df == 4, "two versions on two databases, measured twice in one study"
-    assert looked.repeats.ci_low < 1.8 < looked.repeats.ci_high, "the borrowed deviation of one run"
+    assert looked.chain.repeats is not None
+    assert looked.chain.repeats.df == 4, "two versions on two databases, measured twice in one study"
+    assert looked.chain.repeats.ci_low < 1.8 < looked.chain.repeats.ci_high, "the borrowed deviation of one run"
 
 
-def test_every_number_of_a_sentence_is_in_its_evidence(looked: ChainAnalysis) -> None:
+def test_every_number_of_a_sentence_is_in_its_evidence(looked: History) -> None:
     for each in looked.steps.values():
         for finding in findings_history.find(_history(looked, each), each.drift, each.setup_differences):
             evidence = json.dumps(finding.model_dump()["evidence"])
@@ -261,7 +255,7 @@ def test_every_number_of_a_sentence_is_in_its_evidence(looked: ChainAnalysis) ->
                 ), (said, finding.text)
 
 
-def _history(looked: ChainAnalysis, each: Step) -> HistoryResult:
+def _history(looked: History, each: Step) -> HistoryResult:
     return HistoryResult(
         ledger="x",
         comparisons=1,
@@ -269,7 +263,7 @@ def _history(looked: ChainAnalysis, each: Step) -> HistoryResult:
         entries_sha256="",
         before=each.before,
         margin_percent=MARGIN,
-        between=list(looked.between),
+        between=list(looked.chain.between),
     )
 
 
@@ -284,10 +278,10 @@ def _without_names(text: str, each: Step) -> str:
     return re.sub(r"v\d+(\.\d+)+(-rc\d+)?", "", text)
 
 
-def test_the_docs_say_what_is_computed(looked: ChainAnalysis, table: pd.DataFrame, project: Path) -> None:
+def test_the_docs_say_what_is_computed(looked: History, table: pd.DataFrame, project: Path) -> None:
     """docs/history.md states figures of the published history: each is made again here."""
     docs = " ".join((project / "docs/history.md").read_text("utf-8").split())
-    by_db = {row.db_engine: row for row in looked.between}
+    by_db = {row.db_engine: row for row in looked.chain.between}
     postgres, mysql = by_db["postgresql"], by_db["mysql"]
     assert f"{postgres.sd_percent:.1f} % on Postgres ({postgres.links} pairs) and" in docs
     assert f"and {mysql.sd_percent:.0f} % on MySQL ({mysql.links})" in docs
@@ -299,7 +293,7 @@ def test_the_docs_say_what_is_computed(looked: ChainAnalysis, table: pd.DataFram
     for row in (row for row in pairs if row.jump and row.db_engine == "postgresql"):
         size = f"{row.delta_percent:+.0f} %".replace("-", "−")
         assert f"{row.comparison} ({size}" in docs
-    repeats = looked.repeats
+    repeats = looked.chain.repeats
     assert repeats is not None
     assert f"{repeats.sd_percent:.1f} % ({repeats.ci_low:.1f} to {repeats.ci_high:.1f} %, four degrees" in docs
     loss = within(looked)

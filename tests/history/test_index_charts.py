@@ -15,8 +15,8 @@ from axe_playwright_python.sync_playwright import Axe
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import check_params
-from buildcompare.history.ledger import Entry, pack, read_ledger, record
-from buildcompare.history.releases import USERS, level_changes, over_releases
+from buildcompare.history.ledger import Entry, read_ledger, record
+from buildcompare.history.levels import USERS, level_changes, over_releases
 from buildcompare.report.index import write_index
 from buildcompare.results import dumps
 from buildcompare.text.numbers import test_words as words_of
@@ -51,12 +51,9 @@ def entry(number: int) -> Entry:
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The index of a ledger, half of it packed, of which one comparison has a report."""
+    """The index of a ledger."""
     folder = tmp_path_factory.mktemp("charts")
-    entries = [entry(number) for number in range(COUNT)]
-    record(folder / "ledger", entries[:20])
-    pack(read_ledger(folder / "ledger"))
-    record(folder / "ledger", entries[20:])
+    record(folder / "ledger", [entry(number) for number in range(COUNT)])
     file, _ = write_index(folder / "reports", [folder / "ledger"])
     return file
 
@@ -122,7 +119,7 @@ def test_hover_shows_the_levels_and_the_release_and_another_metric_changes_them(
         return [*seen, read_at(page, 0.8)]
 
     seen = opened(browser, page_file, work)
-    held = read_ledger(page_file.parents[1] / "ledger").read()
+    held = read_ledger(page_file.parents[1] / "ledger").by_name
     levels: list[tuple[float, float]] = []
     tests = ("mysql_unbounded", "mysql_unbounded", "mysql_unbounded", "postgresql_bounded")
     for i, ((where, texts), name) in enumerate(zip(seen, tests, strict=True)):

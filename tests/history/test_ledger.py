@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from buildcompare.config.errors import InputError
+from buildcompare import __main__ as command_line
+from buildcompare.config.errors import ADDRESSES, InputError
 from buildcompare.config.params import version_in
-from buildcompare.history.chain import analyse_chain
-from buildcompare.history.ledger import (
-    Entry,
-    LedgerBuild,
-    LedgerTest,
-    locked,
-    read_ledger,
-    record,
-)
-from buildcompare.history.view import ledger_text
+from buildcompare.history.chain import Chain
+from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, read_ledger, record
 from buildcompare.results.codes import Pair
 from buildcompare.stats.noise import Noise
+from support import killed_at
 
 NOISE = Noise(0.018, math.inf, "catalogue")
 
@@ -39,6 +37,14 @@ def entry(name: str = "v1.1", **more: Any) -> Entry:
         **more,
     }
     return Entry.model_validate(data)
+
+
+def numbered(number: int, **more: Any) -> Entry:
+    """A comparison of builds of its own, every fifth a study."""
+    base, new = (LedgerBuild(label=f"{side}-{number}") for side in ("base", "new"))
+    study = number % 5 == 4
+    place = {"kind": "study", "position": None} if study else {"position": number + 1}
+    return entry(f"r{number}", **{**place, "base": base, "new": new, **more})
 
 
 def test_the_same_comparison_is_replaced_and_keeps_its_place(tmp_path: Path) -> None:
@@ -116,22 +122,90 @@ def test_what_is_no_entry_is_refused(tmp_path: Path, text: str) -> None:
     assert fault.value.file == str(tmp_path / "v1.1.json")
 
 
-def test_records_at_the_same_time_take_a_place_each(tmp_path: Path) -> None:
-    def add(number: int) -> None:
-        with locked(tmp_path):
-            last = max((e.position or 0 for e in read_ledger(tmp_path).chain), default=0)
-            base, new = (LedgerBuild(label=f"{side}-{number}") for side in ("base", "new"))
-            record(tmp_path, [entry(f"r{number}", position=last + 1, base=base, new=new)])
+def test_records_at_the_same_time_take_a_place_each_and_readers_lose_none(tmp_path: Path) -> None:
+    done, faults = threading.Event(), []
+
+    def look() -> None:
+        seen: set[str] = set()
+        while not done.is_set():
+            now = {*read_ledger(tmp_path).by_name}
+            faults.extend(seen - now)
+            seen = now
 
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(add, range(24)))
-    assert sorted(e.position or 0 for e in read_ledger(tmp_path).chain) == list(range(1, 25))
+        readers = [threads.submit(look) for _ in range(2)]
+        entries = (numbered(number, kind="monthly", position=1) for number in range(24))
+        list(threads.map(lambda each: record(tmp_path, [each], at_end=True), entries))
+        done.set()
+        assert [reader.result() for reader in readers] == [None, None]
+    assert faults == []
+    assert [each.position for each in read_ledger(tmp_path).chain] == list(range(1, 25))
+
+
+def test_killed_at_any_step_a_ledger_is_as_before_or_after(tmp_path: Path) -> None:
+    """Several entries are recorded at once, some again; the next run leaves nothing of the killed one."""
+    entries = [numbered(number) for number in range(6)]
+    again = [numbered(number, verdict="regression") for number in range(3)] + [numbered(6), numbered(7)]
+    outcomes = set()
+    for step in itertools.count(1):
+        folder = tmp_path / str(step)
+        record(folder, entries)
+        killed = killed_at(step, partial(record, folder, again))
+        left = read_ledger(folder).entries
+        outcomes.add(tuple((each.name, each.verdict) for each in left))
+        record(folder, entries[5:])
+        assert {*folder.iterdir()} == {folder / f"{each.name}.json" for each in left}
+        assert [each.name for each in read_ledger(folder).entries] == [each.name for each in left]
+        if not killed:
+            break
+    assert len(outcomes) == 2
+    assert step > 6
+
+
+def test_a_long_ledger_keeps_levels_of_metrics_of_the_newest(tmp_path: Path) -> None:
+    measured = {"name": "t", "type": "bounded", "levels_of_runs": {"rps": {"base": [1.0], "new": [2.0]}}}
+    record(tmp_path, [numbered(number, tests=[measured]) for number in range(10)])
+    ledger = read_ledger(tmp_path, newest=3)
+    assert [each.name for each in ledger.entries if each.tests[0].levels_of_runs] == ["r6", "r7", "r8", "r4", "r9"]
+    assert ledger.digests == read_ledger(tmp_path).digests
+    text = (tmp_path / "r0.json").read_text()
+    (tmp_path / "r0.json").write_text(text.replace('"bounded"', '"soak"'))
+    with pytest.raises(InputError, match=r"tests\[0\].type"):
+        read_ledger(tmp_path, newest=3)
+
+
+def test_packed_entries_and_addresses_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ADDRESSES, tmp_path / "copy", "s3://bucket/ledger")
+    with pytest.raises(InputError, match="s3://bucket/ledger: history: expected a local folder"):
+        record(tmp_path / "copy", [entry()])
+    (tmp_path / "entries.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match=r"`history-pack --undo` of version 0\.2"):
+        read_ledger(tmp_path)
+
+
+def test_the_newest_are_printed_and_any_by_its_name(tmp_path: Path) -> None:
+    record(tmp_path, [numbered(number) for number in range(10)])
+
+    def printed(*more: str) -> str:
+        return CliRunner().invoke(command_line.app, ["history", str(tmp_path), *more]).output
+
+    lines = printed("--last", "1").splitlines()
+    headings = [line.partition(":")[0] for line in lines if " against " in line and not line.startswith("-")]
+    assert headings == ["r8", "r4 (study)"]
+    assert f"Shown are the newest 2 of 10 comparisons. The others: `python -m buildcompare history {tmp_path}" in (
+        " ".join(lines)
+    )
+    assert "\nr3: " in printed("--only", "r3")
+    assert "r8: " not in printed("--only", "r3")
+    assert printed("--last", "0") == printed()
+    assert "expected the name of a comparison, found 'r99'" in printed("--only", "r99")
+    assert "a ledger with entries" in CliRunner().invoke(command_line.app, ["history", str(tmp_path / "none")]).output
 
 
 def test_a_ledger_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="can be written") as fault, locked(tmp_path / "file"):
-        pass
+    with pytest.raises(InputError, match="can be written") as fault:
+        record(tmp_path / "file", [entry()])
     assert fault.value.key == "history"
 
 
@@ -166,11 +240,8 @@ def test_one_database_under_two_names_is_one_chain(tmp_path: Path) -> None:
         return entry(f"v1.{number}", position=number, base=base, new=new, tests=[test])
 
     record(tmp_path, [measured(1, "postgres"), measured(2, "postgresql"), measured(3, "PostgreSQL")])
-    steps = analyse_chain(read_ledger(tmp_path), NOISE).steps
-    assert [row.same_version for step in steps.values() for row in step.drift if row.kind == "same_version"] == [
-        True,
-        True,
-    ]
+    chain = Chain(read_ledger(tmp_path).entries, NOISE)
+    assert [len(chain.step(place).same_version) for place in range(3)] == [0, 1, 1]
 
 
 def test_two_entries_at_one_place_are_refused(tmp_path: Path) -> None:
@@ -187,8 +258,6 @@ def test_no_ledger_yet_is_an_empty_one(tmp_path: Path) -> None:
     file.write_text("")
     with pytest.raises(InputError, match="a folder"):
         read_ledger(file)
-    with pytest.raises(InputError, match="a ledger with entries"):
-        ledger_text(tmp_path / "missing", "mattermost")
 
 
 @pytest.mark.parametrize(
@@ -205,3 +274,15 @@ def test_no_ledger_yet_is_an_empty_one(tmp_path: Path) -> None:
 )
 def test_the_version_in_a_label(label: str, version: str | None) -> None:
     assert version_in(label) == version
+
+
+def test_a_file_is_read_again_only_if_it_changed(tmp_path: Path) -> None:
+    builds = {side: LedgerBuild(label=label) for side, label in (("base", "a"), ("new", "b"))}
+    test = LedgerTest(name="t", type="bounded", users=1000)
+    record(tmp_path, [Entry(name="r1", position=1, tests=[test], source="report", **builds)])
+    first = read_ledger(tmp_path).by_name["r1"]
+    assert read_ledger(tmp_path).by_name["r1"] is first
+    record(tmp_path, [first.model_copy(update={"source": "remade"})])  # of the same length
+    assert read_ledger(tmp_path).by_name["r1"].source == "remade"
+    (tmp_path / "r1.json").unlink()
+    assert not read_ledger(tmp_path).entries

@@ -7,21 +7,22 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
-import yaml
 from typer.testing import CliRunner, Result
 
 from buildcompare import __main__ as command_line
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import check_params
-from buildcompare.history import past
+from buildcompare.config.yaml import yaml_text
+from buildcompare.history import changes
+from buildcompare.history.changes import past_changes
 from buildcompare.history.entry import entry_of
 from buildcompare.history.ledger import Ledger, read_ledger, record
-from buildcompare.history.past import past_changes
 from buildcompare.results import Results
 from buildcompare.stats.noise import ENOUGH_COMPARISONS, PastChanges
-from support import small_params, write_params
+from support import small_params, write_params, yaml_data
 
 CATALOGUE = read_catalogue("mattermost")
 
@@ -83,21 +84,20 @@ def test_an_entry_keeps_what_every_run_measured(params: dict[str, Any]) -> None:
 
 def test_the_changes_of_other_comparisons_are_learned_from(params: dict[str, Any], tmp_path: Path) -> None:
     found = changes_of(recorded(params, tmp_path, 3), params)
-    (seconds,) = {change.seconds for change in found["bounded", "avg-api-times"]}
-    assert seconds > 600
-    ratios = [pytest.approx((-1) ** i * 0.004 * i, abs=1e-9) for i in range(3)]
-    assert [change.log_ratio for change in found["bounded", "avg-api-times"]] == ratios
+    times = found["bounded", "avg-api-times"]
+    assert times["seconds"].tolist() == [times["seconds"][0]] * 3
+    assert times["seconds"].min() > 600
+    assert times["log_ratio"].tolist() == pytest.approx([(-1) ** i * 0.004 * i for i in range(3)], abs=1e-9)
     assert len(found["unbounded", CATALOGUE.load.slug if CATALOGUE.load else ""]) == 3  # of the supported users
-    assert all(change.se_log > 0 for change in found["equal_load", "rps"])
+    assert (found["equal_load", "rps"]["se_log"] > 0).all()
 
 
 def test_a_comparison_teaches_nothing_about_itself(params: dict[str, Any], tmp_path: Path) -> None:
     ledger = recorded(params, tmp_path, 3)
     itself = {**params, "base": {"label": "b1"}, "new": {"label": "n1"}}
-    names = {change.comparison for change in changes_of(ledger, itself)["bounded", "avg-api-times"]}
-    assert names == {"past-0", "past-2"}
-    names = {change.comparison for change in changes_of(ledger, params, {"2"})["bounded", "avg-api-times"]}
-    assert names == {"past-0", "past-1"}  # a run of the other is compared here, under another name
+    assert changes_of(ledger, itself)["bounded", "avg-api-times"]["comparison"].tolist() == [0, 2]
+    left = changes_of(ledger, params, {"2"})["bounded", "avg-api-times"]
+    assert left["comparison"].tolist() == [0, 1], "a run of the third is compared here, under another name"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_comparison_teaches_nothing_about_itself(params: dict[str, Any], tmp_p
 )
 def test_another_setup_is_told_apart(params: dict[str, Any], tmp_path: Path, setup: dict[str, str], same: bool) -> None:
     found = changes_of(recorded(params, tmp_path, 2, setup=setup), params)
-    assert {change.same_setup for changes in found.values() for change in changes} == {same}
+    assert {*pd.concat(found.values())["same_setup"]} == {float(same)}
 
 
 def test_a_report_says_which_noise_it_used(params: dict[str, Any], tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_one_damaged_comparison_of_a_folder_records_none(params: dict[str, Any],
     folder, ledger = tmp_path / "past", tmp_path / "ledger"
     folder.mkdir()
     write_params(folder / "good.yaml", {**params, "name": "good"})
-    bad = yaml.safe_load(yaml.safe_dump({**params, "name": "bad", "new": {"label": "v2"}}))
+    bad = yaml_data(yaml_text({**params, "name": "bad", "new": {"label": "v2"}}))
     bad["tests"][0]["new"]["recording"] = str(tmp_path / "missing.csv")
     write_params(folder / "bad.yaml", bad)
     done = command("history-import", folder, "--output", ledger)
@@ -165,8 +165,8 @@ def test_of_a_long_chain_the_latest_teach(
 ) -> None:
     ledger = recorded(params, tmp_path, 6)
     every = changes_of(ledger, params)
-    monkeypatch.setattr(past, "MOST", 2)
+    monkeypatch.setattr(changes, "NEWEST", 2)
     latest = changes_of(ledger, params)
     assert latest.keys() == every.keys()
-    assert {name for each in every.values() for name in each.names} == {f"past-{i}" for i in range(6)}
-    assert {name for each in latest.values() for name in each.names} == {"past-4", "past-5"}
+    assert {*pd.concat(every.values())["comparison"]} == {*range(6)}
+    assert {*pd.concat(latest.values())["comparison"]} == {4, 5}

@@ -136,7 +136,7 @@ def test_a_mix_that_raises_an_average_does_not_count_against_the_build() -> None
     assert row.status == "regression"
     assert row.traffic_mix is not None
     assert (row.traffic_mix.kind, row.traffic_mix.counts) == ("mix", True)
-    assert row.effective.status != "regression"
+    assert row.at_unchanged_mix.status != "regression"
     assert result.verdict == "pass"
     found = findings.find([result], ("v1", "v2"))
     about = [each for each in found if each.metric == "avg-api-times"]
@@ -155,7 +155,7 @@ def test_slower_calls_behind_a_faster_mix_count() -> None:
     assert row.traffic_mix is not None
     assert row.traffic_mix.kind == "both"
     assert row.traffic_mix.mix_percent < -10
-    assert row.effective.status == "regression"
+    assert row.at_unchanged_mix.status == "regression"
     assert result.verdict == "regression"
     about = [each for each in findings.find([result], ("v1", "v2")) if each.metric == "avg-api-times"]
     assert {each.kind: each.severity for each in about} == {"metric": "critical", "traffic_mix": "info"}
@@ -166,7 +166,7 @@ def test_unchanged_traffic_says_nothing_of_a_mix() -> None:
     row = next(row for row in result.metrics if row.slug == "avg-api-times")
     assert row.traffic_mix is not None
     assert (row.traffic_mix.kind, row.traffic_mix.counts) == ("speed", False)
-    assert row.effective.status == row.status == "regression"
+    assert row.at_unchanged_mix.status == row.status == "regression"
     assert not [each for each in findings.find([result], ("v1", "v2")) if each.kind == "traffic_mix"]
 
 

@@ -18,17 +18,8 @@ from buildcompare.config.params import Run, Test
 from buildcompare.findings import load
 from buildcompare.findings.finding import finding
 from buildcompare.load.curve import steady_window
-from buildcompare.metrics.events import (
-    AFTER_RAMP_S,
-    MetricEvent,
-    PlacedEvent,
-    RunEvents,
-    find_events,
-    find_ramp_events,
-    find_spikes,
-    match_events,
-    match_ramp_events,
-)
+from buildcompare.metrics.compare_events import PlacedEvent, match_events, match_ramp_events
+from buildcompare.metrics.events import AFTER_RAMP_S, MetricEvent, RunEvents, find_events, find_ramp_events, find_spikes
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import read
 from buildcompare.results import Event

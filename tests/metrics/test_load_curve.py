@@ -13,7 +13,8 @@ import pytest
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Source
 from buildcompare.load.view import view_run
-from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, effect_at_load, equal_load, judge_at_load
+from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load
+from buildcompare.metrics.judge_at_load import effect_at_load, judge_at_load
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
 from buildcompare.stats.noise import Noise, metric_noise

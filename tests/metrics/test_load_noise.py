@@ -23,16 +23,18 @@ from buildcompare.metrics.equal_load import (
     LoadedRun,
     MetricAtLoad,
     Residuals,
+    equal_load,
+    loaded_run,
+    pooled_ratio,
+    residual_errors,
+)
+from buildcompare.metrics.judge_at_load import (
     adjusted,
     effect_at_load,
-    equal_load,
     judge_at_load,
-    loaded_run,
     measure_noise_at_load,
     min_detectable_percent,
     noise_at_load,
-    pooled_ratio,
-    residual_errors,
 )
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.recordings.table import write_recording

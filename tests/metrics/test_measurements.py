@@ -22,7 +22,7 @@ SECONDS = {"import": {"unit": "seconds"}}
 
 def test_repeats_give_a_pooled_t_interval_and_a_status() -> None:
     base, new = [62.1, 61.5, 61.9], [55.2, 54.9, 55.4]
-    result = bc.compare([{"import": x} for x in base], [{"import": x} for x in new], operations=SECONDS)
+    result = bc.compare([{"import": x} for x in base], [{"import": x} for x in new], metrics=SECONDS)
     row = result.metrics.loc[0]
     logs = np.log(base), np.log(new)
     expected = stats.ttest_ind(logs[1], logs[0]).confidence_interval()
@@ -36,7 +36,7 @@ def test_repeats_give_a_pooled_t_interval_and_a_status() -> None:
 def test_one_run_of_each_is_shown_and_unproven() -> None:
     rng = np.random.default_rng(1)
     base, new = rng.lognormal(-3, 0.3, 400), rng.lognormal(-2.9, 0.3, 400)
-    result = bc.compare({"import": base}, {"import": new}, operations=SECONDS)
+    result = bc.compare({"import": base}, {"import": new}, metrics=SECONDS)
     row = result.metrics.loc[0]
     assert (row["status"], row["reason"]) == ("inconclusive", "no_noise")
     expected = stats.ttest_ind(np.log(new), np.log(base)).confidence_interval()
@@ -49,7 +49,7 @@ def test_one_run_of_each_is_shown_and_unproven() -> None:
 @pytest.mark.parametrize(("sd", "status"), [(1.0, "regression"), (8.0, "inconclusive")])
 def test_stated_noise_judges_single_runs(sd: float, status: str) -> None:
     operations = {"tps": {"unit": "1/s", "better": "higher", "run_sd_percent": sd}}
-    result = bc.compare({"tps": 600.0}, {"tps": 540.0}, operations=operations)
+    result = bc.compare({"tps": 600.0}, {"tps": 540.0}, metrics=operations)
     assert result.metrics.loc[0, "status"] == status
 
 
@@ -100,7 +100,7 @@ def test_quantiles_hold_their_intervals() -> None:
 def test_the_page_shows_distributions(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     runs = [[{"import": rng.lognormal(0, 0.2, 50)} for _ in range(3)] for _ in range(2)]
-    page = bc.compare(*runs, operations=SECONDS).to_html(tmp_path / "x.html").read_text("utf-8")
+    page = bc.compare(*runs, metrics=SECONDS).to_html(tmp_path / "x.html").read_text("utf-8")
     assert "Distributions" in page
     assert 'aria-label="Empirical distribution of import. base: 150 values' in page
 
@@ -121,7 +121,7 @@ def test_a_rate_may_be_0_and_is_then_no_ratio(base: list[float], new: list[float
     named = [each for each in found.results.findings if each.kind == "unjudgeable"]
     assert len(named) == (not any(base))
     with pytest.raises(InputError, match="import: expected a number above 0"):
-        bc.compare({"import": 0.0}, {"import": 1.0}, operations=SECONDS)
+        bc.compare({"import": 0.0}, {"import": 1.0}, metrics=SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ def test_a_rate_may_be_0_and_is_then_no_ratio(base: list[float], new: list[float
     [
         (lambda: bc.compare({"import": -1.0}, {"import": 1.0}), "import: expected a number of 0 or more"),
         (lambda: bc.compare({"import": []}, {"import": 1.0}), "import: expected a number of 0 or more"),
-        (lambda: bc.compare({"a": 1.0}, {"a": 1.0}, operations={"a": {"bettr": "lower"}}), "the unknown key `bettr`"),
-        (lambda: bc.compare({"a b": 1.0}, {"a b": 1.0}, operations={"a b": {}, "a-b": {}}), "different names"),
+        (lambda: bc.compare({"a": 1.0}, {"a": 1.0}, metrics={"a": {"bettr": "lower"}}), "the unknown key `bettr`"),
+        (lambda: bc.compare({"a b": 1.0}, {"a b": 1.0}, metrics={"a b": {}, "a-b": {}}), "different names"),
     ],
 )
 def test_what_is_no_number_is_refused(make: Callable[[], object], expected: str) -> None:

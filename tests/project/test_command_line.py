@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from buildcompare import __main__ as command_line
 from buildcompare.config.errors import ExecutionError
 from buildcompare.findings.verdict import opening
-from buildcompare.report import engine, publication
+from buildcompare.report import processes, publication
 from buildcompare.report import publish as run_report
 from buildcompare.report.batch import Order, Outcome
 from buildcompare.report.terminal import lines
@@ -88,7 +88,7 @@ def test_a_batch_goes_on_and_exits_with_the_worst(params_file: Path, tmp_path: P
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports are published where a test can stand in for their parts."""
-    monkeypatch.setattr(engine, "is_safe", lambda: False)
+    monkeypatch.setattr(processes, "is_safe", lambda: False)
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:

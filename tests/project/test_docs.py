@@ -49,8 +49,3 @@ def test_what_holds_a_fault_is_there(project: Path) -> None:
         assert f"| {row} |" in rows, row
     for file in re.findall(r"`((?:tests|benchmarks)/[\w/]+\.py)`", page):
         assert (project / file).is_file(), file
-
-
-def test_the_licence_of_every_locked_package_is_listed_and_free(project: Path) -> None:
-    done = subprocess.run([sys.executable, ".ci/licences.py"], cwd=project, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

@@ -14,9 +14,10 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from support import yaml_data
 
 pytest_plugins = ["pytester"]
 
@@ -33,20 +34,20 @@ def named(requirements: list[str]) -> dict[str, str]:
 def declared(project: Path) -> dict[str, str]:
     """What pyproject.toml asks for to run and to test."""
     table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return named(table["dependencies"] + table["optional-dependencies"]["dev"])
+    extras = table["optional-dependencies"]
+    return named(table["dependencies"] + extras["lab"] + extras["dev"])
 
 
-@pytest.fixture(scope="module")
-def locked(project: Path) -> dict[str, str]:
-    """Package -> version in requirements.lock."""
-    text = (project / "requirements.lock").read_text(encoding="utf-8")
+def pins_of(lock: Path) -> dict[str, str]:
+    """Package -> version in a lock file."""
+    text = lock.read_text(encoding="utf-8")
     pins = re.findall(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^ \\]+)", text, flags=re.MULTILINE)
     assert len(dict(pins)) == len(pins), "one version of a package for every Python"
     return {canonicalize_name(name): version for name, version in pins}
 
 
 def test_environment_yml_asks_for_what_pyproject_asks_for(project: Path, declared: dict[str, str]) -> None:
-    environment = yaml.safe_load((project / "environment.yml").read_text(encoding="utf-8"))
+    environment = yaml_data((project / "environment.yml").read_text(encoding="utf-8"))
     assert environment["name"] == "buildcompare"
     assert environment["channels"][0] == "conda-forge"
     conda = [line for line in environment["dependencies"] if isinstance(line, str)]
@@ -54,20 +55,24 @@ def test_environment_yml_asks_for_what_pyproject_asks_for(project: Path, declare
     assert "python=3.12" in conda
     assert "pip" in conda
     packages = [line for line in conda if line not in ("python=3.12", "pip")]
-    assert {"atheris", "prometheus-api-client", "playwright", "axe-playwright-python"} == set(named(from_pip))
+    by_pip = {"atheris", "prometheus-api-client", "playwright", "axe-playwright-python", "resvg-py"}
+    assert by_pip == set(named(from_pip))
     assert named(packages + from_pip) == declared
 
 
-def test_lock_holds_everything_that_pyproject_asks_for(declared: dict[str, str], locked: dict[str, str]) -> None:
+def test_locks_pin_everything_that_pyproject_asks_for(project: Path, declared: dict[str, str]) -> None:
+    to_report, to_develop = pins_of(project / "requirements.lock"), pins_of(project / "requirements-dev.lock")
+    assert to_report.items() <= to_develop.items(), "one version of a package in both: run `make lock`"
     for name, specifier in declared.items():
-        assert name in locked, f"{name} is missing: run `make lock`"
-        assert Requirement(f"{name}{specifier}").specifier.contains(locked[name]), f"{name}: run `make lock`"
+        assert name in to_develop, f"{name} is missing: run `make lock`"
+        assert Requirement(f"{name}{specifier}").specifier.contains(to_develop[name]), f"{name}: run `make lock`"
 
 
-def test_lock_is_pinned_by_hashes_and_names_no_index(project: Path, locked: dict[str, str]) -> None:
-    text = (project / "requirements.lock").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+def test_lock_is_pinned_by_hashes_and_names_no_index(project: Path, name: str) -> None:
+    text = (project / name).read_text(encoding="utf-8")
     entries = re.split(r"\n(?=[A-Za-z0-9])", re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE).strip())
-    assert len(entries) == len(locked)
+    assert len(entries) == len(pins_of(project / name)) > 100
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
     assert not re.search(r"://|--(extra-)?index-url|--find-links|-e |\bfile:|(^|\s)/", text)
 
@@ -125,8 +130,11 @@ def room_of(module: str) -> str:
 
 
 @cache
-def imports(project: Path) -> list[tuple[str, str, bool]]:
-    """(importing module, imported module, whether at its top) for every import between modules of lib/."""
+def imports(project: Path) -> list[tuple[str, str]]:
+    """(importing module, imported module) for every import between modules of lib/, in functions too.
+
+    Imports for the type checker alone are left out: they run nowhere.
+    """
     between = []
     library = project / "lib"
     modules = {
@@ -136,7 +144,12 @@ def imports(project: Path) -> list[tuple[str, str, bool]]:
     }
     for module, file in modules.items():
         tree = ast.parse(file.read_text("utf-8"))
-        for node in ast.walk(tree):
+        nodes = [*ast.walk(tree)]
+        checks = [node for node in nodes if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+        for_types = {node for check in checks for node in ast.walk(check)}
+        for node in nodes:
+            if node in for_types:
+                continue
             if isinstance(node, ast.ImportFrom):
                 assert node.level == 0, f"{file}: relative import"
                 names = [f"{node.module}.{each.name}" for each in node.names]
@@ -145,15 +158,15 @@ def imports(project: Path) -> list[tuple[str, str, bool]]:
                 found = {each.name for each in node.names}
             else:
                 continue
-            between += [(module, name, node in tree.body) for name in found & modules.keys()]
+            between += [(module, name) for name in found & modules.keys()]
     return between
 
 
 def test_a_room_imports_only_from_floors_below(project: Path) -> None:
-    between = [pair for pair in imports(project) if all(name.startswith("buildcompare") for name in pair[:2])]
+    between = [pair for pair in imports(project) if all(name.startswith("buildcompare") for name in pair)]
     upwards = [
         f"{importing} imports {imported}"
-        for importing, imported, _ in between
+        for importing, imported in between
         if FLOOR[room_of(imported)] > FLOOR[room_of(importing)]
     ]
     assert upwards == []
@@ -163,18 +176,18 @@ def test_a_room_imports_only_from_floors_below(project: Path) -> None:
 def test_only_the_command_line_imports_the_simulator(project: Path) -> None:
     outside = {
         (importing, room_of(imported))
-        for importing, imported, _ in imports(project)
+        for importing, imported in imports(project)
         if imported.startswith("buildcompare") and importing.startswith("loadsim")
     }
     assert {room for _, room in outside} <= {"config", "recordings"}
-    users = {a for a, b, _ in imports(project) if b.startswith("loadsim") and not a.startswith("loadsim")}
+    users = {a for a, b in imports(project) if b.startswith("loadsim") and not a.startswith("loadsim")}
     assert users == {"buildcompare.__main__"}
 
 
 def test_modules_do_not_import_each_other_in_a_circle(project: Path) -> None:
     graph: dict[str, set[str]] = {}
-    for importing, imported, at_top in imports(project):
-        if at_top and importing != imported:
+    for importing, imported in imports(project):
+        if importing != imported:
             graph.setdefault(importing, set()).add(imported)
     TopologicalSorter(graph).prepare()  # raises CycleError with the circle
 

@@ -21,9 +21,6 @@ from buildcompare import figures
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve
-from buildcompare.config.yaml import checked
-from buildcompare.history import dataset
-from buildcompare.history.ledger import Entry, read_ledger
 from buildcompare.recordings import parquet, sources, table
 from buildcompare.recordings.recording import LabelSummary, Note, Recording, Series
 from buildcompare.recordings.sources import read
@@ -72,20 +69,6 @@ def pulled(folder: Path, patch: pytest.MonkeyPatch) -> Form:
     return place.read_bytes(), read_kept
 
 
-def packed(folder: Path, patch: pytest.MonkeyPatch) -> Form:
-    """A ledger in one file."""
-    entry = checked(Entry, fuzzing.ENTRY)
-    (folder / "ledger").mkdir()
-    file = folder / "ledger" / dataset.FILE
-    whole = dataset.contents(dataset.to_table([(entry.model_dump(mode="json"), entry.sha256)]))
-
-    def read_packed(contents: bytes) -> Any:
-        file.write_bytes(contents)
-        return read_ledger(file.parent).entries
-
-    return whole, read_packed
-
-
 def in_notebook(folder: Path, patch: pytest.MonkeyPatch) -> Form:
     """Results that a notebook carries for those who turn it into a page."""
     whole = figures.packed(json.dumps(fuzzing.ENTRY)).encode()
@@ -97,7 +80,7 @@ def recording(folder: Path, patch: pytest.MonkeyPatch) -> Form:
     return written(folder), lambda contents: content(read_bytes(folder, contents))[:2]
 
 
-FORMATS = (recording, pulled, packed, in_notebook)
+FORMATS = (recording, pulled, in_notebook)
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.__name__)

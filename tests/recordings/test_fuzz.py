@@ -37,8 +37,7 @@ def test_what_is_right_is_read(kind: str, whole: dict[str, list[bytes]], tmp_pat
 def test_whatever_stands_in_a_file(
     kind: str, whole: dict[str, list[bytes]], tmp_path: Path, data: st.DataObject
 ) -> None:
-    tries = 2 if kind == "parquet" else 8  # each of the others' Parquet files takes a process
-    for _ in range(tries // 2):
+    for _ in range(4):
         rng = random.Random(data.draw(st.integers(0, 2**32 - 1)))
         fuzzing.swallow(kind, fuzzing.changed(rng.choice(whole[kind]), rng), tmp_path)
 

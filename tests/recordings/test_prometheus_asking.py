@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
@@ -18,7 +17,7 @@ from buildcompare.recordings.prometheus import prometheus_client
 from buildcompare.recordings.prometheus_client import LONG_QUERY
 from buildcompare.recordings.sources import pull, record
 from prometheus_server import BASE_START, LONG_START, Prometheus, Proxy
-from pulling import TOKEN, at, bits, catalogue, raw, run, same, source
+from pulling import TOKEN, at, bits, catalogue, raw, run, source
 
 # ---- How it asks ----------------------------------------------------------------------------------------------------
 
@@ -33,35 +32,15 @@ def test_a_long_query_goes_into_the_body(prometheus: Prometheus, proxy: Proxy) -
     assert len(body) > len(query)
 
 
-@pytest.mark.parametrize(
-    ("query", "more", "pieces"),
-    [
-        ("long", {}, 2),
-        ("sum(rate(long[1m]))", {}, 2),
-        ("long @ end()", {}, 1),
-        ("long - (long @ Start ( ))", {}, 1),
-        ('long{x!~"range(/.*)?|end()"}', {}, 2),
-        ("long", {"threads": 1}, 1),
-        ("long", {"step_s": 10}, 1),
-    ],
-)
-def test_a_few_long_queries_are_asked_in_pieces_where_that_changes_no_bit(
-    prometheus: Prometheus, proxy: Proxy, query: str, more: dict[str, Any], pieces: int
-) -> None:
-    window = (LONG_START + 600, LONG_START + 600 + 3_600)
-    [series] = record(run(*window), source(proxy.url, **more), catalogue(query)).series
-    [row] = raw(prometheus.url, query, *window, more.get("step_s", 5))
-    assert same(series, row)
-    asked = [path for _, path, *_ in proxy.seen if f"?{urlencode({'query': query})}&" in path]
-    assert len(asked) == (pieces if prometheus.kind == "prometheus" else 1)
-
-
 def test_a_query_of_the_whole_window_is_never_asked_in_pieces(prometheus: Prometheus) -> None:
     window = run(LONG_START, LONG_START + 16 * 3_600)
     with pytest.raises(InputError, match=r"query of graph m0: .*at most 10,999 points .* has end\(\), found 11,521"):
         record(window, source(prometheus.url), catalogue("long - (long @ end())"))
     [series] = record(window, source(prometheus.url), catalogue("long{x!~'end()|/range(/.*)?'}")).series
     assert series.values.size == 11_521
+    window = run(LONG_START + 600, LONG_START + 4_200)
+    [series] = record(window, source(prometheus.url), catalogue("long @ Start ( )")).series
+    assert series.values.size == 721
 
 
 def test_the_client_library_asks_as_we_do(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:

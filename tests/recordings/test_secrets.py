@@ -458,15 +458,13 @@ def test_a_server_that_trickles_is_given_up(part: str, monkeypatch: pytest.Monke
         self.wfile = Slow(self.wfile)
 
     monkeypatch.setattr(BaseHTTPRequestHandler, "setup", wrapped)
-    started = time.monotonic()
     with serving(trickling(part)) as url, pytest.raises(SourceError, match=r"a whole answer within 1\.2 s"):
         record(run(), asking(url, timeout_s=0.5), catalogue("up"))
-    assert time.monotonic() - started < 5
 
 
-def test_blanks_without_end_are_given_up_soon() -> None:
-    """100 MB in pieces took 46 s while all that had come was searched again for each piece."""
-    started = time.monotonic()
+def test_blanks_without_end_are_given_up() -> None:
+    """tests/stress bounds the time: each piece must not be searched anew."""
+    pieces = iter([b" " * (1 << 16)] * 2_000)
     with pytest.raises(InputError, match="series of at most 64 MB"):
-        prometheus_answer.read_answer(b" " * (1 << 16) for _ in range(2_000))
-    assert time.monotonic() - started < 5
+        prometheus_answer.read_answer(pieces)
+    assert len([*pieces]) > 900

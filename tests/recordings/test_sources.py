@@ -15,10 +15,11 @@ import pytest
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
+from buildcompare.recordings import files
 from buildcompare.recordings.files import read_input
 from buildcompare.recordings.parquet import open_table
 from buildcompare.recordings.recording import LabelSummary, Note, Recording, Series
-from buildcompare.recordings.sources import record
+from buildcompare.recordings.sources import read, record
 from buildcompare.recordings.table import read_recording, write_recording
 from support import test_folders
 
@@ -195,6 +196,24 @@ def test_every_published_recording_is_read_without_loss(real: Path) -> None:
             assert found == expected_labels
     assert read == 136
     assert points == 1_999_941
+
+
+def test_a_table_may_be_larger_than_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_BYTES", 1_500_000)
+    monkeypatch.setattr(files, "MAX_TABLE_BYTES", 3_000_000)
+    rows = "".join(f"{1733911200 + i},rps,{i}.5\n" for i in range(110_000))
+    for name, contents in (("x.csv", rows.encode()), ("x.csv.gz", gzip.compress(rows.encode()))):
+        file = tmp_path / name
+        head = b"timestamp,metric,value\n"
+        file.write_bytes(gzip.compress(head) + contents if name.endswith("gz") else head + contents)
+        series = record(Run(recording=str(file)), RECORDED, CATALOGUE).series[0]
+        assert (series.values.size, series.values.sum()) == (110_000, 110_000 * 109_999 / 2 + 55_000)
+    file.write_bytes(gzip.compress(head + 2 * rows.encode()))
+    with pytest.raises(InputError, match=r"size: expected at most 3 MB unpacked \(a table\), found more"):
+        record(Run(recording=str(file)), RECORDED, CATALOGUE)
+    file.write_bytes(gzip.compress(b'{"Graphs": [' + b"1," * 1_000_000))
+    with pytest.raises(InputError, match="size: expected at most 1 MB unpacked, found more"):
+        read(file)
 
 
 def test_a_table_keeps_gaps_nan_order_and_labels(tmp_path: Path) -> None:

@@ -448,3 +448,31 @@ def test_repeated_runs_are_chosen_one_by_one(tmp_path: Path, browser: BrowserThr
     assert names == ["base", "run 1", "run 2", "new", "run 1", "run 2"]
     assert runs == ["base 1", "new 1", "new 2"]
     assert 190 < value(said.split("; ")[1]) < 210
+
+
+def test_a_thinned_chart_says_so_and_keeps_means_over_users(tmp_path: Path, browser: BrowserThread) -> None:
+    rng = np.random.default_rng(5)
+
+    def run() -> pd.DataFrame:
+        elapsed = np.arange(0.0, 7200.0)
+        columns = {"Number of Connected Devices": np.minimum(elapsed, 2000), "RPS": rng.normal(100, 10, elapsed.size)}
+        return pd.DataFrame(columns, index=elapsed)
+
+    file = bc.compare(run(), run(), users=2000).to_html(tmp_path / "page.html")
+
+    def work(page: Any) -> list[str]:
+        plot = chart(page, "RPS", "bounded")
+        hover(page, plot, 0.8)
+        over_time = plot.get_attribute("aria-valuetext")
+        page.evaluate(OPENED)
+        caption = page.locator("build-chart caption").first.text_content()
+        plot.evaluate("element => element.getRootNode().host.group.change({ axis: 'users' })")
+        hover(page, plot, 0.95)
+        return [over_time, caption, plot.get_attribute("aria-valuetext")]
+
+    over_time, caption, over_users = opened(browser, file, work)
+    note = "thinned: minimum and maximum of each 2.88 s"
+    assert note in over_time
+    assert caption == note
+    assert "thinned" not in over_users
+    assert [value(said) for said in over_users.split("; ")[1:3]] == pytest.approx([100, 100], abs=1.5)

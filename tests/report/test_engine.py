@@ -35,12 +35,11 @@ CELLS = (
 )
 
 
-def run(engine: str, cells: tuple[str, ...], folder: Path) -> Any:
+def run(engine: run_report.Engine, cells: tuple[str, ...], folder: Path) -> Any:
     """The notebook of `cells` as an engine leaves it, without times and identifiers."""
     (folder / "in.ipynb").write_text(nbformat.writes(notebook_of(cells)))
-    asked = {"parameters": {"who": "me"}, "cwd": str(folder), "progress_bar": False}
-    ready = run_report._forked() if engine == "warm" else run_report._kernel()
-    with ready as settings, pytest.raises(papermill.PapermillExecutionError) as error:
+    asked = {"parameters": {"who": "me"}, "cwd": str(folder)}
+    with run_report._settings(engine) as settings, pytest.raises(papermill.PapermillExecutionError) as error:
         papermill.execute_notebook(folder / "in.ipynb", folder / "out.ipynb", **asked, **settings)
     made = json.loads((folder / "out.ipynb").read_text())
     for cell in made["cells"]:
@@ -137,9 +136,20 @@ def test_the_engine_is_known_to_papermill_by_its_entry_point(project: Path, tmp_
 def test_the_fork_server_has_no_threads_that_a_fork_would_break() -> None:
     """A fork can hang where a thread holds a lock; jemalloc, which pyarrow allocates with, restarts its own thread."""
     ask = (
-        "import os, sys, buildcompare.report.preload, buildcompare.api; assert 'scipy.stats' not in sys.modules; "
+        "import os, sys, buildcompare.report.preload, buildcompare.api; "
         "print([open(f'/proc/self/task/{each}/comm').read().strip() for each in os.listdir('/proc/self/task')][1:])"
     )
     env = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     done = subprocess.run([sys.executable, "-c", ask], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.strip() in ("[]", "['jemalloc_bg_thd']")
+
+
+@pytest.mark.slow
+def test_a_command_leaves_no_process_folder_or_traceback(tmp_path: Path) -> None:
+    params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
+    (tmp_path / "t").mkdir()
+    env = {**os.environ, "TMPDIR": str(tmp_path / "t")}
+    command = [sys.executable, "-m", "buildcompare", "report", str(params), "--output", str(tmp_path / "out")]
+    done = subprocess.run(command, env=env, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [*(tmp_path / "t").iterdir()] == []

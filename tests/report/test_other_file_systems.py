@@ -6,12 +6,10 @@ An FTP server has less than an object store: a file is seen before it is whole, 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,11 +20,9 @@ from typer.testing import CliRunner
 
 import buildcompare as bc
 from buildcompare import __main__ as command_line
-from buildcompare.config import remote
-from buildcompare.config.errors import InputError, SourceError
+from buildcompare.config.errors import InputError
 from buildcompare.config.remote import copied_back, fetched_folder, written
-from buildcompare.history import dataset
-from buildcompare.history.ledger import Entry, locked, read_ledger, record
+from buildcompare.history.ledger import Entry, read_ledger, record
 from buildcompare.report.batch import Order, publish_elsewhere, publish_one
 from prometheus_server import free_port
 from support import small_params, write_params
@@ -138,8 +134,8 @@ def test_a_report_is_made_from_there_and_put_there(tmp_path: Path) -> None:
     elsewhere = json.loads(json.dumps(params).replace(str(tmp_path / "data"), f"file://{tmp_path / 'data'}"))
     write_params(tmp_path / "there.yaml", elsewhere)
     address = f"file://{tmp_path}/out/there"
-    there = publish_one(Order(tmp_path / "there.yaml", {"graphs": False, "output": address}))
-    here = publish_one(Order(tmp_path / "here.yaml", {"graphs": False, "output": tmp_path / "out/here"}))
+    there = publish_one(Order(tmp_path / "there.yaml", {"graphs": None, "output": address}))
+    here = publish_one(Order(tmp_path / "here.yaml", {"graphs": None, "output": tmp_path / "out/here"}))
     assert (here.code, there.code) == (0, 0), there.said
     assert f"{address}/report.html" in there.said
     made = [{str(each.relative_to(folder)) for each in folder.rglob("*")} for folder in (tmp_path / "out").iterdir()]
@@ -177,92 +173,14 @@ def entry(name: str, **more: Any) -> Entry:
     return Entry.model_validate({"name": name, "position": 1, **builds, "tests": tests, "source": "report", **more})
 
 
-def recorded(address: str, name: str) -> None:
-    with locked(here := fetched_folder(address)):
-        record(here, [entry(name, position=read_ledger(here).next_position)])
-
-
-WRITER = """
-import json, sys
-from buildcompare.config.remote import fetched_folder
-from buildcompare.history.ledger import Entry, locked, read_ledger, record
-for entry in json.loads(sys.argv[2]):
-    with locked(here := fetched_folder(sys.argv[1])):
-        record(here, [Entry.model_validate({**entry, "position": read_ledger(here).next_position})])
-"""
-
-
-def test_who_records_at_once_loses_nothing(ftp: tuple[str, Path]) -> None:
-    address, folder = ftp
-    path, started = os.pathsep.join(sys.path), []
-    for who in "abc":
-        entries = json.dumps([entry(f"{who}{i}").model_dump(mode="json") for i in range(3)])
-        command = [sys.executable, "-c", WRITER, f"{address}/many", entries]
-        started.append(subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE))
-    assert [process.communicate()[1] for process in started] == [b"", b"", b""]
-    held = read_ledger(fetched_folder(f"{address}/many"))
-    assert {each.name for each in held.chain} == {f"{who}{i}" for who in "abc" for i in range(3)}
-    assert [each.position for each in held.chain] == [*range(1, 10)]
-    assert not list((folder / "many").glob("*.ticket"))
-    for undo, left in (([], {"entries.parquet"}), (["--undo"], {f"{each.name}.json" for each in held.chain})):
-        done = CliRunner().invoke(command_line.app, ["history-pack", f"{address}/many", *undo])
-        assert f"{address}/many: 9 entries moved" in done.output
-        assert {each.name for each in (folder / "many").iterdir()} == left
-        assert read_ledger(fetched_folder(f"{address}/many")).read() == held.read()
-
-
-def test_a_ticket_that_was_left_behind_goes(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory.pipe("/l/dead.ticket", b"")
-    monkeypatch.setattr(remote, "LEASE", 1.5)
-    since = time.monotonic()
-    recorded("memory://l", "x")
-    assert time.monotonic() - since > 1.5
-    assert memory.find("/l") == ["/l/x.json"]
-
-
-def test_nothing_is_changed_by_who_took_too_long_or_failed(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded("memory://l", "x")
-    before = memory.cat(memory.find("/l"))
-
-    def changed(then: Callable[[], object]) -> None:
-        with locked(here := fetched_folder("memory://l")):
-            record(here, [entry("y", position=2)])
-            then()
-
-    def wait_long_enough() -> None:
-        memory.rm([each for each in memory.find("/l") if each.endswith(".ticket")])
-
-    with pytest.raises(ZeroDivisionError):
-        changed(lambda: 1 / 0)
-    with pytest.raises(SourceError, match=r"memory://l: expected a change .* others may write now"):
-        changed(wait_long_enough)
-    monkeypatch.setattr(remote, "LEASE", 0.0)
-    with pytest.raises(SourceError, match="memory://l: expected a change that takes less time"):
-        changed(lambda: None)
-    assert memory.cat(memory.find("/l")) == before
+def test_a_ledger_there_is_read_and_not_written(memory: Any, tmp_path: Path) -> None:
+    record(tmp_path, [entry("x")])
+    memory.pipe("/l/x.json", (tmp_path / "x.json").read_bytes())
     here = fetched_folder("memory://l")
-    assert [*read_ledger(here).read()] == ["x"]
-    with pytest.raises(InputError, match=r"memory://l/x.json: name: expected the comparison of a with b"):
-        record(here, [entry("x", base={"label": "a"}, new={"label": "b"})])
-
-
-def test_a_reader_sees_one_moment(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("x", "y"):
-        recorded("memory://l", name)
-    packed = dataset.contents(read_ledger(fetched_folder("memory://l")).table(dataset.SCHEMA.names))
-    memory.pipe("/l/z.json", memory.cat("/l/x.json").replace(b'"x', b'"z').replace(b": 1,", b": 3,"))
-    get_file = type(memory).get_file
-
-    def meanwhile(self: Any, rpath: str, lpath: str, **known: Any) -> None:
-        if rpath == "/l/x.json":  # it has been packed
-            memory.pipe("/l/entries.parquet", packed)
-            memory.rm(["/l/x.json", "/l/y.json"])
-        get_file(self, rpath, lpath, **known)
-
-    monkeypatch.setattr(type(memory), "get_file", meanwhile)
-    remote._copies.cache_clear()
-    found = read_ledger(fetched_folder("memory://l"))
-    assert ([*found.loose], {*found.read()}) == (["z"], {"x", "y", "z"})
+    assert [*read_ledger(here).by_name] == ["x"]
+    with pytest.raises(InputError, match="memory://l: history: expected a local folder, found an address: read only"):
+        record(here, [entry("y", position=2)])
+    assert memory.find("/l") == ["/l/x.json"]
 
 
 @pytest.mark.slow
@@ -270,12 +188,9 @@ def test_a_batch_its_ledger_and_its_index_stand_there(ftp: tuple[str, Path], tmp
     address, folder = ftp
     params = {**small_params(tmp_path / "data"), "history": f"{address}/ledger"}
     asked = [str(write_params(tmp_path / f"r{i}.yaml", {**params, "name": f"r{i}"})) for i in range(2)]
-    first = CliRunner().invoke(
-        command_line.app, ["report", asked[0], "--record", "-o", f"{address}/out/r0", "--no-graphs"]
-    )
-    assert first.exit_code == 0, first.output
-    assert f"Recorded in {address}/ledger: r0, 1 of 1 in the chain." in first.output
-    assert [each.name for each in (folder / "ledger").iterdir()] == ["r0.json"]
+    record(folder / "ledger", [entry("earlier")])
+    refused = CliRunner().invoke(command_line.app, ["report", asked[0], "--record", "-o", f"{address}/out/r0"])
+    assert (refused.exit_code, "found an address: read only" in refused.output) == (3, True), refused.output
     command = ["batch", *asked, "--output", f"{address}/out", "--no-graphs"]
     made = CliRunner().invoke(command_line.app, command)
     assert (made.exit_code, f"{address}/out/r1/report.html" in made.output) == (0, True), made.output
@@ -286,7 +201,7 @@ def test_a_batch_its_ledger_and_its_index_stand_there(ftp: tuple[str, Path], tmp
     (folder / "out/r1/mine.txt").write_text("notes")
     (folder / "out/r1/junit.xml").unlink()
     with ThreadPoolExecutor(1) as worker:  # as a cluster's, by bytes alone
-        known = {"graphs": False, "resume": True}
+        known = {"graphs": None, "resume": True}
         orders = [Order(Path(file), {**known, "output": f"{address}/out/{Path(file).stem}"}) for file in asked]
         elsewhere = [publish_elsewhere(worker, order) for order in orders]
     assert [(each.code, each.kept) for each in elsewhere] == [(0, True), (0, False)], elsewhere
@@ -294,12 +209,13 @@ def test_a_batch_its_ledger_and_its_index_stand_there(ftp: tuple[str, Path], tmp
     assert page.stat().st_mtime_ns > before
     assert {"mine.txt", "junit.xml", "results.json"} <= {each.name for each in (folder / "out/r1").iterdir()}
     shown = CliRunner().invoke(command_line.app, ["index", "--output", f"{address}/out"])
-    assert f"{address}/out/index.html: 2 comparisons" in shown.output
+    assert f"{address}/out/index.html: " in shown.output
+    assert shown.exit_code == 0
     html = (folder / "out/index.html").read_text("utf-8")
     assert 'href="r0/report.html"' in html
     assert 'href="r1/results.json"' in html
     assert "/buildcompare-" not in html + page.read_text("utf-8"), "copies have no names"
-    assert "r0: " in CliRunner().invoke(command_line.app, ["history", f"{address}/ledger"]).output
+    assert "earlier: " in CliRunner().invoke(command_line.app, ["history", f"{address}/ledger"]).output
     (folder / "out/r1/results.json").unlink()
     bad = CliRunner().invoke(command_line.app, ["batch", asked[1], "--output", f"{address}/out"])
     assert f"{address}/out/r1: output: expected a new or empty folder" in bad.output

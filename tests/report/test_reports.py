@@ -6,6 +6,7 @@ import html
 import json
 import re
 import subprocess
+import sys
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,11 +18,12 @@ import jsonschema
 import nbformat
 import pytest
 
+from buildcompare.report.exporters import HtmlReportExporter
 from buildcompare.report.publication import MADE
 from buildcompare.report.publish import publish
 from buildcompare.results.schema import json_schema
 from prometheus_server import needed
-from support import real_params, write_params
+from support import real_params, small_params, write_params
 
 SEEDS = {"v10.4": "000", "v11.1": "002", "v9.6": "004"}
 
@@ -93,7 +95,7 @@ def test_the_readme_has_the_shape_of_the_seed(reports: dict[str, Made], release:
     seed = shape(reports[release].seed)
     assert ours.headings == seed.headings
     assert ours.users == seed.users
-    assert ours.graphs == seed.graphs
+    assert ours.graphs == [(name, path.replace(".png", ".svg")) for name, path in seed.graphs]
     assert ours.settings == seed.settings
 
 
@@ -103,7 +105,7 @@ def test_every_graph_of_the_readme_is_there(reports: dict[str, Made], release: s
     named = {path for _, path in shape((folder / "README.md").read_text("utf-8")).graphs}
     there = {f"graphs/{path.name}" for path in (folder / "graphs").iterdir()}
     assert named == there
-    assert all((folder / path).read_bytes().startswith(b"\x89PNG") for path in named)
+    assert all((folder / path).read_bytes().startswith(b"<svg") for path in named)
 
 
 @pytest.mark.parametrize("release", SEEDS)
@@ -235,6 +237,20 @@ def test_the_page_prints_on_few_sheets_without_cut_tables(
         for row in judged:  # of what is folded the line that names it
             assert row["name"].replace(" ", "") in printed
     assert text.count("\f") <= 15
+
+
+def test_nbconvert_writes_the_page_that_report_publishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
+    made = publish(params, output=tmp_path / "out")
+    by_hand, _ = HtmlReportExporter().from_filename(str(tmp_path / "out/comparison.ipynb"))  # type: ignore[no-untyped-call]
+    page = (tmp_path / "out/report.html").read_text("utf-8")
+    assert re.sub(r'<p class="files">.*?</p>\n', "", page) == by_hand
+    before = {file: file.read_bytes() for file in made.folder.rglob("*") if file.is_file()}
+    monkeypatch.setitem(sys.modules, "nbconvert.exporters.templateexporter", None)
+    monkeypatch.delitem(sys.modules, "buildcompare.report.exporters")
+    with pytest.raises(ImportError):
+        publish(params, output=made.folder)
+    assert {file: file.read_bytes() for file in made.folder.rglob("*") if file.is_file()} == before
 
 
 # ---- The other formats ----------------------------------------------------------------------------------------------

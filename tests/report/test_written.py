@@ -56,7 +56,7 @@ def test_a_picture_of_a_local_file_is_embedded_and_any_other_is_refused_in_a_lin
     [copy] = (folder / "images").iterdir()
     assert copy.read_bytes() == PIXEL
     assert f"![at 31 min](images/{copy.name})" in readme
-    assert f"- \\![elsewhere]({REMOTE})" in readme
+    assert f"- ![elsewhere]({REMOTE})" in readme
 
 
 @pytest.mark.slow

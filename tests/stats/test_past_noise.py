@@ -4,22 +4,25 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from buildcompare.config.catalogue import Metric, RunSd
-from buildcompare.metrics.equal_load import noise_at_load
+from buildcompare.metrics.judge_at_load import noise_at_load
 from buildcompare.results.codes import NoiseSource
-from buildcompare.stats.noise import MAD_EFFICIENCY, Noise, PastChange, metric_noise, with_past
+from buildcompare.stats.noise import MAD_EFFICIENCY, Noise, metric_noise, with_past
 
 SD = 0.03
 CATALOGUE = Noise(0.05, 8.0, NoiseSource.CATALOGUE, seconds=1800.0)
 METRIC = Metric(name="metric", slug="metric", better="lower", run_sd_percent=RunSd(bounded=5.0, unbounded=5.0))
 
 
-def changes(ratios: Sequence[float], tests: int = 2, **more: object) -> list[PastChange]:
+def changes(ratios: Sequence[float] | np.ndarray, tests: int = 2, **more: object) -> pd.DataFrame:
     """One comparison for each `tests` of the log ratios."""
-    return [PastChange(f"v{i // tests}", ratio, **more) for i, ratio in enumerate(ratios)]  # type: ignore[arg-type]
+    about = {"base_runs": 1, "new_runs": 1, "se_log": 0.0, "seconds": math.nan, "within": math.nan}
+    flags = {"misread": False, "same_setup": True}
+    return pd.DataFrame({"comparison": np.arange(len(ratios)) // tests, "log_ratio": ratios, **about, **flags, **more})
 
 
 def drawn(seed: int, count: int, changed: float = 0.0) -> list[float]:
@@ -61,7 +64,7 @@ def test_few_comparisons_count_beside_the_catalogue() -> None:
     assert quiet.df == pytest.approx(8.0 + MAD_EFFICIENCY * 14)
     assert quiet.sd == pytest.approx(0.05 * math.sqrt(8.0 / quiet.df))
     assert with_past(None, changes(drawn(3, 14))) is None
-    assert with_past(CATALOGUE, []) == CATALOGUE
+    assert with_past(CATALOGUE, changes([])) == with_past(CATALOGUE, None) == CATALOGUE
 
 
 def test_repeated_runs_keep_their_weight() -> None:
@@ -84,7 +87,7 @@ def test_noise_does_not_travel() -> None:
 
 def test_the_mean_of_several_runs_is_quieter() -> None:
     ratios = drawn(5, 4000)
-    single, mean = with_past(CATALOGUE, changes(ratios)), with_past(CATALOGUE, changes(ratios, runs=(4, 4)))
+    single, mean = with_past(CATALOGUE, changes(ratios)), with_past(CATALOGUE, changes(ratios, base_runs=4, new_runs=4))
     assert single is not None
     assert mean is not None
     assert mean.sd == pytest.approx(2.0 * single.sd)
@@ -95,8 +98,7 @@ def test_at_equal_load_the_errors_within_runs_are_scaled_too() -> None:
     rng = np.random.default_rng(6)
     errors = rng.uniform(0.01, 0.2, 4000)
     ratios = rng.normal(0, 0.5 * np.hypot(errors, math.sqrt(2) * math.log(1.05)))  # half of what is expected
-    past = [PastChange(f"v{i}", ratio, se_log=se) for i, (ratio, se) in enumerate(zip(ratios, errors, strict=True))]
-    known = noise_at_load(METRIC, (), {("equal_load", "metric"): past})
+    known = noise_at_load(METRIC, (), {("equal_load", "metric"): changes(ratios, 1, se_log=errors)})
     assert known is not None
     assert known.within_scale == pytest.approx(0.5, rel=0.05)
     assert known.sd == pytest.approx(0.5 * math.log(1.05), rel=0.05)
@@ -111,7 +113,7 @@ def test_each_test_type_has_its_own() -> None:
 def test_values_read_off_plots_teach_about_such_values() -> None:
     """Their changes hold the reading error already: it is not added once more."""
     read_off, measured = changes([0.2, -0.2] * 20, misread=True), changes([0.01, -0.01] * 20)
-    clean, plotted = (with_past(CATALOGUE, [*read_off, *measured], misread=percent) for percent in (0.0, 4.0))
+    clean, plotted = (with_past(CATALOGUE, pd.concat([read_off, measured]), misread=percent) for percent in (0.0, 4.0))
     assert clean is not None
     assert plotted is not None
     assert clean.sd == pytest.approx(1.4826 * 0.01 / math.sqrt(2), rel=1e-3)

@@ -1,8 +1,9 @@
-"""No module outside `text` branches on a sentence: codes decide, words are only shown."""
+"""No module outside `text` branches on a sentence or cuts one: codes and evidence decide, words are only shown."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +12,15 @@ import pytest
 import buildcompare
 
 LIBRARY = Path(buildcompare.__file__).parent
-METHODS = ("startswith", "endswith", "removeprefix", "removesuffix", "index", "find", "partition", "split")
-OUTSIDE = ("text/", "config/", "recordings/", "report/html.py", "__main__.py")
-"""Where sentences are made, and where what users, servers and other programs wrote is read."""
-PROSE = ("text", "reason", "sentence", "note", "message", "words")
+CUTS = ("partition", "rpartition", "split", "rsplit", "splitlines")
+METHODS = (*CUTS, "startswith", "endswith", "removeprefix", "removesuffix", "index", "find", "count", "replace")
+OUTSIDE = ("text/", "config/", "recordings/", "report/notebook.py", "report/commonmark.py", "__main__.py")
+"""Where sentences are made, and where texts of users, servers and other programs are read."""
+PROSE = ("text", "reason", "sentence", "note", "message", "words", "detail", "title")
 """Fields that hold sentences."""
+EVIDENCE = ("findings/",)
+"""Where evidence is read: it holds values, so no string in it is cut at white space."""
+CUT_IN_TEMPLATE = re.compile(r"\.r?(?:partition|split)\(\s*[\"']|\|\s*r?(?:partition|split)\b")
 
 
 def is_sentence(node: ast.AST) -> bool:
@@ -26,18 +31,27 @@ def is_sentence(node: ast.AST) -> bool:
     )
 
 
+def is_gap(node: ast.AST) -> bool:
+    """Whether a node is a string with a space between words and punctuation, such as ``" ("``."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(re.search(r" \W|\W ", node.value))
+
+
 def is_prose(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and node.attr.rstrip("s") in PROSE
 
 
-def branches_on_prose(tree: ast.AST) -> Iterator[int]:
+def branches_on_prose(tree: ast.AST, *, reads_evidence: bool = False) -> Iterator[int]:
     """The lines where a sentence is compared, searched or cut."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
-            if any(is_sentence(each) for each in (node.left, *node.comparators)):
+            parts = (node.left, *node.comparators)
+            searched = any(isinstance(each, (ast.In, ast.NotIn)) for each in node.ops) and is_prose(parts[-1])
+            if searched or any(map(is_sentence, parts)):
                 yield node.lineno
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
-            if any(is_sentence(each) for each in node.args) or is_prose(node.func.value):
+            bare = reads_evidence and node.func.attr in CUTS and not node.args
+            cut = node.func.attr in CUTS and any(map(is_gap, node.args))
+            if bare or cut or any(map(is_sentence, node.args)) or is_prose(node.func.value):
                 yield node.lineno
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
             if is_prose(node.value):
@@ -51,8 +65,15 @@ def test_no_branch_reads_a_sentence() -> None:
     for file in sorted(LIBRARY.rglob("*.py")):
         place = file.relative_to(LIBRARY).as_posix()
         if not place.startswith(OUTSIDE):
-            found += [f"{place}:{line}" for line in branches_on_prose(ast.parse(file.read_text("utf-8")))]
+            tree = ast.parse(file.read_text("utf-8"))
+            found += [f"{place}:{line}" for line in branches_on_prose(tree, reads_evidence=place.startswith(EVIDENCE))]
     assert found == []
+
+
+def test_no_template_cuts_a_sentence() -> None:
+    templates = {file: file.read_text("utf-8") for file in LIBRARY.rglob("*.j2")}
+    assert templates
+    assert [str(file) for file, text in templates.items() if CUT_IN_TEMPLATE.search(text)] == []
 
 
 @pytest.mark.parametrize(
@@ -63,12 +84,20 @@ def test_no_branch_reads_a_sentence() -> None:
         "row.reason.startswith('base')",
         "y.startswith('base: no')",
         "found.text[4:]",
+        "each.text not in opening.sentence",
+        "each.rpartition(' (')",
+        "dict(zip(('test', 'slug'), each.split()))",
     ],
 )
 def test_branches_on_prose_are_found(code: str) -> None:
-    assert list(branches_on_prose(ast.parse(code))) == [1]
+    assert list(branches_on_prose(ast.parse(code), reads_evidence=True)) == [1]
 
 
-@pytest.mark.parametrize("code", ["x == 'base'", "path.startswith('/')", "values[4:]", "x.split(',')"])
+@pytest.mark.parametrize("text", ["""e[side].partition(" (")[0]""", "e | split"])
+def test_cuts_in_templates_are_found(text: str) -> None:
+    assert CUT_IN_TEMPLATE.search(text)
+
+
+@pytest.mark.parametrize("code", ["x == 'base'", "path.startswith('/')", "values[4:]", "x.split(',')", "x in names"])
 def test_codes_may_be_compared(code: str) -> None:
-    assert list(branches_on_prose(ast.parse(code))) == []
+    assert list(branches_on_prose(ast.parse(code), reads_evidence=True)) == []

@@ -26,7 +26,7 @@ from buildcompare.results.codes import (
     ValidityCode,
     ValidityStatus,
 )
-from buildcompare.text.sentences import DETAIL, Names, macros, say
+from buildcompare.text.sentences import Names, macros, say
 
 PG, MY = "postgresql_bounded", "mysql_bounded"
 NAMES = Names(Pair("v1", "v2"), {PG: "Bounded Postgres", MY: "Bounded MySQL", "other": "Unbounded MySQL"})
@@ -54,15 +54,19 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
     ),
     FindingKind.REPORTED_AGAINST_ESTIMATED: (
         {"side": "new", "reported": 19913, "estimated": 9391.0, "percent": -52.8},
-        "Bounded Postgres: the curve of v2 gives 9,391 supported users, the load-test tool reported 19,913. // That is −52.8 %: they may be of different runs.",
+        "Bounded Postgres: the curve of v2 gives 9,391 supported users, the load-test tool reported 19,913. // That is −52.8 %: the two may come from different runs.",
     ),
     FindingKind.LIMITED_BY: (
-        {"base": None, "new": "Slow (at or above 100 ms)"},
+        {
+            "base": None,
+            "new": "Slow (at or above 100 ms)",
+            "limiting": {"base": None, "new": "Slow"},
+        },
         "Bounded Postgres: v2 was limited by Slow. // v2: Slow (at or above 100 ms).",
     ),
     FindingKind.TIME_TO_USERS: (
         {"users": 4000, "base": 1920.0, "new": 2820.0, "identical": (3, 9)},
-        "Bounded Postgres: v2 reaches 4,000 users after 47.0 min, v1 after 32.0 min. // One run each is one observation: 3 of 9 pairs of identical runs differ so too.",
+        "Bounded Postgres: v2 reaches 4,000 users after 47.0 min, v1 after 32.0 min. // One run of each build is weak evidence: 3 of 9 pairs of identical runs differ as much.",
     ),
     FindingKind.BEGINNING: (
         {
@@ -77,7 +81,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "slope_users_per_s": [2.19, 2.2],
             "wave_onset_s": [2916.0, 3438.0],
         },
-        "Bounded Postgres: v2 begins with 3 early bumps against 1 early bump of v1; its lasting ramp starts at 14.8 min instead of 3.7 min. From there to the first wave it runs 890 users behind. // 95 % interval −1,253 to −527 by how simulated runs vary. The ramp itself rises by 2.20 users per second against 2.19; its waves begin at 57.3 min instead of 48.6 min.",
+        "Bounded Postgres: v2 begins with 3 early bumps against 1 early bump of v1; its lasting ramp starts at 14.8 min instead of 3.7 min. From there to the first wave it runs 890 users behind. // 95 % interval −1,253 to −527 (from the spread of simulated runs). The ramp itself rises by 2.20 users per second against 2.19; its waves begin at 57.3 min instead of 48.6 min.",
     ),
     FindingKind.WAVES: (
         {"differ": ["wave_period_s"], "wave_period_s": {"value": -25.0, "ci_low": -40.0, "ci_high": -10.0}},
@@ -98,11 +102,11 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
                 {"metric": "go", "warning": False, "size_percent": 9.4, "kind": "spike", "at_s": 1880.0},
             ],
         },
-        "Bounded Postgres: P99 of v1 has a spike of +77.1 % at 31.3 min, together with one other metric. // The others: Goroutines +9.4 %. The other build shows nothing similar, and none of 31 pairs of identical runs differs so.",
+        "Bounded Postgres: P99 of v1 has a spike of +77.1 % at 31.3 min, together with one other metric. // The others: Goroutines +9.4 %. The other build shows nothing similar, and none of 31 pairs of identical runs has such a difference.",
     ),
     FindingKind.MORE_EVENTS: (
         {"groups": [2, 7]},
-        "Bounded Postgres: two more events of one build only: see the table of events.",
+        "Bounded Postgres: two more events in one build only: see the table of events.",
     ),
     FindingKind.UNCHANGED: (
         {
@@ -117,7 +121,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "largest_undecided": {"test": MY, "name": "CPU", "delta_percent": -6.4},
             "not_judged_names": ["RPS"],
         },
-        "Bounded Postgres and Bounded MySQL: no difference beyond chance in any of the 12 metrics of both tests that could be judged. // 5 are the same within their margins; 3 are no worse, the weakest bound of the 3 is 12 %; the other 4 cannot be told from chance, the largest being −6.4 % (CPU in Bounded MySQL). Not judged: RPS.",
+        "Bounded Postgres and Bounded MySQL: no difference beyond chance in any of 12 judged metrics of both tests. // 5 are the same within their margins; 3 are no worse than 12 %; the other 4 cannot be told from chance, the largest being −6.4 % (CPU in Bounded MySQL). Not judged: RPS.",
     ),
     FindingKind.METRIC: (
         {
@@ -145,7 +149,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
     ),
     FindingKind.SINGLE_RUNS: (
         {"name": "import", "unit": "seconds", "base": 61.8, "new": 55.2, "delta_percent": -10.7, "within_low": None},
-        "Bounded Postgres: import of v2 55.2 s against 61.8 s, −10.7 %, which is unproven. // How far two runs of one build lie apart is not known. Two or three runs of each build would tell.",
+        "Bounded Postgres: import of v2 55.2 s against 61.8 s, −10.7 %, which is unproven. // The noise between runs of one build is unknown. Two or three runs of each build would decide.",
     ),
     FindingKind.VARIANT: (
         {
@@ -164,8 +168,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "beside_baseline": True,
         },
         (
-            "Bounded Postgres: new disk: tps 660 1/s against 600 1/s of the baseline, old disk, +10.0 %: unproven. // No run was repeated: "
-            "this is more than chance only if one run scatters by less than 3.5 %."
+            "Bounded Postgres: new disk: tps 660 1/s against 600 1/s of the baseline, old disk, +10.0 %: unproven. // No run was repeated: this exceeds chance only if single runs vary by less than 3.5 %."
         ),
     ),
     FindingKind.VARIANT_CLAIM: (
@@ -183,19 +186,33 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "runs_needed": {"2": 3, "5": 19},
         },
         (
-            "Bounded Postgres: “new disk is no different from old disk in tps”: the figures agree, but nothing proves it "
-            "(+1.0 %). // If one run scatters by 5 %, 19 runs of each would settle it."
+            "Bounded Postgres: “new disk is no different from old disk in tps”: the figures agree, but nothing proves it (+1.0 %). // If single runs vary by 5 %, 19 runs of each would settle it."
         ),
     ),
     FindingKind.VARIANT_FACTOR: (
         {"factors": ["disk", "scale"], "name": "tps", "largest_percent": -14.6, "p_adjusted": 0.012},
         (
-            "Bounded Postgres: disk and scale act together on tps: up to −14.6 %. // p 0.012 over all factors and operations."
+            "Bounded Postgres: disk and scale act together on tps: up to −14.6 %. // p 0.012, adjusted for all factors and operations."
+        ),
+    ),
+    FindingKind.ASSUMED: (
+        {
+            "metrics": [
+                {"name": "latency", "unit": "seconds", "better": "lower", "load": False},
+                {"name": "cache_hits", "unit": "", "better": "higher", "load": False},
+                {"name": "vus", "unit": "users", "better": "neutral", "load": True},
+                {"name": "foo", "unit": "", "better": "neutral", "load": False},
+            ]
+        },
+        (
+            "Bounded Postgres: Assumed from names: latency in seconds, lower is better; cache_hits, higher is better; vus as "
+            "the load. No better direction is known of foo. // State others with metrics={...} of compare(), or in a "
+            "catalogue (docs/catalogues.md)."
         ),
     ),
     FindingKind.BLIND_SPOTS: (
         {"by_name": {"CPU": [19.0, 40.0], "supported users": [7.3]}},
-        "Smaller changes could go unseen: CPU 19 to 40 %, supported users 7.3 %.",
+        "Smaller changes could go undetected: CPU 19 to 40 %, supported users 7.3 %.",
     ),
     FindingKind.TRAFFIC_MIX: (
         {
@@ -211,7 +228,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "ci_high": 19.0,
             "percentiles": ["P99"],
         },
-        "Bounded Postgres: other calls moved Avg of v2 by +25.0 %, of +30.0 % in all. // Shares of calls: getUser from 20 % to 0 %. At unchanged mix it is +4.0 % (95 % interval −9.0 to +19.0 %), which cannot be told from chance; the mix does not count against the build. P99 may hold the same mix; a percentile is no sum over calls, so it cannot be split.",
+        "Bounded Postgres: a changed traffic mix moved Avg of v2 by +25.0 %, of +30.0 % in all. // Shares of calls: getUser from 20 % to 0 %. At unchanged mix it is +4.0 % (95 % interval −9.0 to +19.0 %), which cannot be told from chance; the mix does not count against the build. The mix may have moved P99 too; a percentile cannot be split by calls.",
     ),
     FindingKind.ERROR_RATE: (
         {
@@ -226,7 +243,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
     ),
     FindingKind.COUNTED_ERRORS: (
         {MY: {"base": 1.0, "new": 0.997, "delta_percent": -0.3}},
-        "Bounded Postgres: Errors counted by the load test, for each connected user and minute, changed by −0.3 %. // Bounded MySQL 0.997 against 1.00 (−0.3 %).",
+        "Bounded Postgres: Errors counted by the load test per connected user and minute changed by −0.3 %. // Bounded MySQL 0.997 against 1.00 (−0.3 %).",
     ),
     FindingKind.LABELS: (
         {
@@ -246,7 +263,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
                 {"label": "login", "stat": "avg", "delta_percent": -9.0, "calls": None, "time_share": None},
             ],
         },
-        "Bounded Postgres: 2 of 100 label rows are slower and 1 faster; up to 2 are expected by chance. // Moved most: getPost avg +60.0 % (120,000 calls, 14% of the time of its table), login avg −9.0 %. 1 of them stays significant after adjusting for the whole table.",
+        "Bounded Postgres: 2 of 100 label rows are slower and 1 faster; up to 2 are expected by chance. // Moved most: getPost avg +60.0 % (120,000 calls, 14% of the time of its table), login avg −9.0 %. 1 changed row stays significant after adjusting for the whole table.",
     ),
     FindingKind.PROFILES: (
         {
@@ -263,7 +280,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "total": [],
             "noise_known": True,
         },
-        "Bounded Postgres: of the samples of its profiles v2 has more in parse 12 % → 31 % (noise explains up to 16% of it).",
+        "Bounded Postgres: in profiles of v2 the share of samples grew in parse 12 % → 31 % (noise explains up to 16% of it).",
     ),
     FindingKind.LABELS_BEYOND_NOISE: (
         {
@@ -304,11 +321,11 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
                 }
             ]
         },
-        "Bounded Postgres: Slower in several tests: getPost avg. // getPost avg (Bounded Postgres +60.0 % and Bounded MySQL +11.0 % (leaning)); by chance 6.0e-04 labels would agree as the first one does.",
+        "Bounded Postgres: Slower in several tests: getPost avg. // getPost avg (Bounded Postgres +60.0 % and Bounded MySQL +11.0 % (leaning)). By chance 6.0e-04 labels would agree as the first does.",
     ),
     FindingKind.METHODS_WITH_HANDLERS: (
         {"handlers": {"createPost": 40.0}, "methods": {"PostStore.Save": 38.0}},
-        "Bounded Postgres: slower on average together are 1 handler and 1 database method. // Handlers: createPost (+40.0 %). Database methods: PostStore.Save (+38.0 %). Which handler calls which method is not recorded.",
+        "Bounded Postgres: 1 handler and 1 database method are slower on average. // Handlers: createPost (+40.0 %). Database methods: PostStore.Save (+38.0 %). Which handler calls which method is not recorded.",
     ),
     FindingKind.VALIDITY: (
         {
@@ -316,11 +333,11 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "several": False,
             "reasons": [{"code": "no_users", "status": "invalid", "side": "new", "run": 1, "text": "no users"}],
         },
-        "Bounded Postgres: invalid test: v2: no users. // ",
+        "Bounded Postgres: invalid test: v2: no users.",
     ),
     FindingKind.LOOKS: (
         {"looks": ["1", "2 and 1"], "level": 0.00914, "planned_runs": None},
-        "Bounded Postgres: this is look 2 at its runs (1, then 2 and 1 of each build). // So that all looks after the first together call no more than 5 % of unchanged tests, a change counts here with an adjusted p below 0.0091, and intervals are wider.",
+        "Bounded Postgres: this is look 2 at its runs (1, then 2 and 1 of each build). // A change counts here if its adjusted p is below 0.0091, and intervals are wider: all looks after the first together keep an error rate of 5 %.",
     ),
     FindingKind.RUN_LEFT_OUT: (
         {"side": "base", "run": 2, "reason": "gaps"},
@@ -328,7 +345,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
     ),
     FindingKind.METRICS_NOWHERE: (
         {"slugs": ["rps", "heap"]},
-        "Bounded Postgres: no run has 2 metrics of the catalogue: rps, heap.",
+        "Bounded Postgres: no run has two metrics of the catalogue: rps, heap.",
     ),
     FindingKind.MISSING_METRICS: (
         {"side": "new", "run": 2, "runs": 2, "slugs": ["rps"]},
@@ -351,11 +368,11 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
     ),
     FindingKind.SERVER_VERSIONS: (
         {"base": ["prometheus 2.42"], "new": ["victoriametrics 1.130"]},
-        "Bounded Postgres: v1 was recorded by prometheus 2.42, v2 by victoriametrics 1.130. // Servers compute rates differently, which may be a part of every change.",
+        "Bounded Postgres: v1 was recorded by prometheus 2.42, v2 by victoriametrics 1.130. // Servers compute rates differently, which may explain part of every change.",
     ),
     FindingKind.COUNTER_RESETS: (
         {"side": "new", "run": 1, "runs": 1, "resets": {"requests_total": 1}},
-        "Bounded Postgres: v2 restarted during the run: 1 counter began again at zero. // requests_total.",
+        "Bounded Postgres: a server of v2 restarted: 1 counter began again at zero. // requests_total.",
     ),
     FindingKind.RECORDING_NOTE: (
         {"note": "Read off a plot.", "tests": [PG]},
@@ -363,7 +380,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
     ),
     FindingKind.USERS_IN_PARAMS: (
         {"users": 500, "recorded": [1000.0, 1000.0], "percent": 100.0},
-        "Bounded Postgres: the params say 500 users, recorded are 1,000 in v1 and 1,000 in v2 (+100 %): `users` may be another test's.",
+        "Bounded Postgres: the params state 500 users, but v1 recorded 1,000 and v2 recorded 1,000 (+100 %): `users` may be another test's.",
     ),
     FindingKind.UNRECOGNISED: (
         {
@@ -381,7 +398,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_a_finding_in_words(kind: FindingKind) -> None:
     evidence, expected = SAMPLES[kind]
-    assert sentence(kind, evidence, NAMES, PG).replace(DETAIL, " // ") == expected
+    assert " // ".join(filter(None, sentence(kind, evidence, NAMES, PG))) == expected
 
 
 def test_every_kind_has_a_sentence_and_a_sample() -> None:
@@ -407,7 +424,7 @@ def test_every_code_has_a_macro_of_its_name(file: str, codes: type[StrEnum]) -> 
         ({"ci_low": None}, "+23.6 %, which may be chance // Run-to-run noise is not known here."),
         (
             {"status": "inconclusive"},
-            "+23.6 %, which may be a change, but that is not certain // 95 % interval +17.0 to +30.5 %: significant alone, not after adjusting for all metrics.",
+            "+23.6 %, which may be a change, but is not certain // 95 % interval +17.0 to +30.5 %: significant alone, not after adjusting for all metrics.",
         ),
         (
             {"status": "inconclusive", "ci_low": -3.0},
@@ -491,7 +508,7 @@ def test_the_first_sentences() -> None:
     leaning = Cause(CauseKind.LEANING, "Bounded Postgres", "P99 API times", 25.0)
     loss = Cause(CauseKind.LOSS_NOT_EXCLUDED, "Unbounded MySQL", "supported users", -7.0, loss_percent=14.0)
     assert say("opening", "undecided", [leaning, loss], settle=True) == (
-        "Not decided whether it may ship: perhaps worse, perhaps only chance (Bounded Postgres: P99 API times). "
+        "Not decided: it may be worse, or this may be chance (Bounded Postgres: P99 API times). "
         "The supported users are too uncertain to exclude a loss of twice the margin (Unbounded MySQL: a loss of up to 14 %). "
         "See below what would settle it."
     )
@@ -507,7 +524,7 @@ HOSTILE = "{{ 7 * 7 }} {% raw %} {e}  two spaces\nand a line"
 def test_what_people_wrote_is_said_letter_for_letter() -> None:
     names = Names(Pair(HOSTILE, "v2"), {PG: HOSTILE})
     said = sentence(FindingKind.NO_LABEL_TABLE, {"side": "base", "group": HOSTILE}, names, PG)
-    assert said == f"{HOSTILE}: {HOSTILE} recorded no label table {HOSTILE}."
+    assert said == (f"{HOSTILE}: {HOSTILE} recorded no label table {HOSTILE}.", "")
 
 
 def test_every_number_in_a_row_s_explanation_is_written_for_readers() -> None:

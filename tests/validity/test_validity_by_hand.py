@@ -247,7 +247,7 @@ def test_a_report_of_another_build_is_no_comparison(
     assert (of.status == "invalid") is bool(found)
     for reason in reasons:
         at = ("base", "new").index(str(reason.side))
-        assert reason.text.startswith(f"{stated[at]}.json says that it is of {stated[at]}, the params that it is of")
+        assert reason.text.startswith(f"{stated[at]}.json states the build {stated[at]}, the params")
         assert labels[at] in reason.text
 
 

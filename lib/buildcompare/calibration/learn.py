@@ -1,4 +1,4 @@
-"""Learn how far runs of one build lie apart, keep it in a file, and see how often it makes a comparison wrong."""
+"""Learn the noise between runs of one build, write it to a file, and count the errors of comparisons that use it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from buildcompare.config.yaml import Strict, Traced, checked, read_yaml
 from buildcompare.labels.noise import LabelNoise, label_pairs
 from buildcompare.labels.tables import label_levels, with_calls
 from buildcompare.load.view import RunView, run_level, view_run
-from buildcompare.metrics.equal_load import learned_at_load, loaded_run, measure_noise_at_load
+from buildcompare.metrics.equal_load import loaded_run
 from buildcompare.metrics.events import no_change, search_window
+from buildcompare.metrics.judge_at_load import learned_at_load, measure_noise_at_load
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import Slot, read_run
 from buildcompare.results.codes import Better, NoiseSource, TestType
@@ -29,7 +30,7 @@ from buildcompare.stats import noise
 from buildcompare.stats.effects import TestedEffect, judge, judge_labels, judge_metrics, measure_effect
 from buildcompare.text.sentences import say
 
-METHOD = 8  # Raised with every change of how runs are measured or judged: a self-check of another is not shown
+METHOD = 8  # Raised when measuring or judging changes; self-checks of other methods are not shown
 DIGITS = 7  # Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand
 MAX_BYTES = 100_000_000
 
@@ -43,7 +44,7 @@ class GroupSpec(Strict):
 
 
 class CalibrationSpec(Traced):
-    """The file that `calibrate` reads: which runs are repetitions of each other."""
+    """Groups of repeated runs, as the file for `calibrate` lists them."""
 
     metrics: str = Field(default="mattermost", min_length=1)
     source: Source
@@ -52,24 +53,24 @@ class CalibrationSpec(Traced):
 
 Short = Annotated[float, AfterValidator(lambda value: float(f"{value:.{DIGITS}g}"))]
 Known = Annotated[Short, BeforeValidator(lambda value: math.nan if value is None else value)]
-"""NaN, which JSON has as null: unknown."""
+"""NaN (null in JSON) if unknown."""
 AtLoad = tuple[Annotated[Short, Field(ge=0)], Annotated[Short, Field(ge=0)], Annotated[float, Field(gt=0)]]
 
 
 class KeptRun(Strict):
-    """One run: what it was read from, and its levels."""
+    """One measured run."""
 
-    inputs: list[str]  # Paths, as the user wrote them, or the window of a pulled run
-    ids: list[str]  # SHA-256 of each input, by which a run is known again
+    inputs: list[str]  # Paths as the user wrote them, or the window of a pulled run
+    ids: list[str]  # SHA-256 of each input; a run with one of them is the same run
     metrics: dict[str, tuple[Short, Known, Known]]
-    """By slug (see stats.noise.series_key): level, its standard error (log scale) and the seconds it covers."""
+    """Level, its standard error (log scale) and covered seconds, by slug (see `stats.noise.series_key`)."""
     labels: dict[str, dict[str, dict[str, tuple[Short, Known]]]]
-    """By group, statistic and label: value, and how often it was called."""
-    no_change: dict[str, Short] = Field(default_factory=dict)  # By metric, its no-change penalty (see metrics.events)
+    """Value and number of calls, by group, statistic and label."""
+    no_change: dict[str, Short] = Field(default_factory=dict)  # No-change penalty by metric (see `metrics.events`)
 
     @classmethod
     def of(cls, recording: Recording, levels: noise.RunLevels) -> KeptRun:
-        """A run as the file keeps it."""
+        """Convert a recording's levels for the file."""
         labels: dict[str, dict[str, dict[str, tuple[float, float]]]] = {}
         for group, label, stat, value, calls in levels.labels.itertuples(index=False, name=None):
             labels.setdefault(group, {}).setdefault(stat, {})[label] = (value, calls)
@@ -82,7 +83,7 @@ class KeptRun(Strict):
         )
 
     def levels(self) -> noise.RunLevels:
-        """The run as the analyses take it."""
+        """Convert the run for the analyses."""
         tables = ((group, stat, table) for group, stats in self.labels.items() for stat, table in stats.items())
         labels = [(group, label, stat, *value) for group, stat, table in tables for label, value in table.items()]
         metrics = {key: noise.RunLevel(*each) for key, each in self.metrics.items()}
@@ -96,7 +97,7 @@ class KeptGroup(Strict):
     type: Literal["bounded", "unbounded"]
     runs: list[KeptRun]
     at_load: dict[str, AtLoad] = Field(default_factory=dict)
-    """By metric: variance of log values, its part within runs, degrees of freedom; of unbounded runs since method 4."""
+    """Variance of log values, the part within runs, and degrees of freedom, by metric; unbounded runs only."""
 
 
 class Calibration(Strict):
@@ -104,17 +105,17 @@ class Calibration(Strict):
 
     schema_version: Literal[1] = 1
     method: int
-    metrics: str  # The catalogue that the metrics' slugs are of
+    metrics: str  # Catalogue of the slugs
     groups: list[KeptGroup]
     self_check: dict[str, Any] | None = None
 
     def repeated_runs(self) -> list[noise.RepeatedRuns]:
-        """The groups as the analyses take them."""
-        found = []
+        """Convert the groups for the analyses."""
+        groups = []
         for group in self.groups:
             at_load = {slug: noise.NoiseAtEqualLoad(*each) for slug, each in group.at_load.items()}
-            found.append(noise.RepeatedRuns(group.name, group.type, [run.levels() for run in group.runs], at_load))
-        return found
+            groups.append(noise.RepeatedRuns(group.name, group.type, [run.levels() for run in group.runs], at_load))
+        return groups
 
 
 def read_calibration(file: str, catalogue_name: str) -> Calibration:
@@ -136,7 +137,7 @@ def read_calibration(file: str, catalogue_name: str) -> Calibration:
 def groups_without(
     calibration: Calibration, recordings: Iterable[Recording]
 ) -> tuple[list[noise.RepeatedRuns], dict[str, Any]]:
-    """The groups that hold none of `recordings`, for no run may be judged by itself; and the self-check, as shown."""
+    """Groups without any of `recordings`, since no run may judge itself, and the self-check as results show it."""
     compared = {each for recording in recordings for each in ids_of(recording)}
     left_out = [group.name for group in calibration.groups if any(compared & {*run.ids} for run in group.runs)]
     kept = [group for group in calibration.groups if group.name not in left_out]
@@ -147,10 +148,10 @@ def groups_without(
 
 
 def beside_runs(catalogue: Catalogue, groups: Sequence[noise.RepeatedRuns]) -> Catalogue:
-    """`catalogue` with its noise as it counts beside repeated runs of a laboratory, which may be a noisier one.
+    """Scale the catalogue's noise to the laboratory in which `groups` ran.
 
-    What runs of one laboratory taught holds there; of another it is one guess. How much noisier that one is shows in
-    all metrics together (:func:`~buildcompare.stats.noise.laboratory_ratio`), which a few runs can tell.
+    The catalogue's noise comes from another laboratory. One ratio over all metrics
+    (:func:`~buildcompare.stats.noise.laboratory_ratio`) scales it, which needs only a few repeated runs.
     """
     kinds: dict[noise.Kind, Callable[[str], noise.Noise | None]] = {
         "bounded": lambda slug: noise.learned_noise(slug, "bounded", groups),
@@ -160,8 +161,8 @@ def beside_runs(catalogue: Catalogue, groups: Sequence[noise.RepeatedRuns]) -> C
     ratios = {}
     for kind, learned in kinds.items():
         pairs = ((learned(metric.slug), noise.catalogue_noise(metric, kind)) for metric in catalogue.metrics)
-        if known := [(own, stated) for own, stated in pairs if own is not None and stated is not None]:
-            ratios[kind] = noise.laboratory_ratio(known)
+        if both := [(here, stated) for here, stated in pairs if here is not None and stated is not None]:
+            ratios[kind] = noise.laboratory_ratio(both)
     metrics = tuple(
         metric.model_copy(update={"run_sd_percent": noise.in_laboratory(metric.run_sd_percent, ratios)})
         for metric in catalogue.metrics
@@ -170,7 +171,7 @@ def beside_runs(catalogue: Catalogue, groups: Sequence[noise.RepeatedRuns]) -> C
 
 
 def ids_of(recording: Recording) -> list[str]:
-    """What a run is known by: hashes of its samples, of its first file, and of what a server was asked."""
+    """Identify a run by the hashes of its samples, its first file and its request to a server."""
     hashes = [str(file["sha256"]) for file in recording.provenance.get("files", ())[:1]]
     request = recording.provenance.get("request")
     return [recording.samples_sha256, *hashes, *([str(request)] if request else [])]
@@ -182,7 +183,7 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
     if output.is_dir():
         raise InputError(file=output, key="--output", expected="the name of a file", found="a folder")
     with writing(output, "--output", "a file that can be written"):
-        output.parent.mkdir(parents=True, exist_ok=True)  # before the long work whose result shall stand there
+        output.parent.mkdir(parents=True, exist_ok=True)  # fails before the long work, not after it
     try:
         catalogue = read_catalogue(spec.metrics)
     except InputError as error:
@@ -213,8 +214,8 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
         at_load = {slug: astuple(each) for slug, each in measure_noise_at_load(loaded).items()}
         groups.append(KeptGroup(name=group.name, type=group.type, runs=runs, at_load=at_load))
     calibration = Calibration(method=METHOD, metrics=spec.metrics, groups=groups)
-    found = self_check(calibration.repeated_runs(), catalogue)
-    calibration = calibration.model_copy(update={"self_check": found})
+    check = self_check(calibration.repeated_runs(), catalogue)
+    calibration = calibration.model_copy(update={"self_check": check})
     text = calibration.model_dump_json().replace('{"inputs"', '\n{"inputs"') + "\n"
     with writing(output, "--output", "a file that can be written"):
         write_files({output: text})
@@ -222,10 +223,10 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
 
 
 def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> noise.RunLevels:
-    """All that a calibration learns from a run: levels of known metrics in the steady window, labels, and events.
+    """Measure a run for a calibration: levels of the catalogue's metrics in the steady window, labels, and events.
 
-    Without a curve of users, the curve that stands in for it gives the level of the load: only ratios between runs of
-    one setup are learned from it. Percentiles at the end of their histogram no longer move, and are left out.
+    Without a curve of users, a proxy's curve gives the level of the load, since only ratios between runs of one setup
+    count. Percentiles in the last bucket of their histogram are left out because they cannot rise.
     """
     metrics = {}
     for series in view.recording.graphs():
@@ -249,15 +250,16 @@ def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> nois
 
 INJECTED = (5.0, 10.0, 20.0, 50.0, 100.0)  # Percent by which one run of a pair is scaled
 COLUMNS = ("group", "pair", "key", "log_ratio", "called", "covering", *INJECTED)
-"""Number of the pair in its group, whether it is called changed, its 95 % interval holds zero, the change was found."""
+"""`pair` numbers the pairs of a group. `called`: the row counts as changed. `covering`: the 95 % interval holds zero.
+The columns `INJECTED`: the injected change is detected."""
 
 
 def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> dict[str, Any] | None:
-    """Judge every pair of runs of a group as if it were two builds, by the noise of the other groups; None without any.
+    """Judge every pair of runs of a group like two builds, with the noise of the other groups; None for one group.
 
-    Then one run of it is scaled, one metric or label at a time, to see how often the change is found. Counts, so that
-    a reader sees how much a rate is worth: of the metrics and labels of all pairs the `rows`, those `called` changed
-    (false alarms), the 95 % intervals `covering` zero, and by injected percentage those `found` in its direction.
+    One run of each pair is then scaled, one metric or label at a time. The result counts `rows` of metrics and labels,
+    rows `called` changed (false alarms), 95 % intervals `covering` zero, and, by injected percentage, rows `found` to
+    change in the injected direction.
     """
     if len(groups) < 2:
         return None
@@ -279,7 +281,7 @@ def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> di
 
 
 def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> pd.DataFrame:
-    """The metrics of each identical pair, judged: one row each with the columns `COLUMNS`.
+    """Judge the metrics of each pair of runs; one row per metric with the columns `COLUMNS`.
 
     Of unbounded runs the load is one of them, judged as supported users are.
     """
@@ -288,39 +290,39 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) ->
         others = [each for each in groups if each is not group]
         find = beside_runs(catalogue, others).find
         metrics = {key: find(noise.slug_of(key)) for run in group.runs for key in run.metrics}
-        # A bounded test sets its load. The catalogue's noise has no place in a check of this calibration.
+        # A bounded test sets its load, so the load is not judged. Noise from the catalogue checks no calibration.
         judged_here = {k: m for k, m in metrics.items() if group.type == "unbounded" or not m.load}
         noises = {key: noise.metric_noise(metric, group.type, others) for key, metric in judged_here.items()}
-        known = {key: each for key, each in noises.items() if each and each.noise_source == NoiseSource.CALIBRATION}
+        learned = {key: each for key, each in noises.items() if each and each.noise_source == NoiseSource.CALIBRATION}
         for number, (first, second) in enumerate(itertools.combinations(group.runs, 2)):
-            keys = sorted({*known} & {*first.metrics} & {*second.metrics})
-            plain = {key: measure_effect([first.metrics[key]], [second.metrics[key]], known[key]) for key in keys}
-            for key, own in plain.items():
+            keys = sorted({*learned} & {*first.metrics} & {*second.metrics})
+            plain = {key: measure_effect([first.metrics[key]], [second.metrics[key]], learned[key]) for key in keys}
+            for key, effect in plain.items():
                 judged = []
                 for percent in (0.0, *INJECTED):
-                    scaled = own and replace(own, log_ratio=own.log_ratio + math.log1p(percent / 100.0))
-                    if metrics[key].load:  # at most so many users stay connected: what the build supports
+                    scaled = effect and replace(effect, log_ratio=effect.log_ratio + math.log1p(percent / 100.0))
+                    if metrics[key].load:  # judged like supported users
                         judged.append(judge(scaled, metrics[key].margin_percent, Better.HIGHER) if scaled else None)
                         continue
                     together = {k: scaled if k == key else each for k, each in plain.items() if not metrics[k].load}
-                    found = judge_metrics([(metrics[k], each) for k, each in together.items()])
-                    judged.append(found[list(together).index(key)])
+                    tested = judge_metrics([(metrics[k], each) for k, each in together.items()])
+                    judged.append(tested[list(together).index(key)])
                 rows += _checked(group, number, key, judged)
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
-    """The labels of all identical pairs, judged; columns as :func:`check_metrics` has them."""
+    """Judge the labels of each pair of runs; columns as in :func:`check_metrics`."""
     rows = []
     for group in groups:
         learned, pairs = LabelNoise([each for each in groups if each is not group]), label_pairs(group)
         for number, (_, pair) in enumerate(pairs.groupby("pair")):
-            found = learned.effects(pair.rename(columns={"first": "base", "second": "new"}))["effect"]
+            effects = learned.effects(pair.rename(columns={"first": "base", "second": "new"}))["effect"]
             tables = pair["group"] + " " + pair["stat"]
             judged = []
             for percent in (0.0, *INJECTED):
                 more = math.log1p(percent / 100.0)
-                scaled = [own and replace(own, log_ratio=own.log_ratio + more) for own in found]
+                scaled = [effect and replace(effect, log_ratio=effect.log_ratio + more) for effect in effects]
                 judged.append(judge_labels([*zip(tables, scaled, strict=True)]))
             for key, *each in zip(tables + " " + pair["label"], *judged, strict=True):
                 rows += _checked(group, number, key, each)
@@ -330,9 +332,9 @@ def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
 def _checked(
     group: noise.RepeatedRuns, pair: int, key: str, judged: Sequence[TestedEffect | None]
 ) -> list[tuple[Any, ...]]:
-    """One row of what was judged as measured and with each injected change; none where nothing was."""
+    """Make the row of a metric or label, judged as measured and with each injected change; none if not judged."""
     if (plain := judged[0]) is None:
         return []
     low, high = plain.effect.interval()
-    found = [bool(each and each.status.changed and each.effect.log_ratio > 0) for each in judged[1:]]
-    return [(group.name, pair, key, plain.effect.log_ratio, plain.status.changed, low <= 0.0 <= high, *found)]
+    detected = [bool(each and each.status.changed and each.effect.log_ratio > 0) for each in judged[1:]]
+    return [(group.name, pair, key, plain.effect.log_ratio, plain.status.changed, low <= 0.0 <= high, *detected)]

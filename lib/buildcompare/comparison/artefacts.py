@@ -1,4 +1,4 @@
-"""What runs left behind (output, statistics of the system, what was run): found, bounded, copied beside a report."""
+"""Find, bound and copy the files that runs left behind: output, system statistics, scripts."""
 
 import os
 import stat
@@ -14,10 +14,10 @@ from buildcompare.results import ArtefactProvenance
 from buildcompare.results.codes import SIDES
 
 FOLDER = "artefacts"
-"""Of a report's folder."""
+"""Folder of artefacts in a report's folder."""
 MAX_FILES = 2_000
 MAX_BYTES = 200_000_000
-"""Bounds on what is copied for one report: it is published, and often kept in git."""
+"""Bounds of one report, which is published and often kept in git."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Artefact:
 
     source: Path
     named: str
-    """Its path as the params begin it."""
+    """Its path, beginning as in the params."""
     place: PurePosixPath
     bytes: int
 
 
 def found_of(params: Comparison | Variants) -> list[tuple[ArtefactProvenance, list[Artefact]]]:
-    """What each run names, run by run; :class:`InputError` at what cannot be copied, or is too much."""
+    """The files of each run; :class:`InputError` if one cannot be copied, or at too many."""
     found, files, size = [], 0, 0
     for location, paths, row in _named(params):
         try:
@@ -54,7 +54,7 @@ _Named = tuple[tuple[str | int, ...], list[str], ArtefactProvenance]
 
 
 def _named(params: Comparison | Variants) -> Iterator[_Named]:
-    """Of each run where it stands in the params, the paths that it names, and the folder for them in the report's."""
+    """Location in the params, named paths and folder in the report of each run."""
     none = {"files": 0, "bytes": 0}
     if isinstance(params, Variants):
         for i, run in enumerate(params.runs):
@@ -85,11 +85,11 @@ def listed(paths: Iterable[str], place: PurePosixPath) -> Iterator[Artefact]:
 
 
 def _walk(file: Path, place: PurePosixPath, named: str) -> Iterator[Artefact]:
-    """The file, or all files of the folder by name; a link could lead anywhere, and a device has no end."""
+    """The file, or all files of a folder by name; links (to anywhere) and devices (endless) are refused."""
     expected, found = "a file or folder without symbolic links", None
     try:
         about = file.lstat()
-        str(place).encode()  # bytes that are no text could not be named in the results
+        str(place).encode()  # results.json cannot name bytes that are no text
         if stat.S_ISREG(about.st_mode):
             yield Artefact(file, named, place, about.st_size)
         elif stat.S_ISDIR(about.st_mode):
@@ -106,7 +106,7 @@ def _walk(file: Path, place: PurePosixPath, named: str) -> Iterator[Artefact]:
 
 
 def copy(artefacts: Iterable[Artefact], folder: Path) -> None:
-    """Copy files to their places in `folder`: no more of each than was counted, and never through a link."""
+    """Copy files to their places in `folder`: at most the counted bytes of each, and never through a link."""
     for each in artefacts:
         target = folder / each.place
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Hand results to what keeps time series: OpenMetrics text for Prometheus, gauges in UDP packets for statsd."""
+"""Export results as time series: OpenMetrics text for Prometheus, gauges in UDP packets for statsd."""
 
 import hashlib
 import math
@@ -23,7 +23,7 @@ from buildcompare.results.variants import ContrastResult, VariantsResult
 PREFIX = "buildcompare"
 MAX_BYTES = 500_000_000  # of a results.json
 PACKET_BYTES = 1432
-"""Of one packet to statsd: what passes through an Ethernet in one piece."""
+"""Size of a statsd packet that passes an Ethernet unfragmented."""
 UNITS = {
     "seconds": ("seconds", 1.0),
     "ms": ("seconds", 1e-3),
@@ -32,7 +32,7 @@ UNITS = {
     "percent": ("ratio", 1e-2),
     "percent of one core": ("ratio", 1e-2),
 }
-"""Prometheus's base unit of each of ours, which ends a metric's name; of others the label `unit` tells."""
+"""Prometheus's base unit, the suffix of a metric's name, by unit; other units go into the label `unit`."""
 HELP = {
     "comparison_info": "The builds that were compared.",
     "verdict": "1 for the verdict of the comparison, 0 for the others.",
@@ -76,7 +76,7 @@ def read_results(file: Path) -> Results:
 
 
 def samples(results: Results) -> Iterator[Sample]:
-    """Every number that is exported: name without prefix, labels, value; what is not known is left out."""
+    """Every exported number: name without prefix, labels, value (NaN if unknown)."""
     of = {"comparison": results.comparison}
     yield "comparison_info", {**of, "base": results.base.label, "new": results.new.label}, 1.0
     yield from _one_of("verdict", of, "verdict", Verdict, results.verdict)
@@ -115,7 +115,7 @@ def _of_variants(of: dict[str, str], matrix: VariantsResult) -> Iterator[Sample]
 
 
 def _of_metric(of_test: dict[str, str], row: MetricResult) -> Iterator[Sample]:
-    """The row that the verdict counts: at equal load or at unchanged traffic mix where that decides."""
+    """The row that the verdict counts, such as at equal load or at unchanged traffic mix."""
     decides = row.deciding or row
     of_row = {**of_test, "metric": row.slug, "decided_by": row.decided_by}
     of_row |= {"series": ", ".join(row.labels.values())} if row.labels else {}
@@ -161,8 +161,8 @@ def statsd_lines(results: Results) -> list[str]:
 
     Of a matrix they are ``buildcompare.COMPARISON.OPERATION.VARIANT.variant_seconds``.
 
-    A number below zero is told as zero and that number: alone it would be a decrement. Characters that a name cannot
-    have are replaced; of names that would then be alike, those that were changed end with a hash of what they were.
+    A number below zero follows a zero: alone it would be a decrement. Characters that a name cannot have are replaced;
+    if names become equal by this, the changed ones end with a hash of the original.
     """
     lines, names = list[str](), list[tuple[tuple[str, ...], float]]()
     for name, labels, value in samples(results):
@@ -182,7 +182,7 @@ def statsd_lines(results: Results) -> list[str]:
 
 
 def _gauge(parts: Sequence[str], *, apart: bool = False) -> str:
-    """The name of a gauge; with `apart` each part that had to be changed bears a hash of what it was."""
+    """The name of a gauge; with `apart` each changed part ends with a hash of the original."""
     names = [re.sub(r"[^A-Za-z0-9_-]+", "_", part)[:100] for part in parts]
     if apart:
         hashes = [hashlib.sha256(part.encode()).hexdigest()[:8] for part in parts]
@@ -218,9 +218,9 @@ def statsd_address(target: str) -> tuple[Any, Any]:
 
 
 def send_statsd(results: Results, address: tuple[Any, Any]) -> int:
-    """Send the gauges to an address of :func:`statsd_address`; how many.
+    """Send the gauges to an address of :func:`statsd_address`, and return their number.
 
-    UDP acknowledges nothing, but a machine at which nobody listens may say so: that is a :class:`SourceError`.
+    UDP has no acknowledgement, but a refusal by the receiving machine raises :class:`SourceError`.
     """
     lines = statsd_lines(results)
     with socket.socket(address[0], socket.SOCK_DGRAM) as sender:

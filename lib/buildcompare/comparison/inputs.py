@@ -1,4 +1,4 @@
-"""What a report is made from: the files that its params name, and a hash of everything that can change it."""
+"""The files that a report is made from, and a hash of everything that can change it."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from buildcompare.comparison import artefacts
-from buildcompare.comparison.analysis import runs_of
+from buildcompare.comparison.reading import runs_of
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison
 from buildcompare.config.project import resolve
@@ -19,16 +19,16 @@ from buildcompare.recordings.files import matching
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")
 NOT_IN_REPORTS = ("anywidget", "ipywidgets", "jupyterlab")
-"""Packages that only notebooks in JupyterLab need: an environment may have got no further than its first report."""
+"""Packages for notebooks in JupyterLab only, which an environment may lack."""
 
 
 def files_of(params: Comparison | Variants) -> list[str]:
-    """The paths of all files that the report rests on, as they stand in the params; pulled ones too."""
+    """Paths of all files of the report as the params name them, pulled ones included."""
     named: list[str | None] = []
     if params.metrics is not None:
         is_path = params.metrics.endswith((".yaml", ".yml"))
         named.append(params.metrics if is_path else f"params/metrics/{params.metrics}.yaml")
-    with suppress(InputError):  # which publishing says
+    with suppress(InputError):  # publishing reports it
         named += [each.named for _, files in artefacts.found_of(params) for each in files]
     if isinstance(params, Variants):
         named += [str(NOTEBOOK.with_name("variants.ipynb")), *(run.pgbench for run in params.runs)]

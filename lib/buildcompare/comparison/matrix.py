@@ -8,7 +8,7 @@ from typing import Any
 
 from buildcompare import results as schema
 from buildcompare.comparison import artefacts
-from buildcompare.comparison.analysis import provenance
+from buildcompare.comparison.provenance import provenance
 from buildcompare.config.errors import InputError, plural
 from buildcompare.config.project import resolve
 from buildcompare.config.variants import Variants, check_variants, read_variants
@@ -22,7 +22,7 @@ from buildcompare.text.sentences import Names, say
 from buildcompare.variants.compare import catalogue_of, compare_cells, read_runs, verdict_of
 
 BUNDLED = "params/azbench.yaml"
-"""What the notebook opens when nobody said what to compare."""
+"""The matrix of a notebook without parameters."""
 
 
 @dataclass(frozen=True)

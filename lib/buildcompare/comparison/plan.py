@@ -1,4 +1,4 @@
-"""Plan further runs of each test of a comparison: how many a row that the verdict rests on needs, and how long."""
+"""Plan further runs of each test: how many each row of the verdict needs, and how long they take."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from buildcompare.findings.verdict import USERS
-from buildcompare.metrics.equal_load import reach_at_load
+from buildcompare.metrics.judge_at_load import reach_at_load
 from buildcompare.results import Decided, FurtherRunsResult, PlannedRow, Results, TestPlan, TestResult
 from buildcompare.results.codes import SIDES, Better, Side, ValidityStatus
 from buildcompare.stats.effects import Effect
@@ -16,13 +16,13 @@ from buildcompare.text.sentences import say, title
 
 
 def plan_tests(tests: Sequence[TestResult]) -> list[TestPlan]:
-    """What further runs of each valid test would show."""
+    """Plan further runs of each valid test."""
     valid = (test for test in tests if test.validity.status != ValidityStatus.INVALID)
     return [plan for test in valid if (plan := _plan(test)).rows]
 
 
 def order_of_runs(further: int, runs: int = 1) -> list[Side]:
-    """The builds to run after `runs` of each, so that all together are base, new, new, base, base, new, and so on.
+    """The order of builds after `runs` of each; all runs together are base, new, new, base, base, new, and so on.
 
     Machines drift over hours: in this order a steady drift adds as much to the mean of one build as to the other's.
 
@@ -34,7 +34,7 @@ def order_of_runs(further: int, runs: int = 1) -> list[Side]:
 
 
 def plan_text(results: Results) -> str:
-    """The plan in words: what is not decided and what further runs would make of it, their order, and what to mind."""
+    """Write the plan in words: undecided rows, the use of further runs, and their order."""
     titles = {test.name: title(test) for test in results.tests}
     open_ = [plan for plan in results.plan if plan.undecided]
     if not open_:
@@ -55,7 +55,7 @@ def _plan(test: TestResult) -> TestPlan:
 
 
 def _row(hours: float, row: Decided, steps: list[FurtherRuns], **named: Any) -> PlannedRow:
-    """The first of `steps`, and the first that shows a change of the margin's size, or else the last."""
+    """The first of `steps`, and the first that shows a change of the margin's size, else the last."""
     enough = next((step for step in steps if step.found_percent <= named["margin_percent"]), steps[-1])
     chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
     results = [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]
@@ -92,7 +92,7 @@ def _steps(row: Decided, looks: Sequence[float], margin: float, better: Better, 
 
 
 def _unchanged(row: Decided, runs: float) -> Effect:
-    """No change, known as well as the change of `row`."""
+    """An effect of zero with the uncertainty of `row`."""
     run_sd = math.log1p((row.run_sd_percent or 0.0) / 100.0)
     df = math.inf if row.noise_df is None else row.noise_df
     return Effect(0.0, run_sd * math.sqrt(2.0 / runs), df, run_sd, row.noise_source)

@@ -1,4 +1,4 @@
-"""The catalogue: what each metric is called, how it is asked for, its unit, and which way is better."""
+"""The catalogue: names, queries, units and better directions of metrics."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import BaseModel, Field, model_validator
 
 from buildcompare.config.errors import InputError, meant
-from buildcompare.config.project import read_text, resolve
+from buildcompare.config.project import places, read_text, resolve
 from buildcompare.config.yaml import MAX_BYTES, checked, read_yaml, refuse
 from buildcompare.results.codes import Better, TestType
 
 Role = Literal["graph", "label", "bucket", "summary", "alert", "error", "resets"]
+FOLDER = Path("params/metrics")
 _COUNTER = re.compile(r"\b(?:rate|irate|increase)\(\s*([a-zA-Z_:][\w:]*)\s*(\{[^{}]*\})?\s*\[")
 """Name and selector of a counter, where a query takes its rate."""
 
@@ -32,9 +33,9 @@ class RunSd(_Strict):
     unbounded: float | None = Field(default=None, gt=0)
     benchmark: float | None = Field(default=None, gt=0)
     equal_load: float | None = Field(default=None, gt=0)
-    """Of unbounded runs compared at the same number of users, without the errors within the runs."""
+    """For unbounded runs at equal numbers of users; excludes the errors within runs."""
     df: dict[Literal["bounded", "unbounded", "benchmark", "equal_load"], Annotated[float, Field(gt=0)]] = {}
-    """Degrees of freedom that each is known with: runs less setups. One that is left out counts as known with 8."""
+    """Degrees of freedom of each standard deviation: runs minus setups; 8 by default."""
 
 
 class Metric(_Strict):
@@ -47,43 +48,52 @@ class Metric(_Strict):
     better: Better = Better.NEUTRAL
     gate: bool = False
     load: bool = False
-    """Whether this is the load itself: the curve of connected users."""
+    """True for the curve of connected users."""
     margin_percent: float = Field(default=10.0, gt=0)
     least_per: dict[str, Annotated[float, Field(gt=0)]] = {}
-    """By slug of another metric, the least level for each unit of that one: what lies below is of another unit."""
+    """Slug of another metric -> least plausible ratio to it; a lower ratio means a wrong unit."""
     run_sd_percent: RunSd = RunSd()
     reading_error_percent: float = Field(default=0.0, ge=0)
-    """Standard deviation of what one run's level is misread by where it was read off a plot: lines hide each other."""
+    """Standard deviation of the reading error of levels read off a plot, where lines hide each other."""
     independent_tests: tuple[TestType, ...] = ()
-    """Types of test whose noise is independent between the tests of one release (unbounded: at equal load): their
-    changes may be pooled."""
+    """Types of test whose noise is independent between tests of one release, so that their changes may be pooled.
+
+    Unbounded tests: at equal load."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
-    """How much of a proxy one unit of the load adds, such as goroutines per user."""
+    """Units of this proxy per unit of load, such as goroutines per user."""
     query: str | None = None
     known: bool = True
-    """False for a series that the catalogue does not list."""
+    """False if the catalogue does not list the metric."""
 
 
 class Operation(_Strict):
-    """What a benchmark measures, where no catalogue holds it: one number of each run, or many."""
+    """A quantity that a benchmark measures and no catalogue lists."""
 
     unit: str = Field(default="", max_length=60)
     better: Better = Better.LOWER
     margin_percent: float = Field(default=5.0, gt=0, allow_inf_nan=False)
     gate: bool = True
-    """Whether a regression of it is one of the build, or merely a warning."""
+    """If False, its regression is only a warning."""
     run_sd_percent: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Standard deviation of one run around the level of its build, in percent, where it is known."""
+    """Standard deviation of one run around the level of its build, percent; None if unknown."""
 
     def metric(self, name: str) -> Metric:
         """The operation as a metric of a catalogue."""
-        told = self.model_dump(exclude={"run_sd_percent"})
-        return Metric(name=name, slug=slugify(name), run_sd_percent=RunSd(benchmark=self.run_sd_percent), **told)
+        sd = self.run_sd_percent
+        return Metric(
+            name=name,
+            slug=slugify(name),
+            unit={"s": "seconds", "sec": "seconds", "B": "bytes", "%": "percent"}.get(self.unit, self.unit),
+            better=self.better,
+            margin_percent=self.margin_percent,
+            gate=self.gate,
+            run_sd_percent=RunSd(bounded=sd, unbounded=sd, benchmark=sd),
+        )
 
 
 class ErrorRate(_Strict):
-    """How often something failed, relative to how often it was tried."""
+    """Failures relative to attempts."""
 
     name: str
     slug: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
@@ -92,17 +102,17 @@ class ErrorRate(_Strict):
 
 
 class Alert(ErrorRate):
-    """A query that the load-test coordinator watches: above the threshold it takes users away."""
+    """A query that the load-test coordinator watches; it removes users above the threshold."""
 
     unit: str = ""
     threshold: float = Field(allow_inf_nan=False)
 
 
 class LabelSd(_Strict):
-    """How far labels of one table and statistic move between two runs of one build."""
+    """Noise between runs of one build, for the labels of one table and statistic."""
 
     percent: float = Field(gt=0)
-    """Standard deviation of one run, of the t distribution with so many degrees of freedom."""
+    """Standard deviation of one run, percent: the scale of a t distribution with `df` degrees of freedom."""
     df: float = Field(gt=0)
 
 
@@ -114,32 +124,33 @@ class LabelTable(_Strict):
     label: str
     unit: str = "seconds"
     top_bucket: float | None = Field(default=None, gt=0)
-    """The last bound of the server's histogram: a percentile at or above it is a lower bound."""
+    """Highest finite bound of the server's histogram; percentiles at or above it are lower bounds."""
     average: str | None = None
-    """Slug of the metric that averages over all calls of this table: what a changed traffic mix moves."""
+    """Slug of the metric that averages over all calls of this table; a changed traffic mix moves it."""
     run_sd_percent: dict[Literal["avg", "p99"], LabelSd] = {}
-    """By statistic; beyond what all labels of the table move together."""
+    """Noise by statistic; excludes the movement common to all labels of the table."""
     queries: dict[Literal["avg", "p99", "calls", "buckets"], str] = {}
-    """One query per statistic, each with one series per value of `label`; `buckets` have one per bound (`le`) too.
-    `{window}` is the step of the series, such as 60s, and the length of the run for the one value of the whole run."""
+    """One query per statistic, with one series per value of `label`; `buckets` also has one per bound (`le`).
+
+    `{window}` is the step of the series, such as 60s; for values of the whole run it is the length of the run."""
 
 
 class Question(NamedTuple):
-    """One query of a catalogue, with its variables filled in, and what its series are."""
+    """One query of a catalogue with its variables filled in, and the meaning of its series."""
 
     metric: str
-    """The slug, or a label table's group."""
+    """Slug of a metric, or group of a label table."""
     name: str
     unit: str
     role: Role
     query: str
     stat: str = ""
     label: str = ""
-    """The label whose value names a series of a label table."""
+    """Label that names the series of a label table."""
 
 
 class Catalogue(_Strict):
-    """The metrics of one kind of server, in the order in which reports show them."""
+    """The metrics of one kind of server, in the order of reports."""
 
     prior_source: str | None = None
     variables: dict[str, str] = {}
@@ -150,7 +161,7 @@ class Catalogue(_Strict):
 
     @model_validator(mode="after")
     def _answerable(self) -> Catalogue:
-        questions = self.questions(label_step_s=60.0)  # an unknown variable is an error when the file is read
+        questions = self.questions(label_step_s=60.0)  # raises an error for an unknown variable
         for (role, slug, _), count in Counter((each.role, each.metric, each.stat) for each in questions).items():
             refuse(count > 1, f"a different slug for each {role}", f"{slug!r} twice")
         slugs = {metric.slug for metric in self.metrics}
@@ -164,10 +175,10 @@ class Catalogue(_Strict):
     def questions(
         self, *, label_step_s: float, run_s: float | None = None, rate_s: float = 60.0
     ) -> tuple[Question, ...]:
-        """Everything that a server is asked about one run, whose label series have points of `label_step_s`.
+        """Return all queries for one run; the points of label series are `label_step_s` apart.
 
-        Rates are over `rate_s` where a query says `{rate}`.
-        With the length `run_s` of the run, averages, percentiles and counters' restarts are asked for over all of it.
+        `rate_s` replaces `{rate}` in queries. If the length `run_s` of the run is set, queries over the whole run are
+        added: averages, percentiles and restarts of counters.
         """
         rate = _duration(rate_s)
 
@@ -187,22 +198,22 @@ class Catalogue(_Strict):
         asked += [Question(e.slug, e.name, e.unit, "error", filled(e.query)) for e in self.error_rates]
         if run_s is None:
             return tuple(asked)
-        counters: dict[str, str] = {}  # by name, with the selector of its first query
+        counters: dict[str, str] = {}  # name -> query with the selector of its first use
         for name, selector in _COUNTER.findall("\n".join(each.query for each in asked if each.role == "graph")):
-            if not name.endswith(("_bucket", "_sum")):  # their _count starts again with them
+            if not name.endswith(("_bucket", "_sum")):  # _count resets at the same time
                 counters.setdefault(name, f"{name}{selector}[{_duration(run_s)}]")
-        for name, counter in counters.items():  # of each instance the series that started again most often
+        for name, counter in counters.items():  # per instance, the series with most resets
             asked.append(Question(name, name, "resets", "resets", f"sum(max(resets({counter})) by (instance))"))
         return tuple(asked)
 
     def _filled(self, query: str, window: str | None = None) -> str:
-        """`query` with `{{app}}` as the selector `{...}` that `variables` has for app, and `{window}` filled in."""
+        """Replace `{{app}}` by the selector of the variable `app`, and `{window}` by `window`."""
 
-        def selector(found: re.Match[str]) -> str:
-            known = ", ".join(self.variables) or "none"
-            unknown = found[1] not in self.variables
-            refuse(unknown, f"a variable that `variables` has ({known})", f"{found[0]!r} in {query!r}")
-            return "{" + self.variables[found[1]] + "}"
+        def selector(match: re.Match[str]) -> str:
+            names = ", ".join(self.variables) or "none"
+            unknown = match[1] not in self.variables
+            refuse(unknown, f"a variable that `variables` has ({names})", f"{match[0]!r} in {query!r}")
+            return "{" + self.variables[match[1]] + "}"
 
         filled = re.sub(r"\{\{\s*([^{}]*?)\s*\}\}", selector, query)
         stray = window is None and "{window}" in filled
@@ -210,7 +221,7 @@ class Catalogue(_Strict):
         return filled.replace("{window}", window or "")
 
     def find(self, name: str) -> Metric:
-        """The metric that `name` (a slug, a name or an alias) means; an unknown one is made up from it."""
+        """Find a metric by slug, name or alias; an unlisted name gives a metric with `known` False."""
         wanted = slugify(name)
         for metric in self.metrics:
             if wanted == metric.slug or wanted in {slugify(n) for n in (metric.name, *metric.aliases)}:
@@ -218,7 +229,7 @@ class Catalogue(_Strict):
         return Metric(name=name, slug=wanted, known=False)
 
     def with_operations(self, operations: Mapping[str, Operation]) -> Catalogue:
-        """The catalogue with these operations before its metrics, and in the place of those of their name."""
+        """Put operations before the metrics; they replace metrics of the same slug."""
         made = tuple(each.metric(name) for name, each in operations.items())
         slugs = {metric.slug for metric in made}
         if len(slugs) < len(made):
@@ -226,11 +237,11 @@ class Catalogue(_Strict):
         return self.model_copy(update={"metrics": (*made, *(m for m in self.metrics if m.slug not in slugs))})
 
     def with_margins(self, margins: Mapping[str, float]) -> Catalogue:
-        """The catalogue with other margins (percent, by slug)."""
-        known = [metric.slug for metric in self.metrics]
-        if unknown := [slug for slug in margins if slug not in known]:
-            expected = f"a metric of the catalogue ({', '.join(known)})"
-            found = f"{unknown[0]!r}{meant(unknown[0], known)}"
+        """Return a copy with other margins (percent by slug)."""
+        slugs = [metric.slug for metric in self.metrics]
+        if unknown := [slug for slug in margins if slug not in slugs]:
+            expected = f"a metric of the catalogue ({', '.join(slugs)})"
+            found = f"{unknown[0]!r}{meant(unknown[0], slugs)}"
             raise InputError(file=None, key=f"margins.{unknown[0]}", expected=expected, found=found)
         for slug, percent in margins.items():
             if not 0.0 < percent < math.inf:
@@ -240,33 +251,33 @@ class Catalogue(_Strict):
 
     @property
     def leaves_rates_open(self) -> bool:
-        """Whether `rate_s` of a source says over how many seconds its rates are."""
+        """Whether any query contains `{rate}`, which the source's `rate_s` fills."""
         queries = (each.query for of in (self.metrics, self.alerts, self.error_rates) for each in of)
         return any("{rate}" in (query or "") for query in queries)
 
     @property
     def load(self) -> Metric | None:
-        """The curve of connected users, where the catalogue names one."""
+        """The metric of connected users; None if the catalogue lists none."""
         return next((metric for metric in self.metrics if metric.load), None)
 
     def proxies(self) -> tuple[Metric, ...]:
-        """Metrics that follow the load closely enough to stand in for its shape."""
+        """Metrics whose curves have the shape of the load."""
         load = self.load
         return tuple(m for m in self.metrics if load is not None and m.proxy_for == load.slug)
 
     def position(self, slug: str) -> int:
-        """Where reports show this metric: the catalogue's order, unknown ones after it."""
+        """Position of the metric in reports; unlisted metrics come last."""
         slugs = [metric.slug for metric in self.metrics]
         return slugs.index(slug) if slug in slugs else len(slugs)
 
     def label_table(self, group: str) -> LabelTable:
-        """The description of a label table; an unknown group is named after itself."""
-        known = next((table for table in self.label_tables if table.group == group), None)
-        return known or LabelTable(group=group, title=group, label="label")
+        """Find a label table by its group; an unlisted group gets a default table."""
+        listed = next((table for table in self.label_tables if table.group == group), None)
+        return listed or LabelTable(group=group, title=group, label="label")
 
 
 def _duration(seconds: float) -> str:
-    """As PromQL writes it."""
+    """Format a duration for PromQL: ``60s``, ``1500ms``."""
     return f"{seconds:.0f}s" if seconds == round(seconds) else f"{round(seconds * 1000)}ms"
 
 
@@ -275,13 +286,19 @@ def slugify(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:80] or "unnamed"
 
 
+def catalogue_names() -> list[str]:
+    """Names of the catalogues in ``params/metrics/``: the project's, then the shipped ones."""
+    files = (file for place in places() for file in sorted((place / FOLDER).glob("*.yaml")))
+    return list(dict.fromkeys(file.stem for file in files))
+
+
 def read_catalogue(name: str) -> Catalogue:
-    """Read ``params/metrics/<name>.yaml``, or the YAML file at the path `name`."""
-    file = resolve(name if name.endswith((".yaml", ".yml")) else Path("params/metrics") / f"{name}.yaml")
+    """Read ``params/metrics/<name>.yaml`` (the project's, or else the shipped one), or the YAML file at `name`."""
+    file = resolve(name if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml")
     return _read(file, read_text(file, "a YAML file", max_bytes=MAX_BYTES))
 
 
 @lru_cache(maxsize=8)
 def _read(file: Path, text: str) -> Catalogue:
-    """The catalogue of a file that holds `text`; a comparison asks for the same one several times."""
+    """Parse a catalogue; cached by path and text."""
     return checked(Catalogue, read_yaml(file))

@@ -1,7 +1,7 @@
-"""Text from outside: what of it may reach a terminal, a page or a file, and how secrets in it are hidden.
+"""Make foreign text safe to show, and hide secrets in it.
 
-Whoever writes a label, a title, a file's name or a server's answer does not decide what a terminal does or in which
-order a page reads: control characters, halves of characters and those that turn the direction of writing are shown.
+Labels, titles, file names and servers' answers must not control a terminal or the reading order of a page: control
+characters, surrogates and characters that change the direction of writing are shown as escapes.
 """
 
 import base64
@@ -16,16 +16,15 @@ from urllib.parse import quote, quote_plus
 
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 CONTROLS_IN_LINES = re.compile(CONTROLS.pattern.replace("\x00-\x1f", "\x00-\x08\x0b\x0c\x0e-\x1f"))
-"""The same without tabs and line ends, for text that has several lines."""
+"""Control characters except tabs and line ends, for text of several lines."""
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 MAX_LINE = 1_000
-"""Characters of one part of an error, and of a line that a server wrote."""
+"""Longest part of an error and longest line of a server, in characters."""
 _HIDDEN = "***"
 _PIECE = 16
-"""So many characters of a secret in a row are hidden: a server, or whoever cut its answer, may repeat a part of it."""
-
-
+"""Shortest part of a secret that is hidden, in characters; a truncated answer may hold a part."""
 _LONG = 10_000
-"""Bytes of a secret up to which it is looked for in hex and in escapes too; letters of a text, over line ends too."""
+"""Longest secret (bytes) also searched as hex and escapes; longest text (characters) also searched across lines."""
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
@@ -37,19 +36,24 @@ def shown(text: str, controls: re.Pattern[str] = CONTROLS) -> str:
     >>> print(shown("red: \x1b[31m"))
     red: \x1b[31m
     """
-    if text.isprintable():  # nearly always, and found out many times faster
+    if text.isprintable():  # the usual case, and a fast check
         return text
-    return controls.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return controls.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def xml_text(text: str) -> str:
+    """`text` without the characters that XML forbids."""
+    return _NOT_XML.sub("\ufffd", text)
 
 
 def one_line(text: str, limit: int = MAX_LINE) -> str:
-    """`text` as one line of at most `limit` characters that a terminal only shows."""
+    """`text` as one line of at most `limit` characters, without control characters."""
     line = shown(" ".join(text[: 20 * limit].split()))
     return line if len(line) <= limit else f"{line[: limit - 3]}..."
 
 
 def everywhere(data: Any, change: Callable[[str], str]) -> Any:
-    """Plain data (as JSON or YAML hold it) with each of its texts changed."""
+    """Apply `change` to every string of plain data, as JSON or YAML hold it."""
     if isinstance(data, str):
         return change(data)
     if isinstance(data, dict):
@@ -58,9 +62,9 @@ def everywhere(data: Any, change: Callable[[str], str]) -> Any:
 
 
 def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
-    """A function that hides `secrets`, in the forms in which a server may repeat them, and longer parts of them.
+    """Return a function that hides `secrets`, and long parts of them, in every form in which a server may repeat them.
 
-    Parts are found in letters of either size, and over spaces and line ends.
+    Parts are found in any case, and across spaces and line ends.
 
     Examples
     --------
@@ -78,7 +82,7 @@ def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
         places = [i for i, letter in enumerate(text) if not letter.isspace()]
         letters = "".join(text.split()).translate(_SMALL)
         kept: list[str] = []
-        end = 0  # up to `end` it is kept or hidden
+        end = 0  # end of the processed text
         for i in range(len(letters) - _PIECE + 1):
             if letters[i : i + _PIECE] in pieces:
                 first, last = places[i], places[i + _PIECE - 1] + 1
@@ -87,21 +91,21 @@ def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
                 end = last
         return "".join([*kept, text[end:]])
 
-    known = lru_cache(maxsize=10_000)(hidden)  # most labels are those of other series too
+    cached = lru_cache(maxsize=10_000)(hidden)  # most labels occur in many series
 
     def hide(text: str) -> str:
         if not forms or len(text) <= MAX_LINE:
-            return known(text) if forms else text
+            return cached(text) if forms else text
         return "".join(map(hidden, text.splitlines(keepends=True) if len(text) > _LONG else [text]))
 
     return hide
 
 
 def _forms(secret: str) -> set[str]:
-    """How a secret may be written: as it is, in an address, in JSON, in hex, and anywhere in a text in base64."""
+    """Encode a secret in all searched forms: plain, in addresses, in JSON, in hex, and in base64 at any offset."""
     forms = {secret, secret.replace("/", r"\/"), quote(secret), quote(secret, safe=""), quote_plus(secret)}
     forms |= {quote(quote(secret, safe="")), html.escape(secret), json.dumps(secret)[1:-1]}
-    forms |= {re.sub("%..", lambda found: found[0].lower(), form) for form in forms}
+    forms |= {re.sub("%..", lambda match: match[0].lower(), form) for form in forms}
     raw = secret.encode()
     for before in range(3):  # bytes that share a group of three with the first of the secret
         whole = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")

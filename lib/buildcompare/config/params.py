@@ -1,4 +1,4 @@
-"""What to compare: the strict model of a params file; its top-level fields are a notebook's parameters."""
+"""The strict model of a params file; its top-level fields are a notebook's parameters."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SourceKind = Literal["prometheus", "ltctl", "recorded", "grafana", "pgbench", "s
 FILE_KEYS: dict[str, str] = {
     "ltctl": "report", "recorded": "recording", "grafana": "snapshot", "pgbench": "pgbench", "sysstat": "sysstat"
 }  # fmt: skip
-"""By kind of source, the key of a run that names its file; a run without a file is pulled from a server."""
+"""Kind of source -> key of a run that names its file; runs without a file are pulled from a server."""
 _FILE_KEYS = [f"`{key}`" for key in (*FILE_KEYS.values(), "values")]
 MOST_USERS = 1_000_000_000
-"""Bound on users and on counted errors."""
+"""Upper bound of users and of counted errors."""
 SLUG = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
 """Names that become file or folder names: no separators, no dot at either end."""
 
@@ -39,10 +39,10 @@ def _is_http(value: str) -> bool:
 
 
 def _server_url(value: str) -> str:
-    """An address that can be shown and stored: papermill writes parameters into notebooks."""
+    """Refuse addresses with credentials, because papermill writes parameters into notebooks."""
     try:
         parts = urlsplit(value)
-        parts.port  # noqa: B018  # reading it checks it
+        parts.port  # noqa: B018  # the access checks it
     except ValueError:
         raise unlike("an http or https address", "none") from None
     if "@" in parts.netloc or parts.query or parts.fragment:
@@ -61,7 +61,7 @@ _OWN_HEADERS = (
 _NO_OWN = must(f"(?i)(?!({_OWN_HEADERS})$).*", "no header that other settings decide (see `auth` and `gzip`)")
 _WHOLE_MILLISECONDS = must(lambda seconds: abs(seconds * 1000 - round(seconds * 1000)) <= 1e-6, "whole milliseconds")
 _TEXT = must(lambda v: not isinstance(v, (int, float)), 'a time with its zone, such as "2024-12-11T10:00:00Z"')
-_VARIABLE = "the name of an environment variable (A-Z, 0-9 and _)"  # capitals only: hardly a secret looks like one
+_VARIABLE = "the name of an environment variable (A-Z, 0-9 and _)"  # capitals only: secrets rarely match
 FileName = Annotated[str, must(SLUG.pattern, _SLUG)]
 HttpUrl = Annotated[str, _NO_LOGIN, _IS_HTTP]
 ServerUrl = Annotated[str, AfterValidator(_server_url), _IS_HTTP]
@@ -72,13 +72,13 @@ Step = Annotated[float, Field(ge=0.001, le=86_400), _WHOLE_MILLISECONDS]
 Instant = Annotated[AwareDatetime, BeforeValidator(_TEXT.func)]
 Value = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 MOST_VALUES = 1_000_000
-ONE_OR_MANY = Discriminator(lambda given: "many" if isinstance(given, list) else "one")
-"""What of a number or a list is meant, so that a fault in a list is told of its own place."""
+ONE_OR_MANY = Discriminator(lambda value: "many" if isinstance(value, list) else "one")
+"""Choose between number and list, so that an error in a list names its index."""
 Values = Annotated[
     Annotated[Value, Tag("one")] | Annotated[list[Value], Field(min_length=1, max_length=MOST_VALUES), Tag("many")],
     ONE_OR_MANY,
 ]
-# A whole number is written the same by everyone; 10.10 and `yes` are not.
+# Whole numbers become text; 10.10 and `yes` are refused, because YAML changes them.
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
 
@@ -87,7 +87,7 @@ Files = Annotated[list[str], _LISTED, Field(min_length=1, max_length=1000)]
 
 
 class Build(Strict):
-    """One build of the server, by the name that people call it."""
+    """One build of the server."""
 
     label: str = Field(min_length=1, max_length=200)
 
@@ -96,13 +96,13 @@ VERSION = r"\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?"
 
 
 def version_in(label: str) -> str | None:
-    """The version in a build's name: ``10.4.0-rc1`` of ``v10.4.0-rc1``; None where there is none."""
-    found = re.search(rf"(?i)(?<![\d.])v?({VERSION})(?![\d.])", label)
-    return found[1].casefold() if found else None
+    """The version in a build's name: ``10.4.0-rc1`` in ``v10.4.0-rc1``; None if there is none."""
+    match = re.search(rf"(?i)(?<![\d.])v?({VERSION})(?![\d.])", label)
+    return match[1].casefold() if match else None
 
 
 class Run(Strict):
-    """One run of one test on one build, and where its measurements are.
+    """One run of one test on one build, and the place of its measurements.
 
     Exactly one of `report` (a file of the load-test tool), `recording` (Parquet or CSV), `snapshot` (of a Grafana
     dashboard), `pgbench` (its output), `sysstat`, `values` (numbers written here) and `start` with `end` (pulled from
@@ -113,19 +113,19 @@ class Run(Strict):
     recording: str | None = None
     snapshot: str | None = None
     pgbench: Files | None = None
-    """One file, or the logs of all threads of the run; a pattern with ``*`` names several."""
+    """One file, or the logs of all threads of the run; ``*`` matches several files."""
     sysstat: str | None = None
     values: dict[str, Values] | None = Field(default=None, min_length=1)
-    """By metric: one number, or one for each request or iteration."""
+    """Metric -> one number, or one for each request or iteration."""
     labels: str | None = None
     start: Instant | None = Field(default=None, strict=False)
     end: Instant | None = Field(default=None, strict=False)
     url: ServerUrl | None = None
     supported_users: int | None = Field(default=None, gt=0, le=MOST_USERS)
     errors: int | None = Field(default=None, ge=0, le=MOST_USERS)
-    """What the load-test tool counted over the whole run."""
+    """Errors that the load-test tool counted over the whole run."""
     artefacts: list[str] = Field(default_factory=list)
-    """Files and folders that are kept beside the report: what was run, its output, statistics of the system."""
+    """Files and folders copied beside the report: programs, their output, system statistics."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Run:
@@ -142,39 +142,39 @@ class Run(Strict):
 
     @property
     def kind(self) -> str | None:
-        """The kind of the run's file; None where it is a window of a server's data."""
+        """Kind of the run's file; None without a file."""
         return next((kind for kind, key in FILE_KEYS.items() if getattr(self, key) is not None), None)
 
     @property
     def file(self) -> str | None:
-        """What the run is read from, as the user wrote it."""
+        """The run's files as written in the params file; None without files."""
         return ", ".join(self.files) or None
 
     @property
     def files(self) -> list[str]:
-        """The files that the run is read from, as the user wrote them; patterns too."""
+        """The run's files and patterns as written in the params file."""
         named = None if self.kind is None else getattr(self, FILE_KEYS[self.kind])
         return named if isinstance(named, list) else [named] if named else []
 
     @property
     def is_pulled(self) -> bool:
-        """Whether the run is neither a file nor written here, but a window of a server's data."""
+        """Whether the run is pulled from a server: it has neither file nor `values`."""
         return self.kind is None and self.values is None
 
     def place_of(self, error: InputError) -> tuple[str, ...]:
-        """The key that names the file which `error` is about; none where the run names no file."""
+        """The key that names the faulty file of `error`; empty if the run has no file."""
         if self.labels is not None and error.file in (self.labels, repr(self.labels)):
             return ("labels",)
         return () if self.kind is None else (FILE_KEYS[self.kind],)
 
     @property
     def window(self) -> tuple[dt.datetime, dt.datetime] | None:
-        """The stated window, or None where the file's own window counts."""
+        """`start` and `end`; None if not set."""
         return None if self.start is None or self.end is None else (self.start, self.end)
 
 
 def _distinct(items: list[Any]) -> list[Any]:
-    names = [item.name.casefold() for item in items]  # they become file names, and some file systems fold case
+    names = [item.name.casefold() for item in items]  # names become files, and some file systems ignore case
     twice = [item.name for i, item in enumerate(items) if names[i] in names[:i]]
     if twice:
         raise unlike("a different `name` for each", f"{twice[0]!r} twice")
@@ -211,7 +211,7 @@ class Test(Strict):
 
 
 class Auth(Strict):
-    """How to log in to a server: names of environment variables or of a file, never a secret itself."""
+    """Login at a server: names of environment variables or of a file, never the secret."""
 
     bearer_token_env: Variable | None = None
     bearer_token_file: str | None = Field(default=None, min_length=1)
@@ -222,20 +222,20 @@ class Auth(Strict):
     def _one_way(self) -> Auth:
         both = (self.username_env is None) == (self.password_env is None)
         refuse(not both, "`username_env` and `password_env` together", "one of them")
-        given = sum(way is not None for way in (self.bearer_token_env, self.bearer_token_file, self.username_env))
+        count = sum(way is not None for way in (self.bearer_token_env, self.bearer_token_file, self.username_env))
         ways = "one of `bearer_token_env`, `bearer_token_file`, and `username_env` with `password_env`"
-        refuse(given != 1, ways, "several" if given else "none of them")
+        refuse(count != 1, ways, "several" if count else "none of them")
         return self
 
 
 class Tls(Strict):
-    """Files (PEM) for TLS: whose certificates to trust, and who we are."""
+    """PEM files for TLS: trusted certificates, and the client's certificate and key."""
 
     ca: str | None = Field(default=None, min_length=1)
     cert: str | None = Field(default=None, min_length=1)
     key: str | None = Field(default=None, min_length=1)
     verify: bool = True
-    """False is said in every recording that was pulled so."""
+    """If False, pulled recordings note it."""
 
     @model_validator(mode="after")
     def _together(self) -> Tls:
@@ -245,32 +245,32 @@ class Tls(Strict):
 
 
 class Source(Strict):
-    """The server that runs are pulled from which are given by their times, or the kind of file of the others."""
+    """The server to pull runs from, or the kind of the runs' files."""
 
     kind: SourceKind
     url: ServerUrl | None = None
     step_s: Step = 5.0
     label_step_s: Step = 60.0
-    """Step of the label tables, and the window that each of their points covers."""
+    """Step of the label tables, in seconds; each point covers one step."""
     rate_s: Step = 60.0
-    """Over how many seconds rates are taken, where the catalogue leaves that open (`{rate}`)."""
+    """Window of rates in seconds, for `{rate}` in the catalogue's queries."""
     threads: int = Field(default=8, ge=1, le=32)
     timeout_s: float = Field(default=120.0, gt=0, le=3600)
-    """How long one query may take."""
+    """Limit of one query, in seconds."""
     gzip: bool = False
-    """Slower on a fast network, three times fewer bytes on a slow one."""
+    """Compress answers: a third of the bytes; slower on a fast network."""
     headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
     headers_env: dict[HeaderName, Variable] = Field(default_factory=dict)
-    """Headers whose values stand in environment variables."""
+    """Header -> environment variable that holds its value."""
     auth: Auth | None = None
     tls: Tls | None = None
 
     @model_validator(mode="after")
     def _reachable(self) -> Source:
-        served, given = self.kind == "prometheus", sorted(self.model_fields_set - {"kind"})
+        served, keys = self.kind == "prometheus", sorted(self.model_fields_set - {"kind"})
         refuse(served and self.url is None, "`url` where kind is prometheus", "no `url`")
-        if not served and given and getattr(self, given[-1]) is not None:
-            raise unlike(f"no `{given[-1]}` where kind is {self.kind}", f"`{given[-1]}`")
+        if not served and keys and getattr(self, keys[-1]) is not None:
+            raise unlike(f"no `{keys[-1]}` where kind is {self.kind}", f"`{keys[-1]}`")
         twice = {name.casefold() for name in self.headers} & {name.casefold() for name in self.headers_env}
         if twice:
             raise unlike("each header once", f"{min(twice)!r} in `headers` and `headers_env`")
@@ -287,12 +287,12 @@ class Coordinator(Strict):
 
     @property
     def fastest_fall(self) -> float:
-        """The fastest that the coordinator itself can take users away, in users per second."""
+        """Highest rate at which the coordinator removes users, in users per second."""
         return self.users_dec / self.rest_s
 
 
 class Comparison(Traced):
-    """One release: a base and a new build, and the tests that both went through."""
+    """A base build, a new build, and the tests of both."""
 
     name: FileName | None = None
     base: Build
@@ -300,7 +300,7 @@ class Comparison(Traced):
     metrics: str = Field(default="mattermost", min_length=1)
     source: Source
     operations: dict[Annotated[str, Field(min_length=1, max_length=200)], Operation] = Field(default_factory=dict)
-    """What benchmarks measure, by name, where the catalogue does not hold it."""
+    """Name -> quantity of a benchmark that the catalogue does not list."""
     tests: Named[Test]
     setup: dict[str, SetupValue] = Field(default_factory=dict)
     grafana: dict[str, HttpUrl] = Field(default_factory=dict)
@@ -309,18 +309,18 @@ class Comparison(Traced):
     action_items: list[str] = Field(default_factory=list)
     action_items_title: str = Field(default="Action Items", min_length=1, max_length=100)
     margins: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
-    """Percent, by the slug of a metric: instead of the catalogue's margins."""
+    """Slug of a metric -> margin in percent, in place of the catalogue's."""
     calibration: str | None = None
     history: str | None = None
     planned_runs: int | None = Field(default=None, ge=1, le=99)
-    """Runs of each build that there will be in the end, where reports are made before."""
+    """Planned number of runs per build, for reports made before all runs are done."""
 
     @field_validator(
         "setup", "grafana", "comments", "action_items", "margins", "coordinator", "operations", mode="before"
     )
     @classmethod
     def _left_empty(cls, value: Any, info: Any) -> Any:
-        """A key whose value was left empty (`comments:`) means none."""
+        """Treat an empty value (`comments:`) as none."""
         return value if value is not None else ([] if info.field_name in ("comments", "action_items") else {})
 
     @model_validator(mode="after")
@@ -344,12 +344,12 @@ def read_params(file: str | Path) -> Comparison:
     Returns
     -------
     Comparison
-        What to compare.
+        The checked parameters.
 
     Raises
     ------
     InputError
-        With file, key, what was expected and what was found.
+        If the file is not valid; it names file, key, expected and actual value.
 
     Examples
     --------
@@ -361,7 +361,7 @@ def read_params(file: str | Path) -> Comparison:
 
 
 def params_of(document: Document, path: Path) -> Comparison:
-    """What :func:`read_params` reads, of the `document` in the file at `path`."""
+    """Check the `document` of the params file at `path`."""
     if isinstance(document.data, dict) and "factors" in document.data:
         found = "a matrix of variants, which `report` and `compare_variants` take"
         raise InputError(file=path, key=document.key(("factors",)), expected="a comparison of two builds", found=found)
@@ -370,7 +370,7 @@ def params_of(document: Document, path: Path) -> Comparison:
 
 
 def name_of(path: Path, name: str | None) -> str:
-    """The `name` that a params file states, or its stem, which becomes a folder's name too."""
+    """The `name` in a params file, else its stem, which must then be a valid folder name."""
     if name is None and not re.fullmatch(SLUG, path.stem):
         raise InputError(file=path, key="file name", expected=_SLUG, found=repr(path.stem))
     return name or path.stem

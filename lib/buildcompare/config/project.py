@@ -1,4 +1,4 @@
-"""Where the project's folders are, and how files get there: relative paths mean the same from any working directory."""
+"""Find the project's folders, read and write files; relative paths do not depend on the working directory."""
 
 import contextlib
 import glob
@@ -18,18 +18,28 @@ if sys.platform != "win32":
     import fcntl
 
 
+_PACKAGE = Path(__file__).resolve().parents[1]
+_SHIPPED = _PACKAGE / "shipped"
+"""Catalogues and notebooks in an installed wheel; a checkout has them at its root."""
+
+
 def root() -> Path:
-    """The project's root: ``BUILDCOMPARE_ROOT``, else the checkout that this package is installed from."""
-    configured = os.environ.get("BUILDCOMPARE_ROOT")
-    return Path(configured).resolve() if configured else Path(__file__).resolve().parents[3]
+    """The project's root: ``BUILDCOMPARE_ROOT``, else the checkout of this package, else the working folder."""
+    if configured := os.environ.get("BUILDCOMPARE_ROOT"):
+        return Path(configured).resolve()
+    return Path.cwd() if _SHIPPED.is_dir() else _PACKAGE.parents[1]
+
+
+def places() -> list[Path]:
+    """Folders searched for catalogues and notebooks: the project's, then the package's."""
+    return [root(), _SHIPPED if _SHIPPED.is_dir() else _PACKAGE.parents[1]]
 
 
 def resolve(path: str | Path, *, is_folder: bool = False) -> Path:
-    """Make `path` absolute: relative paths count from the project's root; of an address, its local copy.
+    """Make `path` absolute; an address becomes the path of a local copy.
 
-    Of a folder elsewhere the files right in it are copied.
-
-    On a worker elsewhere (``batch --dask``) absolute paths count from the folder that ``BUILDCOMPARE_COPIES`` names.
+    Relative paths count from the project's root; catalogues and notebooks missing there are the shipped ones. A remote
+    folder is copied without its subfolders. On a Dask worker absolute paths count from ``BUILDCOMPARE_COPIES``.
     """
     copies = os.environ.get("BUILDCOMPARE_COPIES")
     if is_remote(path):
@@ -37,11 +47,11 @@ def resolve(path: str | Path, *, is_folder: bool = False) -> Path:
         return fetch(str(path)) if copies is None else Path(copies, *str(path).split("://", 1))
     if copies and Path(path).is_absolute():
         return Path(copies, *Path(path).parts[1:])
-    return root() / Path(path)
+    return next((place / path for place in places() if (place / path).exists()), root() / path)
 
 
 def read_text(file: Path, expected: str, *, key: str | None = None, max_bytes: int) -> str:
-    """The text of a file in UTF-8; an InputError that names `file` and `key` where there is none, or more."""
+    """Read a file in UTF-8; raise an InputError if it is missing, not text, or longer than `max_bytes`."""
     try:
         if file.exists() and not file.is_file():
             found = "a folder" if file.is_dir() else "no regular file"
@@ -53,14 +63,14 @@ def read_text(file: Path, expected: str, *, key: str | None = None, max_bytes: i
         found = "no such file"
     except UnicodeDecodeError as error:
         expected, found = "text in UTF-8", f"bytes that are no UTF-8 (byte {error.start})"
-    except (OSError, ValueError) as error:  # also a path that no file can have
+    except (OSError, ValueError) as error:  # ValueError: an impossible path
         found = getattr(error, "strerror", None) or str(error)
     raise InputError(file=file, key=key, expected=expected, found=found)
 
 
 @contextlib.contextmanager
 def writing(file: Path, key: str, expected: str) -> Iterator[None]:
-    """Say what the system has against writing there as an InputError that names `file` and `key`."""
+    """Turn an OSError of writing into an InputError that names `file` and `key`."""
     try:
         yield
     except OSError as error:
@@ -68,7 +78,7 @@ def writing(file: Path, key: str, expected: str) -> Iterator[None]:
 
 
 def write_files(contents: Mapping[Path, str | bytes]) -> None:
-    """Write files, all whole or none: each beside its place first, so that a full disk leaves all as they were."""
+    """Write all files or none: temporary files first, so that a full disk changes nothing."""
     halves = {}
     with contextlib.ExitStack() as stack:
         for file, whole in contents.items():
@@ -85,10 +95,10 @@ def write_files(contents: Mapping[Path, str | bytes]) -> None:
 
 
 def _remove_left(parent: Path, pattern: str) -> None:
-    """Remove folders of our own that killed processes left, of this machine or of another."""
+    """Remove temporary folders of killed processes, also of other machines."""
     for left in parent.glob(pattern):
-        with contextlib.suppress(OSError):  # somebody else's, or gone
-            if time.time() - left.stat().st_mtime > 60.0:  # seconds: else it may not be locked yet
+        with contextlib.suppress(OSError):  # not ours, or removed meanwhile
+            if time.time() - left.stat().st_mtime > 60.0:  # a younger one may not be locked yet
                 with locked(left, wait=False) as free:
                     if free:
                         shutil.rmtree(left, ignore_errors=True)
@@ -96,10 +106,9 @@ def _remove_left(parent: Path, pattern: str) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Keep others from `folder` who ask for it likewise; without `wait`, whether nobody else has it.
+    """Lock `folder`; yields whether the lock is held, which it always is with `wait`.
 
-    The system gives it back when a process ends, however that happens. Where folders cannot be locked, all who wait
-    may have it, and nobody knows that it is free.
+    The system releases the lock when the process ends. On file systems without locks the result is `wait`.
     """
     if sys.platform == "win32":
         yield True
@@ -120,24 +129,24 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def own_folder(parent: Path, prefix: str, suffix: str = "") -> Iterator[Path]:
-    """A new folder in `parent`, locked while its maker lives and removed at the end."""
+    """Make a folder in `parent`, locked while this process lives and removed at the end."""
     with tempfile.TemporaryDirectory(suffix, prefix, parent, ignore_cleanup_errors=True) as name, locked(Path(name)):
         yield Path(name)
 
 
 SOCKET_PATH = 60
-"""Longer folders leave no room for the name of a socket in them: systems cut paths at 104 to 108 characters."""
+"""Longest folder for sockets, in characters; systems limit paths of sockets to 104 to 108."""
 
 
 def short_parent() -> Path:
-    """Where temporary files may stand whose sockets need a short path: TMPDIR, or ``/tmp`` where that is too long."""
+    """Folder for sockets: TMPDIR, or ``/tmp`` if that is too long."""
     parent = Path(tempfile.gettempdir())
     return parent if len(str(parent)) <= SOCKET_PATH or not os.access("/tmp", os.W_OK) else Path("/tmp")  # noqa: S108 - a parent
 
 
 @contextlib.contextmanager
 def socket_folder(prefix: str = "bc-") -> Iterator[Path]:
-    """A new folder for sockets and connection files; those that killed processes left are removed."""
+    """Make a folder for sockets and connection files, and remove those of killed processes."""
     parent = short_parent()
     _remove_left(parent, f"{prefix}????????")
     with own_folder(parent, prefix) as folder:
@@ -148,12 +157,12 @@ def commit(project: Path) -> str | None:
     """The git commit of `project`, ``with changes`` where tracked files differ; None without a checkout or git."""
     if not (project / ".git").exists():
         return None
-    said = []
+    outputs = []
     try:
         for ask in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"]):
             command = ["git", "--no-optional-locks", "-C", str(project), *ask]
             made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20, errors="replace")
-            said.append(made.stdout.strip())
-        return f"{said[0]} with changes" if said[1] else said[0]
+            outputs.append(made.stdout.strip())
+        return f"{outputs[0]} with changes" if outputs[1] else outputs[0]
     except (OSError, subprocess.SubprocessError):
         return None

@@ -1,4 +1,4 @@
-"""Which variants to compare: factors with their levels, a baseline, and runs; the strict model of a params file."""
+"""The strict model of a params file of variants: factors with levels, a baseline, and runs."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ class VariantRun(Strict):
     """One run: the levels of its factors, and its numbers or the file of pgbench that holds them."""
 
     levels: dict[Name, Level] = Field(default_factory=dict)
-    """Of factors that pgbench prints (``scale``, ``clients``, ``threads``, ``query mode``) its output may say them."""
+    """Factor -> level; pgbench's output may supply ``scale``, ``clients``, ``threads`` and ``query mode``."""
     values: dict[Name, Values] | None = Field(default=None, min_length=1)
-    """A number, or a list of requests or iterations; 0 or more."""
+    """Operation -> one number, or one for each request or iteration; not negative."""
     pgbench: str | None = Field(default=None, min_length=1)
-    """Each summary in it is a run of these levels."""
+    """File of pgbench's output; each summary in it is one run."""
     block: Level | None = None
-    """The machine, day or round that it shares with other runs."""
+    """Machine, day or round shared with other runs."""
     facts: dict[Name, float | str] = Field(default_factory=dict)
-    """Further numbers of the run, shown and not judged."""
+    """Further numbers of the run, shown but not judged."""
     artefacts: list[str] = Field(default_factory=list)
-    """Files and folders that it left behind; copied beside the report."""
+    """Files and folders of the run, copied beside the report."""
 
     @model_validator(mode="after")
     def _one_place(self) -> VariantRun:
-        given = (self.values is not None) + (self.pgbench is not None)
-        refuse(given != 1, "`values` or `pgbench`", "both" if given else "none of them")
+        count = (self.values is not None) + (self.pgbench is not None)
+        refuse(count != 1, "`values` or `pgbench`", "both" if count else "none of them")
         return self
 
 
 class Claim(Strict):
-    """What somebody concluded: how one variant is beside another (by default the baseline) in one operation."""
+    """A conclusion to check: one variant against another (default: the baseline) in one operation."""
 
     says: Says
     operation: Name
     of: Levels
     against: Levels | None = None
     text: str | None = Field(default=None, min_length=1, max_length=300)
-    """In the analyst's own words."""
+    """The analyst's wording."""
 
 
 class Variants(Traced):
@@ -66,12 +66,12 @@ class Variants(Traced):
     baseline: Levels
     """A level of each factor that is not `workload`."""
     workload: list[Name] = Field(default_factory=list)
-    """Factors that set the task and are no choice, such as a scale: nothing is compared across their levels."""
+    """Factors that set the task, such as a scale; variants are compared only at equal levels of them."""
     names: dict[Name, Levels] = Field(default_factory=dict)
-    """What some variants are called; the others are called by their levels."""
+    """Name of a variant -> its levels; unnamed variants show their levels."""
     operations: dict[Name, Operation] = Field(default_factory=dict)
     metrics: str | None = Field(default=None, min_length=1)
-    """A catalogue that knows what the runs measure, beside `operations`."""
+    """Catalogue of further metrics, beside `operations`."""
     runs: Annotated[list[VariantRun], Field(min_length=2)]
     claims: list[Claim] = Field(default_factory=list)
     setup: dict[str, SetupValue] = Field(default_factory=dict)
@@ -105,16 +105,18 @@ class Variants(Traced):
             named += [(f"claims[{i}]", levels) for levels in (claim.of, claim.against or {})]
         for place, chosen in named:
             for factor, level in chosen.items():
-                known = self.factors.get(factor)
-                refuse(known is None, f"a factor ({', '.join(self.factors)}) in {place}", repr(factor))
-                refuse(known and level not in known, f"a level of {factor!r} ({', '.join(known or [])})", repr(level))
+                allowed = self.factors.get(factor)
+                refuse(allowed is None, f"a factor ({', '.join(self.factors)}) in {place}", repr(factor))
+                refuse(
+                    allowed and level not in allowed, f"a level of {factor!r} ({', '.join(allowed or [])})", repr(level)
+                )
         if self.metrics is None:
             refuse(not self.operations, "`operations`, or a catalogue (`metrics`)", "neither")
         return self
 
     @property
     def treatments(self) -> list[str]:
-        """The factors that are a choice."""
+        """The factors to compare: those outside `workload`."""
         return [name for name in self.factors if name not in self.workload]
 
 
@@ -130,12 +132,12 @@ def read_variants(file: str | Path) -> Variants:
     Returns
     -------
     Variants
-        What to compare.
+        The checked parameters.
 
     Raises
     ------
     InputError
-        With file, key, what was expected and what was found.
+        If the file is not valid; it names file, key, expected and actual value.
 
     Examples
     --------
@@ -153,5 +155,5 @@ def check_variants(data: Any) -> Variants:
 
 
 def holds_variants(document: Document) -> bool:
-    """Whether a params file is one of variants rather than of two builds."""
+    """Whether a params file describes variants rather than two builds."""
     return isinstance(document.data, dict) and bool({"factors", "runs"} & document.data.keys())

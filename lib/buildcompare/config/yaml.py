@@ -1,29 +1,34 @@
-"""Reads YAML strictly, and checks data against a model so that errors name file, key, line, expected and found.
+"""Read YAML strictly, and check data against a model so that errors name file, key, line, expected and found.
 
-papermill reads the same files with dates left as text, so dates stay text here too. (ruamel.yaml would not shorten it:
-the bound on aliases, texts as written and the lines of values would have to be kept beside it too.)
+Dates stay text, as papermill leaves them in the same files.
 """
 
+import io
 import re
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import yaml
 from pydantic import AfterValidator, BaseModel, PrivateAttr, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.resolver import VersionedResolver
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+from ruamel.yaml.tag import Tag
 
 from buildcompare.config.errors import InputError, meant
-from buildcompare.config.outside import CONTROLS_IN_LINES
+from buildcompare.config.outside import CONTROLS_IN_LINES, everywhere
 from buildcompare.config.project import read_text
 
 MAX_BYTES = 1_000_000
-"""No parameter file that a person writes comes near this size."""
+"""Largest accepted file."""
 MAX_VALUES = 20_000
-"""Bound on the values after aliases are followed, so that nested aliases cannot explode."""
+"""Most values after aliases are expanded, against nested aliases that grow exponentially."""
 _SECRET_KEYS = ("auth", "headers", "headers_env")
-"""Keys below which an error never repeats what it found."""
+"""Keys whose values errors never show."""
 _A_TIME = 'a time with its zone, such as "2024-12-11T10:00:00Z"'
 _EXPECTED = {
     "string_type": "text (put it in quotes)",
@@ -33,7 +38,7 @@ _EXPECTED = {
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "keys with values"),
     **dict.fromkeys(("timezone_aware", "datetime_from_date_parsing", "datetime_parsing", "datetime_type"), _A_TIME),
 }
-"""Our words for pydantic's types of errors."""
+"""Pydantic's type of error -> expected value in plain words."""
 
 Location = tuple[Hashable, ...]
 Model = TypeVar("Model", bound=BaseModel)
@@ -41,82 +46,128 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Document:
-    """Plain data, the file that it stands in, if any, and for each place in it the node as written there."""
+    """Plain data with its file, if any, and the YAML node of each place."""
 
-    data: Any = field(default=None, compare=False)  # two models that say the same are equal, wherever they stood
+    data: Any = field(default=None, compare=False)  # the source does not count in comparisons of models
     file: str | Path | None = field(default=None, compare=False)
-    nodes: dict[Location, yaml.Node] = field(default_factory=dict, compare=False)
+    nodes: dict[Location, Node] = field(default_factory=dict, compare=False)
 
     def key(self, location: Location) -> str:
-        """A place in the data, and its line, as errors name it."""
+        """Name a place in the data for errors: dotted keys and the line."""
         dotted = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
         named, node = dotted.removeprefix(".") or "top level", self.nodes.get(location)
         return named if node is None else f"{named} (line {node.start_mark.line + 1})"
 
 
-class _Reader(yaml.SafeLoader):
-    """The safe loader with dates left as text."""
+_TAG = "tag:yaml.org,2002:"
+_MERGE = _TAG + "merge"
+_TRUE = ("yes", "true", "on")
+# Decimal numbers only: YAML 1.1 reads 0777 as 511, 1:1:1 as 3661 and 1_0 as 10.
+_SCALARS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
+    ("null", r"~|null|Null|NULL|", lambda _: None),
+    (
+        "bool",
+        "|".join(f"{w}|{w.title()}|{w.upper()}" for w in (*_TRUE, "no", "false", "off")),
+        lambda t: t.lower() in _TRUE,
+    ),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)", int),
+    (
+        "float",
+        (
+            r"[-+]?(?:(?:0|[1-9][0-9]*)\.[0-9]*(?:[eE][-+][0-9]+)?|\.[0-9]+(?:[eE][-+][0-9]+)?|\.(?:inf|Inf|INF))"
+            r"|\.(?:nan|NaN|NAN)"
+        ),
+        lambda t: float(re.sub(r"\.(?=[inIN])", "", t)),
+    ),
+)
+"""Tag, pattern and conversion of plain scalars other than text."""
 
-    def values(self, node: yaml.Node, place: Location = ()) -> Iterator[tuple[Location, yaml.Node]]:
-        """Each value and its place, those behind aliases each time again; only lists, and mappings with text keys."""
-        if isinstance(node, yaml.CollectionNode) and node.tag not in (
-            self.DEFAULT_MAPPING_TAG,
-            self.DEFAULT_SEQUENCE_TAG,
-        ):
-            raise yaml.constructor.ConstructorError(None, None, f"the tag {node.tag} is not allowed", node.start_mark)
-        if isinstance(node, yaml.ScalarNode) and CONTROLS_IN_LINES.search(node.value):
-            line, expected = f"line {node.start_mark.line + 1}", "text without control characters"
-            raise InputError(file=self.name, key=line, expected=expected, found=repr(node.value)[:80])
-        yield place, node
-        if isinstance(node, yaml.SequenceNode):
-            for i, child in enumerate(node.value):
-                yield from self.values(child, (*place, i))
-        keys: set[str] = set()
-        for key_node, value_node in node.value if isinstance(node, yaml.MappingNode) else ():
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                for part in reversed(value_node.value) if isinstance(value_node, yaml.SequenceNode) else [value_node]:
-                    yield from self.values(part, place)
+
+class _Resolver(VersionedResolver):
+    """Tag plain scalars by `_SCALARS` in every version of YAML."""
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        """The tag of a node without one."""
+        if kind is not ScalarNode or not implicit[0]:
+            return super().resolve(kind, value, implicit)
+        names = (_TAG + name for name, pattern, _ in _SCALARS if re.fullmatch(pattern, value))
+        return Tag(suffix=_MERGE if value == "<<" else next(names, _TAG + "str"))
+
+
+class _Builder:
+    """Convert YAML nodes to plain data, and keep the node of each place."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.nodes: dict[Location, Node] = {}
+
+    def value(self, node: Node, place: Location = ()) -> Any:
+        """Plain data of `node`; aliases are expanded at each use."""
+        if len(self.nodes) >= MAX_VALUES:
+            raise InputError(file=self.file, key=None, expected=f"at most {MAX_VALUES:,} values", found="more")
+        self.nodes[place] = node
+        if isinstance(node, ScalarNode):
+            return self._scalar(node)
+        expected = "seq" if isinstance(node, SequenceNode) else "map"
+        if node.tag != _TAG + expected:
+            raise self._fault(node, "valid YAML", f"the tag {node.tag} is not allowed")
+        if isinstance(node, SequenceNode):
+            return [self.value(child, (*place, i)) for i, child in enumerate(node.value)]
+        return self._mapping(node, place)
+
+    def _mapping(self, node: Node, place: Location) -> dict[str, Any]:
+        merged: dict[str, Any] = {}
+        local: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == _MERGE:
+                parts = value_node.value if isinstance(value_node, SequenceNode) else [value_node]
+                for part in reversed(parts):
+                    if not isinstance(part, MappingNode):
+                        raise self._fault(part, "keys with values to merge", "none")
+                    merged |= self._mapping(part, place)
                 continue
-            scalar, line = isinstance(key_node, yaml.ScalarNode), f"line {key_node.start_mark.line + 1}"
-            key = self.construct_object(key_node) if scalar else None  # a mapping of aliases is never written out
+            is_scalar = isinstance(key_node, ScalarNode)
+            key = self._scalar(key_node) if is_scalar else None
             if not isinstance(key, str):
-                expected = "a key that is text (put it in quotes)"
-                found = repr(key_node.value) if scalar else "a list or keys with values"
-                raise InputError(file=self.name, key=line, expected=expected, found=found)
-            if key in keys:
-                raise InputError(file=self.name, key=line, expected="each key once", found=f"{key!r} a second time")
-            keys.add(key)
-            yield from self.values(value_node, (*place, key))
+                found = repr(key_node.value) if is_scalar else "a list or keys with values"
+                raise self._fault(key_node, "a key that is text (put it in quotes)", found)
+            if key in local:
+                raise self._fault(key_node, "each key once", f"{key!r} a second time")
+            local[key] = self.value(value_node, (*place, key))
+        return merged | local
 
+    def _scalar(self, node: Node) -> Any:
+        text = node.value
+        if CONTROLS_IN_LINES.search(text):
+            raise self._fault(node, "text without control characters", repr(text)[:80])
+        for name, pattern, read in _SCALARS:
+            if node.tag == _TAG + name:
+                if not re.fullmatch(pattern, text):
+                    raise self._fault(node, "values that their tags can hold", repr(text)[:80])
+                return read(text)
+        if node.tag not in (_TAG + "str", _TAG + "timestamp"):
+            raise self._fault(node, "valid YAML", f"the tag {node.tag} is not allowed")
+        return text
 
-_UNLIKE = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
-_Reader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag not in _UNLIKE]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-# Decimal numbers only: YAML 1.1 takes 0777 for 511, 1:1:1 for 3661 and 1_0 for 10.
-_FLOAT = r"[-+]?(?:(?:0|[1-9]\d*)\.\d*(?:[eE][-+]\d+)?|\.\d+(?:[eE][-+]\d+)?|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)"
-for _tag, _form, _first in (("float", _FLOAT, "-+.0123456789"), ("int", r"[-+]?(?:0|[1-9]\d*)", "-+0123456789")):
-    _Reader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_form})$", re.ASCII), [*_first])
+    def _fault(self, node: Node, expected: str, found: str) -> InputError:
+        line = f"line {node.start_mark.line + 1}"
+        return InputError(file=self.file, key=line, expected=expected, found=found)
 
 
 def read_yaml(file: Path) -> Document:
     """Read `file`, or raise :class:`InputError` naming the file and the line."""
     key, text = None, read_text(file, "a YAML file", max_bytes=MAX_BYTES)
+    builder = _Builder(file)
     try:
-        reader, nodes = _Reader(text), {}
-        reader.name = str(file)
-        node = reader.get_single_node()
+        reader = YAML(typ="safe", pure=True)
+        reader.Resolver = _Resolver
+        node = reader.compose(text)
         if node is not None:
-            for count, (place, value) in enumerate(reader.values(node)):
-                if count == MAX_VALUES:
-                    raise InputError(file=file, key=None, expected=f"at most {MAX_VALUES:,} values", found="more")
-                nodes[place] = value
-            return Document(reader.construct_document(node), file, nodes)
+            return Document(builder.value(node), file, builder.nodes)
         expected, found = "a YAML mapping", "an empty file"
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         expected, found = "values that their tags can hold", str(error)[:80]
-    except yaml.YAMLError as error:
+    except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         key = None if mark is None else f"line {mark.line + 1}"
         expected, found = "valid YAML", str(getattr(error, "problem", None) or error).splitlines()[0]
@@ -125,43 +176,62 @@ def read_yaml(file: Path) -> Document:
     raise InputError(file=file, key=key, expected=expected, found=found)
 
 
+def yaml_text(data: Any) -> str:
+    """Write plain data as YAML; text that some reader may take for another type is quoted."""
+
+    def quoted(text: str) -> str:
+        is_plain = re.fullmatch(r"[A-Za-z][\w./ -]*(?<! )", text) and text.lower() not in (
+            *_TRUE,
+            "no",
+            "off",
+            "false",
+            "null",
+        )
+        return text if is_plain and text.lower() not in ("y", "n") else DoubleQuotedScalarString(text)
+
+    sink, writer = io.StringIO(), YAML()
+    writer.width = MAX_BYTES
+    writer.dump(everywhere(data, quoted), sink)
+    return sink.getvalue()
+
+
 class Strict(BaseModel, extra="forbid", strict=True, frozen=True):
-    """A part of a file: no key beyond its own, each value of its type, and never changed once made."""
+    """Part of a file: immutable, with exact types and no unknown keys."""
 
 
 class Traced(Strict):
-    """A whole file, which knows which file and which of its lines it was read from."""
+    """Whole file, with its path and the lines of its values."""
 
     _document: Document = PrivateAttr(default_factory=Document)
 
     @property
     def file(self) -> Path | None:
-        """The file that it was read from, if any."""
+        """Path of the file; None for data without one."""
         return None if self._document.file is None else Path(self._document.file)
 
     def fault_at(self, location: tuple[str | int, ...], error: InputError) -> InputError:
-        """A fault of what the value at `location` names, such as a file that is not there: it stands in both places."""
+        """Extend an error, such as of a missing file, by the place in this file that names it."""
         document = self._document
         written = _existing(location, document.data)[0] if document.nodes else ()
-        key = document.key(written or location)  # a default stands in no line
-        own = None if error.key == location[-1] else error.key
-        inner = ": ".join(part for part in (key, error.file, own) if part)
+        key = document.key(written or location)  # defaults have no line
+        inner_key = None if error.key == location[-1] else error.key
+        inner = ": ".join(part for part in (key, error.file, inner_key) if part)
         return InputError(file=document.file, key=inner, expected=error.expected, found=error.found)
 
 
 def unlike(expected: str, found: str = "") -> PydanticCustomError:
-    """A fault for validators to raise; without `found`, the value itself is said."""
+    """An error for validators to raise; without `found` it shows the value."""
     return PydanticCustomError("unlike", "{expected}", {"expected": expected, "found": found})
 
 
 def refuse(faulty: object, expected: str, found: str) -> None:
-    """Refuse several values that do not go together, in a validator of their model."""
+    """Raise an error in a model's validator if `faulty` is true."""
     if faulty:
         raise unlike(expected, found)
 
 
 def must(fits: str | Callable[[Any], object], expected: str, found: str = "") -> AfterValidator:
-    """Refuse what does not fit a whole pattern or function; `found` stands in for a value that may be a secret."""
+    """Validate by a full pattern or a function; `found` replaces a value that may be secret."""
     is_fit = re.compile(fits).fullmatch if isinstance(fits, str) else fits
 
     def check(value: Any) -> Any:
@@ -173,7 +243,7 @@ def must(fits: str | Callable[[Any], object], expected: str, found: str = "") ->
 
 
 def checked(model: type[Model], data: Any, *, file: str | Path | None = None) -> Model:
-    """Check a document, or plain data, against `model`: :class:`InputError` with the first fault."""
+    """Check a document or plain data against `model`; raise :class:`InputError` for the first fault."""
     document = data if isinstance(data, Document) else Document(data, file)
     if not isinstance(document.data, dict):
         found = _kind(document.data)
@@ -188,14 +258,14 @@ def checked(model: type[Model], data: Any, *, file: str | Path | None = None) ->
 
 
 def _first_error(model: type[BaseModel], errors: list[ErrorDetails], document: Document) -> InputError:
-    # An unknown key explains a missing one beside it, so it is said first.
+    # An unknown key often explains a missing one, so it comes first.
     error = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     kind, place = error["type"], error["loc"]
     location, value = _existing(place, document.data)
     if kind == "missing":
         expected, found = f"the key `{place[-1]}`", "no such key"
     elif kind == "extra_forbidden":
-        keys = _known_keys(model, location)
+        keys = _model_keys(model, location)
         expected = f"one of {', '.join(keys)}" if keys else "a known key"
         found = f"the unknown key `{location[-1]}`{meant(location[-1], keys)}"
     else:
@@ -222,11 +292,11 @@ def _existing(location: tuple[Any, ...], data: Any) -> tuple[tuple[Any, ...], An
     return tuple(path), data
 
 
-def _known_keys(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
-    """The keys that the model at `location` has, none where they are not known."""
+def _model_keys(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
+    """Keys of the model at `location`; empty if there is no model."""
     for part in (part for part in location[:-1] if isinstance(part, str)):
         types: list[Any] = [model.model_fields[part].annotation] if part in model.model_fields else []
-        for each in types:  # it grows: all that a field's type names, however deep
+        for each in types:  # grows meanwhile: all types nested in the field's type
             types += get_args(each)
         inner = [each for each in types if isinstance(each, type) and issubclass(each, BaseModel)]
         if not inner:
@@ -235,8 +305,8 @@ def _known_keys(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
     return [*model.model_fields]
 
 
-def _found(value: Any, node: yaml.Node | None) -> str:
-    written = node.value if isinstance(node, yaml.ScalarNode) else None
+def _found(value: Any, node: Node | None) -> str:
+    written = node.value if isinstance(node, ScalarNode) else None
     if isinstance(value, bool) or value is None:
         return f"{written!r}, which YAML reads as {value}" if written else f"{value}"
     if isinstance(value, (int, float)):

@@ -1,4 +1,4 @@
-"""Run one cell in a folder of its own: set-up, command and what runs beside it, until results are ready, tear-down."""
+"""Run one cell in its own folder: set-up, command with background commands, wait for results, tear-down."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,64 +23,71 @@ from buildcompare.config.yaml import checked
 from buildcompare.experiment.matrix import OUTPUT, Cell, Command, Matrix, filled, hider
 
 ENDS_S = 10.0
-"""How long a program may take to end once it is asked to."""
+"""Seconds that a program has to end after a signal."""
 RECORDING = "recording.parquet"
-"""What a Prometheus saw of a cell, in the cell's folder."""
-MAX_OUTPUT = 64_000_000  # bytes of an output in which results are searched
+"""File name of the recording from a Prometheus, in the cell's folder."""
+MAX_OUTPUT = 64_000_000  # bytes of an output that patterns search
 
 
 class CellError(BuildcompareError):
-    """A cell failed; the message says by what."""
+    """A cell failed; the message names the step and the cause."""
 
 
-Told = Callable[[int], object]
-"""Called with the number of each process that is started, so that it can be ended after a crash."""
+Started = Callable[[int], object]
+"""Called with the id of each started process, so that it can be ended after a crash."""
 
 
-def run_cell(matrix: Matrix, cell: Cell, folder: Path, told: Told) -> dict[str, Any]:
-    """Run a cell: its window, and the file or numbers of its result.
+@dataclass(frozen=True)
+class CellResult:
+    """Result of a cell and the window in which its command ran."""
 
-    The tear-down runs whatever happened before it. A :class:`CellError` names the part that failed.
-    """
+    numbers: dict[str, Any]
+    """``values``: name -> number; or ``pgbench``: path of the output in the cell's folder."""
+    start: str
+    end: str
+
+
+def run_cell(matrix: Matrix, cell: Cell, folder: Path, started: Started) -> CellResult:
+    """Run a cell. The tear-down always runs; a :class:`CellError` names the step that failed."""
     values = cell.values(folder)
     try:
         try:
             for command in matrix.set_up:
-                _run(command.filled(values), folder, "set-up", matrix.timeout_s, told)
-            start = dt.datetime.now(dt.UTC)
-            with _beside(matrix.beside, values, folder, told):
-                _run(matrix.command.filled(values), folder, "command", matrix.timeout_s, told, output=OUTPUT)
+                _run(command.filled(values), folder, "set-up", matrix.timeout_s, started)
+            start = dt.datetime.now(dt.UTC).isoformat()
+            with _beside(matrix.beside, values, folder, started):
+                _run(matrix.command.filled(values), folder, "command", matrix.timeout_s, started, output=OUTPUT)
                 if matrix.ready is not None:
-                    _wait(matrix, values, folder, told)
-            window = {"start": start.isoformat(), "end": dt.datetime.now(dt.UTC).isoformat()}
+                    _wait(matrix, values, folder, started)
+            end = dt.datetime.now(dt.UTC).isoformat()
             _collect(matrix, values, folder)
             numbers = _numbers(matrix, cell, values, folder)
         except BaseException:
-            with contextlib.suppress(CellError):  # the first fault is the one to tell
-                tear_down(matrix, cell, folder, told)
+            with contextlib.suppress(CellError):  # the first fault is the one to report
+                tear_down(matrix, cell, folder, started)
             raise
-        tear_down(matrix, cell, folder, told)
-        _pull(matrix, window, folder)
-        return {"result": numbers, **window}
+        tear_down(matrix, cell, folder, started)
+        _pull(matrix, {"start": start, "end": end}, folder)
+        return CellResult(numbers, start, end)
     finally:
         if matrix.credentials:
             _hide(folder, hider(matrix))
 
 
-def tear_down(matrix: Matrix, cell: Cell, folder: Path, told: Told) -> None:
-    """Run the tear-down, all of it even where a part fails."""
+def tear_down(matrix: Matrix, cell: Cell, folder: Path, started: Started) -> None:
+    """Run all commands of the tear-down, even after one fails."""
     failed = []
     for command in matrix.tear_down:
         try:
-            _run(command.filled(cell.values(folder)), folder, "tear-down", matrix.timeout_s, told)
+            _run(command.filled(cell.values(folder)), folder, "tear-down", matrix.timeout_s, started)
         except CellError as error:
             failed.append(error)
     if failed:
         raise failed[0]
 
 
-def said_by(command: Sequence[str], folder: Path, timeout_s: float = 60.0) -> tuple[int, str]:
-    """Exit code of a command, and the last line of what it wrote; errors count before the output."""
+def first_line(command: Sequence[str], folder: Path, timeout_s: float = 60.0) -> tuple[int, str]:
+    """Exit code of a command, and the first line of its output; after a failure the last line of its errors."""
     try:
         done = subprocess.run(
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
@@ -94,19 +102,19 @@ def said_by(command: Sequence[str], folder: Path, timeout_s: float = 60.0) -> tu
 
 
 def end_group(process: int, signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGKILL)) -> None:
-    """End a process and all that it started, at first politely."""
+    """Send signals to a process group, one after the other, until all its processes have ended."""
     for each in signals:
         with contextlib.suppress(OSError):
             os.killpg(process, each)
             until = time.monotonic() + ENDS_S
             while time.monotonic() < until:
-                os.killpg(process, 0)  # fails once nobody of them is left
+                os.killpg(process, 0)  # fails once the group is empty
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(process, os.WNOHANG)
                 time.sleep(0.02)
 
 
-def _start(command: Sequence[str], folder: Path, what: str, output: str, told: Told) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], folder: Path, what: str, output: str, started: Started) -> subprocess.Popen[bytes]:
     with (folder / output).open("ab") as out, (folder / "errors.txt").open("ab") as errors:
         try:
             process = subprocess.Popen(
@@ -115,40 +123,51 @@ def _start(command: Sequence[str], folder: Path, what: str, output: str, told: T
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
             raise CellError(f"{what}: {command[0]}: {why}") from None
-    told(process.pid)
+    try:
+        started(process.pid)
+    except BaseException:  # a signal while the state is written
+        _end(process)
+        raise
     return process
 
 
-def _run(command: Sequence[str], folder: Path, what: str, timeout_s: float, told: Told, output: str = "") -> None:
-    process = _start(command, folder, what, output or f"{what}.txt", told)
+def _end(
+    process: subprocess.Popen[bytes], signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGKILL)
+) -> None:
+    end_group(process.pid, signals)
+    process.wait()
+
+
+def _run(command: Sequence[str], folder: Path, what: str, timeout_s: float, started: Started, output: str = "") -> None:
+    process = _start(command, folder, what, output or f"{what}.txt", started)
     try:
         code = process.wait(timeout_s)
     except subprocess.TimeoutExpired:
         raise CellError(f"{what}: {command[0]} took more than {timeout_s:g} s") from None
     finally:
         if process.poll() is None:
-            end_group(process.pid)
-            process.wait()
+            _end(process)
     if code:
         raise CellError(f"{what}: {command[0]} ended with exit code {code}")
 
 
 @contextlib.contextmanager
-def _beside(commands: Mapping[str, Command], values: Mapping[str, str], folder: Path, told: Told) -> Iterator[None]:
-    """Run programs as long as the block; they end by the signal that iostat and mpstat close their JSON at."""
-    started = []
+def _beside(
+    commands: Mapping[str, Command], values: Mapping[str, str], folder: Path, started: Started
+) -> Iterator[None]:
+    """Run background programs during the block, then end them by SIGINT: iostat and mpstat then complete their JSON."""
+    processes = []
     try:
         for output, command in commands.items():
-            started.append(_start(command.filled(values), folder, f"beside: {output}", output, told))
+            processes.append(_start(command.filled(values), folder, f"beside: {output}", output, started))
         yield
     finally:
-        for process in started:
-            end_group(process.pid, (signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
-            process.wait()
+        for process in processes:
+            _end(process, (signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
 
 
-def _wait(matrix: Matrix, values: Mapping[str, str], folder: Path, told: Told) -> None:
-    """Wait until the pattern is in the output, asking again where a command asks."""
+def _wait(matrix: Matrix, values: Mapping[str, str], folder: Path, started: Started) -> None:
+    """Wait until the output of the command, or of the command that polls, matches the pattern."""
     ready = matrix.ready
     assert ready is not None
     until = time.monotonic() + ready.within_s
@@ -157,8 +176,8 @@ def _wait(matrix: Matrix, values: Mapping[str, str], folder: Path, told: Told) -
         if ready.command is not None:
             output = "ready.txt"
             (folder / output).unlink(missing_ok=True)
-            with contextlib.suppress(CellError):  # what is asked may not be there yet
-                _run(ready.command.filled(values), folder, "ready", ready.within_s, told, output=output)
+            with contextlib.suppress(CellError):  # the program may not answer yet
+                _run(ready.command.filled(values), folder, "ready", ready.within_s, started, output=output)
         if (folder / output).exists() and re.search(ready.pattern, _text(folder / output), re.MULTILINE):
             return
         if ready.command is None or time.monotonic() + ready.every_s > until:
@@ -167,18 +186,18 @@ def _wait(matrix: Matrix, values: Mapping[str, str], folder: Path, told: Told) -
 
 
 def _collect(matrix: Matrix, values: Mapping[str, str], folder: Path) -> None:
-    """Copy what the cell left elsewhere into its folder."""
+    """Copy artefacts that lie elsewhere into the cell's folder."""
     paths = [str(folder / filled(each, values)) for each in matrix.artefacts]
     try:
         elsewhere = [path for path in paths if not Path(path).is_relative_to(folder)]
         artefacts.copy(artefacts.listed(elsewhere, PurePosixPath(artefacts.FOLDER)), folder)
-        list(artefacts.listed(set(paths) - set(elsewhere), PurePosixPath(artefacts.FOLDER)))  # that they are there
+        list(artefacts.listed(set(paths) - set(elsewhere), PurePosixPath(artefacts.FOLDER)))  # raises if one is missing
     except InputError as error:
         raise CellError(f"artefacts: {error}") from None
 
 
 def _numbers(matrix: Matrix, cell: Cell, values: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """The file that holds the results, or the numbers that the patterns find in it, as a report can read them."""
+    """Path of the result file, or the numbers that the patterns match in it; checked to be readable by a report."""
     result = matrix.result
     file = folder / filled(result.file, values)
     if not file.is_file() or not file.stat().st_size:
@@ -186,30 +205,30 @@ def _numbers(matrix: Matrix, cell: Cell, values: Mapping[str, str], folder: Path
     if not result.values:
         _check(matrix, cell, {"pgbench": str(file)})
         return {"pgbench": filled(result.file, values)}
-    found, text = {}, _text(file)
+    numbers, text = {}, _text(file)
     for name, pattern in result.values.items():
         match = re.search(pattern, text, re.MULTILINE)
         try:
-            found[name] = float(match[match.re.groups] if match else "")
+            numbers[name] = float(match[match.re.groups] if match else "")
         except ValueError:
             raise CellError(f"result: {result.file} holds no number at {pattern!r}") from None
-    _check(matrix, cell, {"values": found})
-    return {"values": found}
+    _check(matrix, cell, {"values": numbers})
+    return {"values": numbers}
 
 
 def _check(matrix: Matrix, cell: Cell, result: dict[str, Any]) -> None:
-    """Read the result as the report will."""
+    """Read the result as the report will; CellError if it cannot."""
     from buildcompare.variants.compare import of_run  # late: it takes time to import
 
     try:
         run = checked(VariantRun, {"levels": dict(cell.levels), **result})
-        list(of_run(run, matrix.factors, read_catalogue("pgbench")))  # no name changes what can be read
+        list(of_run(run, matrix.factors, read_catalogue("pgbench")))  # readability does not depend on the catalogue
     except InputError as error:
         raise CellError(f"result: {error}") from None
 
 
 def _pull(matrix: Matrix, window: Mapping[str, str], folder: Path) -> None:
-    """Keep the window of the cell as its Prometheus saw it."""
+    """Pull the cell's window from the Prometheus and keep the recording."""
     if matrix.source is None:
         return
     from buildcompare.recordings.prometheus import pull_run  # late: the client takes time to import
@@ -223,7 +242,7 @@ def _pull(matrix: Matrix, window: Mapping[str, str], folder: Path) -> None:
 
 
 def _hide(folder: Path, hide: Callable[[str], str]) -> None:
-    """Take the values of credentials out of what the cell wrote: it is published."""
+    """Remove credentials from the cell's files, which are published."""
     for file in folder.iterdir():
         if file.is_file() and not file.is_symlink():
             contents = file.read_bytes()

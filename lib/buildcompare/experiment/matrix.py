@@ -1,4 +1,4 @@
-"""The file of an experiment: factors and levels, what runs in each cell, and what must be there before the first."""
+"""Read the file of an experiment: factors and levels, commands of each cell, and conditions for the start."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from buildcompare.config.yaml import Strict, Traced, checked, must, read_yaml, r
 
 MAX_CELLS = 10_000
 OUTPUT = "output.txt"
-"""What the command of a cell wrote to its standard output, in the cell's folder."""
+"""File name of the command's standard output, in the cell's folder."""
 _TEMPLATE = re.compile(r"\{\{|\}\}|\{(\w+)\}|[{}]")
-_OWN = ("cell", "repeat", "root")
-"""What a template may name beside the factors: the cell's folder, its repeat, the project's folder."""
+_VARIABLES = ("cell", "repeat", "root")
+"""Variables of templates beside the factors: the cell's folder, its repeat, the project's folder."""
 _PATTERN = "a regular expression with at most one group"
 
 
@@ -40,7 +40,9 @@ def _compiles(pattern: str) -> bool:
 
 
 Level = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value), Field(min_length=1)]
-FactorName = Annotated[str, must(rf"(?!({'|'.join(_OWN)})$)[A-Za-z_]\w{{0,59}}", "a name of letters, digits and _")]
+FactorName = Annotated[
+    str, must(rf"(?!({'|'.join(_VARIABLES)})$)[A-Za-z_]\w{{0,59}}", "a name of letters, digits and _")
+]
 Pattern = Annotated[str, must(_compiles, _PATTERN)]
 Target = Annotated[str, must(r"[^\s/:\[\]]+:\d{1,5}", "HOST:PORT")]
 
@@ -52,7 +54,7 @@ def _distinct(levels: list[str]) -> list[str]:
 
 
 class Command(Strict):
-    """A program with its arguments, or a text for a shell where that is asked for."""
+    """A program with its arguments, or a text for a shell."""
 
     run: list[str] | None = Field(default=None, min_length=1)
     shell: str | None = Field(default=None, min_length=1)
@@ -63,17 +65,17 @@ class Command(Strict):
         return self
 
     def filled(self, values: Mapping[str, str]) -> list[str]:
-        """The arguments with the values of a cell; in a shell's text they are quoted."""
+        """Arguments with the values of a cell filled in; quoted in a shell's text."""
         if self.shell is not None:
             return ["/bin/sh", "-c", filled(self.shell, {name: shlex.quote(value) for name, value in values.items()})]
         return [filled(argument, values) for argument in self.run or ()]
 
 
-AnyCommand = Annotated[Command, BeforeValidator(lambda given: {"run": given} if isinstance(given, list) else given)]
+AnyCommand = Annotated[Command, BeforeValidator(lambda value: {"run": value} if isinstance(value, list) else value)]
 
 
 class Ready(Strict):
-    """What tells that the results are there: a pattern in the command's output, or in that of a command that asks."""
+    """When results are ready: a pattern in the output of the command, or of a command that polls."""
 
     pattern: Pattern
     command: AnyCommand | None = None
@@ -82,52 +84,52 @@ class Ready(Strict):
 
 
 class Result(Strict):
-    """The file of a cell that holds its numbers: output of pgbench, or a number behind each of some patterns."""
+    """Result file of a cell: output of pgbench, or any text with one pattern per number."""
 
     file: str = Field(default=OUTPUT, min_length=1)
     values: dict[str, Pattern] = Field(default_factory=dict)
-    """By name; the number is the pattern's group. Without any, the file is read as pgbench's."""
+    """Name -> pattern whose group is the number. Empty: the file is output of pgbench."""
 
 
-def _known_names(templates: list[str], known: set[str]) -> None:
+def _refuse_unknown(templates: list[str], variables: set[str]) -> None:
     for text in templates:
-        for found in _TEMPLATE.finditer(text):
-            odd = found[1] not in known if found[1] else len(found[0]) == 1
-            refuse(odd, f"{', '.join(sorted(known))} in braces, or braces twice", f"{found[0]!r} in {text[:60]!r}")
+        for match in _TEMPLATE.finditer(text):
+            odd = match[1] not in variables if match[1] else len(match[0]) == 1
+            refuse(odd, f"{', '.join(sorted(variables))} in braces, or braces twice", f"{match[0]!r} in {text[:60]!r}")
 
 
 class Matrix(Traced):
-    """The whole file."""
+    """An experiment."""
 
     name: FileName | None = None
     factors: dict[FactorName, Annotated[list[Level], Field(min_length=1), AfterValidator(_distinct)]]
     workload: list[str] = Field(default_factory=list)
-    """Factors that set the task and are no choice."""
+    """Factors that define the task; variants are not compared across their levels."""
     baseline: dict[str, Level] = Field(default_factory=dict)
-    """A level of each factor that is no workload; by default the first."""
+    """Level of each factor outside the workload; default: its first."""
     repeats: int = Field(default=3, ge=1, le=1000)
     seed: int = Field(ge=0)
     credentials: list[Variable] = Field(default_factory=list)
     targets: list[Target] = Field(default_factory=list)
     checks: list[AnyCommand] = Field(default_factory=list)
     versions: dict[str, AnyCommand] = Field(default_factory=dict)
-    """What the setup table says beside the machine's facts: the first line that each command writes."""
+    """Setup row -> command; the row shows the first line of its output."""
     set_up: list[AnyCommand] = Field(default_factory=list)
     command: AnyCommand
     beside: dict[FileName, AnyCommand] = Field(default_factory=dict)
-    """By the file of its output, what runs while the command does, such as iostat."""
+    """Output file -> background command, such as iostat."""
     tear_down: list[AnyCommand] = Field(default_factory=list)
     ready: Ready | None = None
     timeout_s: float = Field(default=3600.0, gt=0, le=604_800)
-    """Of each command."""
+    """Time limit of each command."""
     artefacts: list[str] = Field(default_factory=list)
-    """Files and folders that each cell leaves elsewhere; copied into its folder."""
+    """Files and folders outside the cell's folder; copied into it."""
     result: Result = Result()
     metrics: str | None = Field(default="pgbench", min_length=1)
     operations: dict[str, Operation] = Field(default_factory=dict)
-    """What the numbers are, where no catalogue holds them."""
+    """Units and directions of numbers that the catalogue does not list."""
     source: Source | None = None
-    """A Prometheus that scrapes the target: the window of each cell is pulled from it, by the catalogue `scraped`."""
+    """Prometheus that scrapes the target; each cell's window is pulled with the queries of catalogue `scraped`."""
     scraped: str = Field(default="postgresql", min_length=1)
     setup: dict[str, SetupValue] = Field(default_factory=dict)
 
@@ -148,21 +150,20 @@ class Matrix(Traced):
         commands = [*self.set_up, self.command, *self.beside.values(), *self.tear_down]
         for each in [*commands, *([self.ready.command] if self.ready and self.ready.command else [])]:
             templates += [*(each.run or ()), each.shell or ""]
-        _known_names(templates, {*self.factors, *_OWN})
-        for once in (*self.checks, *self.versions.values()):  # before the first cell: no cell's values
-            _known_names([*(once.run or ()), once.shell or ""], {"root"})
+        _refuse_unknown(templates, {*self.factors, *_VARIABLES})
+        for once in (*self.checks, *self.versions.values()):  # these run before the first cell
+            _refuse_unknown([*(once.run or ()), once.shell or ""], {"root"})
         return self
 
     @property
     def treatments(self) -> dict[str, list[str]]:
-        """The factors that are a choice, with their levels."""
+        """Factors outside the workload, with their levels."""
         return {name: levels for name, levels in self.factors.items() if name not in self.workload}
 
     @property
     def key(self) -> str:
-        """What tells this experiment from another in the same folder."""
-        told = json.dumps(self.model_dump(mode="json"), sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()
+        """Hash that identifies the experiment."""
+        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -170,37 +171,36 @@ class Cell:
     """One run of one combination of levels."""
 
     number: int
-    """Its place in the order, from 1."""
+    """Position in the order, from 1."""
     levels: Mapping[str, str]
     repeat: int
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """Folder name."""
         levels = "-".join(f"{slugify(name)}-{slugify(level)}"[:30] for name, level in self.levels.items())
         return f"{self.number:04d}-{levels}-{self.repeat}"[:100]
 
     def values(self, folder: Path) -> dict[str, str]:
-        """What its templates may name."""
+        """Values of the templates' variables."""
         return {**self.levels, "repeat": str(self.repeat), "cell": str(folder), "root": str(root())}
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """A template with its values.
+    """Fill a template with values.
 
     >>> filled("-s {scale} {{x}}", {"scale": "5"})
     '-s 5 {x}'
     """
-    return _TEMPLATE.sub(lambda found: values[found[1]] if found[1] else found[0][0], text)
+    return _TEMPLATE.sub(lambda match: values[match[1]] if match[1] else match[0][0], text)
 
 
 def cells(matrix: Matrix) -> list[Cell]:
-    """All cells in the order in which they run: each repeat is a block of all combinations, in a random order.
+    """All cells in running order: each repeat is a block of all combinations in random order.
 
-    What drifts over hours then moves all combinations alike, from block to block (Fisher 1935, The Design of
-    Experiments). The order follows from the seed alone.
+    Slow drift then affects all combinations alike (Fisher 1935, The Design of Experiments). The seed fixes the order.
     """
-    rng, order = random.Random(matrix.seed), []  # no secret
+    rng, order = random.Random(matrix.seed), []
     combinations = [
         dict(zip(matrix.factors, levels, strict=True)) for levels in itertools.product(*matrix.factors.values())
     ]
@@ -210,11 +210,11 @@ def cells(matrix: Matrix) -> list[Cell]:
 
 
 def read_matrix(file: Path) -> Matrix:
-    """Read and check the file; :class:`~buildcompare.config.errors.InputError` at its first fault."""
+    """Read and check the file; InputError at its first fault."""
     matrix = checked(Matrix, read_yaml(file))
     return matrix.model_copy(update={"name": matrix.name or slugify(file.stem)})
 
 
 def hider(matrix: Matrix) -> Callable[[str], str]:
-    """A function that hides the values of the credentials."""
+    """Function that hides the values of the credentials in a text."""
     return hiding(filter(None, map(os.environ.get, matrix.credentials)))

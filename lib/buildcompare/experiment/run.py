@@ -1,4 +1,4 @@
-"""Run an experiment: what must be there is checked, then cell by cell, its state on disk after each."""
+"""Run an experiment: check its conditions, then run cell by cell and keep the state on disk after each."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError
 
 from buildcompare.comparison import artefacts
 from buildcompare.config.catalogue import slugify
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import root, write_files, writing
-from buildcompare.config.yaml import Strict
-from buildcompare.experiment.cell import RECORDING, CellError, end_group, run_cell, said_by, tear_down
+from buildcompare.config.yaml import Strict, yaml_text
+from buildcompare.experiment.cell import RECORDING, CellError, end_group, first_line, run_cell, tear_down
 from buildcompare.experiment.matrix import Cell, Matrix, cells, hider
 from buildcompare.text.sentences import say
 
@@ -33,63 +32,63 @@ STATE, CELLS, GROUPS = "state.json", "cells", "groups.yaml"
 
 
 class CellState(Strict):
-    """What is known of a cell that was begun."""
+    """State of a cell that was started."""
 
     status: Literal["running", "done", "failed"]
     seconds: float = 0.0
     fault: str | None = None
     start: str | None = None
-    """Of the command; with `end` what was pulled from a Prometheus."""
+    """Start of the command; `start` and `end` are the window pulled from a Prometheus."""
     end: str | None = None
     result: dict[str, Any] = Field(default_factory=dict)
-    """Its numbers (`values`), or the file of pgbench that holds them, relative to its folder."""
+    """Numbers of the cell (`values`), or the path of pgbench's output in the cell's folder (`pgbench`)."""
     processes: list[tuple[int, str]] = Field(default_factory=list)
-    """While it runs: the number of each process that was started, and where and when."""
+    """Running processes: process id, and where and when each was started."""
 
 
 class State(Strict):
-    """The whole of an experiment, as it is on disk after every step."""
+    """State of an experiment, written to disk after every step."""
 
     key: str
     facts: dict[str, list[str]] = Field(default_factory=dict)
-    """Of the machine; several where it changed between two starts."""
+    """Facts about the machine; several values where it changed between two starts."""
     cells: dict[str, CellState] = Field(default_factory=dict)
-    """By the name of the cell."""
+    """Cell name -> state."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """An experiment whose cells have all been run."""
+    """A finished experiment."""
 
     folder: Path
     state: State
     params: Path
-    """The params file of what was found (:func:`write_params`)."""
+    """Params file of the results (:func:`write_params`)."""
     scraped: tuple[Path, ...] = ()
-    """Those of what a Prometheus recorded (:func:`write_scraped`)."""
+    """Params files of the recordings from a Prometheus (:func:`write_scraped`)."""
 
     @property
     def failed(self) -> list[str]:
-        """Names of the cells that failed."""
+        """Names of failed cells."""
         return [name for name, each in self.state.cells.items() if each.status == "failed"]
 
 
 def run(matrix: Matrix, folder: Path, *, report: Callable[[str], object] = print, retry: bool = False) -> Ended:
-    """Run all cells that were not run yet, in their order; with `retry`, those that failed once more.
+    """Run all remaining cells in order; with `retry`, failed ones again.
 
     Parameters
     ----------
     matrix
         The experiment.
     folder
-        Where its state, a folder for each cell, and the params file of what was found are kept.
+        Folder for the state, one folder per cell, and the params file of the results.
     report
-        Called with a line for each cell: how it went, and how long the others will take.
+        Called with one line per cell: its outcome, and the time that the others will take.
 
     Raises
     ------
     InputError
-        Before the first cell: something that must be there is not, or the folder is another experiment's.
+        Before the first cell, if a condition is not met or the folder belongs to another experiment.
     """
     with writing(folder, "output", "a folder that can be written"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -97,22 +96,22 @@ def run(matrix: Matrix, folder: Path, *, report: Callable[[str], object] = print
         state = _read(matrix, folder)
         check(matrix, folder)
         for name, value in facts(matrix, folder).items():
-            known = state.facts.setdefault(name, [])
-            if value not in known:
-                known.append(value)
+            values = state.facts.setdefault(name, [])
+            if value not in values:
+                values.append(value)
         order = cells(matrix)
         for cell in order:
-            known_cell = state.cells.get(cell.name)
-            if known_cell and known_cell.status == "running":
-                _clear(matrix, cell, folder, known_cell)
-            if not known_cell or known_cell.status == "running" or (retry and known_cell.status == "failed"):
+            before = state.cells.get(cell.name)
+            if before and before.status == "running":
+                _clear(matrix, cell, folder, before)
+            if not before or before.status == "running" or (retry and before.status == "failed"):
                 _run(matrix, cell, folder, state)
                 report(_progress(cell, order, state))
         return Ended(folder, state, write_params(matrix, folder, state), write_scraped(matrix, folder, state))
 
 
 def check(matrix: Matrix, folder: Path) -> None:
-    """Refuse to start without credentials, targets, and whatever the checks ask for."""
+    """Raise InputError unless all credentials, targets and checks are in order."""
     for i, name in enumerate(matrix.credentials):
         if not os.environ.get(name):
             raise _fault(matrix, ("credentials", i), "an environment variable that is set", f"{name} without a value")
@@ -124,9 +123,9 @@ def check(matrix: Matrix, folder: Path) -> None:
             why = getattr(error, "strerror", None) or str(error)
             raise _fault(matrix, ("targets", i), "a target that answers", f"{target}: {why}") from None
     for i, command in enumerate(matrix.checks):
-        code, said = said_by(command.filled({"root": str(root())}), folder)
+        code, line = first_line(command.filled({"root": str(root())}), folder)
         if code:
-            raise _fault(matrix, ("checks", i), "a command that succeeds", f"exit code {code}: {hider(matrix)(said)}")
+            raise _fault(matrix, ("checks", i), "a command that succeeds", f"exit code {code}: {hider(matrix)(line)}")
     if matrix.source is not None:
         from buildcompare.recordings.prometheus_client import Client
 
@@ -135,7 +134,7 @@ def check(matrix: Matrix, folder: Path) -> None:
 
 
 def facts(matrix: Matrix, folder: Path) -> dict[str, str]:
-    """What the cells run on, for the setup table; what the machine does not tell is left out."""
+    """Facts about the machine and versions, for the setup table; unknown ones are left out."""
 
     def first(file: str, key: str = "") -> str:
         try:
@@ -144,7 +143,7 @@ def facts(matrix: Matrix, folder: Path) -> dict[str, str]:
             return ""
         return next((line.partition(":")[2].strip() if key else line for line in lines if line.startswith(key)), "")
 
-    found = {
+    rows = {
         "Kernel": f"{platform.system()} {platform.release()}",
         "CPU": first("/proc/cpuinfo", "model name") or platform.processor(),
         "Cores": str(os.cpu_count() or ""),
@@ -152,26 +151,26 @@ def facts(matrix: Matrix, folder: Path) -> dict[str, str]:
         "CPU governor": first("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     }
     for name, command in matrix.versions.items():
-        code, said = said_by(command.filled({"root": str(root())}), folder)
-        found[name] = "" if code else said
-    return {name: value for name, value in found.items() if value}
+        code, line = first_line(command.filled({"root": str(root())}), folder)
+        rows[name] = "" if code else line
+    return {name: value for name, value in rows.items() if value}
 
 
 def write_params(matrix: Matrix, folder: Path, state: State) -> Path:
-    """Write the params file that ``notebooks/variants.ipynb`` reads: every cell that is done, and what they ran on.
+    """Write the params file that ``notebooks/variants.ipynb`` reads: the finished cells and their setup.
 
-    A repeat is a block: its cells ran one after another, so what drifts slowly is shared by them. The file is called
-    like the experiment, as its report's folder will be.
+    A repeat is a block: its cells ran one after another, so they share slow drift. The file has the experiment's name,
+    and so will the report's folder.
     """
     runs, fits = [], _fits(folder / CELLS)
     for cell in cells(matrix):
-        known = state.cells.get(cell.name)
-        if known and known.status == "done":
-            result, place = dict(known.result), folder / CELLS / cell.name
+        ended = state.cells.get(cell.name)
+        if ended and ended.status == "done":
+            result, place = dict(ended.result), folder / CELLS / cell.name
             if "pgbench" in result:
                 result["pgbench"] = _named(place / result["pgbench"])
-            left = {"artefacts": [_named(place)]} if fits else {}
-            runs.append({"levels": dict(cell.levels), "block": str(cell.repeat), **result, **left})
+            kept = {"artefacts": [_named(place)]} if fits else {}
+            runs.append({"levels": dict(cell.levels), "block": str(cell.repeat), **result, **kept})
     params = {
         "name": matrix.name,
         "factors": matrix.factors,
@@ -188,27 +187,27 @@ def write_params(matrix: Matrix, folder: Path, state: State) -> Path:
 
 
 def write_scraped(matrix: Matrix, folder: Path, state: State) -> tuple[Path, ...]:
-    """Write what `calibrate` and `report` read of the recordings that a Prometheus gave, where the cells have them.
+    """Write the files that `calibrate` and `report` read, if the cells have recordings from a Prometheus.
 
-    ``groups.yaml`` holds the runs of each combination as repeated runs. Where two variants are all that there is, a
-    params file of two builds is called like the experiment: the baseline as base, and a test for each workload.
+    ``groups.yaml`` holds the runs of each combination as repeated runs. An experiment with just two variants also gets
+    a params file of two builds with its name: the baseline is the base, and each workload is a test.
     """
     if matrix.source is None:
         return ()
-    found: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    by_levels: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for cell in cells(matrix):
-        known = state.cells.get(cell.name)
-        if known and known.status == "done":
+        ended = state.cells.get(cell.name)
+        if ended and ended.status == "done":
             run = {"recording": _named(folder / CELLS / cell.name / RECORDING)}
-            found.setdefault(tuple(cell.levels.values()), []).append(run)
+            by_levels.setdefault(tuple(cell.levels.values()), []).append(run)
     shared = {"metrics": matrix.scraped, "source": {"kind": "recorded"}}
     groups = [
         {"name": "-".join(map(slugify, levels)), "type": "bounded", "runs": runs}
-        for levels, runs in sorted(found.items())
+        for levels, runs in sorted(by_levels.items())
         if len(runs) > 1
     ]
     written = [_write(folder / GROUPS, {**shared, "groups": groups})] if groups else []
-    if [len(levels) for levels in matrix.treatments.values()] != [2] or not found:
+    if [len(levels) for levels in matrix.treatments.values()] != [2] or not by_levels:
         return tuple(written)
     [(factor, levels)] = matrix.treatments.items()
     base = matrix.baseline.get(factor, levels[0])
@@ -216,7 +215,9 @@ def write_scraped(matrix: Matrix, folder: Path, state: State) -> tuple[Path, ...
     tests = []
     for chosen in itertools.product(*(matrix.factors[name] for name in matrix.workload)):
         task = dict(zip(matrix.workload, chosen, strict=True))
-        sides = [found.get(tuple({**task, factor: level}[name] for name in matrix.factors)) for level in (base, new)]
+        sides = [
+            by_levels.get(tuple({**task, factor: level}[name] for name in matrix.factors)) for level in (base, new)
+        ]
         if all(sides):
             name = "-".join(slugify(f"{each} {level}") for each, level in task.items()) or matrix.name
             tests.append({"name": name, "type": "bounded", "base": sides[0], "new": sides[1]})
@@ -228,26 +229,26 @@ def write_scraped(matrix: Matrix, folder: Path, state: State) -> tuple[Path, ...
 
 
 def _setup(matrix: Matrix, state: State) -> dict[str, str]:
-    """The rows of the setup table: what the matrix states, the machine's facts, the order, and what failed."""
+    """Rows of the setup table: statements of the matrix, facts of the machine, order, and failed cells."""
     facts = {name: " → ".join(values) for name, values in state.facts.items()}
     failed = {name: each.fault for name, each in state.cells.items() if each.status == "failed"}
-    told = {say("experiment", "failed_row"): say("experiment", "failed_cells", failed)} if failed else {}
+    last = {say("experiment", "failed_row"): say("experiment", "failed_cells", failed)} if failed else {}
     done = sum(each.status == "done" for each in state.cells.values())
-    return {**matrix.setup, **facts, say("experiment", "order_row"): say("experiment", "order", matrix, done), **told}
+    return {**matrix.setup, **facts, say("experiment", "order_row"): say("experiment", "order", matrix, done), **last}
 
 
 def _named(file: Path) -> str:
-    """A path as a params file names it: from the project's root where it lies there."""
+    """Path for a params file: relative to the project's root if it lies below it."""
     return str(file.relative_to(root()) if file.is_relative_to(root()) else file)
 
 
 def _write(file: Path, params: dict[str, Any]) -> Path:
-    write_files({file: yaml.safe_dump(params, sort_keys=False, allow_unicode=True)})
+    write_files({file: yaml_text(params)})
     return file
 
 
 def _fits(folder: Path) -> bool:
-    """Whether a report may carry all that the cells left behind."""
+    """Whether the cells' files are within the limits of a report's artefacts."""
     sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
     return len(sizes) <= artefacts.MAX_FILES and sum(sizes) <= artefacts.MAX_BYTES
 
@@ -259,38 +260,39 @@ def _run(matrix: Matrix, cell: Cell, folder: Path, state: State) -> None:
     place.mkdir(parents=True)
     processes: list[tuple[int, str]] = []
 
-    def keep(known: CellState) -> None:
-        state.cells[cell.name] = known
+    def keep(now: CellState) -> None:
+        state.cells[cell.name] = now
         write_files({folder / STATE: json.dumps(state.model_dump(mode="json"), indent=1, ensure_ascii=False)})
 
-    def told(process: int) -> None:
+    def started(process: int) -> None:
         processes.append((process, _born(process)))
         keep(CellState(status="running", processes=list(processes)))
 
     keep(CellState(status="running"))
     began = time.monotonic()
     try:
-        found: dict[str, Any] = {"status": "done", **run_cell(matrix, cell, place, told)}
+        result = run_cell(matrix, cell, place, started)
+        ended = CellState(status="done", result=result.numbers, start=result.start, end=result.end)
     except CellError as error:
-        found = {"status": "failed", "fault": str(error)}
-    keep(CellState(seconds=time.monotonic() - began, **found))
+        ended = CellState(status="failed", fault=str(error))
+    keep(ended.model_copy(update={"seconds": time.monotonic() - began}))
 
 
-def _clear(matrix: Matrix, cell: Cell, folder: Path, known: CellState) -> None:
-    """End what an interrupted cell left running, and tear it down: it is run again as a whole."""
-    for process, born in known.processes:
+def _clear(matrix: Matrix, cell: Cell, folder: Path, before: CellState) -> None:
+    """End the processes of an interrupted cell and tear it down: it will run again as a whole."""
+    for process, born in before.processes:
         if born and _born(process) == born:
             end_group(process)
     place = folder / CELLS / cell.name
     place.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(CellError):  # its set-up may not have come so far
+    with contextlib.suppress(CellError):  # its set-up may not have finished
         tear_down(matrix, cell, place, lambda _: None)
 
 
 def _born(process: int) -> str:
-    """On which machine and when a process was started, as the system counts it; empty where there is none.
+    """Machine and start time of a process, so that a reused process id is noticed; empty if there is no such process.
 
-    On Linux that is since the machine was started, and among the processes of one container.
+    On Linux: boot, process namespace (container) and start time since boot.
     """
     try:
         since = Path(f"/proc/{process}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
@@ -299,12 +301,12 @@ def _born(process: int) -> str:
     except FileNotFoundError:
         if Path("/proc/self").exists():
             return ""
-    asked = subprocess.run(["ps", "-o", "lstart=", "-p", str(process)], capture_output=True, text=True, check=False)
-    return asked.stdout.strip() and f"{platform.node()} {asked.stdout.strip()}"
+    ps = subprocess.run(["ps", "-o", "lstart=", "-p", str(process)], capture_output=True, text=True, check=False)
+    return ps.stdout.strip() and f"{platform.node()} {ps.stdout.strip()}"
 
 
 def _read(matrix: Matrix, folder: Path) -> State:
-    """The state of the folder; an :class:`InputError` where it is that of another experiment."""
+    """Read the folder's state; InputError if it belongs to another experiment."""
     file = folder / STATE
     if not file.exists():
         if any(each.name != "lock" for each in folder.iterdir()):
@@ -323,7 +325,7 @@ def _read(matrix: Matrix, folder: Path) -> State:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keep a second run out of the folder."""
+    """Lock the folder against a second run."""
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -333,10 +335,9 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _progress(cell: Cell, order: list[Cell], state: State) -> str:
-    known = [state.cells[each.name] for each in order if each.name in state.cells]
-    left = len(order) - len(known)
-    seconds = sum(each.seconds for each in known) / len(known) * left
-    return say("experiment", "progress", cell, state.cells[cell.name], len(known), len(order), seconds)
+    ended = [state.cells[each.name] for each in order if each.name in state.cells]
+    seconds = sum(each.seconds for each in ended) / len(ended) * (len(order) - len(ended))
+    return say("experiment", "progress", cell, state.cells[cell.name], len(ended), len(order), seconds)
 
 
 def _fault(matrix: Matrix, location: tuple[str | int, ...], expected: str, found: str) -> InputError:

@@ -1,4 +1,4 @@
-"""Draw what has no times: distributions of a benchmark's values, and variants beside their baseline."""
+"""Draw distributions of a benchmark's values, and variants beside their baseline."""
 
 from __future__ import annotations
 
@@ -8,27 +8,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import seaborn as sns
-from matplotlib.figure import Figure as Drawing
 
 from buildcompare.comparison.analysis import TestView
 from buildcompare.config.catalogue import slugify
 from buildcompare.figures import Figure, unused
-from buildcompare.figures.base import COLOURS, DASHES, LEGEND, SMALL, STYLE, finished, new_figure
-from buildcompare.figures.plot import ticks
+from buildcompare.figures.plot import SMALL, Plot, Ticks, dot_style, ticks
 from buildcompare.metrics.measurements import values_of
 from buildcompare.results import DistributionResult
 from buildcompare.results.codes import SIDES, Better
-from buildcompare.results.variants import OperationResult, VariantsResult
+from buildcompare.results.variants import ContrastResult, OperationResult, VariantsResult
 from buildcompare.text.numbers import change, unit_scale
 from buildcompare.text.sentences import say
 
+MOST_STEPS = 280  # Most steps of a distribution; more look the same
+
 
 def ecdfs(test: TestView) -> Iterator[Figure]:
-    """One figure for each metric of a benchmark that has a distribution."""
+    """Draw a figure for each metric of a benchmark with a distribution."""
     taken: set[str] = set()
     for row in test.result.distributions:
         figure = ecdf(test, row, f"{test.result.name}_0_{unused(row.slug, taken)}")
@@ -36,82 +34,98 @@ def ecdfs(test: TestView) -> Iterator[Figure]:
         yield replace(figure, caption=row.name, shown=changed)
 
 
-@mpl.rc_context(STYLE)
 def ecdf(test: TestView, row: DistributionResult, name: str) -> Figure:
-    """The part of all values of each build that is at or below each value (empirical distribution function)."""
+    """Draw the empirical distribution function of each build."""
+    values = {side: np.sort(values_of(test.recordings[side], row.slug)) for side in SIDES}
+    every = np.concatenate(list(values.values()))
+    factor, unit = unit_scale(float(every.max()), row.unit)
+    least, most = factor * every.min(), factor * every.max()
+    pad = 0.05 * (most - least or abs(most) or 1.0)
     title = say("figures", "ecdf_title", row, test.labels)
-    figure, axes = new_figure(SMALL, title)
-    values = {side: values_of(test.recordings[side], row.slug) for side in SIDES}
-    factor, unit = unit_scale(max(float(of.max()) for of in values.values() if of.size), row.unit)
-    for side in SIDES:
-        if values[side].size:
-            look = {"color": COLOURS[side], "dashes": DASHES[side] or (None, None), "lw": 1.2}
-            sns.ecdfplot(x=values[side] * factor, ax=axes, label=test.labels[side], **look)
-    axes.set(xlabel=unit or row.name, ylabel="part of all values")
-    legend = axes.legend(loc="lower right", frameon=False, fontsize=7.5)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
-    return finished(figure, name, say("figures", "ecdf_alt", row, test.labels), graph_of=test.result.name)
+    axes: dict[str, Any] = {"x": (least - pad, most + pad), "y": (0.0, 1.03)}
+    plot = Plot(SMALL, title, xlabel=unit or row.name, ylabel="part of all values", **axes)
+    drawn = [side for side in SIDES if values[side].size]
+    for side in drawn:
+        count = values[side].size
+        shown = np.unique(np.linspace(0, count - 1, min(count, MOST_STEPS)).round().astype(int))
+        x, y = np.repeat(values[side][shown] * factor, 2), np.repeat(np.append(0, shown + 1) / count, 2)[1:-1]
+        plot.curve([(x, y)], side)
+    plot.legend({side: test.labels[side] for side in drawn})
+    alt = say("figures", "ecdf_alt", row, test.labels)
+    return Figure(name, alt, plot.svg(alt), graph_of=test.result.name)
 
 
 # ---- Variants -------------------------------------------------------------------------------------------------------
 
-ROW = 0.24  # Inches for each row of a chart of contrasts
-MOST_ROWS, MOST_LINES = 20, 12  # what one picture shows: more is not read
-LEAST_SHARE = -0.9  # the colour of a change to 0, whose logarithm has no end
+ROW = 0.24  # Height of a row of contrasts, in inches
+MOST_ROWS, MOST_LINES = 20, 12  # Limits of one picture
+IN_LEGEND, LONGEST_NAME = 3, 20  # Names per row of the legend, letters per name
+LEAST_SHARE = -0.9  # Colour limit of decreases, because the logarithm of a change to 0 is infinite
 BEYOND = 4.0
-"""How many times beyond the outermost ratios an axis may go for the ends of intervals; wider ones are cut there."""
+"""An axis extends at most this factor beyond the outermost ratios; wider intervals are cut there."""
+LINES = ("base", "new", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Colours of lines (Okabe & Ito 2008); from the seventh on lines are dashed."""
 
 
-@mpl.rc_context(STYLE)
 def contrasts(result: VariantsResult, operation: OperationResult) -> Figure | None:
-    """The ratio of each variant to what it is compared with, with its interval where it is known.
+    """Draw the ratio of each variant to its reference, with its interval if known.
 
-    Of many rows those that tell most are drawn; an axis of ratios has no place for a 0.
+    It shows the `MOST_ROWS` most telling rows, without those that have a value of 0.
     """
     rows = [row for row in result.most_telling(operation.slug, MOST_ROWS) if row.base > 0 and row.new > 0]
     if not rows:
         return None
     ratios = np.array([(row.delta_percent, row.ci_low, row.ci_high) for row in rows], dtype=np.float64) / 100.0 + 1.0
     least, most = np.append(ratios[:, 0], 1.0).min() / BEYOND, np.append(ratios[:, 0], 1.0).max() * BEYOND
-    ends = ratios[(ratios > least) & (ratios < most)].tolist()  # NaN where no interval is known
+    ends = ratios[(ratios > least) & (ratios < most)].tolist()  # without the NaN of missing intervals
     low, high = 0.98 * min([1.0, *ends]), 1.02 * max([1.0, *ends])
-    marks = (
-        ticks(low, high, 6)[0] if high < 3 * low else np.array([m * 10.0**e for e in range(-9, 10) for m in (1, 2, 5)])
-    )
-    marks = marks[(marks >= low) & (marks <= high)]
 
     def place(ratio: float) -> float:
-        """The part of the axis at which a ratio stands; what is beyond it, at its end."""
+        """Return the place of a ratio on the axis, from 0 to 1, where ratios beyond the axis are cut."""
         return round(math.log(min(max(ratio, low), high) / low) / math.log(high / low), 4)
 
+    at_ticks = [(place(mark), f"{mark:g}") for mark in _marks(low, high)]
+    names = [(-float(i), f"{row.variant}\nagainst {result.choice(row.against)}") for i, row in enumerate(rows)]
     title, axis = say("figures", "contrasts_title", operation), say("figures", "contrasts_axis", operation)
-    drawing = Drawing(figsize=(9.0, 1.1 + ROW * len(rows)), layout="constrained")
-    axes = drawing.add_subplot()
-    axes.set_title(title, pad=10, parse_math=False)
+    room: dict[str, Any] = {"x": (0.0, 1.0), "y": (0.4 - len(rows), 0.6)}
+    plot = Plot((9.0, 1.1 + ROW * len(rows)), title, xlabel=axis, xticks=at_ticks, yticks=names, **room)
+    plot.rule(place(1.0), "base", 1.2)
     drawn: list[dict[str, Any]] = []
-    for i, (row, (ratio, *interval)) in enumerate(zip(rows, ratios.tolist(), strict=True)):
-        at, known = place(ratio), row.ci_low is not None
-        span = [*map(place, interval)] if known else [at, at]
-        axes.plot(span, [i, i], color=COLOURS["new"], lw=1.6)
-        axes.plot([at], [i], "o", ms=5, color=COLOURS["new"], mfc=COLOURS["new"] if known else "none")
-        told = {"name": say("figures", "contrast_name", row, result), "task": result.task(row.variant)}
-        told |= {"said": say("figures", "contrast_row", row, result, operation), "change": change(row.delta_percent)}
-        drawn.append({**told, "status": row.status, "at": at, "span": span if known else None})
-    axes.axvline(one := place(1.0), color=COLOURS["base"], lw=1.2)
-    at_ticks = [(place(mark), f"{mark:g}") for mark in marks.tolist()]
-    axes.set_xticks([at for at, _ in at_ticks], [text for _, text in at_ticks])
-    names = [f"{row.variant}\nagainst {result.choice(row.against)}" for row in rows]
-    axes.set_yticks(range(len(rows)), names, fontsize=6.5, parse_math=False)
-    axes.set(xlim=(0, 1), ylim=(len(rows) - 0.4, -0.6), xlabel=axis)
-    sns.despine(ax=axes)
-    made = finished(drawing, f"contrasts_{operation.slug}", say("figures", "contrasts_alt", operation, rows))
-    chart = json.dumps({"title": title, "axis": axis, "ticks": at_ticks, "one": one, "rows": drawn})
-    return replace(made, caption=operation.name, chart={"intervals": chart}, alone=False)
+    for (y, _), row, (ratio, *interval) in zip(names, rows, ratios.tolist(), strict=True):
+        at, is_proven = place(ratio), row.ci_low is not None
+        span = [*map(place, interval)] if is_proven else None
+        if span:
+            plot.curve([(span, [y, y])], "new", width=1.6, dashes=())
+        plot.dots([at], [y], 2.5, dot_style("new", hollow=not is_proven))
+        drawn.append(_chart_row(result, operation, row) | {"at": at, "span": span})
+    alt = say("figures", "contrasts_alt", operation, rows)
+    chart = json.dumps({"title": title, "axis": axis, "ticks": at_ticks, "one": place(1.0), "rows": drawn})
+    figure = Figure(f"contrasts_{operation.slug}", alt, plot.svg(alt), caption=operation.name)
+    return replace(figure, chart={"intervals": chart}, alone=False)
+
+
+def _marks(low: float, high: float) -> list[float]:
+    """Choose round ratios for the ticks from `low` to `high`: on a long axis 1, 2 and 5 times powers of ten."""
+    short = high < 3 * low
+    marks = (
+        [mark for mark, _ in ticks(low, high, 6)] if short else [m * 10.0**e for e in range(-9, 10) for m in (1, 2, 5)]
+    )
+    return [mark for mark in marks if low <= mark <= high]
+
+
+def _chart_row(result: VariantsResult, operation: OperationResult, row: ContrastResult) -> dict[str, Any]:
+    """Return the texts of a row in the interactive chart."""
+    return {
+        "name": say("figures", "contrast_name", row, result),
+        "task": result.task(row.variant),
+        "said": say("figures", "contrast_row", row, result, operation),
+        "change": change(row.delta_percent),
+        "status": row.status,
+    }
 
 
 def interactions(result: VariantsResult, operation: OperationResult) -> Iterator[tuple[tuple[str, ...], Figure]]:
-    """Means by two factors that were run together, all other choices at the baseline: the factors and the figure."""
+    """Draw means by two factors that were varied together, the others at the baseline; yield factors and figure."""
     of_operation = [row for row in result.effects if row.operation == operation.slug]
     pairs = dict.fromkeys(tuple(row.factors) for row in of_operation if len(row.factors) > 1)
     for one, other in pairs:
@@ -120,57 +134,66 @@ def interactions(result: VariantsResult, operation: OperationResult) -> Iterator
             table = table if name in (one, other) else table[table[name] == level]
         lines, across = (other, one) if one in result.workload else (one, other)
         # A level of one line, and a line of one level, show no interaction.
-        both = (table.groupby(across)[lines].transform("nunique") > 1) & (
-            table.groupby(lines)[across].transform("nunique") > 1
-        )
+        several_lines = table.groupby(across)[lines].transform("nunique") > 1
+        both = several_lines & (table.groupby(lines)[across].transform("nunique") > 1)
         if both.any():
             yield (one, other), _interaction(table[both], operation, across, lines)
 
 
-@mpl.rc_context(STYLE)
 def _interaction(table: pd.DataFrame, operation: OperationResult, across: str, lines: str) -> Figure:
-    figure, axes = new_figure(SMALL, say("figures", "interaction_title", operation, across, lines))
-    levels = list(dict.fromkeys(table[lines]))[:MOST_LINES]
-    look: dict[str, Any] = {"hue": lines, "hue_order": levels, "style": lines, "style_order": levels, "markers": True}
+    means = table.groupby([across, lines], sort=False)["value"].mean()
+    levels, names = list(dict.fromkeys(table[across])), list(dict.fromkeys(table[lines]))[:MOST_LINES]
     factor, unit = unit_scale(float(table["value"].max()), operation.unit)
-    shown = table.assign(value=table["value"] * factor)
-    sns.lineplot(shown, x=across, y="value", palette="colorblind", estimator="mean", errorbar=None, ax=axes, **look)
-    axes.set(xlabel=across, ylabel=unit, ylim=(0, None))
-    axes.legend(ncols=3, **LEGEND)
-    means = table.groupby([across, lines], sort=False)["value"].mean().reset_index().itertuples(index=False, name=None)
-    alt = say("figures", "interaction_alt", operation, across, lines, list(means))
-    made = finished(figure, f"interaction_{operation.slug}_{slugify(across)}_{slugify(lines)}", alt)
-    return replace(made, caption=say("figures", "interaction_title", operation, across, lines))
+    title = say("figures", "interaction_title", operation, across, lines)
+    rows = math.ceil(len(names) / IN_LEGEND)
+    room: dict[str, Any] = {"x": (-0.1, len(levels) - 0.9), "y": (0.0, 1.05 * factor * float(means.max()))}
+    plot = Plot(SMALL, title, xlabel=across, ylabel=unit, xticks=[*enumerate(levels)], legend_rows=rows, **room)
+    for i, name in enumerate(names):
+        line: dict[str, Any] = {"width": 1.4, "dashes": () if i < len(LINES) else (4.0, 1.2)}
+        points = [(x, factor * means[level, name]) for x, level in enumerate(levels) if (level, name) in means.index]
+        x, y = zip(*points, strict=True)
+        plot.curve([(x, y)], LINES[i % len(LINES)], **line)
+        row, column = divmod(i, IN_LEGEND)
+        at = plot.left + column * (plot.right - plot.left) / IN_LEGEND
+        plot.legend_entry(at, rows - 1 - row, name[:LONGEST_NAME], LINES[i % len(LINES)], **line)
+    of_cells = means.reset_index().itertuples(index=False, name=None)
+    alt = say("figures", "interaction_alt", operation, across, lines, list(of_cells))
+    name = f"interaction_{operation.slug}_{slugify(across)}_{slugify(lines)}"
+    return Figure(name, alt, plot.svg(alt), caption=title)
 
 
-@mpl.rc_context(STYLE)
 def heat_map(result: VariantsResult) -> Figure | None:
-    """The change of each variant against its baseline, by operation, as colours and numbers."""
+    """Draw the change of each variant against its baseline, by operation, as colours and numbers."""
     rows = [row for row in result.contrasts if result.is_baseline(row.against) and row.delta_percent is not None]
     if not rows:
         return None
-    names = {each.slug: each.name for each in result.operations}
-    cells = pd.Series({(row.variant, names[row.operation]): row.delta_percent for row in rows})
-    order = (dict.fromkeys(row.variant for row in rows), dict.fromkeys(names[row.operation] for row in rows))
-    table = pd.DataFrame({column: {row: cells.get((row, column), math.nan) for row in order[0]} for column in order[1]})
-    table = table.iloc[:MOST_ROWS]
-    better = {each.name: 1.0 if each.better == Better.HIGHER else -1.0 for each in result.operations}
-    share = np.maximum(table / 100.0, LEAST_SHARE)
-    signed = np.log1p(share) * [better[name] for name in table.columns]
-    drawing = Drawing(figsize=(min(3.4 + 1.5 * len(table.columns), 9.0), 1.3 + ROW * len(table)), layout="constrained")
-    axes = drawing.add_subplot()
-    axes.set_title(say("figures", "heat_legend"), pad=10)
-    most = max(float(np.nanmax(np.abs(np.asarray(signed)))), 0.05)
-    words = table.map(change)
-    sns.heatmap(signed, annot=words, fmt="", cmap="vlag_r", vmin=-most, vmax=most, cbar=False, ax=axes,
-                annot_kws={"fontsize": 7})  # fmt: skip
-    axes.set(xlabel="", ylabel="")
-    axes.tick_params(axis="y", labelsize=7, rotation=0)
-    made = finished(drawing, "heat_map", say("figures", "heat_alt", rows, names))
-    return replace(made, caption=say("figures", "heat_title"))
+    operations = {each.slug: each for each in result.operations if any(row.operation == each.slug for row in rows)}
+    variants = list(dict.fromkeys(row.variant for row in rows))[:MOST_ROWS]
+    cells = {(row.variant, row.operation): row.delta_percent or 0.0 for row in rows if row.variant in variants}
+    signed = {
+        at: math.log1p(max(percent / 100.0, LEAST_SHARE)) * (1.0 if operations[at[1]].better == Better.HIGHER else -1.0)
+        for at, percent in cells.items()
+    }
+    most = max(0.05, *map(abs, signed.values()))
+    size = (min(3.4 + 1.5 * len(operations), 9.0), 1.3 + ROW * len(variants))
+    across: Ticks = [(i + 0.5, each.name) for i, each in enumerate(operations.values())]
+    down: Ticks = [(-i - 0.5, name) for i, name in enumerate(variants)]
+    room: dict[str, Any] = {"x": (0.0, len(operations)), "y": (-float(len(variants)), 0.0)}
+    plot = Plot(size, say("figures", "heat_legend"), xlabel="", xticks=across, yticks=down, **room)
+    plot.rectangle(plot.left, plot.top, plot.right - plot.left, plot.bottom - plot.top, "paper")
+    width, height = (plot.right - plot.left) / len(operations), (plot.bottom - plot.top) / len(variants)
+    column, line = ({name: i for i, name in enumerate(names)} for names in (operations, variants))
+    for (variant, slug), percent in cells.items():
+        x, y = plot.left + column[slug] * width, plot.top + line[variant] * height
+        colour = "base" if signed[variant, slug] > 0 else "new"
+        plot.rectangle(x, y, width, height, colour, round(0.5 * abs(signed[variant, slug]) / most, 2))
+        plot.text(x + width / 2, y + height / 2 + 2.5, change(percent), points=7.0, anchor="middle")
+    alt = say("figures", "heat_alt", rows, {slug: each.name for slug, each in operations.items()})
+    return Figure("heat_map", alt, plot.svg(alt), caption=say("figures", "heat_title"))
 
 
 def _table(result: VariantsResult, operation: OperationResult) -> pd.DataFrame:
+    """Tabulate the values of an operation with the levels of their runs, in the order of the levels."""
     rows = [{**run.levels, "value": run.values[operation.slug]} for run in result.runs if operation.slug in run.values]
     table = pd.DataFrame(rows)
     for name, levels in reversed(result.factors.items()):

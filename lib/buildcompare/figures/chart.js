@@ -69,6 +69,7 @@ async function unpacked(text) {
     run.key = `${run.side} ${run.run}`;
     run.values = floats(run.size);
     run.seconds = run.timed ? floats(run.size) : Float32Array.from(run.values, (_, i) => run.start + i * run.step);
+    run.means = run.minutes ? floats(run.minutes) : null; // of a thinned run
     run.most = run.values.reduce((most, value) => (Math.abs(value) > most ? Math.abs(value) : most), 0);
     run.points = {};
     if (!chart.loads) continue;
@@ -120,15 +121,17 @@ function overReleases({ values }) {
 }
 
 function overTime(run, start) {
-  const x = Float64Array.from(run.seconds, (second) => (second - start) / 60), step = run.step / 60;
-  return { x, y: run.values, reach: 0.75 * step, gap: 1.5 * step };
+  const x = Float64Array.from(run.seconds, (second) => (second - start) / 60);
+  const gap = (run.thinned ? 2 : 1.5) * run.step / 60; // a thinned run has its points anywhere in a step
+  return { x, y: run.values, reach: gap / 2, gap };
 }
 
 /** Means over the minutes of the run that had about the same number of users. */
 function overUsers(run) {
   const sums = new Map();
-  run.values.forEach((value, i) => {
-    const users = run.seconds[i] < run.until ? run.users[Math.floor(run.seconds[i] / 60)] : undefined;
+  (run.means ?? run.values).forEach((value, i) => {
+    const second = run.means ? 60 * i : run.seconds[i];
+    const users = second < run.until ? run.users[Math.floor(second / 60)] : undefined;
     if (users == null || Number.isNaN(value)) return;
     const bin = Math.round(users / run.bin) * run.bin;
     const [sum, count] = sums.get(bin) ?? [0, 0];
@@ -441,6 +444,12 @@ class BuildChart extends HTMLElement {
     return SIDES.flatMap((side, i) => (names[i] ? [`${this.chart.labels[side]} ${names[i]}`] : [])).join(", ");
   }
 
+  /** What a reader must know of values that are not all there. */
+  get thinned() {
+    const span = this.timed ? Math.max(...this.shown.map((run) => run.thinned ?? 0)) : 0;
+    return span > 0 ? `thinned: minimum and maximum of each ${written(span, 1)} s` : "";
+  }
+
   /** Show the values where the cursor is. */
   mark() {
     if (!this.cursor) return;
@@ -466,7 +475,7 @@ class BuildChart extends HTMLElement {
       this.readout.append(shown);
     });
     if (!inside) return this.plot.setAttribute("aria-valuetext", "no place chosen");
-    const place = [this.where(at), this.phases(at)].filter(Boolean).join(", ");
+    const place = [this.where(at), this.phases(at), this.thinned].filter(Boolean).join(", ");
     const difference = this.difference(...values);
     this.readout.append(html("span", { class: "difference value" }, difference));
     const anchor = this.across(at) > this.plot.clientWidth / 2 ? "end" : "start";
@@ -500,7 +509,8 @@ class BuildChart extends HTMLElement {
       return row;
     });
     const head = html("tr", {}, ...heads.map((each) => html("th", { scope: "col" }, each)));
-    this.table.replaceChildren(html("table", {}, html("thead", {}, head), html("tbody", {}, ...rows)));
+    const note = this.thinned ? [html("caption", {}, this.thinned)] : [];
+    this.table.replaceChildren(html("table", {}, ...note, html("thead", {}, head), html("tbody", {}, ...rows)));
   }
 
   listen() {

@@ -1,7 +1,8 @@
-"""What an interactive chart of one metric is drawn from: every sample of both builds, packed for the browser."""
+"""Pack the data of an interactive chart of one metric for the browser."""
 
 import base64
 import json
+import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,22 +10,25 @@ from typing import Any
 import numpy as np
 
 from buildcompare.comparison.analysis import TestView
-from buildcompare.history.releases import LevelSeries
+from buildcompare.history.levels import LevelSeries
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import MetricResult, RunResult
 from buildcompare.results.codes import SIDES, Pair, Side
+from buildcompare.stats.levels import minute_means
 from buildcompare.text.numbers import SHORT_UNITS, change, scales
 from buildcompare.text.sentences import say
 
 WINDOWS = {"bounded": "steady", "unbounded": "last 30 min"}
-"""What the window of a test is called where it is shaded."""
+"""Name of the steady window by type of test."""
 PHASES = {"early_bumps": "bumps"}
-"""What a phase is called where it is not its name."""
+"""Short names of phases."""
 BOTH_SUSTAINED = "both sustained {:,.0f}"
-"""What is written at the load at which builds are compared."""
+"""Text at the load where the builds are compared."""
 MANTISSA_BITS = 16
-"""Of the 23 of a 32-bit float: a value is off by 8 parts in a million at most, and its chart takes a third less."""
+"""Kept bits of the 23 in a 32-bit float's mantissa: errors are 8 parts in a million at most, charts a third smaller."""
+MOST_SAMPLES = 5000
+"""Most samples of a curve; a longer one keeps only the minimum and maximum of time spans narrower than a pixel."""
 
 
 def chart(
@@ -38,40 +42,30 @@ def chart(
     wide: bool = False,
     find: Callable[[Recording], Series | None] | None = None,
 ) -> dict[str, str]:
-    """Attributes of the element that ``chart.js`` makes a chart of.
+    """Pack the attributes of a ``<build-chart>`` element, which ``chart.js`` draws.
 
     Parameters
     ----------
     test
         The test with its recordings.
     metric, labels
-        The metric, and which of its series; without `labels` the sum of them.
+        The metric and the labels of its series; without `labels` the sum of its series.
     title, alt
-        The chart's heading, and what it shows in words.
+        Heading of the chart, and its description in words.
     marks
         Lines from ``from`` to ``to`` (elapsed seconds and value) with a ``text``, in the colour of a ``side``.
     wide
-        Whether phases are named beside their colours.
+        If True, phases have names beside their colours.
     find
-        What finds the series of a run that is drawn, instead of `labels`.
+        Function that returns the series of a recording, instead of `labels`.
 
     Returns
     -------
     dict
-        ``group``: the charts that share cursor, zoom and choices; ``data``: base64 of a zlib stream of a JSON header
-        (its length first, in four bytes) and of the runs' values as 32-bit floats, NaN where none was recorded.
+        ``group``: charts of one group share cursor, zoom and choices. ``data``: base64 of a zlib stream of a JSON
+        header (its length first, in four bytes) and of the runs' values as 32-bit floats, NaN where none was recorded.
     """
-    curves: list[tuple[Side, int, RunResult, Recording, Series]] = []
-    for side in SIDES:
-        for number, recording in enumerate(test.recordings[side], start=1):
-            if find is not None:
-                series = find(recording)
-            else:
-                series = recording.total(metric.slug) if labels is None else recording.find(metric.slug, labels)
-            if series is not None and series.times.size:
-                result = test.result.runs[side][number - 1]
-                curves.append((side, number, result, recording, series))
-    header = _header(metric, test.labels, title, alt) | {
+    header = _header(metric.full_name, metric.unit, test.labels, title, alt) | {
         "window": WINDOWS[test.result.type],
         "wide": wide,
         "marks": list(marks),
@@ -81,31 +75,26 @@ def chart(
         ],
     }
     floats: list[np.ndarray] = []
-    for side, number, result, recording, series in curves:
-        grid, arrays = _sampled(*recording.samples(series))
-        floats += arrays
-        header["runs"].append(
-            {
-                "side": side,
-                "run": number,
-                "until": result.stop_s or result.duration_s,
-                "duration": result.duration_s,
-                "window": result.window,
-                "onset": result.ramp_up.onset_s,
-                "phases": [[PHASES.get(p.name, p.name), p.start_s, p.end_s] for p in result.phases],
-                "users": _users(test, recording),
-                **grid,
-            }
-        )
+    for side in SIDES:
+        for number, recording in enumerate(test.recordings[side], start=1):
+            if find is not None:
+                series = find(recording)
+            else:
+                series = recording.total(metric.slug) if labels is None else recording.find(metric.slug, labels)
+            if series is not None and series.times.size:
+                grid, arrays = _sampled(*recording.samples(series))
+                floats += arrays
+                run = {"side": side, "run": number, "users": _users(test, recording)}
+                header["runs"].append({**run, **_of_run(test.result.runs[side][number - 1]), **grid})
     return {"group": group_of(test), "data": _packed(header, floats)}
 
 
 def over_loads(
     labels: Pair[str], metric: MetricResult, seen: MetricAtLoad, group: str, *, title: str, alt: str
 ) -> dict[str, str]:
-    """Attributes of the element of a metric of both builds over connected users; `title`, `alt` as of :func:`chart`."""
+    """Pack a metric of both builds over connected users; `title` and `alt` as in :func:`chart`."""
     most = max(float(users.max()) for users in (seen.users, *(seen.points[side][:, 0] for side in SIDES)))
-    header = _header(metric, labels, title, alt) | {
+    header = _header(metric.full_name, metric.unit, labels, title, alt) | {
         "loads": {"most": most, "at": seen.at_users, "text": BOTH_SUSTAINED.format(seen.at_users)}
     }
     floats = []
@@ -120,23 +109,16 @@ def over_loads(
 def over_releases(
     series: LevelSeries, releases: Sequence[Mapping[str, Any]], group: str, changes: Mapping[int, str]
 ) -> dict[str, str]:
-    """Attributes of the element of a metric over releases; `group` as of :func:`chart`.
+    """Pack a metric over releases; `group` as in :func:`chart`.
 
-    `releases`: of each ``name``, ``href`` of its report (None: it has none), titles of ``base`` and ``new``, ``note``;
-    `changes`: what is written at which place.
+    `releases` have ``name``, ``href`` of the report or None, names of ``base`` and ``new``, and ``note``; `changes` are
+    texts by place.
     """
-    header: dict[str, Any] = {
-        "title": say("figures", "releases_title", series),
-        "alt": say("figures", "releases_alt", series, [each["name"] for each in releases]),
-        "name": series.name,
-        "scales": scales(series.unit),
-        "short": SHORT_UNITS.get(series.unit),
-        "labels": {side: side for side in SIDES},
+    title = say("figures", "releases_title", series)
+    alt = say("figures", "releases_alt", series, [each["name"] for each in releases])
+    header = _header(series.name, series.unit, Pair("base", "new"), title, alt) | {
         "releases": list(releases),
         "changes": [{"at": at, "text": text} for at, text in sorted(changes.items())],
-        "events": [],
-        "marks": [],
-        "runs": [],
     }
     floats = []
     for number, side in enumerate(SIDES):
@@ -150,41 +132,61 @@ def over_releases(
 
 
 def half_widths(seen: MetricAtLoad, side: Side) -> np.ndarray:
-    """Half of the 95 % interval of a curve's logarithm at each load; what is wider than any picture is cut."""
+    """Return the half-width of the 95 % interval of a curve's logarithm at each load, at most 5."""
     return np.minimum(1.96 * seen.se_curves[side], 5.0)
 
 
-def _header(metric: MetricResult, labels: Pair[str], title: str, alt: str) -> dict[str, Any]:
+def _header(name: str, unit: str, labels: Pair[str], title: str, alt: str) -> dict[str, Any]:
+    words = {"title": title, "alt": alt, "name": name, "labels": dict(labels.items())}
+    return {**words, "scales": scales(unit), "short": SHORT_UNITS.get(unit), "marks": [], "events": [], "runs": []}
+
+
+def _of_run(result: RunResult) -> dict[str, Any]:
+    """Return duration, window and phases of a run."""
     return {
-        "title": title,
-        "alt": alt,
-        "name": metric.full_name,
-        "scales": scales(metric.unit),
-        "short": SHORT_UNITS.get(metric.unit),
-        "labels": dict(labels.items()),
-        "marks": [],
-        "events": [],
-        "runs": [],
+        "until": result.stop_s or result.duration_s,
+        "duration": result.duration_s,
+        "window": result.window,
+        "onset": result.ramp_up.onset_s,
+        "phases": [[PHASES.get(p.name, p.name), p.start_s, p.end_s] for p in result.phases],
     }
 
 
 def group_of(test: TestView) -> str:
-    """The name of what the charts of a test share: another report of a test of this name is another group."""
+    """Name the group of a test's charts, different from the groups of other runs' reports."""
     first = test.result.runs.base[:1] + test.result.runs.new[:1]
     return "-".join([test.result.name, *(run.samples_sha256[:6] for run in first)])
 
 
 def _packed(header: Mapping[str, Any], floats: Sequence[np.ndarray]) -> str:
-    """Base64 of a zlib stream of the header and of 32-bit floats."""
+    """Compress a header and 32-bit floats, in base64."""
     text = json.dumps(header, ensure_ascii=False, allow_nan=False).encode()
-    text += b" " * (-len(text) % 4)  # the floats begin at a multiple of their size
+    text += b" " * (-len(text) % 4)  # floats start at a multiple of their size
     values = np.concatenate(floats).astype("<f4").tobytes() if floats else b""
-    packed = zlib.compress(len(text).to_bytes(4, "little") + text + values, 3)  # 9 takes half as long again for 1 %
+    packed = zlib.compress(len(text).to_bytes(4, "little") + text + values, 3)  # level 9: 1 % smaller, 50 % slower
     return base64.b64encode(packed).decode("ascii")
 
 
+def extremes(values: np.ndarray, piece: np.ndarray) -> np.ndarray:
+    """Find the indices of each piece's minimum and maximum; `piece` has the ascending piece number of each value."""
+    starts = np.flatnonzero(np.diff(piece, prepend=-1))
+    number = np.cumsum(np.diff(piece, prepend=piece[0]) != 0)
+    kept = []
+    for extreme, missing in ((np.minimum, np.inf), (np.maximum, -np.inf)):
+        filled = np.where(np.isfinite(values), values, missing)
+        reached = np.flatnonzero(filled == extreme.reduceat(filled, starts)[number])
+        kept.append(reached[np.searchsorted(reached, starts)])
+    return np.union1d(*kept)
+
+
 def _sampled(elapsed: np.ndarray, values: np.ndarray) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """A curve on its grid of equal steps, missing samples NaN; with its own times where it has no such grid."""
+    """Encode a curve as header and floats: on a regular grid or with times; a thinned one also has minute means."""
+    if values.size > MOST_SAMPLES:
+        width = (elapsed[-1] - elapsed[0]) / (MOST_SAMPLES // 2)
+        piece = np.minimum((elapsed - elapsed[0]) / width, MOST_SAMPLES // 2 - 1).astype(int)
+        kept, means = extremes(values, piece), minute_means(elapsed, values)
+        grid = {"step": width, "thinned": width, "size": kept.size, "timed": True, "minutes": means.size}
+        return grid, [_rounded(values[kept]), elapsed[kept], _rounded(means)]
     step = float(np.median(np.diff(elapsed))) if elapsed.size > 1 else 1.0
     places = np.rint((elapsed - elapsed[0]) / step).astype(int)
     if np.abs(elapsed - elapsed[0] - places * step).max() > 0.01 * step or places[-1] > 4 * elapsed.size:
@@ -195,7 +197,7 @@ def _sampled(elapsed: np.ndarray, values: np.ndarray) -> tuple[dict[str, Any], l
 
 
 def _rounded(values: np.ndarray) -> np.ndarray:
-    """Values as 32-bit floats of `MANTISSA_BITS`, infinities as NaN."""
+    """Round values to 32-bit floats of `MANTISSA_BITS`; infinities become NaN."""
     drop = 23 - MANTISSA_BITS
     bits = np.where(np.isfinite(values), values, 0.0).astype("<f4").view("<u4")
     kept = ((bits + (1 << (drop - 1))) >> drop << drop).astype("<u4").view("<f4")
@@ -203,13 +205,10 @@ def _rounded(values: np.ndarray) -> np.ndarray:
 
 
 def _users(test: TestView, recording: Recording) -> list[int | None]:
-    """Mean connected users of each minute of a run; empty where nobody recorded them."""
+    """Average the connected users of each minute of a run; empty without their curve."""
     load = test.catalogue.load
     series = recording.total(load.slug) if load else None
     if series is None or not series.times.size:
         return []
-    elapsed, users = recording.samples(series)
-    minutes, finite = (elapsed // 60).astype(int), np.isfinite(users)
-    counts = np.bincount(minutes[finite])
-    means = np.bincount(minutes[finite], users[finite]) / np.maximum(counts, 1)
-    return [round(mean) if count else None for mean, count in zip(means.tolist(), counts.tolist(), strict=True)]
+    means = minute_means(*recording.samples(series)).tolist()
+    return [None if math.isnan(mean) else round(mean) for mean in means]

@@ -1,7 +1,8 @@
-"""Draw both builds on the same axes, over elapsed time and over connected users; no statistics here."""
+"""Draw both builds on the same axes: over elapsed time, connected users and releases."""
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -9,38 +10,47 @@ import numpy as np
 
 from buildcompare.comparison.analysis import TestView
 from buildcompare.figures import Figure, names
-from buildcompare.figures.chart import BOTH_SUSTAINED, PHASES, WINDOWS, chart, group_of, half_widths, over_loads
+from buildcompare.figures.chart import (
+    BOTH_SUSTAINED,
+    PHASES,
+    WINDOWS,
+    chart,
+    extremes,
+    group_of,
+    half_widths,
+    over_loads,
+)
 from buildcompare.figures.plot import NOTE, SMALL, Plot, dot_style, width_of
+from buildcompare.history.levels import LevelSeries
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.results import MetricResult
 from buildcompare.results.codes import SIDES, Pair, Side, Status, ValidityStatus
 from buildcompare.results.users import PhaseName, RampUp
-from buildcompare.stats.changepoints import median
 from buildcompare.text.numbers import change, shift_words, unit_scale
 from buildcompare.text.sentences import say
 
-POINTS_PER_CURVE = 280  # More cannot be told apart at the width of a report's figure
+POINTS_PER_CURVE = 280  # More look the same at a figure's width
 WIDE, BARS = (9.0, 4.4), 0.6
-"""Inches: the figure, and what the bars of its phases take."""
+"""Size of the wide figure, and height of its phase bars, in inches."""
 SHADES = {phase: phase.removeprefix("early_") for phase in get_args(PhaseName)}
-"""Colours by their names in the page's theme. Names stand on them in ink, on the dark ones in paper."""
-DARK = ("early_bumps", "shutdown")
-NARROW = 0.045  # A phase that takes less of the axis than this has no room for its name
+"""Name of each phase's colour in the page's theme."""
+DARK = ("early_bumps", "shutdown")  # Phases with light text
+NARROW = 0.045  # Smallest share of the axis for a phase with a name
 ROOM = 1.05
-"""How far the axes go beyond the highest value and the last sample."""
+"""Ratio of an axis's end to the highest value or the last sample."""
 
 
 def graphs(test: TestView) -> Iterator[Figure]:
-    """One figure per metric, small on the page where nothing changed, or nothing can be judged."""
+    """Draw one figure per metric; figures of changed metrics are open on the page."""
     load, valid = test.catalogue.load, test.result.validity.status != ValidityStatus.INVALID
     for metric, name in zip(test.result.metrics, names(test.result.metrics, test.result.name), strict=True):
-        changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # that has a chart over users
-        elsewhere = load is not None and metric.slug == load.slug  # with its phases, by `users`
+        changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # has a chart over users
+        elsewhere = load is not None and metric.slug == load.slug  # `users` draws it with its phases
         yield replace(graph(test, metric, name), caption=metric.full_name, shown=None if elsewhere else changed)
 
 
 def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
-    """Both builds' curves of one metric, in a file of this name."""
+    """Draw one metric of both builds over elapsed time; `name` is the file name."""
     title = say("figures", "metric_title", metric)
     plot = _with_curves(test, metric, metric.labels, title, SMALL)
     for event in test.result.events_of(metric):
@@ -54,7 +64,7 @@ def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
 
 
 def users(test: TestView) -> Figure | None:
-    """The curves of connected users with their phases and the shift; None where nobody recorded them."""
+    """Draw connected users with phases and shift; None without their curve."""
     load, labels = test.catalogue.load, test.labels
     metric = next((m for m in test.result.metrics if load and m.slug == load.slug), None)
     if metric is None:
@@ -88,7 +98,7 @@ def _mark(points: list[tuple[float, float]], side: Side | None, text: str = "") 
 
 
 def _shift(plot: Plot, test: TestView, slug: str) -> list[dict[str, Any]]:
-    """Draw the gap between the builds where their ramps ran side by side."""
+    """Draw the gap between the builds on their common ramp."""
     ramp = test.result.ramp_up
     if ramp.shift_users is None or ramp.shift_window is None or ramp.shift_status == Status.INCONCLUSIVE:
         return []
@@ -109,7 +119,7 @@ def _shift(plot: Plot, test: TestView, slug: str) -> list[dict[str, Any]]:
 
 
 def _phase_bars(plot: Plot, test: TestView) -> None:
-    """Draw a bar for each build under the curves: which phase it was in."""
+    """Draw the phases of each build as a bar under the curves."""
     height = 0.07 * (plot.bottom - plot.top)
     for row, side in enumerate(SIDES):
         top = plot.bottom + 0.2 * (plot.bottom - plot.top) + row * height
@@ -117,14 +127,14 @@ def _phase_bars(plot: Plot, test: TestView) -> None:
         for phase in test.result.runs[side][0].phases:
             start, end = plot.across((phase.start_s / 60, phase.end_s / 60)).clip(plot.left, plot.right)
             plot.rectangle(start + 0.3, top + 0.6, end - start - 0.6, height - 1.2, SHADES[phase.name])
-            if end - start >= NARROW * (plot.right - plot.left) and phase.name != "shutdown":  # dark and narrow
+            if end - start >= NARROW * (plot.right - plot.left) and phase.name != "shutdown":
                 colour = "paper" if phase.name in DARK else "ink"
                 name = PHASES.get(phase.name, phase.name)
                 plot.text((start + end) / 2, top + 0.7 * height, name, points=6.5, anchor="middle", colour=colour)
 
 
 def at_equal_load(test: TestView) -> Iterator[Figure]:
-    """A figure for each metric of `test` that users feel, or that changed at equal load or at the builds' own."""
+    """Draw each gate metric and each changed metric over connected users."""
     valid = test.result.validity.status != ValidityStatus.INVALID
     for row in test.result.metrics:
         statuses = (row.status, row.load_adjusted.status if row.load_adjusted else None)
@@ -137,7 +147,7 @@ def at_equal_load(test: TestView) -> Iterator[Figure]:
 
 
 def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: MetricAtLoad, *, group: str) -> Figure:
-    """The metric over the users: a dot per minute, each build's curve with its 95 % interval, and where they meet."""
+    """Draw a metric over users: a dot per minute, and each build's curve with its 95 % interval."""
     title = say("figures", "at_load_title", metric)
     top = max(float(np.quantile(seen.points[side][:, 1], 0.99)) for side in SIDES)
     factor, unit = unit_scale(top, metric.unit)
@@ -167,36 +177,28 @@ def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: Met
 
 
 Stretch = tuple[np.ndarray, np.ndarray]
-"""Elapsed minutes and values of samples without a gap between them."""
+"""Elapsed minutes and values of consecutive samples."""
 
 
 def stretches(test: TestView, slug: str, labels: Mapping[str, str] | None = None) -> dict[Side, list[Stretch]]:
-    """The drawn samples of the runs of each build, without `labels` of the sum of the series."""
-    found: dict[Side, list[Stretch]] = {}
+    """Thin the samples of the runs of each build; without `labels` those of the sum of the series."""
+    drawn: dict[Side, list[Stretch]] = {}
     for side in SIDES:
         for recording in test.recordings[side]:
             series = recording.total(slug) if labels is None else recording.find(slug, labels)
-            if series is not None and (drawn := _thinned(*recording.samples(series))):
-                found.setdefault(side, []).extend(drawn)
-    return found
+            if series is not None and (parts := _thinned(*recording.samples(series))):
+                drawn.setdefault(side, []).extend(parts)
+    return drawn
 
 
 def _thinned(elapsed: np.ndarray, values: np.ndarray) -> list[Stretch]:
-    """The smallest and the largest value of each of many pieces of equal length, so that no spike is lost."""
+    """Split a curve at its gaps and keep the minimum and maximum of equal pieces, so that spikes stay visible."""
     steps, finite = np.diff(elapsed), np.isfinite(values)
-    missing = np.concatenate([[False], steps > 1.5 * median(steps)]) if steps.size else np.zeros(values.size, bool)
+    missing = np.concatenate([[False], steps > 1.5 * np.median(steps)]) if steps.size else np.zeros(values.size, bool)
     stretch, shown = np.cumsum(missing | ~finite), np.flatnonzero(finite)
     if shown.size > POINTS_PER_CURVE:
         piece = np.arange(shown.size) * (POINTS_PER_CURVE // 2) // shown.size
-        starts = np.flatnonzero(np.diff(piece, prepend=-1))
-        of_piece = values[shown]
-
-        def first(extreme: np.ufunc) -> np.ndarray:
-            """Where the extreme of each piece is reached."""
-            reached = np.flatnonzero(of_piece == extreme.reduceat(of_piece, starts)[piece])
-            return np.asarray(reached[np.searchsorted(reached, starts)])
-
-        shown = shown[np.union1d(first(np.minimum), first(np.maximum))]
+        shown = shown[extremes(values[shown], piece)]
     ends = np.flatnonzero(np.diff(stretch[shown])) + 1
     return [(elapsed[part] / 60, values[part]) for part in np.split(shown, ends) if part.size]
 
@@ -210,7 +212,7 @@ def _with_curves(
     *,
     below: float = 0.0,
 ) -> Plot:
-    """Every run of both builds, without `labels` the sum of their series, over shaded steady windows and shutdowns."""
+    """Draw all runs of both builds over shaded steady windows and shutdowns; without `labels` the sums of series."""
     curves = stretches(test, metric.slug, labels)
     minutes, values = (
         np.concatenate([[0.0], *(part[i] for parts in curves.values() for part in parts)]) for i in range(2)
@@ -239,3 +241,26 @@ def _with_curves(
         plot.curve([(minutes, factor * values) for minutes, values in parts], side)
     plot.legend({side: test.labels[side] for side in curves})
     return plot
+
+
+RELEASES_SIZE = (10.0, 3.3)  # Inches
+MOST_NAMES = 8  # Most names of releases below the axis
+
+
+def over_releases(series: LevelSeries, releases: Sequence[str], changes: Mapping[int, str]) -> str:
+    """Draw the levels of both builds over releases as SVG; `changes` are texts by place."""
+    top = 1.06 * float(np.nanmax(series.levels))
+    factor, unit = unit_scale(top, series.unit)
+    every = math.ceil(len(releases) / MOST_NAMES)
+    xticks = [(float(place), releases[place][:14]) for place in range(0, len(releases), every)]
+    axes: dict[str, Any] = {"x": (-0.5, len(releases) - 0.5), "y": (0.0, factor * top), "xticks": xticks}
+    plot = Plot(RELEASES_SIZE, say("figures", "releases_title", series), xlabel="", ylabel=unit, **axes)
+    for i, (place, text) in enumerate(sorted(changes.items())):
+        plot.rule(place - 0.5, "ink", 0.8, (6.0, 3.0))
+        plot.text(float(plot.across(place - 0.5)) + 3, plot.top + 10 + 12 * (i % 3), text)
+    for number, side in enumerate(SIDES):
+        levels = factor * series.levels[:, number]
+        shown = np.flatnonzero(np.isfinite(levels))
+        plot.curve([(shown, levels[shown])] if shown.size else [], side)
+    plot.legend({side: side for side in SIDES})
+    return plot.svg(say("figures", "releases_alt", series, releases))

@@ -1,4 +1,4 @@
-"""A flame graph of two builds as one SVG that ``flame.js`` makes answer: widths of one, colours by the change."""
+"""Draw a flame graph of two builds as SVG: widths of the new build, colours by the change; ``flame.js`` zooms it."""
 
 import html
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ from buildcompare.profiles.stacks import Profile
 from buildcompare.results.codes import SIDES, Pair
 from buildcompare.text.sentences import say
 
-ROW = 18  # pixels of one frame's height
+ROW = 18  # Height of a frame, in pixels
 MOST_FRAMES = 3_000
-"""Drawn at most; smaller ones are left out, and their place stays empty."""
+"""Most frames in the drawing; smaller frames are left blank."""
 LEAST_SHARE = 0.001
 _STYLE = (
     ".flame { width: 100%; display: block; font-size: 11px; } .flame text { fill: var(--ink); pointer-events: none; }"
@@ -29,7 +29,7 @@ class _Node:
     below: dict[str, "_Node"] = field(default_factory=dict)
 
     def walk(self, least: float, start: float = 0.0) -> Iterator[tuple["_Node", float]]:
-        """The node and all below it that are large enough, each with its place by the new build's shares."""
+        """Yield the node and all large enough nodes below it, each with its left edge as a share of the new build."""
         yield self, start
         for each in sorted(self.below.values(), key=lambda node: node.name):
             if max(each.shares.values()) >= least:
@@ -38,16 +38,9 @@ class _Node:
 
 
 def flame_graph(profiles: Pair[list[Profile]], labels: Pair[str], *, name: str) -> str:
-    """The element of a page that has :func:`~buildcompare.figures.component`; without JavaScript, its picture.
+    """Draw the flame graph as an HTML element; without JavaScript it is a still picture.
 
-    Parameters
-    ----------
-    profiles
-        At least one profile of each build; shares are means over those of a build.
-    labels
-        What the builds are called.
-    name
-        What the graph is of.
+    `profiles` has at least one profile of each build; shares are means over them. `name` is the subject.
     """
     root = _Node(say("figures", "flame_root"), 0, {"base": 1.0, "new": 1.0})
     for side in SIDES:
@@ -56,13 +49,13 @@ def flame_graph(profiles: Pair[list[Profile]], labels: Pair[str], *, name: str) 
             for frame in stack:
                 node = node.below.setdefault(frame, _Node(frame, node.depth + 1))
                 node.shares[side] += share
-    least, found = LEAST_SHARE, list(root.walk(LEAST_SHARE))
-    while len(found) > MOST_FRAMES:
+    least, nodes = LEAST_SHARE, list(root.walk(LEAST_SHARE))
+    while len(nodes) > MOST_FRAMES:
         least *= 2.0
-        found = list(root.walk(least))
-    largest = max((abs(node.shares["new"] - node.shares["base"]) for node, _ in found), default=0.0) or 1.0
-    frames = "".join(_frame(node, start, largest, labels) for node, start in found)
-    depth = max(node.depth for node, _ in found)
+        nodes = list(root.walk(least))
+    largest = max((abs(node.shares["new"] - node.shares["base"]) for node, _ in nodes), default=0.0) or 1.0
+    frames = "".join(_frame(node, start, largest, labels) for node, start in nodes)
+    depth = max(node.depth for node, _ in nodes)
     size = f'height="{(depth + 1) * ROW}" data-depth="{depth}"'
     alt = html.escape(say("figures", "flame_alt", name, labels), quote=True)
     names = "".join(f' {side}="{html.escape(labels[side], quote=True)}"' for side in SIDES)
@@ -72,10 +65,10 @@ def flame_graph(profiles: Pair[list[Profile]], labels: Pair[str], *, name: str) 
 
 def _frame(node: _Node, start: float, largest: float, labels: Pair[str]) -> str:
     base, new = node.shares["base"], node.shares["new"]
-    text, said = html.escape(node.name), html.escape(say("figures", "flame_frame", node.name, node.shares, labels))
+    text, title = html.escape(node.name), html.escape(say("figures", "flame_frame", node.name, node.shares, labels))
     kind = "grew" if new > base else "shrank"
     shade = f'<rect class="change" fill-opacity="{abs(new - base) / largest * 0.6:.2f}"/>'
     place = f'x="{start:.4%}" y="{node.depth * ROW}" width="{new:.4%}" height="{ROW - 1}"'
-    known = f'data-base="{base:.6f}" data-new="{new:.6f}" data-depth="{node.depth}"'
-    inside = f'<title>{said}</title><rect/>{shade}<text x="3" y="12">{text}</text>'
-    return f'<svg class="{kind}" {place} {known}>{inside}</svg>'
+    data = f'data-base="{base:.6f}" data-new="{new:.6f}" data-depth="{node.depth}"'
+    inside = f'<title>{title}</title><rect/>{shade}<text x="3" y="12">{text}</text>'
+    return f'<svg class="{kind}" {place} {data}>{inside}</svg>'

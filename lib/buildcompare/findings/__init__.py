@@ -1,10 +1,10 @@
-"""Findings: rules on results, the order in which a report shows them, and what they suggest to do next.
+"""Find findings in results by rules, order them for a report, and suggest next steps.
 
-A finding is a kind, a severity and the evidence of its numbers; its sentence is a macro of text/sentences/findings.j2.
-To add one: its kind (`results.codes`), its rule here, its place in the tables below, its sentence.
+A finding has a kind, a severity and its numbers as evidence; its sentence is a macro of text/sentences/findings.j2.
+A new finding needs a kind (`results.codes`), a rule here, a rank in the tables below, and a sentence.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.findings import labels as of_labels
@@ -16,8 +16,8 @@ from buildcompare.results.codes import FindingKind, Severity, Status, Suggestion
 from buildcompare.text.sentences import MOST_MOVERS, Names
 
 TOP = 5
-"""Findings above the fold: what a release manager reads."""
-MOST_SUGGESTIONS = 3  # what one person does next
+"""Most findings above the fold."""
+MOST_SUGGESTIONS = 3  # most next steps on the page
 
 FIRST, QUIET, PAST, CHANGES, OTHERS, FOLDED = range(6)
 RANKS = {
@@ -32,17 +32,18 @@ RANKS = {
     FindingKind.SINGLE_RUNS: CHANGES,
     FindingKind.BEGINNING: CHANGES,
     FindingKind.PROFILES: CHANGES,
-    FindingKind.BLIND_SPOTS: FOLDED,  # a pass names them in its first sentences
+    FindingKind.ASSUMED: FOLDED,
+    FindingKind.BLIND_SPOTS: FOLDED,  # the opening of a pass has them
     FindingKind.LABELS: FOLDED,
-    FindingKind.COUNTED_ERRORS: FOLDED,  # a table of their own
+    FindingKind.COUNTED_ERRORS: FOLDED,  # a separate table has them
     FindingKind.LABELS_IN_ONE_BUILD: FOLDED,
     FindingKind.RECORDING_NOTE: FOLDED,
     FindingKind.MORE_EVENTS: FOLDED,
 }
-"""Order of kinds among the infos; all others are `OTHERS`. `FIRST` also stands before warnings, `PAST` after the other
-warnings, and infos of `FOLDED` are never above the fold."""
+"""Ranks of kinds among the infos; other kinds have the rank `OTHERS`. Kinds of rank `FIRST` also precede warnings,
+warnings of rank `PAST` follow other warnings, and infos of rank `FOLDED` are never above the fold."""
 HEADLINES = (FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES, FindingKind.LOOKS)
-"""Kinds that a report in Markdown has even where nothing happened."""
+"""Kinds that a Markdown report always has."""
 # fmt: off
 _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
     load.supported_users, metrics.unjudgeable, metrics.single_runs, load.limited_by,
@@ -56,7 +57,7 @@ _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
     load.bumps_in_both, metrics.counted_errors, metrics.blind_spots, of_labels.labels_in_one_build, recordings.notes,
 )
 # fmt: on
-"""The rules; findings of one rank keep their order."""
+"""Rules over all tests; findings of one rank keep this order."""
 
 
 def find(
@@ -66,49 +67,49 @@ def find(
     catalogue: Catalogue | None = None,
     of_the_past: Iterable[Finding] = (),
 ) -> list[Finding]:
-    """All findings about `tests`, the gravest first; without a catalogue mistaken inputs are not searched."""
+    """Find all findings about `tests`, the gravest first; faulty inputs are searched only with a catalogue."""
     names = Names.of(labels, tests)
     found = [finding(each, names, test.name) for rule in _OF_ONE_TEST for test in tests for each in rule(test)]
     found += [finding(each, names) for rule in _ACROSS_TESTS for each in rule(tests)]
     if catalogue is not None:
-        rules = (recordings.users, recordings.unrecognised)
+        rules = (recordings.users, recordings.unrecognised, recordings.assumed)
         found += [finding(each, names) for rule in rules for each in rule(tests, inputs, catalogue)]
     return gravest_first([*found, *of_the_past])
 
 
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Critical findings, the supported users, then by severity, the base's events behind; else in their order."""
+    """Sort findings: critical ones, supported users, then by severity; events of the base come last."""
     return sorted(findings, key=_order)
 
 
-def above_the_fold(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """The findings that stand first, by severity alone, and the rest.
+def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) -> tuple[list[Finding], list[Finding]]:
+    """Split findings, the gravest first, into those above the fold and the rest.
 
-    They are chosen by their order: the supported users are among them, however many warnings there are. Of a test that
-    is not valid only that is said, and where there is one such test, the opening says it.
+    The supported users are always above the fold. An invalid test has only the finding of its validity there. Findings
+    with ids in `stated` are left out, since the report's opening states them.
     """
     invalid = [each for each in findings if each.kind == FindingKind.VALIDITY and each.severity == Severity.CRITICAL]
-    told = [each for each in invalid if each.test] if len(invalid) == 1 else []
     tests = {each.test for each in invalid if each.test}
     void = [each for each in findings if each.test in tests and each not in invalid]
-    chosen = [each for each in findings if not _is_folded(each) and each not in (*told, *void)][:TOP]
+    hidden = {each.id for each in void} | {*stated}
+    chosen = [each for each in findings if not _is_folded(each) and each.id not in hidden][:TOP]
     first = sorted(chosen, key=lambda each: list(Severity).index(each.severity))
     return first, [each for each in findings if each not in first]
 
 
 def _is_folded(found: Finding) -> bool:
-    """Whether it is about nothing that changed: the table of tests says that of the supported users."""
+    """Test whether a finding stays below the fold because it reports no change."""
     if found.severity != Severity.INFO:
         return False
     status = found.evidence.get("status")
     unsure = found.kind == FindingKind.METRIC and status == Status.INCONCLUSIVE
     as_before = found.kind == FindingKind.SUPPORTED_USERS and status in (Status.EQUIVALENT, Status.NOT_WORSE)
-    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # the changes are findings
+    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # the changes have findings
     return unsure or as_before or counted or RANKS.get(found.kind) == FOLDED
 
 
 def headlines(findings: Sequence[Finding]) -> list[Finding]:
-    """All that warns, and what everybody asks."""
+    """Select all warnings, and the kinds that a Markdown report always has."""
     return [each for each in findings if each.severity != Severity.INFO or each.kind in HEADLINES]
 
 
@@ -125,14 +126,14 @@ def _order(found: Finding) -> tuple[int, int]:
 def suggest(
     tests: Sequence[TestResult], labels: tuple[str, str] = ("base", "new"), of_the_past: Iterable[Suggestion] = ()
 ) -> list[Suggestion]:
-    """At most three: tests that cannot be judged, a regression's cause, drift, what leans worse, labels."""
+    """Make at most three suggestions: invalid tests first, then a regression's cause, drift, leaning rows, labels."""
     names = Names.of(labels, tests)
     here = [*_settle(tests, names), *_label(tests, names)]
     return [*_rerun(tests, names), *_cause(tests, names), *of_the_past, *here][:MOST_SUGGESTIONS]
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Tests that are not valid, the invalid ones first."""
+    """Suggest to repeat tests that are not fully valid, invalid ones first."""
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED):
         for test in tests:
             if test.validity.status == status and not recordings.only_usual_limits(test):
@@ -142,11 +143,11 @@ def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 
 def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """The largest regression that users feel, with what else got worse in its test."""
+    """Suggest to look at the largest regression of a gate metric, with other metrics that got worse in its test."""
     found: list[tuple[float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.verdict == Verdict.REGRESSION):
         rows: list[tuple[str, Decided | None]] = [(each.name, each.deciding) for each in test.metrics if each.gate]
-        beside = [(each.name, each.stated) for each in test.metrics if not each.gate and each.better != "neutral"]
+        beside = [(each.name, each.judged) for each in test.metrics if not each.gate and each.better != "neutral"]
         worse = [(row.delta_percent or 0.0, name) for name, row in beside if row.status == Status.REGRESSION]
         movers = [(name, size) for size, name in sorted(worse, key=lambda each: -abs(each[0]))[:MOST_MOVERS]]
         for name, row in [("supported users", test.supported_users), *rows]:
@@ -158,25 +159,25 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 
 def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """What leans worse in a valid test, where some number of runs would settle it; gates first."""
+    """Suggest further runs for the row of a valid test that leans worse most, if they would settle it; gates first."""
     rows: list[tuple[bool, float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.validity.status != ValidityStatus.INVALID):
-        known = {"slug", "name", "margin_percent"}
-        decided = [(each.deciding, each.gate, each.model_dump(include=known)) for each in test.metrics]
+        fields = {"slug", "name", "margin_percent"}
+        decided = [(each.deciding, each.gate, each.model_dump(include=fields)) for each in test.metrics]
         if users := test.supported_users:
             decided.append((users, True, {"name": "supported users", "margin_percent": users.band_percent}))
         for row, gate, named in decided:
             if row and row.required_runs and metrics.leans(row.p_worse_one_sided) and row.status != Status.REGRESSION:
-                told = {"required_runs", "required_runs_show_percent", "delta_percent"}
-                evidence = {**named, **row.model_dump(include=told)}
+                numbers = {"required_runs", "required_runs_show_percent", "delta_percent"}
+                evidence = {**named, **row.model_dump(include=numbers)}
                 rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))
-    first = sorted(rows, key=lambda each: each[:2])[:1]  # what settles the others stands in the plan
+    first = sorted(rows, key=lambda each: each[:2])[:1]  # the plan of further runs has the others
     for _, _, name, evidence in first:
         yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)
 
 
 def _label(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """The label that is slower in the most tests."""
+    """Suggest to look at the label that is slower in most tests."""
     for agreed in agreeing_labels({test.name: test.labels for test in tests})[:1]:
         marked = {test: row.delta_percent for test, row in agreed.rows.items() if row.status.changed}
         if agreed.marked > 1:

@@ -1,4 +1,4 @@
-"""Findings about the past of a comparison: setup, drift and databases, with what may explain a drift above it."""
+"""Make findings about earlier comparisons: setup, drift and databases."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,18 +9,18 @@ from buildcompare.results.history import Drift, HistoryResult, SetupDifference
 from buildcompare.text.sentences import Names
 
 USUAL_Z = 2.0
-"""Drift within two standard deviations of the usual drift, where 19 of 20 lie, is reported as info."""
+"""Standard deviations of the usual drift; a smaller drift (19 of 20) is an info."""
 NAMES = Names(Pair("base", "new"), {})
-"""None: what is found of the past names its builds and tests itself."""
+"""Placeholder: the evidence of these findings names builds and tests."""
 
 
 def find(
     history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Finding]:
-    """All findings about the past of one comparison, the setup first."""
+    """Find all findings about the past of one comparison; the setup comes first, as it may explain a drift."""
     if history.before is None:
-        known = {"ledger": history.ledger, "comparisons": history.comparisons}
-        yield _of_the_past(FindingKind.NO_HISTORY, Severity.INFO, known, reason=history.reason)
+        evidence = {"ledger": history.ledger, "comparisons": history.comparisons}
+        yield _of_the_past(FindingKind.NO_HISTORY, Severity.INFO, evidence, reason=history.reason)
         return
     levels = [row for row in drift if _is_drift(row, history.margin_percent)]
     severity = Severity.WARNING if any(_is_unusual(row) for row in levels) else Severity.INFO
@@ -38,7 +38,7 @@ def find(
     between_databases = [row for row in drift if row.kind == DriftKind.BETWEEN_DATABASES]
     for pair in grouped(((row.against, row.test), row) for row in between_databases).values():
         flipped = [row for row in pair if row.flipped]
-        if any(row.beyond_chance for row in flipped):  # in one build at least
+        if any(row.beyond_chance for row in flipped):  # in at least one build
             seen = {"rows": [row.model_dump() for row in pair], "earlier_comparisons": flipped[0].earlier_comparisons}
             yield _of_the_past(FindingKind.BETWEEN_DATABASES, Severity.INFO, seen)
 
@@ -46,7 +46,7 @@ def find(
 def former_setup(
     history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Suggestion]:
-    """Suggest to repeat one test on the former setup: that of the largest unusual drift."""
+    """Suggest to repeat the test with the largest unusual drift on the former setup."""
     changed = [row for row in setup_differences if row.kind == SetupChange.CHANGED]
     rows = [row for row in drift if _is_drift(row, history.margin_percent) and _is_unusual(row)]
     rows = [row for row in rows if changed and row.against == changed[0].against]

@@ -1,4 +1,4 @@
-"""Findings about label tables: slower labels, labels that several tests agree on, labels of one build only."""
+"""Make findings about label tables: slower labels, labels slower in several tests, labels of only one build."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,32 +11,37 @@ from buildcompare.stats.planning import ALPHA
 from buildcompare.text.sentences import MOST_LABELS
 
 RARE = 0.01
-"""A warning needs fewer agreeing labels than this by chance. It is strict because tests are counted as independent,
-while a label that is noisier than its level says (StatusStore.SaveOrUpdate) is so in all of them."""
+"""A warning needs fewer than this many agreeing labels by chance. It is strict because tests count as independent,
+although a label that is noisier than its level suggests (StatusStore.SaveOrUpdate) is noisy in all tests."""
 API, STORE = "api", "store"
-"""The label tables of handlers and of the methods that they call."""
+"""Label tables of API handlers and of the database methods that they call."""
 MOST = 3
-"""Labels of one table, or frames of a profile, that are named as those that moved most."""
+"""Most labels of one table, or frames of a profile, in a finding."""
 LEAST_POINTS = 1.0
-"""A frame of a profile is named where its share grew by so many points: less would save no more if it were undone."""
+"""Least growth of a frame's share for a finding, in percentage points."""
 
 
-def beyond_noise(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Labels several times slower, which no noise explains; the verdict names them too."""
+def labels_beyond_noise(tests: Sequence[TestResult]) -> list[dict[str, object]]:
+    """Collect the evidence of labels that became several times slower beyond noise, also for the verdict."""
     judged = {test.name: test.labels for test in tests if test.validity.status != ValidityStatus.INVALID}
-    found = []
+    labels: list[dict[str, object]] = []
     for rows in unexplained_labels(judged):
         test, row = next(iter(rows.items()))
         fields = {"group", "label", "stat", "base", "new", "delta_percent", "calls"}
         others = {each: other.delta_percent for each, other in rows.items() if each != test}
-        found.append({**row.model_dump(include=fields), "times": times_slower(row), "test": test, "others": others})
-    if found:
-        evidence = {"labels": found, "not_named": max(len(found) - MOST_LABELS, 0)}
+        labels.append({**row.model_dump(include=fields), "times": times_slower(row), "test": test, "others": others})
+    return labels
+
+
+def beyond_noise(tests: Sequence[TestResult]) -> Iterator[Found]:
+    """Find labels that became several times slower beyond noise."""
+    if labels := labels_beyond_noise(tests):
+        evidence = {"labels": labels, "not_named": max(len(labels) - MOST_LABELS, 0)}
         yield Found(FindingKind.LABELS_BEYOND_NOISE, Severity.WARNING, evidence)
 
 
 def labels_changed(test: TestResult) -> Iterator[Found]:
-    """What moved most, and how many label rows changed, beside how many do so by chance."""
+    """Find the labels that moved most, with the numbers of changed rows and of rows expected to change by chance."""
     judged = [row for row in test.labels if row.p_value is not None]
     slower = [row for row in judged if row.status == Status.REGRESSION]
     faster = [row for row in judged if row.status == Status.IMPROVEMENT]
@@ -56,23 +61,23 @@ def labels_changed(test: TestResult) -> Iterator[Found]:
 
 
 def frames(test: TestResult) -> Iterator[Found]:
-    """The frames of profiles that grew most: beyond noise where it is known, else by `LEAST_POINTS`."""
+    """Find the frames of profiles that grew most: by `LEAST_POINTS`, and beyond noise if it is known."""
     if test.profiles is None:
         return
-    known = sum(test.profiles.runs) > 2  # else there is one of each build
+    noise_known = sum(test.profiles.runs) > 2  # not with one profile per build
     grown = {
         name: [
             row.model_dump(exclude={"p_adjusted"})
             for row in rows
-            if row.points >= LEAST_POINTS and (not known or (row.p_adjusted or 0.0) < ALPHA)
+            if row.points >= LEAST_POINTS and (not noise_known or (row.p_adjusted or 0.0) < ALPHA)
         ][:MOST]
         for name, rows in (("own", test.profiles.own), ("total", test.profiles.total))
     }
-    yield Found(FindingKind.PROFILES, Severity.INFO, {**grown, "noise_known": known})
+    yield Found(FindingKind.PROFILES, Severity.INFO, {**grown, "noise_known": noise_known})
 
 
 def labels_in_one_build(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Tables and labels that one build has; tests that agree on the labels share a finding."""
+    """Find tables and labels that only one build has; tests with the same labels share a finding."""
     for test in tests:
         for group in sorted({row.group for row in test.labels}):
             only_in = {row.only_in for row in test.labels if row.group == group}
@@ -83,19 +88,21 @@ def labels_in_one_build(tests: Sequence[TestResult]) -> Iterator[Found]:
     alone = grouped(((side, _only_in(test, side)), test.name) for side in SIDES for test in tests)
     for (side, labels), having in alone.items():
         if labels:
-            evidence = {"side": side, "labels": labels, "tests": having}
+            names = [f"{label} ({group})" for label, group in labels]
+            rows = [{"group": group, "label": label} for label, group in labels]
+            evidence = {"side": side, "labels": names, "rows": rows, "tests": having}
             yield Found(FindingKind.LABELS_IN_ONE_BUILD, Severity.INFO, evidence, test=having[0])
 
 
-def _only_in(test: TestResult, side: Side) -> tuple[str, ...]:
-    """Labels that only this build has, of the tables that both have."""
+def _only_in(test: TestResult, side: Side) -> tuple[tuple[str, str], ...]:
+    """List labels of only one build, with their table, in the tables that both builds have."""
     paired = {row.group for row in test.labels if row.only_in is None}
     rows = (row for row in test.labels if row.only_in == side and row.group in paired)
-    return tuple(sorted({f"{row.label} ({row.group})" for row in rows}))
+    return tuple(sorted({(row.label, row.group) for row in rows}))
 
 
 def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Labels that are slower in one test, and slower or leaning in others."""
+    """Find labels that are slower in one test, and slower or leaning in others."""
     agreed = agreeing_labels({test.name: test.labels for test in tests})
     if not agreed:
         return
@@ -111,7 +118,7 @@ def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def methods_with_handlers(test: TestResult) -> Iterator[Found]:
-    """API handlers and database methods that are slower together, after adjusting for their whole tables."""
+    """Find API handlers that are slower together with a database method, after adjusting for their whole tables."""
     slower = [row for row in test.labels if row.status == Status.REGRESSION and row.stat == "avg"]
     surely = _largest_first(row for row in slower if (row.p_adjusted or 0.0) < ALPHA)
     handlers, methods = ([row for row in surely if row.group == group] for group in (API, STORE))

@@ -1,4 +1,4 @@
-"""Findings about supported users, the beginning of the load, its waves, and single events."""
+"""Make findings about supported users, the beginning of the load, its waves, and single events."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,26 +7,27 @@ from buildcompare.results import Event, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Status
 
 REPORTED_TOLERANCE_PERCENT = 1.0
-"""Reported and estimated supported users agree within 0.5 % on published runs; twice that is reported."""
+"""Least difference of reported and estimated supported users for a finding, in percent; in published runs it is 0.5 %
+at most."""
 TOGETHER = 3
-"""Metrics that must move together for an event to be a warning: one or two do so in every third pair of identical runs
-(Mattermost's ceiling tests, `benchmarks/identical.py`), three in one of fourteen."""
+"""Fewest metrics that move together in a warning. In identical runs (Mattermost's ceiling tests,
+`benchmarks/identical.py`) one or two move in every third pair, three in one of fourteen."""
 IDENTICAL_PAIRS = 31
-"""Pairs of identical unbounded runs (Mattermost's ceiling tests, `benchmarks/events.py`) in none of which one run alone
-had such a warning, or an event of the ramp: there it says something that the other build shows nothing similar. Other
-events of one run alone are in 9 of them, and of bounded runs there are 6 pairs, too few to call anything rare."""
+"""Number of pairs of identical unbounded runs (Mattermost's ceiling tests, `benchmarks/events.py`). No pair has such a
+warning or an event of the ramp in only one run, so these count as evidence; 9 pairs have other events in only one run.
+The 6 pairs of bounded runs are too few to call an event rare."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
-"""Of so many pairs of identical unbounded runs, with a curve of users for the second, so many begin with another number
-of early bumps, or reach a load `LATER_S` apart (`benchmarks/identical.py`): one run each is one observation."""
+"""Pairs of identical unbounded runs with different numbers of early bumps, or with a delay of `LATER_S`: count and
+total (`benchmarks/identical.py`; the delay needs a curve of users)."""
 MOST_EVENTS = 5
-"""Lines of one test; more events are counted in one line and stand in the table."""
+"""Most findings about events of one test; one more finding counts the other events, and the table lists them."""
 WAVES = ("wave_period_s", "wave_amplitude_users")
 LATER_S = 300.0
-"""A build that climbs five minutes later than the other is reported: an early bump of published curves costs four."""
+"""Least delay for a finding, in seconds; an early bump of published curves costs four minutes."""
 
 
 def supported_users(test: TestResult) -> Iterator[Found]:
-    """Both builds' supported users, or why they cannot be compared."""
+    """Report both builds' supported users, or the reason why they cannot be compared."""
     users = test.supported_users
     if users is None:
         return
@@ -42,7 +43,7 @@ def supported_users(test: TestResult) -> Iterator[Found]:
 
 
 def reported_against_estimated(test: TestResult) -> Iterator[Found]:
-    """A curve that gives another figure than the load-test tool reported."""
+    """Report curves whose supported users differ from the load-test tool's report."""
     users = test.supported_users
     if users is None:
         return
@@ -57,13 +58,15 @@ def reported_against_estimated(test: TestResult) -> Iterator[Found]:
 
 
 def limited_by(test: TestResult) -> Iterator[Found]:
-    """Which threshold limited each build."""
+    """Report the threshold that limited each build."""
     if test.limited_by is not None:
-        yield Found(FindingKind.LIMITED_BY, Severity.INFO, test.limited_by.model_dump(mode="json"))
+        limits = test.limited_by
+        names = {side: use.name if (use := limits.limiting(side)) else None for side in SIDES}
+        yield Found(FindingKind.LIMITED_BY, Severity.INFO, {**limits.model_dump(mode="json"), "limiting": names})
 
 
 def time_to_users(test: TestResult) -> Iterator[Found]:
-    """How much later one build reached the round number of users where they differ most."""
+    """Report the largest delay between the builds at a round number of users."""
     ramps = test.ramp_up
     both = [(mark, base, ramps.new.time_to.get(mark)) for mark, base in ramps.base.time_to.items()]
     reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]
@@ -74,7 +77,7 @@ def time_to_users(test: TestResult) -> Iterator[Found]:
 
 
 def beginning(test: TestResult) -> Iterator[Found]:
-    """A beginning with more bumps, or a lasting ramp that starts later, and how far behind that leaves a build."""
+    """Report a build with more early bumps or a later lasting ramp, and how far it is behind."""
     base, new, shift = test.ramp_up.base, test.ramp_up.new, test.ramp_up
     if base.early_bumps is None or new.early_bumps is None or base.onset_s is None or new.onset_s is None:
         return
@@ -92,7 +95,7 @@ def beginning(test: TestResult) -> Iterator[Found]:
 
 
 def waves(test: TestResult) -> Iterator[Found]:
-    """Waves that differ in period or depth by more than those of one build do from run to run."""
+    """Report waves whose period or depth differs more than between runs of one build."""
     ramps = test.ramp_up
     found = {measure: getattr(ramps, measure) for measure in WAVES}
     differ = [measure for measure, difference in found.items() if difference and difference.excludes_zero]
@@ -103,7 +106,7 @@ def waves(test: TestResult) -> Iterator[Found]:
 
 
 def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Early bumps that both builds have; tests with as many bumps share a finding."""
+    """Report early bumps in both builds; tests with the same number of bumps share a finding."""
     shown = (test for test in tests if test.type == "unbounded" and test.ramp_up.base.early_bumps)
     alike = (test for test in shown if test.ramp_up.base.early_bumps == test.ramp_up.new.early_bumps)
     for count, having in grouped((test.ramp_up.base.early_bumps, test) for test in alike).items():
@@ -118,7 +121,7 @@ def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def events(test: TestResult) -> Iterator[Found]:
-    """Each group of events that only one build shows, where one of them is surely large; the gravest `MOST_EVENTS`."""
+    """Report groups of events of only one build, with at least one event beyond its margin; the gravest first."""
     metrics = {metric.slug: metric for metric in test.metrics}
     groups = grouped((event.group or 0, event) for event in test.events)
     alone = {number: events for number, events in groups.items() if any(event.warning for event in events)}
@@ -152,7 +155,7 @@ def events(test: TestResult) -> Iterator[Found]:
 
 
 def _alarming(test: TestResult, events: list[Event]) -> bool:
-    """Whether the load itself moved, or several metrics together of which one got worse; not on the ramp."""
+    """Test whether the load moved, or several metrics with at least one for the worse; False on the ramp."""
     if any(event.phase == "ramp" for event in events):
         return False
     loads = {run.load_curve for run in (*test.runs.base, *test.runs.new)}

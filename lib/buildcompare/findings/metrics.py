@@ -1,4 +1,4 @@
-"""Findings about metrics: what changed, where tests agree, what could not be judged, and error rates."""
+"""Make findings about metrics: changes, agreement of tests, metrics that cannot be judged, error rates."""
 
 import math
 import re
@@ -12,47 +12,50 @@ from buildcompare.stats.effects import Effect
 from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
 
 ERRORS_PERCENT = 0.025
-"""Load-test tools take users away above this part of failed requests (mattermost-load-test-ng's thresholds)."""
+"""Percent of failed requests from which load-test tools remove users (mattermost-load-test-ng's threshold)."""
 ERRORS_PER_USER_MINUTE = 1.0 / 480.0
-"""One error for each user in a day of eight hours."""
+"""One error per user in a day of eight hours."""
 ERRORS_TIMES = 2.0
-"""Rates of two identical runs differ; one that at least doubles is reported although nothing judges it.
+"""Least ratio of error rates for a finding; a convention, as their noise is unknown.
 
-Where a chain of comparisons is known, `history.error_counts` judges the counts by how much they usually change.
+With a chain of comparisons, `history.error_counts` judges the counts by their usual change.
 """
 FAILING_PERCENT = 1.0
-"""A build that fails so many requests, and `ERRORS_TIMES` as many as the base, does not pass (a convention)."""
+"""A build with this percentage of failed requests, and `ERRORS_TIMES` the base's, does not pass (a convention)."""
 Row = tuple[TestResult, MetricResult]
 
 
 def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """One finding for each metric and direction that changed, or leans worse, where a verdict looks at it.
+    """Make one finding for each metric and direction that changed, or, in metrics of the verdict, leans worse.
 
-    That is at equal load in an unbounded test: at its own load a build is as slow as the load-test coordinator lets it
-    become. Movements that several tests agree on rise in severity; one that only one of several tests shows, in a
-    metric that users do not feel, is an info.
+    Unbounded tests count at equal load, since the load-test coordinator raises each build's load until it is slow.
+    Agreement of several tests raises the severity; a change in only one of several tests, in a metric that users do
+    not feel, is an info.
     """
     changed = (
-        ((metric.slug, tuple(sorted(metric.labels.items())), metric.stated.delta_percent > 0), (test, metric))
+        (
+            (metric.slug, tuple(sorted(metric.labels.items())), metric.judged.delta_percent > 0),
+            (test, metric),
+        )
         for test in tests
         for metric in test.metrics
-        if metric.stated.delta_percent is not None and _significant(metric)
+        if metric.judged.delta_percent is not None and _significant(metric)
     )
     keys = {"slug", "name", "unit", "better", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted",
             "status", "no_worse_than_percent", "margin_percent", "reading_error_percent", "traffic_mix",
             "load_adjusted", "decided_by"}  # fmt: skip
     for (slug, _, rises), rows in grouped(changed).items():
         severity = _severity(rows, _agreeing(tests, slug, rises=rises), alone=len(tests) == 1)
-        test, metric = max(rows, key=lambda row: abs(row[1].stated.delta_percent or 0.0))
+        test, metric = max(rows, key=lambda row: abs(row[1].judged.delta_percent or 0.0))
         here = {t.name for t, _ in rows}
         others = [(t, m) for t in tests if t.name not in here for m in t.metrics if m.slug == slug]
-        elsewhere = [(t, m) for t, m in others if m.stated.delta_percent is not None]
+        elsewhere = [(t, m) for t, m in others if m.judged.delta_percent is not None]
         groups = {
             "also": [_in_test(t, m) for t, m in rows if t is not test],
             "contrary": [_in_test(t, m) for t, m in elsewhere if _significant(m)],
             "rest": [_in_test(t, m) for t, m in elsewhere if not _significant(m)],
         }
-        row = metric.stated
+        row = metric.judged
         told = {"by_chance_percent": row.by_chance_percent, "leans_worse": leans(row.p_worse_one_sided)}
         if metric.decided_by == "equal_load":
             told |= {"own_load_percent": metric.delta_percent, **row.model_dump(include=keys)}
@@ -61,44 +64,44 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def _significant(metric: MetricResult) -> bool:
-    row = metric.stated
+    row = metric.judged
     return row.status.changed or (metric.better != "neutral" and leans(row.p_worse_one_sided))
 
 
 def leans(p_worse: float | None) -> bool:
-    """Whether a row of this one-sided adjusted p-value leans worse."""
+    """Test whether a row with this one-sided adjusted p-value leans worse."""
     return p_worse is not None and p_worse < LEANING
 
 
 def lost(metric: MetricResult) -> bool:
-    """Whether a metric is there in one build only, or was zero in one and is not in the other."""
+    """Test whether only one build has the metric, or it is zero in only one build."""
     levels = (metric.base or 0.0, metric.new or 0.0)
     return metric.p_value is None and (levels[0] == 0.0) != (levels[1] == 0.0)
 
 
 def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
-    """Tests in which the metric moves the same way, by half its margin or more.
+    """Count the tests in which the metric moves the same way by half its margin or more.
 
-    What another load or other calls did to it does not count, where that is known.
+    Changes at equal load or at unchanged traffic mix count first, if known.
     """
-    rows = [(each.margin_percent, each.stated.delta_percent) for t in tests for each in t.metrics if each.slug == slug]
+    rows = [(each.margin_percent, each.judged.delta_percent) for t in tests for each in t.metrics if each.slug == slug]
     return sum(delta is not None and (delta if rises else -delta) >= margin / 2 for margin, delta in rows)
 
 
 def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> Severity:
-    worse = [row for _, row in rows if row.stated.status == Status.REGRESSION and row.better != "neutral"]
+    worse = [row for _, row in rows if row.judged.status == Status.REGRESSION and row.better != "neutral"]
     decided = [metric.deciding for _, metric in rows if metric.gate]
     if any(each and each.status == Status.REGRESSION for each in decided):
         return Severity.CRITICAL
     if any(each and leans(each.p_worse_one_sided) for each in decided):
         return Severity.WARNING
     if any(metric.gate for metric in worse):
-        return Severity.WARNING  # at its own load: it informs, and decides nothing
+        return Severity.WARNING  # a change at each build's own load is only an info
     return Severity.WARNING if worse and (alone or agreeing > 1) else Severity.INFO
 
 
 def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
-    row = metric.stated
+    row = metric.judged
     return {
         "test": test.name,
         "delta_percent": row.delta_percent,
@@ -108,7 +111,7 @@ def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
 
 
 def unjudgeable(test: TestResult) -> Iterator[Found]:
-    """What users feel and only one build has, or was zero in one build, and what rose from zero: no ratio judges it."""
+    """Report gate metrics without a ratio (missing or zero in one build), and metrics that rose from zero."""
     for metric in test.metrics:
         if (metric.gate and lost(metric)) or _rose_from_zero(metric):
             evidence = metric.model_dump(include={"slug", "name", "unit", "base", "new", "reason"})
@@ -116,16 +119,13 @@ def unjudgeable(test: TestResult) -> Iterator[Found]:
 
 
 def _rose_from_zero(metric: MetricResult) -> bool:
-    """Whether every run of the base was zero and none of the new build is: whatever it counts, somebody should look."""
+    """Test whether every run of the base is zero and no run of the new build is."""
     base, new = metric.levels
     return bool(base and new) and not any(base) and all(new) and metric.better != Better.HIGHER
 
 
 def single_runs(test: TestResult) -> Iterator[Found]:
-    """Changes whose run-to-run noise nobody knows, of a benchmark with what the runs' own values say of it.
-
-    Of a bounded test those of what users feel.
-    """
+    """Report changes without known run-to-run noise: benchmarks (with the interval within runs) and bounded gates."""
     benchmark = test.type == "benchmark"
     for metric in test.metrics if benchmark or test.type == "bounded" else ():
         if metric.delta_percent is None or metric.p_value is not None:
@@ -142,7 +142,7 @@ def single_runs(test: TestResult) -> Iterator[Found]:
 
 
 def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """How small a change these tests could not have seen."""
+    """Report the smallest changes that the tests would have detected."""
     seen = detectable(tests)
     if seen:
         sizes = {f"{test} {name}": size for test, name, size in seen}
@@ -151,7 +151,7 @@ def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def detectable(tests: Sequence[TestResult]) -> list[tuple[str, str, float]]:
-    """The smallest change in percent that each test would have shown, by its name and by what users feel."""
+    """List the smallest detectable changes of gate metrics and supported users: test, name, percent."""
     seen: list[tuple[str, str, Decided | None]] = []
     for test in tests:
         seen += [(test.name, metric.name, metric.deciding) for metric in test.metrics if metric.gate]
@@ -159,23 +159,23 @@ def detectable(tests: Sequence[TestResult]) -> list[tuple[str, str, float]]:
     return [(test, name, size) for test, name, row in seen if row and (size := row.min_detectable_percent)]
 
 
-LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # of the load: judged elsewhere
+LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # other findings judge the load
 
 
 def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """By type of test: what differs beyond chance among all that could be judged, and how far the rest moved."""
+    """Report per type of test the metrics that differ beyond chance, and how far the others moved."""
     for kind in ("bounded", "unbounded"):
         alike = [test for test in tests if test.type == kind and test.validity.status != ValidityStatus.INVALID]
         rows = [(test, metric) for test in alike for metric in test.metrics]
-        judged = [(test, metric) for test, metric in rows if metric.stated.p_value is not None]
+        judged = [(test, metric) for test, metric in rows if metric.judged.p_value is not None]
         if not judged:
             continue
-        largest = sorted(judged, key=lambda row: -abs(row[1].stated.delta_percent or 0.0))
-        differ = [row for row in largest if row[1].stated.status.changed]
-        same = [row for row in judged if row[1].stated.status == Status.EQUIVALENT]
-        not_worse = [row for row in judged if row[1].stated.status == Status.NOT_WORSE]
+        largest = sorted(judged, key=lambda row: -abs(row[1].judged.delta_percent or 0.0))
+        differ = [row for row in largest if row[1].judged.status.changed]
+        same = [row for row in judged if row[1].judged.status == Status.EQUIVALENT]
+        not_worse = [row for row in judged if row[1].judged.status == Status.NOT_WORSE]
         undecided = [row for row in largest if row not in (*differ, *same, *not_worse)]
-        others = [(test, metric) for test, metric in rows if metric.stated.p_value is None]
+        others = [(test, metric) for test, metric in rows if metric.judged.p_value is None]
         aside = [(t, m) for t, m in others if m.reason is None or m.reason.code not in LOAD]
         not_judged = list(dict.fromkeys(metric.name for _, metric in aside))
         listed = {"same": same, "not_worse": not_worse, "undecided": undecided, "not_judged": aside}
@@ -185,7 +185,8 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
             "decided_by": "equal_load" if any(m.decided_by == "equal_load" for _, m in judged) else "level",
             "differ": [_row_evidence(row) for row in differ],
             **{key: [f"{test.name} {metric.slug}" for test, metric in of_key] for key, of_key in listed.items()},
-            "not_worse_percent": max((m.stated.no_worse_than_percent or 0.0 for _, m in not_worse), default=None),
+            "same_rows": [{"test": test.name, "slug": metric.slug} for test, metric in same],
+            "not_worse_percent": max((m.judged.no_worse_than_percent or 0.0 for _, m in not_worse), default=None),
             "largest_undecided": _row_evidence(undecided[0]) if undecided else None,
             "not_judged_names": not_judged,
             "not_named": [max(len(each) - MOST_METRICS, 0) for each in (differ, not_judged)],
@@ -196,12 +197,12 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 def _row_evidence(row: Row) -> dict[str, object]:
     test, metric = row
-    told = metric.stated.model_dump(include={"delta_percent", "ci_low", "ci_high"})
+    told = metric.judged.model_dump(include={"delta_percent", "ci_low", "ci_high"})
     return {"test": test.name, **metric.model_dump(include={"slug", "name", "margin_percent", "decided_by"}), **told}
 
 
 def traffic_mix(test: TestResult) -> Iterator[Found]:
-    """Each average that the traffic mix moved: an info, as no build is slower for being asked other things."""
+    """Report averages that the traffic mix moved, as an info, since other calls make no build slower."""
     for metric in test.metrics:
         mix = metric.traffic_mix
         if mix is None or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
@@ -219,7 +220,7 @@ def traffic_mix(test: TestResult) -> Iterator[Found]:
 
 
 def error_rates(test: TestResult) -> Iterator[Found]:
-    """Each error rate that rose far although nothing judges it."""
+    """Report error rates that at least doubled; their noise is unknown."""
     least = {"percent": ERRORS_PERCENT, PER_USER_MINUTE: ERRORS_PER_USER_MINUTE}
     for row in test.errors:
         if row.unit not in least or row.base is None or row.new is None:
@@ -230,14 +231,14 @@ def error_rates(test: TestResult) -> Iterator[Found]:
 
 
 def failing(row: ErrorRateResult) -> bool:
-    """Whether the new build fails so many more requests that it cannot pass, though no noise of errors is known."""
+    """Test whether the new build fails too many requests to pass."""
     if row.unit != "percent" or row.base is None or row.new is None:
         return False
     return row.new >= max(FAILING_PERCENT, ERRORS_TIMES * row.base)
 
 
 def counted_errors(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """The errors that the load-test tool counted, relative to the connected users, in all tests."""
+    """Report the errors that the load-test tool counted in all tests, relative to the connected users."""
     evidence = {
         test.name: row.model_dump(include={"base", "new", "delta_percent"})
         for test in tests

@@ -1,6 +1,6 @@
-"""Findings about the recordings: validity, gaps, servers, and inputs that look like a mistake.
+"""Make findings about the recordings: validity, gaps, servers, and inputs that are probably mistakes.
 
-Faults of a file itself are reported when it is read; a mistake here looks like a result: another unit, name or load.
+Faulty files are refused when they are read; the mistakes here look like results: another unit, name or load.
 """
 
 import difflib
@@ -15,15 +15,15 @@ from buildcompare.text.sentences import MOST_MOVERS
 from buildcompare.validity.rules import APART
 
 USUAL_LIMITS = {ValidityCode.MAY_BE_CUT, ValidityCode.STILL_CLIMBING, ValidityCode.CEILING_REACHED}
-"""Limits of the supported users only, which are named beside them anyway."""
+"""Limits that concern only the supported users; the report states them there."""
 MIN_COVERAGE = 0.98
-"""A series with less than this part of its expected samples has gaps: published ones have 0.99 and more."""
+"""Least part of the expected samples; series with less have gaps. Published series have 0.99 and more."""
 ALIKE = 0.6
-"""Names are suggested from this similarity on (difflib's own default)."""
+"""Least similarity of a suggested name (difflib's default)."""
 
 
 def validity(test: TestResult) -> Iterator[Found]:
-    """Why a test cannot be judged, or only in part."""
+    """Report why a test cannot be judged, or only in part."""
     if test.validity.status != ValidityStatus.VALID:
         severity = Severity.INFO if only_usual_limits(test) else Severity.WARNING
         invalid = test.validity.status == ValidityStatus.INVALID
@@ -32,12 +32,12 @@ def validity(test: TestResult) -> Iterator[Found]:
 
 
 def only_usual_limits(test: TestResult) -> bool:
-    """Whether a test is limited by nothing but what limits the supported users."""
+    """Test whether only limits of the supported users apply to a test."""
     return test.validity.status == ValidityStatus.LIMITED and set(test.validity.codes) <= USUAL_LIMITS
 
 
 def looks(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """That reports were made of fewer runs before, or shall be made in between: then a call needs more."""
+    """Report earlier or planned looks at fewer runs, for which a change needs a smaller p-value."""
     several = (test for test in tests if len(test.looks) > 1 or test.level < ALPHA)
     alike = grouped(((tuple(test.looks), test.level, test.planned_runs), test.name) for test in several)
     for i, ((seen, level, planned), names) in enumerate(alike.items(), start=1):
@@ -47,7 +47,7 @@ def looks(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def left_out(test: TestResult) -> Iterator[Found]:
-    """Runs that do not count for the supported users of their build."""
+    """Report runs that their build's supported users leave out."""
     for side, i, run in _each_run(test):
         estimates = [each.estimated_supported_users for each in test.runs[side]]
         estimate, known = run.estimated_supported_users, any(each and each.estimated is not None for each in estimates)
@@ -56,7 +56,7 @@ def left_out(test: TestResult) -> Iterator[Found]:
 
 
 def coverage(test: TestResult) -> Iterator[Found]:
-    """Metrics that a run lacks, and gaps; what no run has was not asked for, and is an info."""
+    """Report gaps, and metrics that a run lacks; a metric in no run is only an info."""
     every = [*test.runs.base, *test.runs.new]
     nowhere = set.intersection(*(set(run.missing) for run in every)) if every else set()
     if nowhere:
@@ -78,7 +78,7 @@ def coverage(test: TestResult) -> Iterator[Found]:
 
 
 def servers(test: TestResult) -> Iterator[Found]:
-    """Servers of different kinds or versions: the same samples give different rates on them."""
+    """Report metric servers of different kinds or versions, which compute rates differently."""
     used: dict[str, list[str]] = {
         side: sorted({f"{run.server.kind} {run.server.version}".strip() for run in runs if run.server})
         for side, runs in test.runs.items()
@@ -88,7 +88,7 @@ def servers(test: TestResult) -> Iterator[Found]:
 
 
 def counter_resets(test: TestResult) -> Iterator[Found]:
-    """Counters that started again in a run: something was restarted."""
+    """Report counters that restarted during a run, probably with their server."""
     for side, i, run in _each_run(test):
         resets = {name: n for name, n in sorted((run.server.counter_resets if run.server else {}).items()) if n}
         if resets:
@@ -97,7 +97,7 @@ def counter_resets(test: TestResult) -> Iterator[Found]:
 
 
 def notes(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Notes of the recordings; tests with the same note share a finding."""
+    """Report the notes of the recordings; tests with the same note share a finding."""
     by_test = {test.name: {note for _, _, run in _each_run(test) for note in run.notes} for test in tests}
     noted = grouped((note, test) for test, notes in by_test.items() for note in sorted(notes))
     for note, having in noted.items():
@@ -108,17 +108,17 @@ def _each_run(test: TestResult) -> Iterator[tuple[Side, int, RunResult]]:
     return ((side, number, run) for side, runs in test.runs.items() for number, run in enumerate(runs, start=1))
 
 
-# ---- Inputs that look like a mistake --------------------------------------------------------------------------------
+# ---- Probable mistakes in the input ---------------------------------------------------------------------------------
 
 
 def users(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue) -> Iterator[Found]:
-    """Bounded tests that ran with more users than the params say; with fewer, it is no valid test anyway."""
+    """Report bounded tests with more users than the params state; a test with fewer is invalid."""
     for test in tests:
         if test.type != "bounded" or test.users is None or catalogue.load is None:
             continue
         rows = [metric for metric in test.metrics if metric.slug == catalogue.load.slug]
         values = [[value for row in rows if (value := getattr(row, side)) is not None] for side in SIDES]
-        recorded = [sum(parts) if parts else None for parts in values]  # recorded in parts, such as by node: the sum
+        recorded = [sum(parts) if parts else None for parts in values]  # the sum if nodes record separately
         apart = (max(each or 0.0 for each in recorded) / test.users - 1.0) * 100.0
         if apart > 100.0 * APART:
             evidence = {"users": test.users, "recorded": recorded, "percent": apart}
@@ -128,10 +128,10 @@ def users(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalo
 def unrecognised(
     tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue
 ) -> Iterator[Found]:
-    """Recordings in which the catalogue finds neither what users feel nor the load.
+    """Report recordings without gate metrics and load of the catalogue.
 
-    One of both may be missing for good reason, so that is reported only where a name is nearly the one expected.
-    Recordings with the same names share a finding.
+    If only one of them is missing, it is reported if a recorded name is similar to an expected one. Recordings with
+    the same names share a finding.
     """
     gates = [metric for metric in catalogue.metrics if metric.gate]
     loads = [metric for metric in catalogue.metrics if metric.load]
@@ -161,8 +161,16 @@ def unrecognised(
         yield Found(FindingKind.UNRECOGNISED, Severity.WARNING, evidence, test=name, id=id_)
 
 
+def assumed(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue) -> Iterator[Found]:
+    """Report units and directions that were assumed from the names of metrics."""
+    metrics = [metric for metric in catalogue.metrics if not metric.known]
+    if metrics:
+        rows = [metric.model_dump(include={"name", "unit", "better", "load"}) for metric in metrics]
+        yield Found(FindingKind.ASSUMED, Severity.INFO, {"metrics": rows})
+
+
 def _nearest(unknown: Sequence[str], wanted: Sequence[Metric]) -> list[tuple[str, str]]:
-    """Unknown names beside the metric that each is nearly called like, the nearest first, at most `MOST_MOVERS`."""
+    """Pair unknown names with the most similar metric, the most similar first, at most `MOST_MOVERS`."""
     slugs = {slugify(name): metric.name for metric in wanted for name in (metric.slug, metric.name, *metric.aliases)}
     pairs = [
         (name, slugs[near], difflib.SequenceMatcher(None, name, near).ratio())
@@ -173,6 +181,6 @@ def _nearest(unknown: Sequence[str], wanted: Sequence[Metric]) -> list[tuple[str
 
 
 def _files(inputs: Sequence[InputProvenance], test: str, side: Side, run: int | None = None) -> list[str]:
-    """The recordings of a build: of each run its first file, as the tables of labels stand behind it."""
+    """List the first file of each run of a build, without label tables."""
     own = (each for each in inputs if each.test == test and each.build == side and run in (None, each.run))
     return [paths[0] for paths in grouped((each.run, each.path) for each in own).values()]

@@ -1,4 +1,4 @@
-"""What of a comparison a finding is about: where a notebook shows its numbers."""
+"""Find the test, metric or label of a finding, which a notebook opens to show its numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ OF_THE_LOAD = (
     Kind.BEGINNING, Kind.BUMPS_IN_BOTH, Kind.TIME_TO_USERS, Kind.WAVES, Kind.VALIDITY, Kind.LEVEL_DRIFT,
     Kind.PREVIOUS_NEW, Kind.BETWEEN_DATABASES,
 )  # fmt: skip
-"""Findings about the curve of connected users, and about what is read off it."""
+"""Kinds of findings about the curve of connected users and numbers derived from it."""
 OF_A_TABLE = (
     Kind.LABELS, Kind.LABELS_BEYOND_NOISE, Kind.LABELS_IN_SEVERAL_TESTS, Kind.LABELS_IN_ONE_BUILD,
     Kind.NO_LABEL_TABLE, Kind.METHODS_WITH_HANDLERS,
 )  # fmt: skip
-"""Findings about labels."""
+"""Kinds of findings about labels."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A test, and one metric (as :func:`series_key` names it) or label of it; None: the finding is about no one."""
+    """Test, and metric (by its :func:`series_key`) or label, of a finding; None if it has none."""
 
     test: str | None = None
     metric: str | None = None
@@ -31,7 +31,7 @@ class Subject:
 
 
 def subject(finding: Finding, tests: Sequence[TestResult]) -> Subject:
-    """What `finding` is about; of several metrics, labels or tests, the one that it names first."""
+    """Return the subject of `finding`, the first if there are several."""
     evidence = finding.evidence
     named = _named(finding.kind, evidence)
     about = finding.test or named.get("test") or next(iter(evidence.get("tests", ())), None)
@@ -53,22 +53,21 @@ def subject(finding: Finding, tests: Sequence[TestResult]) -> Subject:
         slug = next((each.slug for each in test.metrics if each.gate), None)
     rows = [row for row in test.metrics if row.slug == slug]
     moved = evidence.get("delta_percent")
-    own = [row for row in rows if moved in (row.delta_percent, row.stated.delta_percent)]
+    own = [row for row in rows if moved in (row.delta_percent, row.judged.delta_percent)]
     row = next(iter([*own, *rows]), None)
     return Subject(test.name, metric=series_key(row.slug, row.labels) if row else None)
 
 
 def _named(kind: Kind, evidence: Mapping[str, Any]) -> dict[str, Any]:
-    """The test, metric or label that the evidence names first, where it names any."""
+    """Find the first test, metric or label in the evidence."""
     match kind:
         case Kind.EVENT:
             return {"slug": evidence["events"][0]["metric"]}
         case Kind.GAPS:
             return {"slug": evidence["worst"]["slug"]}
         case Kind.UNCHANGED:
-            rows = [*evidence["differ"], evidence["largest_undecided"]]
-            listed = [dict(zip(("test", "slug"), each.split(), strict=True)) for each in evidence["same"]]
-            return next((row for row in (*rows, *listed) if row), {})
+            rows = (*evidence["differ"], evidence["largest_undecided"], *evidence["same_rows"])
+            return next((row for row in rows if row), {})
         case Kind.COUNTED_ERRORS:
             return {"test": next(iter(evidence))}
         case Kind.LEVEL_DRIFT | Kind.PREVIOUS_NEW | Kind.BETWEEN_DATABASES:
@@ -80,8 +79,7 @@ def _named(kind: Kind, evidence: Mapping[str, Any]) -> dict[str, Any]:
         case Kind.LABELS_IN_SEVERAL_TESTS:
             return {**evidence["labels"][0], "test": next(iter(evidence["labels"][0]["tests"]))}
         case Kind.LABELS_IN_ONE_BUILD:
-            label, _, group = evidence["labels"][0].rpartition(" (")
-            return {"label": label, "group": group.removesuffix(")")}
+            return dict(evidence["rows"][0])
         case Kind.NO_LABEL_TABLE:
             return {"group": evidence["group"]}
         case Kind.METHODS_WITH_HANDLERS:

@@ -1,4 +1,4 @@
-"""Findings about a matrix of variants, and how its report begins."""
+"""Make the findings about a matrix of variants, and the opening of its report."""
 
 import math
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from buildcompare.results.codes import ClaimStatus, FindingKind, Severity, Statu
 from buildcompare.results.variants import ContrastResult, VariantsResult
 from buildcompare.text.sentences import say
 
-LARGEST = 3  # differences named where none is proven
-ROBUST = 20.0  # Percent that one run may scatter by on small shared machines (`variants.ranking.PLAUSIBLE`)
+LARGEST = 3  # Most differences in findings if none is proven
+ROBUST = 20.0  # Scatter of one run on small shared machines, percent (`variants.ranking.PLAUSIBLE`)
 
 
 def find(result: VariantsResult) -> Iterator[Found]:
-    """What somebody concluded, what is proven, and where nothing is, what is largest."""
+    """Find findings: claims of the params, then proven differences, or the largest ones if none is proven."""
     for i, claim in enumerate(result.claims):
         wrong = claim.status in (ClaimStatus.CONTRADICTED, ClaimStatus.DISAGREES)
         evidence = {**claim.model_dump(mode="json"), **_of(result, claim.operation, claim.ci_low)}
@@ -39,19 +39,19 @@ def find(result: VariantsResult) -> Iterator[Found]:
 
 
 def is_known(result: VariantsResult) -> bool:
-    """Whether any operation that decides can be judged."""
+    """Test whether any deciding operation can be judged."""
     return result.unjudged is None
 
 
 def _of(result: VariantsResult, slug: str, judged: float | None) -> dict[str, Any]:
-    """What a finding tells of an operation; where its noise is known and a row is not judged, blocks are at fault."""
+    """Collect the evidence of a row; without p-value despite known noise it is confounded with its block."""
     of = result.operation(slug)
     told = of.model_dump(mode="json", include={"name", "unit", "better", "margin_percent"})
     return {**told, "unjudged": None if judged is not None else of.unjudged or Unjudged.CONFOUNDED}
 
 
 def opening(results: Results, result: VariantsResult) -> tuple[str, str]:
-    """The title and the sentence that a report begins with."""
+    """Return the title and the first sentence of a report."""
     rows, beside = result.by_weight, result.beside_baseline
     first = beside[0] if beside else None
     row = first and {**first.model_dump(), "name": result.operation(first.operation).name}

@@ -1,4 +1,4 @@
-"""The verdict of a test and of a comparison, by the rule that reports print beside it, and how a report begins."""
+"""Reach the verdict of a test and of a comparison, and write the opening of a report."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 
 from buildcompare.findings import variants
 from buildcompare.findings.finding import grouped
-from buildcompare.findings.labels import beyond_noise
+from buildcompare.findings.labels import labels_beyond_noise
 from buildcompare.findings.metrics import failing, leans, lost
 from buildcompare.results import (
     Decided,
     ErrorRateResult,
     MetricResult,
-    PlannedRow,
     Results,
     SupportedUsersResult,
     TestResult,
@@ -21,6 +20,7 @@ from buildcompare.results import (
 from buildcompare.results.codes import (
     Better,
     CauseKind,
+    FindingKind,
     Severity,
     Status,
     SuggestionKind,
@@ -31,22 +31,22 @@ from buildcompare.results.codes import (
 from buildcompare.text.sentences import say, title
 
 USERS = "supported users"
-TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # percent: runs that do not exclude it cannot pass a build
-WORTH_IT = 0.8  # further runs are named beside a pass where they would exclude so much of what is still possible
+TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # Least worsening in an interval that prevents a pass, percent
+WORTH_IT = 0.8  # A pass names further runs if they lower the bound of possible changes to this part or less
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One reason why a valid test does not pass, with the title of the test and the row that it is about."""
+    """Reason why a valid test does not pass, with the test's title."""
 
     kind: CauseKind
     test: str
     name: str | None = None
-    """Of the metric, or `USERS`; None where the cause is about no single row."""
+    """Metric, or `USERS`; None if the cause concerns no single row."""
     delta_percent: float | None = None
     decided_by: str = "level"
     loss_percent: float | None = None
-    """The largest loss of users that the interval does not exclude."""
+    """Largest loss of users inside the interval, percent."""
 
 
 def of_test(
@@ -55,17 +55,17 @@ def of_test(
     validity: Validity,
     errors: Sequence[ErrorRateResult] = (),
 ) -> Verdict:
-    """The verdict of one test."""
+    """Reach the verdict of one test."""
     if validity.status == ValidityStatus.INVALID:
         return Verdict.INVALID
-    found = causes(metrics, supported_users, errors)
-    if any(cause.kind == CauseKind.REGRESSION for cause in found):
+    every = causes(metrics, supported_users, errors)
+    if any(cause.kind == CauseKind.REGRESSION for cause in every):
         return Verdict.REGRESSION
-    return Verdict.INCONCLUSIVE if found else Verdict.PASS
+    return Verdict.INCONCLUSIVE if every else Verdict.PASS
 
 
 def of_comparison(tests: Sequence[TestResult]) -> Verdict:
-    """The verdict of the whole comparison: the worst of its tests."""
+    """Reach the verdict of the whole comparison, the worst of its tests."""
     verdicts = {test.verdict for test in tests}
     worst: tuple[Verdict, ...] = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE)
     return next((verdict for verdict in worst if verdict in verdicts), Verdict.PASS)
@@ -77,22 +77,22 @@ def causes(
     errors: Sequence[ErrorRateResult] = (),
     test: str = "",
 ) -> list[Cause]:
-    """Everything that keeps a valid test from passing, with the test's title."""
-    found = [Cause(CauseKind.FAILING, test, row.name, row.delta_percent) for row in errors if failing(row)]
+    """List all reasons why a valid test does not pass; `test` is its title."""
+    every = [Cause(CauseKind.FAILING, test, row.name, row.delta_percent) for row in errors if failing(row)]
     if users is not None:
         loss = None if users.ci_low is None else -users.ci_low
         excluded = loss is not None and users.band_percent is not None and loss < 2.0 * users.band_percent
         kinds = [*_worse(users), *([] if excluded else [CauseKind.LOSS_NOT_EXCLUDED])]
-        found += [Cause(kind, test, USERS, users.delta_percent, loss_percent=loss) for kind in kinds]
+        every += [Cause(kind, test, USERS, users.delta_percent, loss_percent=loss) for kind in kinds]
     for metric in (each for each in metrics if each.gate):
         delta = (metric.deciding or metric).delta_percent
         kinds = [*_worse(metric.deciding), *([CauseKind.UNJUDGEABLE] if lost(metric) else [])]
         if not kinds and _worst(metric.deciding, metric.better) >= TWICE.get(metric.better, math.inf):
             kinds.append(CauseKind.TWICE_AS_BAD)
-        found += [Cause(kind, test, metric.full_name, delta, metric.decided_by) for kind in kinds]
+        every += [Cause(kind, test, metric.full_name, delta, metric.decided_by) for kind in kinds]
     if not any(map(_judged, metrics)) and (users is None or users.p_value is None):
-        found.append(Cause(CauseKind.NOTHING_JUDGED, test))
-    return sorted(found, key=lambda cause: list(CauseKind).index(cause.kind))
+        every.append(Cause(CauseKind.NOTHING_JUDGED, test))
+    return sorted(every, key=lambda cause: list(CauseKind).index(cause.kind))
 
 
 def _worse(row: Decided | None) -> list[CauseKind]:
@@ -107,62 +107,78 @@ def _judged(metric: MetricResult) -> bool:
 
 @dataclass(frozen=True)
 class Opening:
-    """A title such as ``Regression in Bounded MySQL: P99 API times +33.4 %``, and a sentence on what it means."""
+    """Title such as ``Regression in Bounded MySQL: P99 API times +33.4 %``, and a sentence that explains it."""
 
     title: str
     sentence: str
+    states: tuple[str, ...] = ()
+    """Ids of the findings that the opening states."""
 
 
 def opening(results: Results) -> Opening:
-    """The verdict of `results` with the rows that made it; of a pass, how small a change would have been seen.
+    """State the verdict of `results` with its causes; for a pass, the smallest detectable changes.
 
-    That the load of a test was not recorded stands first, as all that follows is limited by it.
+    A missing load is stated first because it limits the other statements.
     """
     if results.variants is not None:
         return Opening(*variants.opening(results, results.variants))
-    made = _opening(results)
+    valid = [test for test in results.tests if test.verdict != Verdict.INVALID]
+    every = [cause for test in valid for cause in causes(test.metrics, test.supported_users, test.errors, title(test))]
+    match results.verdict:
+        case Verdict.REGRESSION:
+            worse = _by_name(cause for cause in every if cause.kind == CauseKind.REGRESSION)
+            made = Opening(
+                say("opening", "headed", results.verdict, worse, len(results.tests)), say("opening", "regressed")
+            )
+        case Verdict.INVALID:
+            made = _invalid(results, every)
+        case Verdict.INCONCLUSIVE:
+            made = _undecided(results, every)
+        case _:
+            made = _passed(results, valid)
     unknown = [title(test) for test in results.tests if ValidityCode.LOAD_UNKNOWN in test.validity.codes]
     limited = say("opening", "load_unknown", unknown) + " " if unknown else ""
-    slower = [each for found in beyond_noise(results.tests) for each in found.evidence["labels"]]  # type: ignore[attr-defined]  # any JSON
+    slower = labels_beyond_noise(results.tests)
     named = " " + say("opening", "labels_beyond_noise", slower) if slower else ""
     return replace(made, sentence=limited + made.sentence + named)
 
 
-def _opening(results: Results) -> Opening:
-    tests, verdict = results.tests, results.verdict
-    valid = [test for test in tests if test.verdict != Verdict.INVALID]
-    found = [cause for test in valid for cause in causes(test.metrics, test.supported_users, test.errors, title(test))]
-    worse = _by_name(each for each in found if each.kind == CauseKind.REGRESSION)
-    if verdict == Verdict.REGRESSION:
-        return Opening(say("opening", "headed", verdict, worse, len(tests)), say("opening", "regressed"))
-    if verdict == Verdict.INVALID:
-        invalid = [title(test) for test in tests if test.verdict == Verdict.INVALID]
-        why = {
-            title(test): sorted(test.validity.reasons, key=lambda reason: reason.status != ValidityStatus.INVALID)
-            for test in tests
-            if test.verdict == Verdict.INVALID
-        }
-        several = any(len(runs) > 1 for test in tests for runs in test.runs)
-        builds = {"base": results.base.label, "new": results.new.label}
-        sentence = say("opening", "invalid", why, several, builds, worse)
-        return Opening(say("opening", "invalid_title", invalid, len(tests)), sentence)
-    if verdict == Verdict.INCONCLUSIVE:
-        settle = any(each.kind == SuggestionKind.SETTLE for each in results.suggestions)
-        about = _by_name(each for each in found if each.name)
-        sentence = say(
-            "opening", "undecided", found, settle, _further(results, [(each.test, each.name) for each in found])
-        )
-        return Opening(say("opening", "headed", verdict, about, len(tests)), sentence)
+def _invalid(results: Results, every: Sequence[Cause]) -> Opening:
+    tests = {test.name: test for test in results.tests if test.verdict == Verdict.INVALID}
+    why = {
+        title(test): sorted(test.validity.reasons, key=lambda reason: reason.status != ValidityStatus.INVALID)
+        for test in tests.values()
+    }
+    several = any(len(runs) > 1 for test in results.tests for runs in test.runs)
+    builds = {"base": results.base.label, "new": results.new.label}
+    worse = _by_name(cause for cause in every if cause.kind == CauseKind.REGRESSION)
+    about = [each.id for each in results.findings if each.kind == FindingKind.VALIDITY and each.test in tests]
+    return Opening(
+        say("opening", "invalid_title", list(why), len(results.tests)),
+        say("opening", "invalid", why, several, builds, worse),
+        tuple(about) if len(tests) == 1 else (),
+    )
+
+
+def _undecided(results: Results, every: Sequence[Cause]) -> Opening:
+    settle = any(each.kind == SuggestionKind.SETTLE for each in results.suggestions)
+    further = _settling(results, [(each.test, each.name) for each in every])
+    about = _by_name(each for each in every if each.name)
+    heading = say("opening", "headed", results.verdict, about, len(results.tests))
+    return Opening(heading, say("opening", "undecided", every, settle, further))
+
+
+def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
     warnings = sum(each.severity == Severity.WARNING for each in results.findings)
-    gates = [metric for test in tests for metric in test.metrics if metric.gate]
+    gates = [metric for test in results.tests for metric in test.metrics if metric.gate]
     judged = {metric.name for metric in gates if _judged(metric)}
     not_judged = [name for name in dict.fromkeys(metric.name for metric in gates) if name not in judged]
-    sentence = say("opening", "pass", _possible(valid), not_judged, _further(results))
+    sentence = say("opening", "pass", _possible(valid), not_judged, _excluding(results))
     return Opening(say("opening", "pass_title", warnings), sentence)
 
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
-    """By what users feel, how much worse it may still be in one of the tests: its interval's bad end, in percent."""
+    """Return how much worse each gate metric may still be in one of the tests: the bad end of its interval, percent."""
     rows = [(metric.name, metric.better, metric.deciding) for test in tests for metric in test.metrics if metric.gate]
     rows += [(USERS, Better.HIGHER, test.supported_users) for test in tests]
     possible: dict[str, float] = {}
@@ -172,42 +188,43 @@ def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
 
 
 def _worst(row: Decided | None, better: Better) -> float:
-    """The bad end of a row's interval, in percent, as the table of tests says it; 0 where none is known."""
+    """Return the bad end of a row's interval in percent, as in the table of tests; 0 if unknown."""
     if row is None or row.ci_low is None or row.ci_high is None:
         return 0.0
     return max(row.ci_high if better == Better.LOWER else -row.ci_low, row.no_worse_than_percent or 0.0)
 
 
-def _further(results: Results, about: Sequence[tuple[str, str | None]] | None = None) -> dict[str, object] | None:
-    """The plan of one row: of those that it is `about`, what shows a change of the margin.
-
-    Without `about`, of the metric that users feel and that may be worst: what would exclude a good part of that.
-    """
+def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict[str, object] | None:
+    """Find the cheapest further runs that detect the margin in a row of `about` (test's title, row's name)."""
     titles = {test.name: title(test) for test in results.tests}
-    known = [plan for plan in results.plan if plan.test in titles]
-    if about is not None:
-        rows = [(titles[plan.test], row) for plan in known for row in plan.rows]
-        best = min((each for each in rows if (each[0], each[1].name) in about), key=_hours, default=None)
-        return {"test": best[0], "name": best[1].name, **dict(best[1].steps[-1])} if best else None
+    rows = [(titles[plan.test], row) for plan in results.plan if plan.test in titles for row in plan.rows]
+    matching = [(test, row) for test, row in rows if (test, row.name) in about]
+    if not matching:
+        return None
+    test, row = min(matching, key=lambda each: each[1].steps[-1].hours)
+    return {"test": test, "name": row.name, **dict(row.steps[-1])}
+
+
+def _excluding(results: Results) -> dict[str, object] | None:
+    """Find the further runs that exclude a good part of the worst possible change of a gate metric."""
     gates = {(test.name, metric.slug): metric for test in results.tests for metric in test.metrics if metric.gate}
-    found = [
+    titles = {test.name: title(test) for test in results.tests}
+    planned = [
         (_worst(metric.deciding, metric.better), titles[plan.test], row)
-        for plan in known
+        for plan in results.plan
         for row in plan.undecided
         if (metric := gates.get((plan.test, row.slug or "")))
     ]
-    for size, test, row in sorted(found, key=lambda each: -each[0])[:1]:
-        for step in row.steps:
-            if step.no_worse_than_percent is not None and step.no_worse_than_percent < WORTH_IT * size:
-                return {"test": test, "name": row.name, **dict(step)}
+    if not planned:
+        return None
+    size, test, row = max(planned, key=lambda each: each[0])
+    for step in row.steps:
+        if step.no_worse_than_percent is not None and step.no_worse_than_percent < WORTH_IT * size:
+            return {"test": test, "name": row.name, **dict(step)}
     return None
 
 
-def _hours(planned: tuple[str, PlannedRow]) -> float:
-    return planned[1].steps[-1].hours
-
-
-def _by_name(found: Iterable[Cause]) -> list[list[Cause]]:
-    """Causes about the same row, the supported users first, then what moved most."""
-    largest_first = sorted(found, key=lambda each: (each.name != USERS, -abs(each.delta_percent or 0.0)))
+def _by_name(causes: Iterable[Cause]) -> list[list[Cause]]:
+    """Group causes about the same row, the supported users first, then the largest change."""
+    largest_first = sorted(causes, key=lambda each: (each.name != USERS, -abs(each.delta_percent or 0.0)))
     return list(grouped((each.name, each) for each in largest_first).values())

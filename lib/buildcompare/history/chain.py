@@ -1,4 +1,4 @@
-"""Analyse a chain of comparisons, with the current results at its end: drift, databases, setup and error counts.
+"""Analyse a chain of comparisons: drift, databases, setup and error counts.
 
 Each comparison measures the version that the one before called new once more, as its base. A difference between the two
 is no change of the build: it is run-to-run noise, and whatever else changed between two batches of tests.
@@ -6,71 +6,48 @@ is no change of the build: it is run-to-run noise, and whatever else changed bet
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.dataset as ds
+import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Comparison
-from buildcompare.history import dataset
-from buildcompare.history.columns import MAD_TO_SD, Tests
 from buildcompare.history.entry import entry_of
-from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, ledger_of
+from buildcompare.history.ledger import Entry, Ledger, LedgerTest, uncollected
 from buildcompare.history.setup import changed_settings, setup_differences
+from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import TestResult
-from buildcompare.results import history as schema
 from buildcompare.results.codes import SIDES, DriftKind, NoHistory, Pair, Side
+from buildcompare.results.history import (
+    BetweenComparisons,
+    DatabaseOrder,
+    Drift,
+    HistoryResult,
+    RepeatedMeasurements,
+    SetupDifference,
+)
+from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
 from buildcompare.stats.planning import percent
 
 OUTLIER = 3.5
 """Modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
-LEAST_COUNT = 5  # a median over fewer comparisons says nothing
-LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported: half as many again, or a third fewer
+LEAST_COUNT = 5  # comparisons for a median
+LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported
+MOST_EARLIER = 20  # earlier comparisons with the databases in the same order that are named; the others are counted
 UsersNoise = tuple[Noise | None, float]
-"""Of the supported users: run-to-run noise (None: unknown), and the smallest change that matters, in percent."""
-MOST_EARLIER = 20
-"""Earlier comparisons in which two databases stood alike that are named; the others are counted."""
-_COLUMNS = (
-    "name", "position", "base", "new", "setup", "test", "type", "db_engine", "supported_users", "runs", "errors",
-)  # fmt: skip
-"""What a chain is analysed by."""
-Past = tuple[schema.HistoryResult, list[schema.Drift], list[schema.SetupDifference]]
-"""What the ledger says about a comparison."""
-
-
-class Measured(NamedTuple):
-    """One build in one test of a comparison; the test is found again in other comparisons by its `key`."""
-
-    entry: Entry
-    test: LedgerTest
-    key: tuple[str, str, str]
-    side: Side
-    build: LedgerBuild
-    users: float | None  # supported, the mean over so many `runs`
-    runs: int
-
-    def beside(self, before: Measured, kind: DriftKind, noise: Noise, **known: Any) -> list[tuple[float, schema.Drift]]:
-        """The log ratio of the supported users and a row of it with what else is `known`; none without two levels."""
-        change = measure_change(before.users, self.users, noise, Pair(before.runs, self.runs))
-        if change is None:
-            return []
-        low, high = change.interval()
-        known |= {"kind": kind, "comparison": self.entry.name, "test": self.test.name, "side": self.side}
-        known |= {"label": self.build.title, "against_label": before.build.title, "ci_low": low, "ci_high": high}
-        known |= {name: getattr(change, name) for name in ("delta_percent", "p_value", "noise_source")}
-        known |= self.test.model_dump(include={"type", "db_engine"})
-        return [(change.log_ratio, schema.Drift(before=before.users, value=self.users, **known))]
+"""Supported users: run-to-run noise (None: unknown), and the smallest change that matters, in percent."""
+Past = tuple[HistoryResult, list[Drift], list[SetupDifference]]
+"""A comparison beside its ledger."""
 
 
 class ErrorChange(NamedTuple):
@@ -79,27 +56,27 @@ class ErrorChange(NamedTuple):
     test: LedgerTest
     delta_percent: float  # relative to the load
     usual_percent: float  # robust standard deviation over the chain
-    comparisons: int  # how many that was learned from
+    comparisons: int  # with error counts of this test
 
 
 @dataclass(frozen=True)
 class Step:
-    """One comparison of a ledger, compared with the one `before` it and with those that measured its versions.
+    """One comparison of a ledger beside the one `before` it and those that measured its versions; a study has none.
 
-    `changes` are those of the supported users in every test that measured them. A study has none `before` it.
+    `changes` are those of the supported users in every test that measured them.
     """
 
     entry: Entry
     before: str | None = None
-    setup_differences: Sequence[schema.SetupDifference] = ()
-    drift: Sequence[schema.Drift] = ()
+    setup_differences: Sequence[SetupDifference] = ()
+    drift: Sequence[Drift] = ()
     changes: Sequence[tuple[LedgerTest, Effect | None]] = ()
     errors: Sequence[ErrorChange] = ()
 
     @property
-    def same_version(self) -> list[schema.Drift]:
-        """The drift of one version since an earlier comparison, without what is compared beside it."""
-        return [row for row in self.drift if _is_same_version(row)]
+    def same_version(self) -> list[Drift]:
+        """Drift of one version since an earlier comparison."""
+        return [row for row in self.drift if row.kind == DriftKind.SAME_VERSION and row.same_version]
 
     @property
     def setup_changed(self) -> list[str]:
@@ -107,179 +84,272 @@ class Step:
         return changed_settings(self.setup_differences)
 
 
-@dataclass(frozen=True)
-class ChainAnalysis:
-    """A chain, and then its studies, analysed: what is usual of all, and the `steps` that were asked for by name."""
+def tests_frame(entries: Sequence[Entry]) -> pd.DataFrame:
+    """One row per test of each comparison.
 
-    steps: Mapping[str, Step]
+    Columns: `entry` (its place in `entries`); `type`, `db_engine`, `name` (only if tests of a comparison share type and
+    database) and their number `key`; `users`, `errors` and `runs` of both builds, NaN if unknown or zero; `version`
+    and `minor` of both builds and `setup` as numbers, -1 if unknown.
+    """
+    places = np.repeat(np.arange(len(entries)), [len(entry.tests) for entry in entries])
+    listed = [test for entry in entries for test in entry.tests]
+    pairs_of_tests = ((test.levels, test.errors or Pair(None, None), test.runs) for test in listed)
+    numbers = [(a.base, a.new, b.base, b.new, c.base, c.new) for a, b, c in pairs_of_tests]
+    pairs = [f"{name}_{side}" for name in ("users", "errors", "runs") for side in SIDES]
+    values = np.array(numbers, dtype=np.float64).reshape(-1, len(pairs))
+    tests = pd.DataFrame(np.where(values > 0, values, np.nan), columns=pairs)
+    for name, texts in {
+        "version": [build.version for entry in entries for build in entry.builds],
+        "minor": [build.minor for entry in entries for build in entry.builds],
+    }.items():
+        codes = pd.factorize(np.array(texts, dtype=object))[0].reshape(-1, 2)
+        tests[[f"{name}_{side}" for side in SIDES]] = codes[places]
+    setups = [
+        repr((sorted(entry.setup.items()), sorted(entry.coordinator.items()))) if entry.setup else None
+        for entry in entries
+    ]
+    tests["setup"] = pd.factorize(np.array(setups, dtype=object))[0][places]
+    tests["entry"] = places
+    tests["type"], tests["db_engine"] = zip(*[test.key for test in listed], strict=True)
+    shared = tests.duplicated(["entry", "type", "db_engine"], keep=False)
+    tests["name"] = np.where(shared, [test.name for test in listed], "")
+    tests["key"] = tests.groupby(["type", "db_engine", "name"], sort=False).ngroup()
+    return tests
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Comparisons in the order of their chain, then studies, with what is usual between them.
+
+    `noise` is that of one run's supported users; without it nothing is compared.
+    """
+
+    entries: Sequence[Entry]
     noise: Noise | None
-    between: Sequence[schema.BetweenComparisons]
-    repeats: schema.RepeatedMeasurements | None
-    comparisons: int
-    studies: Sequence[str]
-    databases: Sequence[str]
-    """Of the unbounded tests, in the order of their appearance."""
 
+    @functools.cached_property
+    def length(self) -> int:
+        """Number of comparisons in the chain."""
+        return sum(entry.kind == "monthly" for entry in self.entries)
 
-def analyse_chain(
-    ledger: Ledger, noise: Noise | None, newest: int | None = None, named: Collection[str] = ()
-) -> ChainAnalysis:
-    """Analyse a ledger: what is usual is learned from all of it, and some of its comparisons are compared.
+    @functools.cached_property
+    def tests(self) -> pd.DataFrame:
+        """See :func:`tests_frame`."""
+        return tests_frame(self.entries)
 
-    These are so many of the `newest` (of the chain the last, of the studies the first; None: all) and those `named`.
-    `noise` is of one run's supported users (None: unknown, and nothing is compared); studies serve for their own
-    changes and repeated measurements only.
-    """
-    return _analysed(Tests(ledger.table(_COLUMNS)), noise, newest, named, ledger.read)
+    @functools.cached_property
+    def _keys(self) -> npt.NDArray[np.int64]:
+        return self.tests["key"].to_numpy()
 
+    @functools.cached_property
+    def _starts(self) -> npt.NDArray[np.int64]:
+        return np.searchsorted(self.tests["entry"], np.arange(len(self.entries) + 1))
 
-def _analysed(
-    tests: Tests,
-    noise: Noise | None,
-    newest: int | None,
-    named: Collection[str],
-    read: Callable[[Collection[str]], Mapping[str, Entry]],
-) -> ChainAnalysis:
-    count = len(tests.names) if newest is None else newest
-    shown = range(tests.chain - count, tests.chain + count)
-    asked = [i for i, name in enumerate(tests.names) if i in shown or name in named]
-    seen = [tests.keys[key] for key in dict.fromkeys(tests.key[tests.any & (tests.entry < tests.chain)].tolist())]
-    known: dict[str, Any] = {
-        "comparisons": tests.chain,
-        "studies": tests.names[tests.chain :],
-        "databases": list(dict.fromkeys(key[1] for key in seen)),
-    }
-    if noise is None:
-        found = read([tests.names[i] for i in asked])
-        held = [found[tests.names[i]] for i in asked]
-        steps = {e.name: Step(e, changes=[(test, None) for test in e.tests if any(test.levels)]) for e in held}
-        return ChainAnalysis(steps, None, (), None, **known)
-    linked = {int(tests.then[row]) for i in asked for row in tests.rows(i) if tests.then[row] >= 0}
-    before = {i - 1 for i in asked if 0 < i < tests.chain}
-    needed = {*asked, *before, *(int(tests.entry[row]) for row in linked)}
-    entries = read([tests.names[i] for i in sorted(needed)])
-    usual = {key: _spread(ratios, noise) for key, ratios in tests.usual.items()}
-    steps = {}
-    for i in asked:
-        now = entries[tests.names[i]]
-        old = entries[tests.names[i - 1]] if i - 1 in before and i < tests.chain else None
-        name, differences = (old.name, setup_differences(old, now)) if old else (None, [])
-        drift: list[schema.Drift] = []
-        errors: list[ErrorChange] = []
-        if i < tests.chain:
-            drift = [*_drift(tests, i, entries, usual, noise), *_databases(tests, i, entries, noise)]
-            errors = _error_changes(tests, i, now)
-        tested = (test for test in now.tests if any(test.levels))
-        changes = [(test, measure_change(test.levels.base, test.levels.new, noise, test.runs)) for test in tested]
-        steps[now.name] = Step(now, name, differences, drift, changes, errors)
-    between = []
-    for key in sorted(usual):
-        test_type, db_engine, _ = tests.keys[key]
-        about: dict[str, Any] = {"type": test_type, "db_engine": db_engine or None, "links": len(tests.usual[key])}
-        sd = usual[key]
-        between.append(schema.BetweenComparisons(**about, sd_percent=sd and 100.0 * math.expm1(sd)))
-    return ChainAnalysis(steps, noise, between, measure_repeats(*tests.repeats()), **known)
+    @functools.cached_property
+    def _levels(self) -> FloatArray:
+        """Supported users, shape (entries, keys, 2)."""
+        levels = np.full((len(self.entries), self._keys.max() + 1, 2), np.nan)
+        levels[self.tests["entry"], self._keys] = self.tests[["users_base", "users_new"]]
+        return levels
 
+    @functools.cached_property
+    def _earlier(self) -> npt.NDArray[np.int64]:
+        """Per test, the row of the earlier test that measured its base as the new build; -1 if none.
 
-def _spread(ratios: Sequence[float], noise: Noise) -> float | None:
-    """How far the same version lies apart, never less than two single runs; None of too few pairs.
+        The last one whose new build is of the base's version, so that a comparison that was recorded late, or belongs
+        to an older line of releases, does not break the chain of the others; else the last one with levels.
+        """
+        earlier = np.full(len(self.tests), -1)
+        same_version: dict[tuple[int, int], int] = {}
+        last: dict[int, int] = {}
+        columns = ["key", "minor_base", "minor_new", "users_base", "users_new"]
+        chain = self.tests.loc[self.tests["entry"] < self.length, columns].dropna(
+            how="all", subset=["users_base", "users_new"]
+        )
+        for row, key, base, new, _, users in chain.itertuples(name=None):
+            earlier[row] = same_version.get((key, base), last.get(key, -1))
+            last[key] = row
+            if new >= 0 and users > 0:
+                same_version[key, new] = row
+        return earlier
 
-    A drift of the same version is a jump where its modified z-score exceeds 3.5: the log ratio over 1.4826 times the
-    median absolute log ratio of the test (its center is zero, where the same version belongs). Of drawn chains without
-    a jump, whose batches scatter by 8 %, 4 to 6 % have one by this rule, with 5 links or with 33
-    (tests/history/test_drift.py).
-    """
-    return max(MAD_TO_SD * median(ratios), math.sqrt(2.0) * noise.sd) if len(ratios) >= LEAST_COUNT else None
+    @functools.cached_property
+    def usual(self) -> dict[int, tuple[int, float]]:
+        """Per key, number of links and standard deviation of one version's log ratio between two comparisons.
 
+        Never less than that of two single runs; NaN with few links. A drift of the same version is a jump where its
+        modified z-score exceeds 3.5: the log ratio over 1.4826 times the median absolute log ratio of the test (its
+        center is zero, where the same version belongs). Of drawn chains without a jump, whose batches scatter by 8 %,
+        4 to 6 % have one by this rule, with 5 links or with 33 (tests/history/test_drift.py).
+        """
+        assert self.noise is not None
+        rows = np.flatnonzero(self._earlier >= 0)
+        now, before = self.tests.iloc[rows], self.tests.iloc[self._earlier[rows]].set_axis(rows)
+        same = (now["minor_base"] >= 0) & (now["minor_base"] == before["minor_new"])
+        ratios = (now["users_base"] / before["users_new"]).where(same).map(math.log).abs().groupby(now["key"])
+        links = ratios.count()
+        sd = ratios.apply(lambda each: robust_sd(each.dropna())).clip(lower=math.sqrt(2.0) * self.noise.sd)
+        usual = sd.where(links >= LEAST_COUNT)
+        return dict(zip(links.index.tolist(), zip(links.tolist(), usual.tolist(), strict=True), strict=True))
 
-def _measured(tests: Tests, row: int, entries: Mapping[str, Entry]) -> Pair[Measured]:
-    """Both builds of a test."""
-    i = int(tests.entry[row])
-    entry, key = entries[tests.names[i]], tests.keys[tests.key[row]]
-    test = entry.tests[row - int(tests.starts[i])]
-    sides = (Measured(entry, test, key, s, entry.builds[s], test.levels[s], test.runs[s]) for s in SIDES)
-    return Pair(*sides)
+    @functools.cached_property
+    def between(self) -> list[BetweenComparisons]:
+        """What is usual, as results hold it."""
+        keys = self.tests.drop_duplicates("key").set_index("key")
+        return [
+            BetweenComparisons(
+                type=keys.loc[key, "type"],
+                db_engine=keys.loc[key, "db_engine"] or None,
+                links=links,
+                sd_percent=None if math.isnan(sd) else percent(sd),
+            )
+            for key, (links, sd) in self.usual.items()
+        ]
 
+    @property
+    def repeats(self) -> RepeatedMeasurements | None:
+        """Run-to-run deviation of builds measured more than once in single runs on one recorded setup."""
+        sides = [
+            self.tests[["key", "setup", f"users_{side}", f"runs_{side}", f"version_{side}"]].set_axis(
+                ["key", "setup", "users", "runs", "version"], axis=1
+            )
+            for side in SIDES
+        ]
+        builds = pd.concat(sides)
+        single = builds[(builds["runs"] == 1) & (builds[["setup", "version"]] >= 0).all(axis=1)].dropna()
+        return measure_repeats(single["users"], single.groupby(["key", "setup", "version"]).ngroup())
 
-def _drift(
-    tests: Tests, i: int, entries: Mapping[str, Entry], usual: Mapping[int, float | None], noise: Noise
-) -> list[schema.Drift]:
-    """Compare an entry with those that measured its bases before (see :attr:`Tests.then`).
+    @functools.cached_property
+    def errors(self) -> FloatArray:
+        """Per test of the chain, log ratio of error counts, its variance by chance, the usual size, and their count."""
+        tests = self.tests
+        load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
+        logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["entry"] < self.length)
+        sizes = logs.abs().groupby(tests["key"])
+        usual = tests["key"].map(sizes.apply(lambda each: robust_sd(each.dropna())))
+        chance = 1.0 / tests["errors_base"] + 1.0 / tests["errors_new"]
+        return np.stack([logs, chance, usual, sizes.transform("count")], axis=1)
 
-    There are two rows for each linked test, `same_version` (this base with the previous new) and `previous_new` (this
-    new with the previous new).
-    """
-    drift = []
-    changed: dict[str, list[str]] = {}  # settings, by the comparison that they changed since
-    for row in sorted(tests.rows(i), key=lambda row: int(tests.key[row])):
-        if tests.then[row] < 0:
-            continue
-        then, now = (_measured(tests, int(each), entries) for each in (tests.then[row], row))
-        sd, before = usual[int(tests.key[row])], then.new
-        since = before.entry.name
-        if since not in changed:
-            changed[since] = changed_settings(setup_differences(before.entry, now.base.entry))
-        for kind, each in zip((DriftKind.SAME_VERSION, DriftKind.PREVIOUS_NEW), now, strict=True):
-            same = bool(each.build.minor) and each.build.minor == before.build.minor
-            known = {"against": since, "same_version": same, "setup_changed": changed[since]}
-            for ratio, found in each.beside(before, kind, noise, **known):
-                z = {"z": ratio / sd, "jump": abs(ratio / sd) > OUTLIER} if sd and _is_same_version(found) else {}
-                drift.append(found.model_copy(update=z))
-    return drift
+    def step(self, place: int) -> Step:
+        """The comparison at `place`, compared with those before it."""
+        entry, noise = self.entries[place], self.noise
+        tests = [test for test in entry.tests if any(test.levels)]
+        if noise is None:
+            return Step(entry, changes=[(test, None) for test in tests])
+        changes = [(test, measure_change(test.levels.base, test.levels.new, noise, test.runs)) for test in tests]
+        if place >= self.length:
+            return Step(entry, changes=changes)
+        drift = [*self._drift(place), *self._databases(place)]
+        if not place:
+            return Step(entry, None, (), drift, changes, self._error_changes(place))
+        before = self.entries[place - 1]
+        setup = setup_differences(before, entry)
+        return Step(entry, before.name, setup, drift, changes, self._error_changes(place))
 
+    def _rows(self, place: int) -> range:
+        return range(self._starts[place], self._starts[place + 1])
 
-def _databases(tests: Tests, i: int, entries: Mapping[str, Entry], noise: Noise) -> list[schema.Drift]:
-    """Compare each pair of databases within each build of an entry: the later in the alphabet with the earlier.
+    def _test(self, row: int) -> tuple[Entry, LedgerTest]:
+        place = int(np.searchsorted(self._starts, row, side="right")) - 1
+        return self.entries[place], self.entries[place].tests[row - int(self._starts[place])]
 
-    Rows as those of drift, with `flipped`: whether they stand in another order than with the last new build before. An
-    entry with several tests of one type and database is left out.
-    """
-    drift = []
-    keyed = ((tests.keys[tests.key[row]], row) for row in tests.rows(i))
-    alone = sorted((key, row) for key, row in keyed if key[1] and not key[2])
-    for (key, one), (other_key, two) in itertools.combinations(alone, 2):
-        if key[0] != other_key[0]:
-            continue
-        past = tests.between_databases(int(tests.key[one]), int(tests.key[two]))
-        count = int(np.searchsorted(past.entries, i))
-        newest = int(np.searchsorted(past.known, count)) - 1
-        last = float(past.logs[past.known[newest], 1]) if newest >= 0 else 0.0
-        for before, now in zip(*(_measured(tests, row, entries) for row in (one, two)), strict=True):
-            known = {"against": before.test.db_engine, "same_version": True}
-            for ratio, row in now.beside(before, DriftKind.BETWEEN_DATABASES, noise, **known):
-                flipped: dict[str, Any] = {}
-                if last * ratio < 0:
-                    alike = past.signs[:count] == math.copysign(1.0, ratio)
-                    rows = np.flatnonzero(alike[:, 0] | alike[:, 1])
-                    earlier = [
-                        schema.DatabaseOrder(
-                            comparison=tests.names[past.entries[at]],
-                            **{s: percent(past.logs[at, n]) for n, s in enumerate(SIDES) if alike[at, n]},
-                        )
-                        for at in rows[-MOST_EARLIER:].tolist()
-                    ]
-                    flipped = {"flipped": True, "earlier": earlier, "earlier_comparisons": rows.size}
-                drift.append(row.model_copy(update=flipped))
-    return drift
+    def _row(self, kind: DriftKind, rows: Pair[int], sides: Pair[Side], against: str) -> Drift | None:
+        """The level of the test in the second row beside that of the first; None without two levels."""
+        assert self.noise is not None
+        (old_entry, old), (entry, test) = (self._test(row) for row in rows)
+        before, value = old.levels[sides.base], test.levels[sides.new]
+        change = measure_change(before, value, self.noise, Pair(old.runs[sides.base], test.runs[sides.new]))
+        if change is None:
+            return None
+        low, high = change.interval()
+        earlier, build = old_entry.builds[sides.base], entry.builds[sides.new]
+        return Drift(
+            kind=kind,
+            comparison=entry.name,
+            against=against,
+            test=test.name,
+            type=test.type,
+            db_engine=test.db_engine,
+            side=sides.new,
+            label=build.title,
+            against_label=earlier.title,
+            before=before,
+            value=value,
+            delta_percent=change.delta_percent,
+            ci_low=low,
+            ci_high=high,
+            p_value=change.p_value,
+            noise_source=change.noise_source,
+            same_version=bool(build.minor) and build.minor == earlier.minor,
+        )
 
+    def _drift(self, place: int) -> Iterator[Drift]:
+        """Each linked test beside the earlier one: `same_version` (its base) and `previous_new` (its new build)."""
+        linked = [row for row in self._rows(place) if self._earlier[row] >= 0]
+        for row in sorted(linked, key=lambda row: int(self._keys[row])):
+            earlier, _ = self._test(int(self._earlier[row]))
+            changed = changed_settings(setup_differences(earlier, self.entries[place]))
+            _, sd = self.usual[self._keys[row]]
+            for kind, side in zip((DriftKind.SAME_VERSION, DriftKind.PREVIOUS_NEW), SIDES, strict=True):
+                drift = self._row(kind, Pair(int(self._earlier[row]), row), Pair("new", side), earlier.name)
+                if drift is not None:
+                    more: dict[str, object] = {"setup_changed": changed}
+                    if kind == DriftKind.SAME_VERSION and drift.same_version and sd > 0:
+                        z = math.log((drift.value or 1.0) / (drift.before or 1.0)) / sd
+                        more |= {"z": z, "jump": abs(z) > OUTLIER}
+                    yield drift.model_copy(update=more)
 
-def _error_changes(tests: Tests, i: int, entry: Entry) -> list[ErrorChange]:
-    """Find the tests of an entry whose error counts changed as they do in no other comparison of the chain.
+    def _databases(self, place: int) -> Iterator[Drift]:
+        """Each pair of databases within each build: the later in the alphabet beside the earlier.
 
-    Counts of errors have no published run-to-run deviation, so each change is compared with those of all others: it is
-    reported where it is more than 3.5 robust standard deviations (the chance of counting, Poisson, included) and half
-    or more. The first rule alone calls too much: published counts have heavier tails than a normal distribution (9 of
-    25 bounded MySQL tests lie beyond it). Counts of unbounded tests are taken relative to the supported users; a test
-    without an error in one build is left out.
-    """
-    logs, chance, by_key = tests.errors
-    found = []
-    for test, row in zip(entry.tests, tests.rows(i), strict=True):
-        ratio, (usual, count) = float(logs[row]), by_key[int(tests.key[row])]
-        far = abs(ratio) > max(OUTLIER * math.sqrt(usual**2 + chance[row]), math.log(LEAST_ERROR_FACTOR))
-        if far and count >= LEAST_COUNT:
-            found.append(ErrorChange(test, 100.0 * math.expm1(ratio), 100.0 * math.expm1(usual), count))
-    return found
+        `flipped` says whether they stand in another order than with the last new build before. Left out if a comparison
+        has several tests of one type and database.
+        """
+        tests = self.tests.iloc[self._starts[place] : self._starts[place + 1]]
+        alone = tests[(tests["db_engine"] != "") & (tests["name"] == "")].sort_values(["type", "db_engine"])
+        for _, group in alone.groupby("type"):
+            for rows in itertools.combinations(group.index, 2):
+                first, second = (self._levels[:place, self._keys[row]] for row in rows)
+                logs = np.log(second / first)
+                known = logs[~np.isnan(logs[:, 1]), 1]
+                against = str(self._test(rows[0])[1].db_engine)
+                for side in SIDES:
+                    drift = self._row(DriftKind.BETWEEN_DATABASES, Pair(*rows), Pair(side, side), against)
+                    if drift is not None:
+                        order = np.sign((drift.value or 0.0) - (drift.before or 0.0))
+                        more: dict[str, object] = {"same_version": True}
+                        if known.size and known[-1] * order < 0:
+                            more |= self._earlier_orders(np.where(np.sign(logs) == order, logs, np.nan))
+                        yield drift.model_copy(update=more)
+
+    def _earlier_orders(self, logs: FloatArray) -> dict[str, object]:
+        """Fields of databases that flipped, from earlier log ratios of the same sign, NaN for others; shape (n, 2)."""
+        places = np.flatnonzero(~np.isnan(logs).all(axis=1))
+        earlier = [
+            DatabaseOrder(
+                comparison=self.entries[place].name,
+                **{s: percent(log) for s, log in zip(SIDES, logs[place].tolist(), strict=True) if not math.isnan(log)},
+            )
+            for place in places[-MOST_EARLIER:].tolist()
+        ]
+        return {"flipped": True, "earlier": earlier, "earlier_comparisons": places.size}
+
+    def _error_changes(self, place: int) -> list[ErrorChange]:
+        """Tests whose error counts changed as in no other comparison of the chain.
+
+        Counts of errors have no published run-to-run deviation, so each change is compared with those of all others: it
+        is reported where it is more than 3.5 robust standard deviations (the chance of counting, Poisson, included) and
+        half or more. The first rule alone calls too much: published counts have heavier tails than a normal
+        distribution (9 of 25 bounded MySQL tests lie beyond it). Counts of unbounded tests are relative to the
+        supported users; a test without an error in one build is left out.
+        """
+        changes = []
+        for row in self._rows(place):
+            log, chance, usual, count = self.errors[row].tolist()
+            least = max(OUTLIER * math.sqrt(usual**2 + chance), math.log(LEAST_ERROR_FACTOR))
+            if abs(log) > least and count >= LEAST_COUNT:
+                changes.append(ErrorChange(self._test(row)[1], percent(log), percent(usual), int(count)))
+        return changes
 
 
 def measure_change(before: float | None, value: float | None, noise: Noise, runs: Pair[int]) -> Effect | None:
@@ -296,66 +366,53 @@ def measure_change(before: float | None, value: float | None, noise: Noise, runs
     return Effect(math.log(value / before), sd, noise.df, noise.sd, noise.noise_source)
 
 
-def measure_repeats(levels: npt.ArrayLike, sizes: npt.ArrayLike) -> schema.RepeatedMeasurements | None:
-    """Pool the variance of positive `levels`, groups of so many successive ones, with its chi-squared interval."""
+def measure_repeats(levels: pd.Series, builds: npt.ArrayLike) -> RepeatedMeasurements | None:
+    """Pool the variance of positive `levels` within `builds`, a number for each, with its chi-squared interval."""
     from scipy.special import gammaincinv
 
-    sizes = np.asarray(sizes, dtype=np.int64)
-    df = int((sizes - 1).sum())
-    if df == 0:
+    logs, builds = np.log(levels.to_numpy()), np.asarray(builds)
+    df = logs.size - np.unique(builds).size
+    if not df:
         return None
-    logs, starts = np.log(levels), np.cumsum(sizes) - sizes
-    means = np.add.reduceat(logs, starts) / sizes
-    squares = sum(np.add.reduceat((logs - np.repeat(means, sizes)) ** 2, starts).tolist())
+    groups = pd.Series(logs).groupby(builds)
+    squares = float(((logs - groups.transform("mean")) ** 2).sum())
     variances = (squares / each for each in (df, *(2.0 * gammaincinv(df / 2.0, [0.975, 0.025]))))
-    sd_percent, ci_low, ci_high = (100.0 * math.expm1(math.sqrt(variance)) for variance in variances)
-    return schema.RepeatedMeasurements(sd_percent=sd_percent, ci_low=ci_low, ci_high=ci_high, df=df)
-
-
-def _is_same_version(row: schema.Drift) -> bool:
-    return row.kind == DriftKind.SAME_VERSION and row.same_version
+    sd_percent, ci_low, ci_high = (percent(math.sqrt(variance)) for variance in variances)
+    return RepeatedMeasurements(sd_percent=sd_percent, ci_low=ci_low, ci_high=ci_high, df=df)
 
 
 def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()) -> UsersNoise:
-    """From a catalogue's load metric, and what repeated runs taught."""
+    """From a catalogue's load metric and repeated runs."""
     load = catalogue.load
     return (metric_noise(load, "unbounded", groups), load.margin_percent) if load else (None, 0.0)
 
 
+@uncollected()
 def compare_to_ledger(
     ledger: Ledger, params: Comparison, tests: Sequence[TestResult], known: UsersNoise, *, simulated: bool
 ) -> Past:
-    """Compare the results of `params` with the chain before its own entry, or the whole where it has none yet."""
+    """Compare the results of `params` with the chain before its entry, or with the whole if it has none yet."""
     noise, margin_percent = known
-    own = ledger.find(entry_of(params, position=1))
-    chain, before = ds.field("position").is_valid() & (ds.field("simulated") == simulated), own and own.position
-    chain = chain & (ds.field("position") < before) if before else chain
-    if own is not None and own.kind == "study":
-        chain = chain & (ds.field("position") < 0)  # a study is held against no comparison
-    found = Tests(ledger.table([*_COLUMNS, "sha256"], chain | ds.field("position").is_null()))
-    digests = found.table["sha256"].take(pa.array(found.starts[:-1])).to_pylist()
-    count, studies = found.chain, len(found.names) - found.chain
-    is_study, step = own is not None and own.kind == "study", Step(entry_of(params, position=1))
-    if is_study or noise is None or not count:
-        unknown = NoHistory.NO_NOISE if noise is None else NoHistory.NO_EARLIER
-        learned: dict[str, Any] = {"before": None, "reason": NoHistory.STUDY if is_study else unknown}
-    else:
-        position = 1 + int(dataset.numbers(found.table["position"])[: found.starts[count]].max())
-        entry = entry_of(params, tests, position=position, simulated=simulated)
-        while entry.name in found.names:  # an earlier comparison may bear it
-            entry = entry.model_copy(update={"name": f"{entry.name}.new"})
-        current = ledger_of([entry])
-        both = Tests(pa.concat_tables([found.table.select(_COLUMNS), current.table(_COLUMNS)]))
-        past = _analysed(both, noise, 0, {entry.name}, lambda names: {**ledger.read(names), **current.loose})
-        step = past.steps[entry.name]
-        learned = {"before": step.before, "between": past.between, "repeats": past.repeats}
-        learned |= {"run_sd_percent": 100.0 * math.expm1(noise.sd), "noise_source": noise.noise_source}
-    history = schema.HistoryResult(
+    recorded, studies = ledger.find(entry_of(params, position=1)), ledger.studies
+    is_study = recorded is not None and recorded.kind == "study"
+    before = (recorded and recorded.position) or ledger.next_position
+    chain = [each for each in ledger.chain if each.simulated == simulated and (each.position or 0) < before]
+    chain = [] if is_study else chain
+    digests = "".join(ledger.digests[entry.name] for entry in (*chain, *studies))
+    history = HistoryResult(
         ledger=params.history or "",
-        comparisons=count,
-        studies=studies,
-        entries_sha256=hashlib.sha256("".join(digests).encode()).hexdigest(),
+        comparisons=len(chain),
+        studies=len(studies),
+        entries_sha256=hashlib.sha256(digests.encode()).hexdigest(),
+        before=None,
         margin_percent=margin_percent,
-        **learned,
     )
-    return history, [*step.drift], [*step.setup_differences]
+    if is_study or noise is None or not chain:
+        unknown = NoHistory.NO_NOISE if noise is None else NoHistory.NO_EARLIER
+        return history.model_copy(update={"reason": NoHistory.STUDY if is_study else unknown}), [], []
+    entry = entry_of(params, tests, position=before, simulated=simulated)
+    past = Chain([*chain, entry, *studies], noise)
+    step = past.step(len(chain))
+    learned: dict[str, object] = {"before": step.before, "between": past.between, "repeats": past.repeats}
+    learned |= {"run_sd_percent": percent(noise.sd), "noise_source": noise.noise_source}
+    return history.model_copy(update=learned), [*step.drift], [*step.setup_differences]

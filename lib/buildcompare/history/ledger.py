@@ -1,82 +1,77 @@
-"""Keep earlier comparisons in the ledger: a folder with one small JSON file for each, and many in one Parquet file.
+"""Keep earlier comparisons in the ledger: a folder with one JSON file for each, which people review and merge.
 
-Only ``report --record``, ``history-import`` and ``history-pack`` write to it. It holds what was measured and on which
-setup, never what was derived from it, so that a better analysis applies to the whole past. A comparison that stands in
-both is that of the JSON file: packing writes the Parquet file first, and recording again writes JSON.
+Only ``report --record`` and ``history-import`` write to it. It holds measurements and their setup, never what was
+derived from them, so that a better analysis applies to the whole past.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
+import gc
 import hashlib
 import json
+import os
 import shutil
-import sys
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from stat import S_ISREG
+from typing import Annotated, Any, Literal, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic_core import from_json
 
+from buildcompare.config import project
 from buildcompare.config.errors import ADDRESSES, InputError
 from buildcompare.config.params import FileName, Named, version_in
 from buildcompare.config.project import read_text, writing
-from buildcompare.config.remote import held
 from buildcompare.config.yaml import Strict, checked
-from buildcompare.history import dataset
 from buildcompare.results.codes import SIDES, Pair, TestType, Verdict
 
-if sys.platform != "win32":
-    import fcntl
-
-LOCK = ".lock"
 MAKING, RECORDED = ".making", ".recorded"
-"""Folders in a ledger's: files that are being made, and those that count but are not in their places yet.
+"""Folders in a ledger's: files being written, and files that count but are not yet in their places.
 
-One renaming makes the first the second. There an empty file says that the one of its name goes."""
-MAX_BYTES = 1_000_000  # an entry of forty tests has some 20 kB; what is larger is none
-MOST_FILES = 200
-"""A ledger of more JSON files packs them when it is written to: reading so many takes longer than a report may."""
-_DATABASES = {"postgres": "postgresql"}
-"""Other names of databases: one chain, however a table or a params file spells it."""
+One rename turns the first into the second."""
+PACKED = "entries.parquet"  # of version 0.2
+MAX_BYTES = 1_000_000  # an entry of forty tests has some 20 kB
+NEWEST = 200
+"""Monthly comparisons whose metrics are read: noise is learned from the latest. With two databases their 400 changes
+tell a standard deviation within 6 %."""
+_DATABASES = {"postgres": "postgresql"}  # other spellings of databases
 
 
-def _pair(given: Any, default: int | None = None) -> Any:
+def _pair(data: Any, default: int | None = None) -> Any:
     """The pair of a JSON object that may leave a build out."""
-    partial = isinstance(given, dict) and given.keys() <= {*SIDES}
-    return Pair.of(lambda side: given.get(side, default)) if partial else given
+    if not isinstance(data, dict) or not data.keys() <= {*SIDES}:
+        return data
+    return Pair(data.get("base", default), data.get("new", default))
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-Count = Annotated[int, Field(ge=1, le=10**12)]  # more has no column of the Parquet file room for
-Users = Annotated[Pair[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
-Counts = Annotated[Pair[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
-RunCounts = Annotated[Pair[Count], BeforeValidator(lambda given: _pair(given, 1))]
-Look = Annotated[tuple[Count, Count], Field(strict=False)]
+Count = Annotated[int, Field(ge=1, le=10**12)]
 Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-TestKey = tuple[str, str]  # a test's type and database: what a test of one comparison is found again by in the next
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Users = Annotated[Pair[Level | None], BeforeValidator(_pair)]
+Counts = Annotated[Pair[NotNegative | None], BeforeValidator(_pair)]
+RunCounts = Annotated[Pair[Count], BeforeValidator(lambda data: _pair(data, 1))]
+Look = Annotated[tuple[Count, Count], Field(strict=False)]
+TestKey = tuple[str, str]  # type and database
 
 
 class LedgerBuild(Strict):
-    """A build by the name that people call it, and the version in that name."""
+    """A build: its label, and the version in the label."""
 
     label: Name
     version: str | None = Field(default=None, pattern=r"^\d{1,4}\.\d{1,4}(\.\d{1,6})*(-[a-z]+\.?\d+)?$")
 
     @classmethod
     def of(cls, label: str) -> LedgerBuild:
-        """The build of this label, with the version in it."""
+        """The build with this label."""
         return cls(label=label, version=version_in(label))
 
     @property
     def title(self) -> str:
-        """Its version where it has one, else its label."""
+        """Its version if it has one, else its label."""
         return f"v{self.version}" if self.version else self.label
 
     @property
@@ -91,11 +86,11 @@ class LedgerAtLoad(Strict):
     users: Level
     base: Level
     new: Level
-    within_se_log: Annotated[float, Field(ge=0, allow_inf_nan=False)]  # of log(new / base), within the runs
+    within_se_log: NotNegative  # standard error of log(new / base) within the runs
 
 
 class LedgerTest(Strict):
-    """One test of a comparison, its figures of each build (null: none) over so many `runs`."""
+    """One test of a comparison; figures are pairs of base and new, null if unknown."""
 
     name: FileName
     type: TestType
@@ -105,18 +100,18 @@ class LedgerTest(Strict):
     runs: RunCounts = Pair(1, 1)
     errors: Counts | None = None
     looks: list[Look] = Field(default_factory=list)
-    """Runs of base and new at each earlier look, before the one that this is of."""
+    """Runs of base and new at each earlier look at this comparison."""
     levels_of_runs: dict[str, Pair[list[Level]]] = Field(default_factory=dict)
-    """By metric (see :func:`buildcompare.stats.noise.series_key`), the level of each run over its steady window."""
-    within_se_log: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
-    """By metric, the standard error of the logarithm of new over base within the runs."""
+    """Metric (:func:`buildcompare.stats.noise.series_key`) -> level of each run over its steady window."""
+    within_se_log: dict[str, NotNegative] = Field(default_factory=dict)
+    """Metric -> standard error of log(new / base) within the runs."""
     at_load: dict[str, LedgerAtLoad] = Field(default_factory=dict)  # by metric
-    misread: list[str] = Field(default_factory=list)  # metrics that were read off plots, with an error worth a word
+    misread: list[str] = Field(default_factory=list)  # metrics read off plots, with a reading error
     windows_s: Pair[list[Level]] = Field(default_factory=lambda: Pair(list[float](), list[float]()))
-    """How long the steady window of each run is."""
-    samples: list[str] = Field(default_factory=list)  # what its runs are known again by
+    """Length of each run's steady window."""
+    samples: list[str] = Field(default_factory=list)  # SHA-256 of each run's samples
     written: Users | None = None
-    """The figures that people wrote about this test, where the ledger's source tells; both null: nobody did."""
+    """Figures that people published about this test; both null: none."""
 
     @field_validator("db_engine")
     @classmethod
@@ -125,12 +120,12 @@ class LedgerTest(Strict):
 
     @property
     def key(self) -> TestKey:
-        """Type and database."""
+        """Type and database: the same test of another comparison has the same."""
         return self.type, (self.db_engine or "").casefold()
 
     @property
     def levels(self) -> Pair[float | None]:
-        """The supported users, or None for each build."""
+        """Supported users of each build."""
         return self.supported_users or Pair(None, None)
 
     @property
@@ -140,7 +135,7 @@ class LedgerTest(Strict):
 
 
 class Entry(Strict):
-    """One comparison as the ledger keeps it. Studies answer a question of their own, and stay out of the chain."""
+    """One comparison in the ledger. A study answers a question of its own and stays outside the chain."""
 
     schema_version: Literal[1] = 1
     name: FileName
@@ -151,10 +146,10 @@ class Entry(Strict):
     verdict: Annotated[Verdict, Field(strict=False)] | None = None
     simulated: bool = False
     tests: Named[LedgerTest]
-    setup: dict[str, str] = Field(default_factory=dict)  # rows of the setup table: Markdown, at their writer's choice
+    setup: dict[str, str] = Field(default_factory=dict)  # rows of the setup table, in Markdown
     coordinator: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
     servers: list[Name] = Field(default_factory=list)
-    source: Name  # what wrote this entry: ``report``, or the name of the table that it was imported from
+    source: Name  # ``report``, or the file name of the imported table
 
     @model_validator(mode="after")
     def _placed(self) -> Entry:
@@ -168,10 +163,16 @@ class Entry(Strict):
         return Pair(self.base, self.new)
 
     @property
-    def sha256(self) -> str:
-        """What its contents are known by, whatever file they stand in."""
-        data = self.model_dump(mode="json")
-        return hashlib.sha256(json.dumps(data, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    def place(self) -> tuple[bool, int, str]:
+        """Sort key: the chain in its order, then studies by name."""
+        return self.position is None, self.position or 0, self.name
+
+    @property
+    def builds_compared(self) -> list[tuple[object, ...]]:
+        """Both builds by label, and by version if the versions differ: either identifies the comparison."""
+        by_label = tuple((build.label, build.version) for build in self.builds)
+        by_version = tuple(build.version for build in self.builds)
+        return [by_label, by_version] if None not in by_version and len({*by_version}) == 2 else [by_label]
 
     def looked_at(self, test: LedgerTest) -> LedgerTest:
         """`test`, a later look at this comparison, with its earlier looks."""
@@ -180,340 +181,274 @@ class Entry(Strict):
         return test.model_copy(update={"looks": [look for look in earlier if look != now]})
 
 
-@dataclass(frozen=True, eq=False)
+_NO_WINDOWS = Pair(list[float](), list[float]())
+
+
+class OlderTest(LedgerTest, extra="ignore"):
+    """A test of a comparison before the `NEWEST`: nothing is learned from its metrics, so they are not read."""
+
+    levels_of_runs: dict[str, Pair[list[Level]]] = Field(default_factory=dict, validation_alias="-0")
+    within_se_log: dict[str, NotNegative] = Field(default_factory=dict, validation_alias="-1")
+    at_load: dict[str, LedgerAtLoad] = Field(default_factory=dict, validation_alias="-2")
+    samples: list[str] = Field(default_factory=list, validation_alias="-3")
+    misread: list[str] = Field(default_factory=list, validation_alias="-4")
+    windows_s: Pair[list[Level]] = Field(default_factory=lambda: _NO_WINDOWS, validation_alias="-5")
+
+
+class OlderEntry(Entry):
+    """A comparison before the `NEWEST`."""
+
+    tests: Named[OlderTest]  # type: ignore[assignment]  # lists are invariant; entries are never changed
+
+
 class Ledger:
-    """Every recorded comparison: the chain in its order, and the studies by name."""
+    """Comparisons by name, indexed by their builds and places.
 
-    folder: Path
-    loose: Mapping[str, Entry] = field(default_factory=dict)  # by name: those in JSON files
-    packed: ds.Dataset | None = None  # the others, a row for each test
-    _books: dict[object, Book] = field(default_factory=dict, init=False)  # by what was asked, as a report asks twice
+    Parameters
+    ----------
+    folder
+        Where their files are.
+    entries
+        In any order; two at one place are an :class:`InputError`.
+    digests
+        SHA-256 of each comparison's file, by its name.
+    """
 
-    def table(self, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
-        """These `columns` of all tests that `where` holds for; those of one comparison stand together."""
-        own = (self._loose_rows if where is None else self._loose_rows.filter(where)).select(list(columns))
-        if self.packed is None:
-            return own
-        others = ~ds.field("name").isin(pa.array(self.loose, pa.string()))
-        where = others if where is None else where & others
-        file = self.folder / dataset.FILE
-        return pa.concat_tables([dataset.read(file, self.packed, columns, where), own])
-
-    @functools.cached_property
-    def _loose_rows(self) -> pa.Table:
-        return dataset.to_table((entry.model_dump(mode="json"), entry.sha256) for entry in self.loose.values())
-
-    def read(self, names: Collection[str] | None = None) -> dict[str, Entry]:
-        """The entries of these names, of all without any, by name: as small as what is asked for."""
-        found = {name: self.loose[name] for name in (self.loose if names is None else names) if name in self.loose}
-        asked = None if names is None else [*{*names} - found.keys()]
-        if self.packed is None or asked == []:
-            return found
-        file = self.folder / dataset.FILE
-        if asked is None:
-            others = ~ds.field("name").isin(pa.array(self.loose, pa.string()))
-            rows = dataset.read(file, self.packed, dataset.SCHEMA.names, others)
-        else:
-            rows = dataset.read_named(file, self.packed, asked)
-        return found | {data["name"]: checked(Entry, data, file=file) for data in dataset.to_entries(rows)}
+    def __init__(
+        self, folder: Path = Path(), entries: Iterable[Entry] = (), digests: Mapping[str, str] | None = None
+    ) -> None:
+        self.folder = folder
+        self.digests = digests or {}
+        self.by_name: dict[str, Entry] = {}
+        self._names: dict[str, str] = {}  # by name without regard to case
+        self._places: dict[int, str] = {}
+        self._compared: dict[tuple[object, ...], set[str]] = defaultdict(set)
+        self._simulated: Counter[bool] = Counter()
+        for entry in entries:
+            self._add(entry)
 
     @property
     def entries(self) -> list[Entry]:
-        """Every entry, by name: of a ledger of thousands, ask for what is needed."""
-        return [entry for _, entry in sorted(self.read().items())]
+        """The chain in its order, then the studies by name."""
+        return sorted(self.by_name.values(), key=lambda entry: entry.place)
 
     @property
     def chain(self) -> list[Entry]:
         """The monthly comparisons, in their order."""
-        return sorted((e for e in self.entries if e.position is not None), key=lambda e: e.position or 0)
+        return [entry for entry in self.entries if entry.kind == "monthly"]
 
     @property
     def studies(self) -> list[Entry]:
         """The studies, by name."""
         return [entry for entry in self.entries if entry.kind == "study"]
 
-    @functools.cached_property
-    def book(self) -> Book:
-        """What a comparison is found and refused by."""
-        return self._book()
-
-    def _book(self, where: pc.Expression | None = None) -> Book:
-        book = Book(self.folder)
-        table = self.table(["name", "kind", "position", "simulated", "base", "new"], where)
-        for row in table.filter(pa.array(dataset.begins(table["name"]))).to_pylist():
-            known = Known(**{**row, "base": tuple(row["base"].values()), "new": tuple(row["new"].values())})
-            book.add(known)
-        return book
-
-    def _same(self, other: Entry) -> Book:
-        """Those that may be of the comparison that `other` is of: the builds of one label or version."""
-        where = pc.scalar(False)
-        asked = tuple(tuple(getattr(build, name) for build in other.builds) for name in ("label", "version"))
-        for name, builds in zip(("label", "version"), asked, strict=True):
-            if None not in builds:
-                base, new = (ds.field(side, name) == value for side, value in zip(SIDES, builds, strict=True))
-                where = where | (base & new)
-        if asked not in self._books:
-            self._books[asked] = self._book(where)
-        return self._books[asked]
-
-    def alike(self, other: Entry) -> set[str]:
-        """The names of the entries of the comparison that `other` is of: several of a repeated study."""
-        return self._same(other).alike(Known.of(other))
-
-    def find(self, other: Entry) -> Entry | None:
-        """The entry of the comparison that `other` is of; of several (repeated studies) that with its name."""
-        found = self._same(other).held(other)
-        return None if found is None else self.read([found])[found]
-
     @property
     def next_position(self) -> int:
         """The place after the last of the chain."""
-        return 1 + max(self.book.places, default=0)
+        return 1 + max(self._places, default=0)
 
+    def alike(self, other: Entry) -> list[str]:
+        """Names of the entries of the comparison that `other` is of: several of a repeated study."""
+        return sorted({name for builds in other.builds_compared for name in self._compared.get(builds, ())})
 
-@dataclass(frozen=True)
-class Known:
-    """What a comparison is told apart by."""
+    def find(self, other: Entry) -> Entry | None:
+        """The entry of the comparison that `other` is of; of several the one with its name."""
+        alike = self.alike(other)
+        return self.by_name[other.name if other.name in alike else alike[0]] if alike else None
 
-    name: str
-    kind: str
-    position: int | None
-    simulated: bool
-    base: tuple[str, str | None]  # label and version
-    new: tuple[str, str | None]
-
-    @classmethod
-    def of(cls, entry: Entry) -> Known:
-        """That of an entry."""
-        base, new = ((build.label, build.version) for build in entry.builds)
-        return cls(entry.name, entry.kind, entry.position, entry.simulated, base, new)
-
-    @property
-    def comparisons(self) -> list[tuple[object, ...]]:
-        """Both builds by name, and by two different versions to the last digit: each makes the same comparison."""
-        (_, base), (_, new) = self.base, self.new
-        return [(self.base, self.new), *([(base, new)] if base is not None and new is not None and base != new else [])]
-
-
-class Book:
-    """Names, comparisons and places of a ledger; refuses what is another's."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.names: dict[str, Known] = {}  # by name without regard to case
-        self.places: dict[int, str] = {}
-        self.kinds: Counter[bool] = Counter()  # simulated or measured
-        self._compared: dict[tuple[object, ...], set[str]] = {}
-
-    def add(self, known: Known) -> None:
-        """Note a comparison that has a place of its own."""
-        if known.position is not None:
-            self.claim(known.name, known.position)
-        self.names[known.name.casefold()] = known
-        self.kinds[known.simulated] += 1
-        for each in known.comparisons:
-            self._compared.setdefault(each, set()).add(known.name)
-
-    def claim(self, name: str, position: int) -> None:
-        """Give a place to a comparison; two at one place are refused."""
-        if (other := self.places.setdefault(position, name)) != name:
-            raise self._fault(name, "position", f"another place than {other}'s", f"{position} in both")
-
-    def alike(self, known: Known) -> set[str]:
-        """Names of the same comparison."""
-        return {name for each in known.comparisons for name in self._compared.get(each, ())}
-
-    def held(self, entry: Entry) -> str | None:
-        """The name of the same comparison; of several (repeated studies) its own."""
-        alike = sorted(self.alike(Known.of(entry)))
-        return entry.name if entry.name in alike else next(iter(alike), None)
-
-    def namesake(self, entry: Entry) -> str | None:
-        """The name of the same comparison, if there is one; refuses a name or a pair of builds that is another's."""
-        known, builds = Known.of(entry), f"{entry.base.label} with {entry.new.label}"
-        namesake, alike = self.names.get(entry.name.casefold()), self.alike(known)
-        if namesake and not ((namesake.name, namesake.kind) == (entry.name, entry.kind) and entry.name in alike):
-            found = f"that of {namesake.base[0]} with {namesake.new[0]}"
-            raise self._fault(namesake.name, "name", f"the comparison of {builds}, or another name", found)
-        for other in (self.names[name.casefold()] for name in sorted(alike)):
-            if other is not namesake and other.kind == entry.kind == "monthly":
+    def namesake(self, entry: Entry) -> Entry | None:
+        """The earlier record of this comparison; an InputError if its name or its builds are another's."""
+        if self.folder in ADDRESSES:
+            raise InputError(file=self.folder, key="history", expected="a local folder", found="an address: read only")
+        builds, alike = f"{entry.base.label} with {entry.new.label}", self.alike(entry)
+        same = self.by_name.get(self._names.get(entry.name.casefold(), ""))
+        if same and not ((same.name, same.kind) == (entry.name, entry.kind) and entry.name in alike):
+            found = f"that of {same.base.label} with {same.new.label}"
+            raise self._fault(same.name, "name", f"the comparison of {builds}, or another name", found)
+        for other in (self.by_name[name] for name in alike):
+            if other is not same and other.kind == entry.kind == "monthly":
                 expected = f"{entry.name!r}, or no record yet of {builds}"
                 raise self._fault(other.name, "name", expected, f"the same comparison as {other.name!r}")
-        return namesake.name if namesake else None
+        return same
 
-    def place(self, entry: Entry, held: Mapping[str, Entry]) -> Entry:
-        """Add `entry` at the place that it had in what is `held`, once nothing speaks against it."""
-        namesake = self.namesake(entry)
-        if self.kinds[not entry.simulated] > (namesake is not None and held[namesake].simulated != entry.simulated):
+    def place(self, entry: Entry) -> Entry:
+        """Add `entry` and return it as it is recorded: at its earlier place, with its earlier looks."""
+        same = self.namesake(entry)
+        if self._simulated[not entry.simulated] > (same is not None and same.simulated != entry.simulated):
             kinds = ("measured", "simulated")
             expected = f"a {kinds[not entry.simulated]} comparison, as the others of this ledger"
-            raise InputError(
-                file=self.folder, key=entry.name, expected=expected, found=f"a {kinds[entry.simulated]} one"
-            )
-        if namesake is not None:
-            old = held[namesake]
-            kept = {"position": old.position} if entry.kind == "monthly" else {}
-            entry = entry.model_copy(update={**kept, "tests": [old.looked_at(test) for test in entry.tests]})
-            self.kinds[old.simulated] -= 1
-            for each in Known.of(old).comparisons:
-                self._compared[each].discard(namesake)
-        self.add(Known.of(entry))
+            found = f"a {kinds[entry.simulated]} one"
+            raise InputError(file=self.folder, key=entry.name, expected=expected, found=found)
+        if same is not None:
+            tests = [same.looked_at(test) for test in entry.tests]
+            entry = entry.model_copy(update={"position": same.position, "tests": tests})
+            self._simulated[same.simulated] -= 1
+            for builds in same.builds_compared:
+                self._compared[builds].discard(same.name)
+        self._add(entry)
         return entry
+
+    def _add(self, entry: Entry) -> None:
+        if entry.position is not None:
+            other = self._places.setdefault(entry.position, entry.name)
+            if other != entry.name:
+                expected = f"another place than {other}'s"
+                raise self._fault(entry.name, "position", expected, f"{entry.position} in both")
+        self.by_name[entry.name] = entry
+        self._names[entry.name.casefold()] = entry.name
+        self._simulated[entry.simulated] += 1
+        for builds in entry.builds_compared:
+            self._compared[builds].add(entry.name)
 
     def _fault(self, name: str, key: str, expected: str, found: str) -> InputError:
         return InputError(file=self.folder / f"{name}.json", key=key, expected=expected, found=found)
 
 
-def ledger_of(entries: Iterable[Entry], folder: Path = Path()) -> Ledger:
-    """A ledger of `entries` that no file holds."""
-    return Ledger(folder, {entry.name: entry for entry in entries})
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Stop the garbage collector meanwhile: it would search the entries again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
-def read_ledger(folder: Path) -> Ledger:
-    """Read a ledger: JSON files are checked, of what is packed only places. A missing folder is an empty ledger."""
+class _Read(NamedTuple):
+    """An entry as it was read from a file, and the state of the file: size, time of change, inode."""
+
+    state: tuple[int, int, int]
+    entry: Entry
+    sha256: str
+
+
+LAST_READ: dict[Path, dict[str, _Read]] = {}
+"""The ledger that was read last, by folder and file name: one report reads it three times."""
+
+
+@uncollected()
+def read_ledger(folder: Path, newest: int = NEWEST) -> Ledger:
+    """Read and check a ledger; a missing folder is an empty one.
+
+    Of a longer chain only the `newest` comparisons have their metrics. Files that did not change since this process
+    read them last are not read again.
+    """
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="history", expected="a folder", found="something else")
+    if (folder / PACKED).exists():
+        expected = "JSON files alone (`history-pack --undo` of version 0.2 writes them)"
+        raise InputError(file=folder / PACKED, key="history", expected=expected, found="packed entries")
     if (folder / RECORDED).exists():
-        with locked(folder):  # a killed process had recorded it, or a living one does
+        with _locked(folder):  # puts into place what a killed process recorded
             pass
-    loose = {}
-    for file in sorted(folder.glob("*.json")):
-        try:
-            loose[file.stem] = _read(file)
-        except InputError:
-            if file.exists():
-                raise
-            # Else it was packed meanwhile: the Parquet file is opened after it.
-    try:
-        packed = dataset.opened(folder)
-    except (OSError, ValueError) as error:  # pyarrow's own are both
-        file, found = folder / dataset.FILE, str(error)[:200]
-        raise InputError(file=file, key="history", expected=dataset.EXPECTED, found=found) from None
-    ledger, placed = Ledger(folder, loose, packed), Book(folder)
-    for entry in loose.values():
-        placed.add(Known.of(entry))
-    among = ds.field("position").isin(pa.array(placed.places, pa.int64()))
-    for row in ledger.table(["name", "position"], among).to_pylist() if loose and packed else ():
-        placed.claim(row["name"], row["position"])
-    return ledger
+    before, names = LAST_READ.get(folder, {}), _file_names(folder)
+    model = Entry if len(names) <= newest else OlderEntry
+    entries = {name: _read(folder, name, model, before.get(name)) for name in names}
+    if model is OlderEntry:
+        last = max((each.entry.position or 0 for each in entries.values()), default=0)
+        late = [name for name, each in entries.items() if (each.entry.position or last) > last - newest]
+        entries |= {name: _read(folder, name, Entry, entries[name]) for name in late}
+    LAST_READ.clear()
+    LAST_READ[folder] = entries
+    digests = {each.entry.name: each.sha256 for each in entries.values()}
+    return Ledger(folder, [each.entry for each in entries.values()], digests)
 
 
-def _read(file: Path) -> Entry:
-    key, expected = "history", "an entry that `report --record` or `history-import` wrote"
-    text = read_text(file, expected, key=key, max_bytes=MAX_BYTES)
+_EXPECTED = "an entry that `report --record` or `history-import` wrote"
+
+
+def _file_names(folder: Path) -> list[str]:
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as files:
+        return sorted(file.name for file in files if file.name.endswith(".json"))
+    return []
+
+
+def _read(folder: Path, name: str, model: type[Entry], before: _Read | None) -> _Read:
+    """Read a file as `model`, unless it is as it was `before`; an Entry is an OlderEntry with its metrics."""
+    path, state = f"{folder}/{name}", (-1, -1, -1)
+    with contextlib.suppress(OSError, ValidationError):  # _checked finds the words for them
+        stat = os.stat(path)
+        state = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        if before and before.state == state and (model is OlderEntry or type(before.entry) is Entry):
+            return before
+        if S_ISREG(stat.st_mode) and stat.st_size <= MAX_BYTES:
+            with open(path, "rb") as opened:
+                data = opened.read()
+            entry = model.model_validate_json(data)
+            if f"{entry.name}.json" == name:
+                return _Read(state, entry, hashlib.sha256(data).hexdigest())
+    text = read_text(folder / name, _EXPECTED, key="history", max_bytes=MAX_BYTES)
+    return _Read(state, _checked(model, text, folder / name), hashlib.sha256(text.encode()).hexdigest())
+
+
+def _checked(model: type[Entry], text: str, file: Path) -> Entry:
     try:
-        data = json.loads(text)
-        json.dumps(data, ensure_ascii=False).encode()  # half a character could be read, and never written again
-    except (ValueError, RecursionError) as error:
-        raise InputError(file=file, key=key, expected=expected, found=str(error)[:200]) from None
-    entry = checked(Entry, data, file=file)
+        data = from_json(text)
+    except ValueError as error:
+        raise InputError(file=file, key="history", expected=_EXPECTED, found=str(error)[:200]) from None
+    entry = checked(model, data, file=file)  # says what is wrong in our words
     if entry.name != file.stem:
         raise InputError(file=file, key="name", expected=f"the file's name, {file.stem!r}", found=repr(entry.name))
     return entry
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from recording in `folder` meanwhile: two would take the same place.
-
-    What a killed process had recorded is put in its place. The copy of a ledger elsewhere is made anew, and what
-    changed in it is changed there at the end.
-    """
-    if folder in ADDRESSES:
-        with held(ADDRESSES[folder]):
-            yield
-        return
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from recording in `folder`, and finish what a killed process had recorded."""
     with writing(folder, "history", "a folder that can be written"):
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK).open("a")
-    with file:
-        if sys.platform != "win32":
-            fcntl.flock(file, fcntl.LOCK_EX)
-        with writing(folder, "history", "a folder that can be written"):
+        with project.locked(folder):
             shutil.rmtree(folder / MAKING, ignore_errors=True)
             _put_in_place(folder)
-        yield
-
-
-def _write(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write `files` (by name; without contents they go), all or none, whenever the process ends."""
-    making = folder / MAKING
-    try:
-        making.mkdir(parents=True)
-        for name, contents in files.items():
-            (making / name).write_bytes(contents.encode() if isinstance(contents, str) else contents)
-        making.rename(folder / RECORDED)
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
-    _put_in_place(folder)
+            yield
 
 
 def _put_in_place(folder: Path) -> None:
     recorded = folder / RECORDED
     if recorded.is_dir():
-        for file in sorted(
-            recorded.iterdir(), key=lambda file: file.stat().st_size == 0
-        ):  # nothing goes before it is there
-            if file.stat().st_size:
-                file.replace(folder / file.name)
-            else:
-                (folder / file.name).unlink(missing_ok=True)
-                file.unlink()
+        for file in recorded.iterdir():
+            file.replace(folder / file.name)
         recorded.rmdir()
 
 
-def record(folder: Path, entries: Sequence[Entry]) -> int:
-    """Write `entries` into the ledger at `folder`, all or none; the same comparison keeps its place.
+def record(folder: Path, entries: Sequence[Entry], *, at_end: bool = False) -> Ledger:
+    """Write `entries` into the ledger at `folder`, all or none, even if the process is killed.
+
+    Parameters
+    ----------
+    folder
+        Made if missing.
+    entries
+        A comparison that is recorded again keeps its place, and its numbers of runs join the earlier looks.
+    at_end
+        If True, the others stand at the end of the chain in their order, whatever their `position`.
 
     Returns
     -------
-    int
-        How many JSON files were packed, as there were more than `MOST_FILES`: 0 where they stayed.
+    Ledger
+        With the entries in it.
 
     Raises
     ------
     InputError
-        Where a name, a pair of builds or a place belongs to another comparison, or measured and simulated would mix:
-        then nothing is written.
+        If a name, a pair of builds or a place is another comparison's, or measured and simulated ones would mix.
     """
-    ledger = read_ledger(folder)
-    book, held = ledger.book, ledger.read({entry.name for entry in entries})
-    placed = [book.place(entry, held) for entry in entries]
-    loose = {**ledger.loose, **{entry.name: entry for entry in placed}}
-    if len(loose) > MOST_FILES:
-        return pack(Ledger(folder, loose, ledger.packed))
-    with writing(folder, "history", "a folder that can be written"):
-        _write(folder, {f"{entry.name}.json": _json(entry) for entry in placed})
-    return 0
-
-
-def repack(folder: Path, *, undo: bool = False) -> int:
-    """Move the JSON files of a ledger into its Parquet file, or with `undo` out of it; how many entries moved."""
-    if not folder.is_dir():
-        raise InputError(file=folder, key="FOLDER", expected="the folder of a ledger", found="none")
-    with locked(folder):
-        return (unpack if undo else pack)(read_ledger(folder))
-
-
-def pack(ledger: Ledger) -> int:
-    """Move the entries of JSON files into the Parquet file; how many. Call it while the ledger is :func:`locked`."""
-    if ledger.loose:
-        table = ledger.table(dataset.SCHEMA.names)
-        with writing(ledger.folder, "history", "a folder that can be written"):
-            gone = {f"{name}.json": b"" for name in ledger.loose}  # a reader that still sees one finds the same in both
-            _write(ledger.folder, {dataset.FILE: dataset.contents(table), **gone})
-    return len(ledger.loose)
-
-
-def unpack(ledger: Ledger) -> int:
-    """Write every packed entry as JSON again and remove the Parquet file; how many. Call it while :func:`locked`."""
-    packed = {name: entry for name, entry in ledger.read().items() if name not in ledger.loose}
-    with writing(ledger.folder, "history", "a folder that can be written"):
-        _write(ledger.folder, {**{f"{name}.json": _json(entry) for name, entry in packed.items()}, dataset.FILE: b""})
-    return len(packed)
-
-
-def _json(entry: Entry) -> str:
-    data = entry.model_dump(mode="json", exclude_defaults=True)
-    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+    with _locked(folder):
+        ledger, placed = read_ledger(folder), []
+        for entry in entries:
+            last = {"position": ledger.next_position} if at_end and entry.kind == "monthly" else {}
+            placed.append(ledger.place(entry.model_copy(update=last)))
+        making = folder / MAKING
+        try:
+            making.mkdir()
+            for entry in placed:
+                data = entry.model_dump(mode="json", exclude_defaults=True)
+                text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+                (making / f"{entry.name}.json").write_bytes(text.encode())
+            making.rename(folder / RECORDED)
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
+        _put_in_place(folder)
+    return ledger

@@ -1,86 +1,86 @@
-"""Compare the setups of two comparisons: every setting that changed, or that only one of them states."""
+"""Compare the setups of two comparisons: settings that changed, and settings that only one of them states."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from buildcompare.history.ledger import Entry, TestKey
-from buildcompare.history.table import COORDINATOR_COLUMNS, SETUP_COLUMNS
 from buildcompare.results.codes import SetupChange
 from buildcompare.results.history import SetupDifference
 from buildcompare.text.numbers import db_name
 
+SETUP_COLUMNS = {
+    "load_test_version": "Load-test version",
+    "dataset": "Dataset",
+    "duration": "Bounded - duration",
+    "max_active_users": "Unbounded - MaxActiveUsers",
+    "app_instances": "App instances",
+    "agent_instances": "Agent instances",
+    "proxy_instance": "Proxy Instance",
+    "db_instances": "DB instances",
+}
+"""Columns of an imported table -> rows of the setup, named as in published reports."""
+COORDINATOR_COLUMNS = {
+    "users_inc": "Coordinator - users added per step",
+    "users_dec": "Coordinator - users removed per step",
+    "rest_s": "Coordinator - rest between steps (s)",
+}
 _EXPECTED = {title.casefold() for title in (*SETUP_COLUMNS.values(), *COORDINATOR_COLUMNS.values())}
-"""A comparison that leaves one of these out hides what may explain a drift; other rows are at their writer's choice."""
+"""Settings that every comparison should state: a missing one may hide the cause of a drift."""
 
 
 def setup_differences(before: Entry, now: Entry) -> list[SetupDifference]:
-    """Every setting that changed from `before` to `now`, and every one that only one of them states.
+    """Settings that changed from `before` to `now`, then settings that only one of them states.
 
-    Settings are paired by name without regard to case and marks. One that only one comparison states is listed where
-    both came from one source, or where any comparison should state it.
+    Names are compared without regard to case and marks. A setting that only one states is listed if both came from one
+    source, or if every comparison should state it.
     """
     common = {test.key for test in before.tests} & {test.key for test in now.tests}
     old, new = settings(before, common), settings(now, common)
-    found = []
+    differences = []
     for key in dict.fromkeys((*new, *old)):
-        (old_name, was), (name, is_now) = (side.get(key, ("", None)) for side in (old, new))
-        if was is None or is_now is None:
+        (old_name, was), (name, value) = (side.get(key, ("", None)) for side in (old, new))
+        if was is None or value is None:
             kind = SetupChange.NOT_RECORDED if before.source == now.source or key in _EXPECTED else None
         else:
-            kind = SetupChange.CHANGED if differ(was, is_now) else None
+            kind = SetupChange.CHANGED if _normal(was) != _normal(value) else None
         if kind:
-            known = {"setting": name or old_name, "against": before.name, "before": was, "now": is_now}
-            found.append(SetupDifference.model_validate({**known, "kind": kind}))
-    return sorted(found, key=lambda each: each.kind)
+            row = SetupDifference(setting=name or old_name, against=before.name, before=was, now=value, kind=kind)
+            differences.append(row)
+    return sorted(differences, key=lambda row: row.kind)
 
 
 def changed_settings(differences: Iterable[SetupDifference]) -> list[str]:
-    """The settings that changed, without those that one comparison does not state."""
-    return [each.setting for each in differences if each.kind == SetupChange.CHANGED]
+    """Settings that changed, without those that one comparison does not state."""
+    return [row.setting for row in differences if row.kind == SetupChange.CHANGED]
 
 
 def settings(entry: Entry, common: Collection[TestKey]) -> Mapping[str, tuple[str, str]]:
-    """Name and value by the normal form of the name; of tests, only those that both comparisons have (`common`)."""
-    tests = [(*test.key, test.users) for test in entry.tests if test.key in common]
-    return stated(entry.setup, entry.coordinator, entry.servers, tests)
-
-
-def stated(
-    setup: Mapping[str, str],
-    coordinator: Mapping[str, float],
-    servers: Sequence[str],
-    tests: Iterable[tuple[str, str, int | None]],
-) -> Mapping[str, tuple[str, str]]:
-    """The same of an entry's fields; `tests` by type, database (in small letters) and users."""
-    rows = {plain_text(name): plain_text(value) for name, value in setup.items()}
-    for name, value in coordinator.items():
-        rows[COORDINATOR_COLUMNS.get(name) or f"Alert threshold - {name.removeprefix('threshold_')}"] = f"{value:g}"
-    for test_type, db_engine, users in tests:
-        if users is not None:
-            db = f" ({db_name(db_engine)})" if db_engine else ""
-            name = f"Bounded - number of users{db}" if test_type == "bounded" else "Unbounded - MaxActiveUsers"
-            rows.setdefault(name, str(users))
-    if servers:
-        rows["Metrics server"] = ", ".join(servers)
+    """Normal form of a setting's name -> its name and value; tests count only if both comparisons have them."""
+    rows = {plain_text(name): plain_text(value) for name, value in entry.setup.items()}
+    for name, number in entry.coordinator.items():
+        title = COORDINATOR_COLUMNS.get(name) or f"Alert threshold - {name.removeprefix('threshold_')}"
+        rows[title] = f"{number:g}"
+    for test in entry.tests:
+        if test.users is not None and test.key in common:
+            db = f" ({db_name(test.key[1])})" if test.key[1] else ""
+            title = f"Bounded - number of users{db}" if test.type == "bounded" else "Unbounded - MaxActiveUsers"
+            rows.setdefault(title, str(test.users))
+    if entry.servers:
+        rows["Metrics server"] = ", ".join(entry.servers)
     return {_normal(name): (name, value) for name, value in rows.items()}
 
 
 @functools.lru_cache(maxsize=4096)
 def plain_text(markdown: str) -> str:
-    """The words of one line of Markdown: links and marks gone."""
+    """The words of one line of Markdown, without links and marks."""
     without_links = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown)
     return " ".join(re.sub(r"[`*_~\[\]\\]", "", without_links).split())
 
 
-def differ(was: str, now: str) -> bool:
-    """Whether two settings are more than two spellings."""
-    return _normal(was) != _normal(now)
-
-
 @functools.lru_cache(maxsize=4096)
 def _normal(text: str) -> str:
-    """What different spellings of one thing share."""
+    """The same text for different spellings: case, space, thousands separators."""
     return re.sub(r"(?<=\d),(?=\d{3}\b)", "", " ".join(text.casefold().split()))

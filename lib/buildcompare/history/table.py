@@ -1,11 +1,9 @@
-"""A table of earlier comparisons becomes a ledger: one row for each test, checked cell by cell before anything is kept.
+"""Import a table of earlier comparisons into a ledger: one row per test, all cells checked before anything is written.
 
-The columns are those of a published history of comparisons (docs/history.md lists them). A row that two people could
-read in two ways is refused with its line.
+docs/history.md lists the columns. An ambiguous row is an error that names its line.
 """
 
 import csv
-import gc
 import io
 import math
 import re
@@ -19,29 +17,14 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.params import SLUG, VERSION, version_in
 from buildcompare.config.project import read_text
 from buildcompare.config.yaml import checked
-from buildcompare.history.ledger import Entry, locked, record
+from buildcompare.history.ledger import Entry, record
+from buildcompare.history.setup import COORDINATOR_COLUMNS, SETUP_COLUMNS
 from buildcompare.results.codes import SIDES
 
 REQUIRED = ("release", "monthly", "order", "base_label", "new_label", "db", "test_type", "su_base", "su_new")
-SETUP_COLUMNS = {
-    "load_test_version": "Load-test version",
-    "dataset": "Dataset",
-    "duration": "Bounded - duration",
-    "max_active_users": "Unbounded - MaxActiveUsers",
-    "app_instances": "App instances",
-    "agent_instances": "Agent instances",
-    "proxy_instance": "Proxy Instance",
-    "db_instances": "DB instances",
-}
-"""Columns that become rows of the setup, named as in published reports."""
-COORDINATOR_COLUMNS = {
-    "users_inc": "Coordinator - users added per step",
-    "users_dec": "Coordinator - users removed per step",
-    "rest_s": "Coordinator - rest between steps (s)",
-}
 THRESHOLD = "threshold_"  # columns whose name starts so hold alert thresholds
 DELTA_TOLERANCE = 0.01
-"""A stated change (percent) may be rounded or cut off at its last digit, or at two; else it is of other figures."""
+"""Largest difference, percent, between a stated change and the computed one; one unit of its last digit if larger."""
 DELIMITERS = (",", ";", "\t")
 MAX_BYTES, MAX_ROWS = 20_000_000, 100_000  # of a table such as Mattermost's, which has two hundred
 _NUMBER = r"\d{1,12}(\.\d{1,9})?"
@@ -58,7 +41,7 @@ _CELLS = {
     **dict.fromkeys(_USERS, (f"((?=.*[1-9]){_NUMBER})?", "a positive plain number such as 6537 or 0.5")),
     **dict.fromkeys((*COORDINATOR_COLUMNS, THRESHOLD), (f"(-?{_NUMBER})?", "a plain number such as 6537 or 0.5")),
 }
-"""What may stand in each column, and how errors say it; other columns are left aside."""
+"""Column -> pattern of its cells, and its words in errors. Other columns are ignored."""
 _FORMULA = re.compile(r"^[=@\t\r]|^[+-](?![\d.])")
 _THOUSANDS = re.compile(r"\d{1,3}\.\d{3}")
 _SAME_IN_ALL = ("monthly", "order", "base_label", "new_label", "base_version", "new_version")
@@ -66,12 +49,12 @@ _SAME_IN_ALL = ("monthly", "order", "base_label", "new_label", "base_version", "
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One line of the table, its cells checked and without the space around them."""
+    """One line of the table; cells are stripped."""
 
     file: Path
     line: int
     columns: Mapping[str, int]
-    """Where each column stands in `cells`, the same for all rows."""
+    """Column -> its index in `cells`."""
     cells: tuple[str, ...]
 
     def __getitem__(self, column: str) -> str:
@@ -79,7 +62,7 @@ class _Row:
         return "" if place is None else self.cells[place]
 
     def number(self, column: str) -> float | None:
-        """A cell's number, an integer where it is whole; None of an empty cell."""
+        """Number in a cell, an integer if whole; None if the cell is empty."""
         number = float(self[column] or "nan")
         return None if math.isnan(number) else int(number) if number.is_integer() else number
 
@@ -91,30 +74,19 @@ class _Row:
 
 
 def import_table(file: Path, folder: Path) -> list[Entry]:
-    """Record every comparison of a table in the ledger at `folder`; nothing is written where a row is at fault."""
+    """Record every comparison of a table in the ledger at `folder`, or none if a row has a fault."""
     entries = read_table(file)
-    with locked(folder):
-        record(folder, entries)
+    record(folder, entries)
     return entries
 
 
 def read_table(file: Path) -> list[Entry]:
-    """Every comparison of a table: the chain in its order, then the studies. Errors name file, line and column."""
-    collects = gc.isenabled()
-    gc.disable()  # nothing of this is garbage, and to look for it takes a third of the time
-    try:
-        return _read(file)
-    finally:
-        if collects:
-            gc.enable()
-
-
-def _read(file: Path) -> list[Entry]:
+    """Read all comparisons of a table: the chain in its order, then the studies. Errors name file, line and column."""
     groups: dict[str, list[_Row]] = {}
-    wrong = lru_cache(maxsize=10_000)(_wrong)  # most cells are those of other rows
+    wrong = lru_cache(maxsize=10_000)(_wrong)  # most cells repeat those of other rows
     for row in _rows(file):
         _check_cells(row, wrong)
-        # What a comparison is called: its release, and the run of a study that was run more than once.
+        # A study that was run more than once has a name per run.
         name = "-".join(part for part in (row["release"], row["run"]) if part)
         if not SLUG.fullmatch(name):
             raise row.fault("release", "letters, digits, '.', '_' and '-', at most 100 of them", repr(name[:60]))
@@ -159,7 +131,7 @@ def _rows(file: Path) -> Iterator[_Row]:
 
 
 def _lines(reader: Any, fault: Callable[..., InputError]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The number of each line that is not empty, and its cells without the space around them."""
+    """Number and stripped cells of each line that is not empty."""
     try:
         for cells in reader:
             if any(stripped := tuple(map(str.strip, cells))):
@@ -185,7 +157,7 @@ def _check_cells(row: _Row, wrong: Callable[[str, str], tuple[str, str] | None])
 
 
 def _wrong(column: str, cell: str) -> tuple[str, str] | None:
-    """What was expected and what was found, where a cell is not of its column."""
+    """Return the expected and the actual value if a cell does not fit its column."""
     pattern, expected = _CELLS.get(THRESHOLD if column.startswith(THRESHOLD) else column, ("", ""))
     if not expected:
         return None
@@ -199,7 +171,7 @@ def _wrong(column: str, cell: str) -> tuple[str, str] | None:
 def _entry(name: str, rows: Sequence[_Row]) -> Entry:
     first = rows[0]
     tests: dict[str, _Row] = {}
-    said: dict[str, _Row] = {}  # by column of the whole comparison, the row that says it first
+    first_rows: dict[str, _Row] = {}  # column of the whole comparison -> first row with a value
     coordinator = [*COORDINATOR_COLUMNS, *(name for name in first.columns if name.startswith(THRESHOLD))]
     settings = [name for name in (*SETUP_COLUMNS, *coordinator) if name in first.columns]
     for row in rows:
@@ -208,18 +180,18 @@ def _entry(name: str, rows: Sequence[_Row]) -> Entry:
             raise row.fault("db, test_type", f"each test of {name} once", f"{test} as on line {other.line}")
         for column in (*_SAME_IN_ALL, *settings):  # settings may be left out of some rows
             if row[column] or column in _SAME_IN_ALL:
-                other = said.setdefault(column, row)
+                other = first_rows.setdefault(column, row)
                 if row[column] != other[column]:
                     found = f"{row[column][:60]!r}, but {other[column][:60]!r} on line {other.line}"
                     raise row.fault(column, "the same in every row of a comparison", found)
-    setup = {title: said[column][column] for column, title in SETUP_COLUMNS.items() if column in said}
+    setup = {title: first_rows[column][column] for column, title in SETUP_COLUMNS.items() if column in first_rows}
     data: dict[str, Any] = {
         "name": name,
         "kind": "monthly" if first["order"] else "study",
         "position": first.number("order"),
         "tests": [_test(name, row) for name, row in tests.items()],
         "setup": {title: re.sub(r"^(\d+)m$", r"\1 minutes", value) for title, value in setup.items()},
-        "coordinator": {column: said[column].number(column) for column in coordinator if column in said},
+        "coordinator": {column: first_rows[column].number(column) for column in coordinator if column in first_rows},
         "source": first.file.name,
     }
     for side in SIDES:

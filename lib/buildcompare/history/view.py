@@ -1,164 +1,220 @@
-"""Show a ledger: the tables of the notebook of all releases, and the text of ``buildcompare history``."""
+"""Show a ledger: frames for notebooks, and the text of ``buildcompare history``."""
 
-import itertools
-import math
+from __future__ import annotations
+
+import functools
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, named, plural
 from buildcompare.config.project import resolve
 from buildcompare.findings import history as findings
-from buildcompare.history.chain import ChainAnalysis, Step, analyse_chain, supported_users_noise
+from buildcompare.history.chain import Chain, Step, supported_users_noise
 from buildcompare.history.ledger import Entry, Ledger, read_ledger
-from buildcompare.results.codes import SIDES
-from buildcompare.results.history import HistoryResult
-from buildcompare.stats.effects import Effect
+from buildcompare.history.levels import interval_of, level_frame
+from buildcompare.results.history import Drift, HistoryResult
 from buildcompare.stats.noise import Noise
 from buildcompare.stats.planning import ALPHA
+from buildcompare.stats.planning import percent as percent_of
 from buildcompare.text.numbers import percent
 from buildcompare.text.sentences import say
 
-USUAL = "data/history/mattermost"  # what the notebook opens when nobody said which ledger
-NEWEST = 100  # comparisons that are shown of a longer chain where nobody said how many
+USUAL = "data/history/mattermost"  # the default ledger of the notebook
+WITH_METRICS = 400  # newest comparisons whose metrics are shown
 
 
-@dataclass(frozen=True)
-class HistoryView:
-    """A ledger that was read and analysed, of which some comparisons are shown."""
+@dataclass(frozen=True, repr=False)
+class History:
+    """A ledger that was read and analysed; some of its comparisons are shown.
 
-    ledger: Ledger
-    chain: ChainAnalysis
-    margin_percent: float
+    Attributes
+    ----------
+    steps
+        By name, the comparisons shown: the chain in its order, then studies.
+    count
+        Number of all comparisons in the ledger.
+    """
 
-    @property
-    def noise(self) -> Noise:
-        """Of one run's supported users."""
-        assert self.chain.noise is not None  # see view_ledger
-        return self.chain.noise
-
-    @property
-    def databases(self) -> Sequence[str]:
-        """Databases of the unbounded tests, in the order of their appearance."""
-        return self.chain.databases
+    folder: Path
+    chain: Chain
+    catalogue: Catalogue
+    steps: Mapping[str, Step]
 
     @property
     def count(self) -> int:
-        """Of all comparisons, studies too."""
-        return self.chain.comparisons + len(self.chain.studies)
+        """Number of all comparisons, studies included."""
+        return len(self.chain.entries)
 
     @property
     def left_out(self) -> int:
-        """How many of them are not shown."""
-        return self.count - len(self.chain.steps)
+        """Number of comparisons that are not shown."""
+        return self.count - len(self.steps)
 
     @property
-    def steps(self) -> list[Step]:
-        """The comparisons of the chain that are shown, in its order."""
-        return [step for step in self.chain.steps.values() if step.entry.kind == "monthly"]
+    def margin_percent(self) -> float:
+        """Smallest change of the supported users that matters."""
+        return self.catalogue.load.margin_percent if self.catalogue.load else 0.0
 
-    def levels(self, db_engine: str) -> pd.DataFrame:
-        """Supported users of each build of each comparison that is shown, in the chain's order.
+    @functools.cached_property
+    def levels(self) -> pd.DataFrame:
+        """One row per metric and build of each test; supported users are the metric ``supported-users``.
 
-        Columns: comparison; side; build; users with `low` and `high` (95 %, one level by itself); drift_percent (a base
-        against the same version in an earlier comparison; NaN otherwise); against (that comparison); judged (whether
-        enough is known to call it a jump); jump; setup_changed (settings).
+        Columns: comparison, kind (``monthly`` or ``study``), build, type, db_engine, test, metric, side, level (mean
+        over the runs), runs, low and high (95 % interval of the level by itself; NaN if the noise is unknown).
         """
-        rows = []
-        for step in self.steps:
-            tests = [test for test, _ in step.changes if test.key == ("unbounded", db_engine)][:1]
-            for test, side in itertools.product(tests, SIDES):
-                if (users := test.levels[side]) is None:
-                    continue
-                low, high = level_interval(users, test.runs[side], self.noise)
-                row: list[Any] = [step.entry.name, side, step.entry.builds[side].title, users, low, high]
-                drift = [each for each in step.same_version if (each.test, each.side) == (test.name, side)]
-                row += [drift[0].delta_percent, drift[0].against] if drift else [math.nan, ""]
-                row += [any(each.z is not None for each in drift), any(each.jump for each in drift)]
-                rows.append([*row, step.setup_changed])
-        columns = "comparison side build users low high drift_percent against judged jump setup_changed"
-        return pd.DataFrame(rows, columns=columns.split())
+        entries = [step.entry for step in self.steps.values()]
+        frame = level_frame([entry.tests for entry in entries]).drop(columns="name")
+        about = [
+            (entry.name, entry.kind, entry.builds[side].title, side, place)
+            for place, entry in enumerate(entries)
+            for side in ("base", "new")
+        ]
+        names = pd.DataFrame(about, columns=["comparison", "kind", "build", "side", "release"])
+        frame = names.merge(frame, on=["release", "side"]).drop(columns="release")
+        halves = {
+            (kind, metric): interval_of(self.catalogue, kind, metric)
+            for kind, metric in frame[["type", "metric"]].drop_duplicates().itertuples(index=False)
+        }
+        half = np.array([halves[key] for key in zip(frame["type"], frame["metric"], strict=True)], dtype=np.float64)
+        half /= np.sqrt(frame["runs"].to_numpy(dtype=np.float64))
+        return frame.assign(low=frame["level"] * np.exp(-half), high=frame["level"] * np.exp(half))
 
+    @functools.cached_property
+    def drift(self) -> pd.DataFrame:
+        """One row per level beside an earlier one, as in ``drift`` of results.json: supported users of each test."""
+        rows = [row.model_dump() for step in self.steps.values() for row in step.drift]
+        return pd.DataFrame(rows, columns=[*Drift.model_fields])
+
+    @functools.cached_property
     def statements(self) -> pd.DataFrame:
-        """Every sentence about each comparison shown, then about each study: columns comparison, sentence."""
-        rows = [(_name(step.entry), line) for step in self.chain.steps.values() for line in self.sentences(step)]
+        """Every sentence about each comparison: columns comparison, sentence."""
+        rows = [(_title(step.entry), line) for step in self.steps.values() for line in self.sentences(step)]
         return pd.DataFrame(rows, columns=["comparison", "sentence"])
 
     def variance(self) -> list[str]:
-        """What was learned of variance so far, in sentences."""
-        known = [row for row in self.chain.between if row.sd_percent is not None]
-        lines = [say("history", "between_comparisons", row) for row in known]
-        return [*lines, say("history", "from_run_to_run", self.chain.repeats)] if self.chain.repeats else lines
+        """Sentences about the scatter between comparisons and from run to run."""
+        if self.chain.noise is None or not self.count:
+            return []
+        rows = (row for row in self.chain.between if row.sd_percent is not None)
+        lines = [say("history", "between_comparisons", row) for row in rows]
+        repeats = self.chain.repeats
+        return [*lines, say("history", "from_run_to_run", repeats)] if repeats else lines
 
     def sentences(self, step: Step) -> Iterator[str]:
-        """What the ledger states about one comparison: the changes within it first, then its past."""
+        """What the ledger states about one comparison: changes within it, then its past."""
         for test, size in step.changes:
             if size and abs(size.delta_percent) > self.margin_percent and size.p_value < ALPHA:
                 yield say("history", "users_changed", step.entry, test, size)
         yield from (say("history", "errors_changed", step.entry, changed) for changed in step.errors)
         if step.entry.kind == "study":
             return
-        known = {"before": step.before, "margin_percent": self.margin_percent, "between": self.chain.between}
-        unnamed = {"ledger": "", "comparisons": 0, "studies": 0, "entries_sha256": ""}
-        history = HistoryResult.model_validate({**unnamed, **known})
+        history = HistoryResult(
+            ledger="",
+            comparisons=0,
+            studies=0,
+            entries_sha256="",
+            before=step.before,
+            margin_percent=self.margin_percent,
+            between=self.chain.between,
+        )
         if step.before is not None and not step.setup_changed:
             yield say("history", "setup_compared", step.setup_differences, step.before)
         yield from (each.whole for each in findings.find(history, step.drift, step.setup_differences))
 
-
-def open_history(variables: Mapping[str, Any]) -> HistoryView:
-    """The ledger that a notebook's variables name (`history`, `metrics`), or else the environment variable HISTORY."""
-    folder = str(variables.get("history") or os.environ.get("HISTORY") or USUAL)
-    last = int(variables.get("last", NEWEST)) or None
-    ledger = read_ledger(resolve(folder, is_folder=True))
-    return view_ledger(ledger, str(variables.get("metrics") or "mattermost"), last)
+    def __repr__(self) -> str:
+        chain = plural(self.chain.length, "comparison")
+        return f"<buildcompare.History: {chain} and {self.count - self.chain.length} studies in {named(self.folder)}>"
 
 
-def view_ledger(ledger: Ledger, metrics: str, newest: int | None = None, named: Collection[str] = ()) -> HistoryView:
-    """Analyse a ledger by the catalogue `metrics`, which must say how far runs scatter; others as `analyse_chain`."""
-    noise, margin_percent = supported_users_noise(read_catalogue(metrics))
-    if noise is None:
+def analyse_ledger(
+    ledger: Ledger, catalogue: Catalogue, newest: int | None = None, also: Collection[str] = ()
+) -> History:
+    """Analyse a ledger: the usual scatter is learned from all of it, and some of its comparisons are compared.
+
+    These are the `newest` of the chain (None: all), as many studies, and those named by `also`. Without the noise of
+    supported users in the catalogue nothing is compared.
+    """
+    noise, _ = supported_users_noise(catalogue)
+    chain = Chain(ledger.entries, noise)
+    newest = len(chain.entries) if newest is None else newest
+    shown = range(chain.length - newest, chain.length + newest)
+    places = [place for place, entry in enumerate(chain.entries) if place in shown or entry.name in also]
+    return History(ledger.folder, chain, catalogue, {chain.entries[place].name: chain.step(place) for place in places})
+
+
+def read_history(
+    folder: str | os.PathLike[str] | None = None, *, catalogue: str = "mattermost", last: int | None = 100
+) -> History:
+    """Read a ledger of earlier comparisons, and look at levels, drift and jumps over releases.
+
+    Parameters
+    ----------
+    folder
+        The ledger; by default that of the environment variable HISTORY, else ``data/history/mattermost``.
+    catalogue
+        The metrics with their noise between runs.
+    last
+        Number of the newest comparisons that are shown; None: all. The usual scatter is learned from all.
+
+    Returns
+    -------
+    History
+        The frames ``levels``, ``drift`` and ``statements``.
+
+    Raises
+    ------
+    InputError
+        If an entry of the ledger is damaged, or the catalogue lacks the noise of supported users.
+
+    Examples
+    --------
+    >>> read_history("no such ledger").levels.columns[:3].tolist()
+    ['comparison', 'kind', 'build']
+    """
+    path = os.fspath(folder or os.environ.get("HISTORY") or USUAL)
+    return _open(resolve(path, is_folder=True), catalogue, last)
+
+
+def _open(folder: Path, catalogue: str, last: int | None, also: Collection[str] = ()) -> History:
+    history = analyse_ledger(read_ledger(folder, WITH_METRICS), read_catalogue(catalogue), last, also)
+    if history.chain.noise is None:
         expected = "a catalogue that says how far runs scatter"
-        raise InputError(file=metrics, key="run_sd_percent", expected=expected, found="none")
-    return HistoryView(ledger, analyse_chain(ledger, noise, newest, named), margin_percent)
+        raise InputError(file=catalogue, key="run_sd_percent", expected=expected, found="none")
+    return history
 
 
 def ledger_text(folder: Path, metrics: str, *, last: int = 0, only: str | None = None) -> str:
-    """The text of a ledger, comparison by comparison; an InputError where it is empty or damaged.
+    """The text of a ledger, comparison by comparison; an InputError if it is empty or damaged.
 
-    `last`: so many of the newest comparisons (0: all); `only`: the comparison of this name alone.
+    `last`: number of the newest comparisons (0: all); `only`: the comparison of this name alone.
     """
-    view = view_ledger(read_ledger(folder), metrics, 0 if only else last or None, [only] if only else [])
-    chain, noise, steps = view.chain, view.noise, view.chain.steps.values()
-    if not view.count:
+    history = _open(folder, metrics, 0 if only else last or None, [only] if only else [])
+    chain, steps = history.chain, history.steps.values()
+    if not history.count:
         raise InputError(file=folder, key="history", expected="a ledger with entries", found="none")
     if only and not steps:
         raise InputError(file=folder, key="--only", expected="the name of a comparison", found=repr(only))
-    run_sd = percent(100 * math.expm1(noise.sd))
-    studies = ", ".join(chain.studies[: last or None])
+    noise: Noise = chain.noise  # type: ignore[assignment]  # _open refuses none
+    names = [entry.name for entry in chain.entries[chain.length :]]
+    studies = ", ".join(names[: last or None])
     lines = [
-        f"{plural(chain.comparisons, 'comparison')} in the chain, studies outside it: {studies or 'none'}.",
-        f"Intervals: 95 %; one run has a standard deviation of {run_sd} ({noise.noise_source}).",
-        *view.variance(),
+        f"{plural(chain.length, 'comparison')} in the chain, studies outside it: {studies or 'none'}.",
+        f"Intervals: 95 %; one run has a standard deviation of {percent(percent_of(noise.sd))} ({noise.noise_source}).",
+        *history.variance(),
     ]
-    if view.left_out and not only:
-        lines.append(say("history", "newest_shown", len(steps), view.count, named(folder)))
+    if history.left_out and not only:
+        lines.append(say("history", "newest_shown", len(steps), history.count, named(folder)))
     for step in steps:
-        lines += ["", f"{_name(step.entry)}: {step.entry.new.title} against {step.entry.base.title}"]
-        lines += [f"- {sentence}" for sentence in view.sentences(step)]
+        lines += ["", f"{_title(step.entry)}: {step.entry.new.title} against {step.entry.base.title}"]
+        lines += [f"- {sentence}" for sentence in history.sentences(step)]
     return "\n".join(lines) + "\n"
 
 
-def level_interval(users: float, runs: int, noise: Noise) -> list[float]:
-    """The 95 % interval of a positive level, the mean over `runs` runs."""
-    half = Effect(0.0, noise.sd / math.sqrt(runs), noise.df, noise.sd, noise.noise_source)
-    return [users * (1.0 + percent / 100.0) for percent in half.interval()]
-
-
-def _name(entry: Entry) -> str:
+def _title(entry: Entry) -> str:
     return entry.name if entry.kind == "monthly" else f"{entry.name} (study)"

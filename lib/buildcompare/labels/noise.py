@@ -1,6 +1,6 @@
-"""How far one label's value moves between two runs of one build: learned from repeated runs, or the catalogue's.
+"""Noise of a label between runs of one build, learned from repeated runs or taken from the catalogue.
 
-Its numbers were chosen on Mattermost's ceiling tests, the development half; `benchmarks/accuracy.py` prints rates.
+The constants were chosen on the development half of Mattermost's ceiling tests; `benchmarks/accuracy.py` prints rates.
 """
 
 import itertools
@@ -22,45 +22,45 @@ from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import LABEL_KEY, Noise, RepeatedRuns, RunLevels
 
-TABLE = ["group", "stat"]  # What a table is told apart by: its noise is learned by itself
-FEWEST_SETUPS = 3  # Setups that the tails need: one is held out, and the others must not be one alone
-FEWEST_ROWS = 20  # Rows that a table needs for its noise and shared change: a spread of 20 is known to a sixth
-RESOLUTION = 0.01  # Noise below one percent is not told apart: percentiles come from histograms with few buckets
+TABLE = ["group", "stat"]  # Columns that define a table; each table's noise is learned separately
+FEWEST_SETUPS = 3  # Fewest setups for the tails of the distribution: one is held out, at least two remain
+FEWEST_ROWS = 20  # Fewest rows for a table's noise and shared change: 20 rows give the spread within a sixth
+RESOLUTION = 0.01  # Least noise, 1 %: percentiles come from histograms with few buckets
 TYPICAL = 12.0
-"""Differences that the spread of the whole table counts for beside a label's own: of 4 to 32, by the development half
-of Mattermost's ceiling tests, where a spline in the level and an effect of each label found no more."""
-CALM, RARE = 0.8, 0.98  # Parts of the held-out changes at which their t distribution is fitted
-DFS = np.geomspace(0.5, 100.0, 100)  # Its degrees of freedom lie between the first and the last
-QUIETEST = 0.1  # Bound on how much calmer than usual a pair may be: two copies of one file differ in nothing
-MILLISECOND = 1e-3  # Published tables are rounded to it
+"""Weight of the table's spread in a label's noise, as a number of squared changes. Chosen between 4 and 32 on the
+development half of Mattermost's ceiling tests; a spline in the level and label effects was no more accurate."""
+CALM, RARE = 0.8, 0.98  # Quantiles of the held-out changes to which a t distribution is fitted
+DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
+QUIETEST = 0.1  # Least spread of a pair relative to the usual one; copies of one file have a spread of 0
+MILLISECOND = 1e-3  # Rounding of published tables, in seconds
 
 
 @dataclass(frozen=True)
 class TableNoise:
-    """How far the labels of one table move between runs of one build."""
+    """Noise between runs of one build for the labels of one table."""
 
-    sd: float  # Of one run, log scale: robust, over all labels
-    df: float  # Of the t distribution of changes over their predicted deviations
+    sd: float  # Robust SD of one run over all labels, log scale
+    df: float  # Degrees of freedom of the t distribution of changes over predicted deviations
     source: NoiseSource = NoiseSource.CATALOGUE
-    scale: float = 1.0  # Its scale
-    usual: float = math.nan  # The median of these, before the spread of their pair is counted in
+    scale: float = 1.0  # Scale of that distribution
+    usual: float = math.nan  # Median of changes over predicted deviations, before correction for the pair's spread
 
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """The noise of labels, from groups of repeated runs, or else as the catalogue's `tables` state it.
+    """Noise of labels, from groups of repeated runs, or else from the catalogue's `tables`.
 
-    A run is slower or faster as a whole, so a label's change is what it moved beyond the median of its table. A label
-    that was noisy elsewhere is so again: its own squared changes count beside the spread of the table. And a pair of
-    runs whose labels lie far apart says less of each: the root of how much farther than usual widens it. Changes of
-    held-out groups over the deviations predicted so follow a t distribution, whose tails are measured by quantiles.
+    A run is slower or faster as a whole, so a label's change is measured from the median of its table. A label's
+    deviation combines its earlier squared changes with the spread of the table. If the labels of a pair of runs differ
+    more than usual, the root of that excess widens each deviation. A t distribution is fitted by quantiles to the
+    changes of held-out groups, divided by these predicted deviations.
     """
 
     groups: Sequence[RepeatedRuns] = ()
     tables: Sequence[LabelTable] = ()
 
     def predict(self, rows: pd.DataFrame) -> dict[tuple[str, str, str], Noise]:
-        """The noise of one run by group, label and statistic, of `rows` with these; without what is unknown."""
+        """Predict the noise of one run for each row, by `LABEL_KEY`; rows of unknown noise are left out."""
         found: dict[tuple[str, str, str], Noise] = {}
         for known, keys, _ in self._tables(rows):
             sds = known.scale * self._deviations(known, keys)
@@ -68,7 +68,7 @@ class LabelNoise:
         return found
 
     def effects(self, rows: pd.DataFrame, runs: tuple[int, int] = (1, 1)) -> pd.DataFrame:
-        """The change that the table of each row shares (`shared`, log scale), and the `effect` beyond it, or None.
+        """Return the shared change of each row's table (`shared`, log scale) and the row's `effect` beyond it, or None.
 
         `rows` have the columns of `LABEL_KEY`, base and new: the means over so many `runs`, positive (else: no effect).
         """
@@ -86,14 +86,14 @@ class LabelNoise:
                 spread = max(float(np.median(np.abs(change - shared) / sd)) / known.usual, QUIETEST)
             noises = sd * known.scale * math.sqrt(spread)
             all_shared[at] = shared
-            for i, own, noise in zip(at, change - shared, noises, strict=True):
-                effects[i] = Effect(own, noise, known.df, noise / per_pair, known.source)
+            for i, beyond, noise in zip(at, change - shared, noises, strict=True):
+                effects[i] = Effect(beyond, noise, known.df, noise / per_pair, known.source)
         return pd.DataFrame({"shared": all_shared, "effect": effects}, rows.index)
 
     def _tables(
         self, rows: pd.DataFrame, counted: npt.NDArray[np.bool_] | None = None
     ) -> Iterator[tuple[TableNoise, list[tuple[str, str, str]], list[int]]]:
-        """The noise of each table that is known, with the keys and positions of its rows that are `counted`."""
+        """Yield each table of known noise, with the keys and positions of its `counted` rows."""
         found: dict[tuple[str, str], dict[int, tuple[str, str, str]]] = {}
         for i, key in enumerate(zip(*(rows[name].tolist() for name in LABEL_KEY), strict=True)):
             if counted is None or counted[i]:
@@ -103,7 +103,7 @@ class LabelNoise:
                 yield known, [*keys.values()], [*keys]
 
     def _deviations(self, known: TableNoise, keys: Sequence[tuple[str, str, str]]) -> FloatArray:
-        """The predicted deviation of one run of each of these labels of one table."""
+        """Predict the deviation of one run for these labels of one table."""
         own = np.array([self._squares.get(key, (0.0, 0.0)) for key in keys]).T
         return np.asarray(_shrunk(known.sd, *own), dtype=np.float64)
 
@@ -127,7 +127,7 @@ class LabelNoise:
 
     @cached_property
     def _squares(self) -> Mapping[Hashable, tuple[float, float]]:
-        """By label, the sum of its squared changes and their number."""
+        """Sum and count the squared changes of each label."""
         if not self.groups:
             return {}
         known = self._changes.groupby(LABEL_KEY)["square"].agg(["sum", "count"])
@@ -135,21 +135,23 @@ class LabelNoise:
 
 
 def _learned(changes: pd.DataFrame) -> TableNoise:
-    """The noise of a table, from the changes of its labels in all groups."""
+    """Learn the noise of a table from the changes of its labels in all groups."""
     sd = max(robust_sd(changes["change"]), RESOLUTION)
     by_label, by_group = (changes.groupby(keys)["square"] for keys in (["label"], ["label", "setup"]))
-    squares, count = (by_label.transform(what) - by_group.transform(what) for what in ("sum", "count"))  # of the others
+    squares, count = (
+        by_label.transform(what) - by_group.transform(what) for what in ("sum", "count")
+    )  # of other groups
     scores = changes["change"].abs() / _shrunk(sd, squares, count)
     usual = float(scores.median())
     spread = scores.groupby([changes["setup"], changes["pair"]]).transform("median") / usual
     calm, rare = (scores / np.sqrt(spread.clip(lower=QUIETEST))).quantile([CALM, RARE])
-    # The fatter the tails, the farther the rare ones lie from the calm ones.
+    # The fatter the tails, the farther the rare quantile lies from the calm one.
     df = float(np.interp(rare / calm, (_reach(DFS, RARE) / _reach(DFS, CALM))[::-1], DFS[::-1]))
     return TableNoise(sd, df, NoiseSource.CALIBRATION, calm / float(_reach(df, CALM)), usual)
 
 
 def _reach(df: npt.ArrayLike, part: float) -> FloatArray:
-    """How far from zero this part of a t distribution reaches."""
+    """Half-width of the central part of a t distribution."""
     return np.asarray(special.stdtrit(df, 0.5 + part / 2.0))
 
 
@@ -158,16 +160,16 @@ def _shrunk(sd: float, squares: Any, count: Any) -> Any:
 
 
 def _rounding(values: FloatArray) -> float:
-    """The standard deviation of rounding where all `values` are whole milliseconds; 0 where they are exact."""
+    """Return the SD of rounding if all `values` are whole milliseconds, else 0."""
     steps = values / MILLISECOND
     return MILLISECOND / math.sqrt(12.0) if np.allclose(steps, np.rint(steps), rtol=0.0, atol=1e-6) else 0.0
 
 
-@lru_cache(256)  # the noise of many comparisons is learned from the same groups, all but one
+@lru_cache(256)  # many comparisons learn from the same groups
 def label_pairs(group: RepeatedRuns) -> pd.DataFrame:
-    """Every label in every pair of runs of one group, by the pair's number: its values `first` and `second`.
+    """Pair the labels of all runs of one group: values `first` and `second`, and the number of the `pair`.
 
-    `change` is the logarithm of their ratio beyond what the table shares, as far as one run makes it.
+    `change` is the log ratio beyond the table's shared change, divided by the root of 2 to hold for one run.
     """
     found = []
     for number, runs in enumerate([*itertools.combinations(group.runs, 2)] or [(RunLevels(), RunLevels())]):

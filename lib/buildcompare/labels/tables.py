@@ -1,4 +1,4 @@
-"""Measure the label tables of runs (API handlers, database methods), compare two builds, and find where tests agree."""
+"""Measure label tables of runs (API handlers, database methods), compare two builds, find agreement of tests."""
 
 import itertools
 import math
@@ -16,31 +16,31 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import Views
 from buildcompare.recordings.recording import FloatArray, Recording, Series
-from buildcompare.results import LabelResult
+from buildcompare.results import LEANING, LabelResult
 from buildcompare.results.base import Number, Reason
 from buildcompare.results.codes import SIDES, NoiseSource, Pair, ReasonCode, Side, Status
 from buildcompare.stats.effects import TestedEffect, judge_labels
 from buildcompare.stats.levels import delta_percent
 from buildcompare.stats.noise import LABEL_KEY, label_frame
 
-CALLS = "calls"  # The statistic of how often a label was called in the window
-_Key: TypeAlias = tuple[str, str, str]  # By the columns of `LABEL_KEY`
+CALLS = "calls"  # Statistic for the number of calls of a label in the window
+_Key: TypeAlias = tuple[str, str, str]  # The columns of `LABEL_KEY`
 LabelRows: TypeAlias = list[tuple[str, str, str, float]]
-"""Group, label, stat and value: seconds, and for the statistic `CALLS` (absent where unknown) their number."""
+"""Rows of group, label, statistic and value: seconds, or a number for `CALLS`, which has no row if unknown."""
 
 
 @dataclass(frozen=True, eq=False)
 class LabelTables:
-    """The label tables of all runs of a test, and the noise of their rows."""
+    """Label tables of all runs of a test, and the noise of their rows."""
 
     runs: Pair[list[LabelRows]]
-    steady: bool  # Whether all are of the steady window; False: of the whole run, as the sources summed it up
+    steady: bool  # If True, over steady windows, else summaries of whole runs
     noise: LabelNoise
-    whole: Pair[list[LabelRows]] | None  # Beside steady ones: as the sources summed them up
+    whole: Pair[list[LabelRows]] | None  # Summaries of whole runs, beside steady tables
 
 
 def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
-    """Measure the labels of every run: over the steady windows, or else all over the whole runs."""
+    """Measure the labels of all runs over steady windows, else over whole runs."""
     seen = [*views.base, *views.new]
     steady = all(view.steady.window and any(each.role == "label" for each in view.recording.series) for view in seen)
     whole = not steady and all(view.recording.label_summaries for view in seen)
@@ -52,8 +52,8 @@ def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
 def label_levels(recording: Recording, window: tuple[float, float] | None) -> LabelRows:
     """Measure the labels of one run over `window` (elapsed seconds), else take the source's own summaries.
 
-    An average is weighted with the calls of each point. A percentile cannot be put together from percentiles: it comes
-    from the buckets of all points, and only where there are none it is the median of the points' percentiles.
+    An average is weighted with the calls of each point. A percentile comes from the buckets of all points; without
+    buckets it is the median of the points' percentiles.
     """
     series = {(each.metric, each.name, each.stat): each for each in recording.series if each.role == "label"}
     if not series or window is None:
@@ -88,7 +88,7 @@ def label_levels(recording: Recording, window: tuple[float, float] | None) -> La
 
 
 def with_calls(levels: LabelRows) -> pd.DataFrame:
-    """The finite values of one run's :func:`label_levels`, with their calls as a column of their own."""
+    """Convert one run's :func:`label_levels` to a frame of finite values, with the calls in a separate column."""
     rows = label_frame(levels)
     counted = rows["stat"].eq(CALLS)
     calls = rows[counted].rename(columns={"value": CALLS}).drop(columns="stat")
@@ -97,13 +97,13 @@ def with_calls(levels: LabelRows) -> pd.DataFrame:
 
 
 def histogram_quantile(quantile: float, bounds: FloatArray, counts: FloatArray) -> float:
-    """Quantile of a histogram of cumulative buckets, linear inside its bucket as Prometheus computes it.
+    """Compute a quantile of a histogram of cumulative buckets, linear inside a bucket, as Prometheus does.
 
-    A rank in the last bucket, which has no end, gives the last finite bound: the quantile is at least that.
+    A quantile in the last, unbounded bucket gives the last finite bound, which is a lower bound.
 
-    `bounds` (the last one infinite) increase, and `counts` lie at or below each; shape (n,). Counts may fall by what
-    rounding leaves: a bucket holds at least what the one before it holds. NaN where nothing was counted. The error of
-    up to a bucket's width: https://prometheus.io/docs/practices/histograms/.
+    `bounds` increase to infinity, `counts` are cumulative; shape (n,). Counts that fall by rounding are raised to the
+    count before. NaN without any count. The error is up to a bucket's width, see
+    https://prometheus.io/docs/practices/histograms/.
     """
     if bounds.size < 2 or not np.isposinf(bounds[-1]):
         return float("nan")
@@ -123,23 +123,23 @@ def histogram_quantile(quantile: float, bounds: FloatArray, counts: FloatArray) 
 def label_table(
     base: pd.DataFrame, new: pd.DataFrame, *, top_buckets: Mapping[str, float | None] | None = None
 ) -> pd.DataFrame:
-    """Pair the labels of two builds by name; nothing is dropped and nothing is rounded.
+    """Pair the labels of two builds by name, without dropping or rounding anything.
 
     Parameters
     ----------
     base, new
         One row per run, label and statistic, columns group, label, stat (such as ``avg``, ``p99``), value (seconds);
-        runs are averaged. The statistic ``calls`` is their number.
+        runs are averaged. The value of the statistic ``calls`` is a number.
     top_buckets
-        By group, the last finite bound of the server's histogram: a percentile at or above it is a lower bound.
+        Last finite bound of the server's histogram by group; a percentile at or above it is a lower bound.
 
     Returns
     -------
     DataFrame
         Sorted by group, label, stat, with the columns base, new (mean over the runs), delta_percent, only_in (the
-        build that alone has the label), base_at_least, new_at_least (whether it is a lower bound), reason (a
-        :class:`~buildcompare.results.codes.ReasonCode` where there is no delta_percent), reason_build (the build
-        that it is about; missing: both), base_calls and new_calls.
+        only build with the label), base_at_least, new_at_least (whether the value is a lower bound), reason (a
+        :class:`~buildcompare.results.codes.ReasonCode` if there is no delta_percent), reason_build (the build with
+        that reason; missing for both), base_calls and new_calls.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def label_table(
 
 @dataclass(frozen=True)
 class PairedLabel:
-    """One statistic of one label in both builds; None is what a build does not have."""
+    """One statistic of one label in both builds; None if a build lacks it."""
 
     group: str
     label: str
@@ -184,23 +184,23 @@ class PairedLabel:
     reason: ReasonCode | None
     """Why there is no `delta_percent`."""
     reason_build: Side | None
-    """The build that the reason is about; None: both."""
+    """Build with that reason; None for both."""
 
     @property
     def key(self) -> _Key:
-        """By the columns of `LABEL_KEY`."""
+        """Values of the columns `LABEL_KEY`."""
         return self.group, self.label, self.stat
 
     @property
     def only_in(self) -> Side | None:
-        """The build that alone has the label."""
+        """Only build with the label; None if both have it."""
         return self.reason_build if self.reason == ReasonCode.ONLY_IN else None
 
 
 def pair_labels(
     base: Sequence[LabelRows], new: Sequence[LabelRows], *, top_buckets: Mapping[str, float | None] | None = None
 ) -> list[PairedLabel]:
-    """The rows of :func:`label_table`, of the levels of each run."""
+    """Pair the levels of all runs to the rows of :func:`label_table`."""
     known = Pair(_means(base, top_buckets or {}), _means(new, top_buckets or {}))
     return [_paired(key, known) for key in sorted({*known.base, *known.new}) if key[2] != CALLS]
 
@@ -210,8 +210,8 @@ def _paired(key: _Key, known: Pair[dict[_Key, tuple[float | None, bool]]]) -> Pa
     values, at_least = found.map(lambda each: each[0]), found.map(lambda each: each[1])
     reason: ReasonCode | None = None
     build: Side | None = None
-    for code, holds in (  # by build; the last one counts
-        # A time is never zero: it was too short for the source's resolution, so no ratio can be trusted.
+    for code, holds in (  # by build; the last code that holds counts
+        # A time of zero is below the source's resolution, so it gives no ratio.
         (ReasonCode.TOO_SHORT_TO_MEASURE, values.map(lambda value: value == 0)),
         (ReasonCode.BEYOND_LAST_BUCKET, at_least),
         (ReasonCode.NEVER_CALLED, values.map(lambda value: value is None)),
@@ -225,7 +225,7 @@ def _paired(key: _Key, known: Pair[dict[_Key, tuple[float | None, bool]]]) -> Pa
 
 
 def _means(runs: Sequence[LabelRows], tops: Mapping[str, float | None]) -> dict[_Key, tuple[float | None, bool]]:
-    """Of each label and statistic the mean of its finite values, and whether one of them is a lower bound."""
+    """Average the finite values of each label and statistic, and flag those with a lower bound among them."""
     values: dict[_Key, list[float]] = {}
     for group, label, stat, value in itertools.chain(*runs):
         values.setdefault((group, label, stat), []).append(float(value))
@@ -238,12 +238,12 @@ def _means(runs: Sequence[LabelRows], tops: Mapping[str, float | None]) -> dict[
 
 
 def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[LabelResult]:
-    """Every label of a test, paired by name and judged."""
+    """Pair the labels of a test by name and judge them."""
     return [row for row, _ in judge_label_tables(tables, catalogue)]
 
 
 def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[LabelResult, TestedEffect | None]]:
-    """The same rows, each with its judgement."""
+    """Judge paired labels, row by row."""
     tops = {table.group: table.top_bucket for table in catalogue.label_tables}
     rows = pair_labels(*tables.runs, top_buckets=tops)
     values = [row.values if row.delta_percent is not None else Pair(None, None) for row in rows]
@@ -261,7 +261,7 @@ def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[
 
 
 def _time_shares(rows: Iterable[PairedLabel], side: Side) -> dict[tuple[str, str], float]:
-    """By group and label, the part of the group's time that its calls took."""
+    """Compute each label's share of its group's total time, by group and label."""
     spent = {
         row.key[:2]: value * calls
         for row in rows
@@ -310,7 +310,7 @@ def expect_columns(name: str, frame: pd.DataFrame, columns: Sequence[str]) -> No
 
 
 def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weights: FloatArray) -> float:
-    """The mean of `values` at `times`, weighted with `weights` at `at`."""
+    """Average `values` at `times`, weighted with `weights` at `at`."""
     if not np.array_equal(times, at):
         _, first, second = np.intersect1d(times, at, assume_unique=True, return_indices=True)
         values, weights = values[first], weights[second]
@@ -319,10 +319,7 @@ def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weight
 
 
 def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
-    """Averages that changed, first what moved the time of all calls most, then by how unlikely their change is.
-
-    Where calls are not recorded, only the latter is known.
-    """
+    """Sort changed averages by their effect on the total time, then by p-value; without calls by p-value only."""
     changed = [row for row in rows if row.stat == "avg" and row.delta_percent]
 
     def moved(row: LabelResult) -> tuple[float, float, float]:
@@ -334,27 +331,28 @@ def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
 
 
 def times_slower(row: LabelResult) -> float:
-    """How many times as long a label takes as in the base, beyond the change that its table shares; 0 if unknown."""
+    """Ratio of new to base beyond the shared change of the table; 0 if unknown."""
     if row.delta_percent is None:
         return 0.0
     return (1.0 + row.delta_percent / 100.0) / (1.0 + (row.shared_percent or 0.0) / 100.0)
 
 
-SEVERAL_TIMES = 3.0  # slower than in the base, at least: a round number
+SEVERAL_TIMES = 3.0  # Least ratio of new to base, chosen as a round number
 MANY_CALLS = 10_000.0
-"""In each build: the mean of so many calls whose times vary by five times their mean is known to 5 %. What becomes
-several times slower in identical runs are jobs that run a few times (SystemStore.Get, Cleanup), and searches."""
+"""Fewest calls in each build: a mean of 10,000 times with an SD of five means has an error of 5 %. In identical runs
+only rare jobs (SystemStore.Get, Cleanup) and searches become several times slower."""
 UNLIKELY = 0.2
-"""Adjusted p-value where calls are not recorded. Of 1,000 releases of four tests made of identical ceiling runs 0.4 %
-have a label that is several times slower in two tests by this; 27 % without it (`benchmarks/labels.py`)."""
+"""A label without recorded calls counts if its adjusted p-value is below this. In 1,000 releases of four tests, made of
+identical ceiling runs, 0.4 % have a label that is several times slower in two tests; 27 % do without this bound
+(`benchmarks/labels.py`)."""
 
 
 def unexplained_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[dict[str, LabelResult]]:
-    """Labels so much slower that noise does not explain it: of each its rows by test, the largest change first.
+    """Find labels that became slower than noise explains, each with its rows by test, the largest change first.
 
-    A row counts that is marked (or of a table whose noise is unknown) and several times slower, over many calls, or by
-    an unlikely change where calls are not recorded. It takes two such tests, or with many calls two windows: the steady
-    one and the whole run. `tables` are the rows of each test; of a label's statistics the first is taken.
+    A row counts if it is marked (or its noise is unknown) and several times slower, over many calls or, without
+    recorded calls, with an unlikely change. A label needs such rows in two tests, or with many calls in two windows
+    (the steady one and the whole run). `tables` are the rows of each test; the first statistic of a label counts.
     """
     labels: dict[tuple[str, str], dict[str, LabelResult]] = {}
     for test, row in ((test, row) for test, rows in tables.items() for row in rows):
@@ -382,30 +380,29 @@ def _in_both_windows(row: LabelResult) -> bool:
 
 # ---- Several tests --------------------------------------------------------------------------------------------------
 
-ALPHA = 0.01  # Part of the unchanged rows that are marked in one direction: half of the label tables' error rate
-LEANING = 0.1  # One-sided p-value below which a row leans, as it does for a verdict
-LEAST_PERCENT = 5.0  # A smaller change does not lean: half of the label tables' margin
-MOST_EXPECTED = 1.0  # What chance shows this often or oftener is left out
+ALPHA = 0.01  # Error rate of marks in one direction, half of the label tables' rate
+LEAST_PERCENT = 5.0  # Least change of a leaning row, half of the label tables' margin
+MOST_EXPECTED = 1.0  # Agreements are left out if chance makes as many or more
 
 
 @dataclass(frozen=True)
 class Agreement:
     """A label that became slower in several tests."""
 
-    label: Mapping[str, str]  # By the columns of `LABEL_KEY`
-    rows: Mapping[str, LabelResult]  # By the tests that mark it or lean the same way, the largest change first
-    marked: int  # How many of them mark it
-    expected: float  # Labels of all at hand that would be marked or lean in as many tests where nothing changed
+    label: Mapping[str, str]  # The columns of `LABEL_KEY`
+    rows: Mapping[str, LabelResult]  # By test, marked or leaning rows only, the largest change first
+    marked: int  # Number of tests that mark the label
+    expected: float  # Number of labels that agree as much by chance
 
 
 def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:
-    """Labels that one test at least marks as slower and others mark or lean towards, the surest first.
+    """Find labels that at least one test marks as slower and others mark or lean towards, the surest first.
 
-    Single rows of long tables are marked by chance. The same label marked in two tests that ran at other times, or on
-    another database, hardly ever is: how often can be counted. `tables` are the rows of each test.
+    Chance marks single rows of long tables, but rarely the same label in two independent tests; `expected` counts how
+    many labels. `tables` are the rows of each test.
     """
 
-    def chance(marked: int, slower: int, tests: int) -> float:  # that so many of independent unchanged rows are
+    def chance(marked: int, slower: int, tests: int) -> float:  # probability of these counts without a change
         both = ((n, special.bdtrc(marked - 1, n, ALPHA / LEANING)) for n in range(slower, tests + 1))
         lean = LEANING, 1.0 - LEANING
         return float(sum(math.comb(tests, n) * lean[0] ** n * lean[1] ** (tests - n) * enough for n, enough in both))
@@ -426,6 +423,6 @@ def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreeme
 
 
 def _is_slower(row: LabelResult) -> bool:
-    """Whether a judged row is marked as slower or leans that way."""
+    """Test whether a judged row is marked as slower or leans that way."""
     delta, p_value = row.delta_percent or 0.0, (row.p_value or 0.0) / 2.0
     return delta > 0 and (row.status.changed or (delta >= LEAST_PERCENT and p_value < LEANING))

@@ -1,9 +1,9 @@
-"""Tell whether an average changed because calls became slower, or because other calls were made.
+"""Split the change of an average into changed speed of calls and changed traffic mix.
 
-The change of an average over all calls is split exactly into a mix part (shares moved, at the mean of both builds'
-durations) and a speed part (durations moved, at the mean of both builds' shares): the symmetric weights of Marshall and
+The change of an average over all calls is the sum of a mix part (changed shares at the mean of both builds' durations)
+and a speed part (changed durations at the mean of both builds' shares). These are the symmetric weights of Marshall and
 Edgeworth, for two factors the Shapley value (Sun 1998, Energy Economics 20; Ang 2004, Energy Policy 32). Unlike
-logarithmic weights they need no care where a label is called in one build only.
+logarithmic weights they also work for labels that only one build calls.
 """
 
 import math
@@ -17,6 +17,7 @@ from scipy import special
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.labels.tables import CALLS, LabelTables, expect_columns
+from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import MetricResult, MixMover, TrafficMixResult
 from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics
 from buildcompare.stats.noise import LABEL_KEY, Noise, label_frame
@@ -24,44 +25,44 @@ from buildcompare.stats.planning import Looks
 
 Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
-MATERIAL = 0.5  # A mix part of this part of the metric's margin is worth a word: half, as several tests agree
+MATERIAL = 0.5  # Least mix part that matters, as a share of the metric's margin
 SPEED_ALPHA = 0.01
-"""Of pairs whose speed did not change at most this part is said to have changed. It is small because the noise
-of an average is often borrowed from other setups: with a tenth more noise than assumed it is twice as much. Chosen on
-simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`), after 0.02."""
-MOST_MOVERS = 5  # Labels that results.json names for a mix; the largest few make up nearly all of it
+"""Rate of false changes of speed. It is small because the noise of an average often comes from other setups, and a
+tenth more noise than assumed doubles the rate. Chosen on simulated runs (seeds 2000 to 2099 of
+`benchmarks/traffic_mix.py`); 0.02 was too large."""
+MOST_MOVERS = 5  # Most labels in results.json; the largest few make up nearly all of the mix
 
 
 @dataclass(frozen=True, eq=False)
 class TrafficMix:
-    """The change of an average, in percent of the base's: `delta_percent` is `mix_percent` plus `speed_percent`."""
+    """Change of an average in percent of the base: `delta_percent` is `mix_percent` plus `speed_percent`."""
 
     base: float
-    new: float  # The averages in seconds, from the labels
+    new: float  # Average in seconds over the labels, like `base`
     delta_percent: float
     mix_percent: float
     speed_percent: float
     log_ratio: float  # The whole change as the logarithm of a ratio, and the mix part of it
     log_mix: float
-    mix_ci: Interval | None  # Intervals of the parts, where the noise of the labels is known
+    mix_ci: Interval | None  # Intervals of the parts, if the noise of the labels is known
     speed_ci: Interval | None
     movers: pd.DataFrame
-    """Labels whose share moved, the largest part of the mix first: label, base_share_percent, new_share_percent (of all
-    calls), seconds (per call, the mean of both builds), percent (its part of the mix)."""
+    """Labels with a changed share, the largest part of the mix first: label, base_share_percent, new_share_percent (of
+    all calls), seconds (per call, mean of both builds), percent (part of the mix)."""
 
     def is_material(self, margin_percent: float) -> bool:
-        """Whether the mix moved the average by more than chance and by enough to matter."""
+        """Test whether the mix moved the average beyond chance and by enough to matter."""
         by_chance = self.mix_ci is not None and self.mix_ci[0] <= 0 <= self.mix_ci[1]
         return abs(self.mix_percent) >= MATERIAL * margin_percent and not by_chance
 
     def unmixed(self, effect: Effect) -> Effect:
-        """`effect` on the average, had both builds been asked the same."""
+        """Convert the average's `effect` to the effect at unchanged traffic mix."""
         return replace(effect, log_ratio=effect.log_ratio - self.log_mix)
 
     def kind(self, effect: Effect | None, margin_percent: float) -> MixKind:
-        """Which of the parts moved; `unknown` where the mix did and nobody knows how far speed moves by chance.
+        """Name the parts that moved; `unknown` if the mix moved and the noise of speed is unknown.
 
-        `effect` is that of the average: the noise of the labels knows nothing of what slows a whole run.
+        `effect` is the effect on the average. Its noise includes slow whole runs; the noise of labels does not.
         """
         material = self.is_material(margin_percent)
         if effect is not None and self.unmixed(effect).p_value < SPEED_ALPHA:
@@ -77,24 +78,25 @@ def traffic_mix(
     least_known: float = 0.99,
     confidence: float = 0.95,
 ) -> TrafficMix | None:
-    """Split the change of an average over labels into a changed traffic mix and a changed speed of the calls.
+    """Split the change of an average over labels into a part of the traffic mix and a part of the calls' speed.
 
     Parameters
     ----------
     base, new
-        One row per label, columns label, calls, seconds (per call; NaN where it was never called).
+        One row per label, columns label, calls, seconds (per call; NaN without calls).
     noise
-        Run-to-run noise of the seconds by label, for the intervals; with several runs per build divided by the root
-        of their number. Without it for labels that make up a tenth of the average there are no intervals.
+        Run-to-run noise of the seconds by label, for the intervals; divided by the root of the number of runs per
+        build. There are no intervals if it lacks labels that make up a tenth of the average.
     least_known
-        Part of the calls of each build that must have a duration. A label that one build never called has the other's.
+        Least share of each build's calls that must have a duration. A label without calls in one build takes the
+        other build's duration.
     confidence
-        Of the intervals.
+        Confidence level of the intervals.
 
     Returns
     -------
     TrafficMix or None
-        None where calls or durations are not known well enough.
+        None if too few calls or durations are known.
 
     Raises
     ------
@@ -126,24 +128,15 @@ def traffic_mix(
     if averages.min() <= 0:
         return None
     moved, share, typical = shares[1] - shares[0], shares.mean(axis=0), filled.mean(axis=0)
-    # Shares sum to one, so moving calls to a label of average duration changes nothing: parts are against it.
+    # Parts are relative to the average duration: calls that move to a label of average duration change nothing.
     percent = 100.0 * moved * (typical - averages.mean()) / averages[0]
     mix, speed = float(percent.sum()), 100.0 * float(((filled[1] - filled[0]) * share).sum() / averages[0])
     delta, log_ratio = 100.0 * float(averages[1] / averages[0] - 1.0), math.log(averages[1] / averages[0])
-    scale = log_ratio / delta if abs(delta) > 1e-9 else 0.01  # one over the logarithmic mean of both averages
+    scale = log_ratio / delta if abs(delta) > 1e-9 else 0.01  # inverse of the logarithmic mean of both averages
     columns = {"label": both.index, "base_share_percent": 100.0 * shares[0], "new_share_percent": 100.0 * shares[1]}
     parts = pd.DataFrame({**columns, "seconds": typical, "percent": percent})[moved != 0]
-    mix_ci = speed_ci = None
-    known_noise = {label: noise[label] for label in both.index if noise and label in noise}
-    sd = pd.Series({label: each.sd for label, each in known_noise.items()}, dtype=float).reindex(both.index)
-    if (share * typical)[sd.notna()].sum() >= 0.9 * (share * typical).sum():
-        df, p = min(each.df for each in known_noise.values()), 0.5 + confidence / 2.0
-        reach = 100.0 / averages[0] * float(special.ndtri(p) if math.isinf(df) else special.stdtrit(df, p))
-        # The mean of two builds' durations varies by a half, their difference by two variances of a single run.
-        half = reach * math.sqrt(float(((moved * typical * sd) ** 2).sum()) / 2.0)
-        mix_ci = mix - half, mix + half
-        half = reach * math.sqrt(float(((share * typical * sd) ** 2).sum()) * 2.0)
-        speed_ci = speed - half, speed + half
+    reach = _reach(both.index, moved * typical, share * typical, noise or {}, confidence)
+    halves = None if reach is None else [100.0 * each / averages[0] for each in reach]
     return TrafficMix(
         base=float(averages[0]),
         new=float(averages[1]),
@@ -152,14 +145,29 @@ def traffic_mix(
         speed_percent=speed,
         log_ratio=log_ratio,
         log_mix=mix * scale,
-        mix_ci=mix_ci,
-        speed_ci=speed_ci,
+        mix_ci=None if halves is None else (mix - halves[0], mix + halves[0]),
+        speed_ci=None if halves is None else (speed - halves[1], speed + halves[1]),
         movers=parts.sort_values("percent", key=np.abs, ascending=False, kind="stable", ignore_index=True),
     )
 
 
+def _reach(
+    labels: pd.Index, moved: FloatArray, shared: FloatArray, noise: Mapping[str, Noise], confidence: float
+) -> tuple[float, float] | None:
+    """Half intervals of both parts (seconds); None if the noise of less than 90 % of the average is known."""
+    by_label = {label: noise[label] for label in labels if label in noise}
+    sd = pd.Series({label: each.sd for label, each in by_label.items()}, dtype=float).reindex(labels)
+    if shared[sd.notna()].sum() < 0.9 * shared.sum():
+        return None
+    df, p = min(each.df for each in by_label.values()), 0.5 + confidence / 2.0
+    quantile = float(special.ndtri(p) if math.isinf(df) else special.stdtrit(df, p))
+    # Variances relative to one run: 1/2 for the mean of two builds' durations, 2 for their difference.
+    of_mix = quantile * math.sqrt(float(((moved * sd) ** 2).sum()) / 2.0)
+    return of_mix, quantile * math.sqrt(float(((shared * sd) ** 2).sum()) * 2.0)
+
+
 def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple[str, TrafficMix]]:
-    """By slug of the average, its label table and the split of its change; only where calls per label are known."""
+    """Split each average by its label table; keys are slugs, averages without known calls per label are left out."""
     if not tables.steady or not all(any(row[2] == CALLS for row in run) for side in tables.runs for run in side):
         return {}
     root, runs = math.sqrt(min(len(side) for side in tables.runs)), tables.runs.map(lambda of: [*map(label_frame, of)])
@@ -175,7 +183,7 @@ def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple
 
 
 def _traffic(runs: Sequence[pd.DataFrame], group: str) -> pd.DataFrame:
-    """Calls and seconds per call of each label, all runs of a build taken together."""
+    """Sum the calls and average the seconds per call of each label over all runs of a build."""
     tables = (run[run["group"] == group].pivot_table("value", "label", "stat") for run in runs)
     both = pd.concat(tables).reindex(columns=[CALLS, "avg"]).dropna(subset=[CALLS])
     spent = (both[CALLS] * both["avg"]).where(both[CALLS] > 0, 0.0)
@@ -189,9 +197,9 @@ def with_traffic_mix(
     splits: Mapping[str, tuple[str, TrafficMix]],
     looks: Looks | None = None,
 ) -> list[MetricResult]:
-    """The rows of all metrics, those that have a split judged a second time, at unchanged mix.
+    """Judge rows with a split again at unchanged mix, and return the rows of all metrics.
 
-    A split counts where the labels add up to the average: its own change is theirs within the margin.
+    A split counts if the average over its labels changes like the metric, within the margin.
     """
     moved, unmixed = {}, [*effects]
     for i, (row, (metric, effect)) in enumerate(zip(rows, effects, strict=True)):
@@ -214,7 +222,7 @@ def _result(
 ) -> TrafficMixResult:
     mix, speed = split.mix_ci or (None, None), split.speed_ci or (None, None)
     at_unchanged_mix: dict[str, Any] = {"status": row.status}
-    if judged is not None:  # by the noise of the average, which holds what slows a whole run
+    if judged is not None:  # its noise includes slow whole runs
         low, high = judged.interval
         chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0
         speed = split.speed_percent - chance, split.speed_percent + chance

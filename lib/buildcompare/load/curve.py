@@ -1,7 +1,7 @@
-"""Prepare a load curve for measuring, and find its turns, its falls, its stop, and its steady window.
+"""Prepare a load curve, and find its turns, its falls, its stop, and its steady window.
 
-Numbers without another source are round ones that tell the faults of simulated runs apart (tests/validity) and find in
-published runs what is known of them, and nothing else: `benchmarks/validity.py` prints it.
+Numbers without a source are round ones that separate the faults of simulated runs (tests/validity) and find the known
+ones of published runs without false alarms (`benchmarks/validity.py`).
 """
 
 import math
@@ -15,19 +15,19 @@ import pandas as pd
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import ReasonCode, TestType
+from buildcompare.stats.changepoints import robust_sd
 
 WINDOW_S, STOP_STEPS = 1800.0, 0.025
-"""The stop rule of mattermost-load-test-ng: at least `WINDOW_S` after the first alert, and a least-squares slope of the
-active users over the last `WINDOW_S` that is below this many actions of the coordinator per second (0.2 users/s of 8).
-Their mean over it is what it reports as the supported users."""
+"""Stop rule of mattermost-load-test-ng: at least `WINDOW_S` after the first alert, and a least-squares slope of the
+active users over the last `WINDOW_S` below this many actions of the coordinator per second (0.2 users/s of 8). It
+reports their mean over that window as supported users."""
 TOLERANCE = 2.0
-"""Factor on that slope beyond which a curve is not at its plateau: the connected users are not exactly the active ones.
-Whole published curves (development half) end at up to 1.35 times the rule's slope; half as much again is left."""
-USERS_INC = 8.0  # Users that mattermost-load-test-ng's coordinator adds or takes in one action
-FASTEST_FALL = 4.0  # Users per second that it takes away by itself: 8 every 2 s
-ROUNDING = 1.5  # Factor on the coordinator's own pace, for sampling and rounding of a curve
-GAUSSIAN_MAD = 1.4826  # Standard deviation over median absolute deviation of a normal distribution
-HOLE_S = 90.0  # A longer silence may hide an early bump: none is shorter, as no alert is heard in the first minute
+"""Factor on that slope beyond which a curve is not at its plateau: connected users are not exactly the active ones.
+Whole published curves (development half) end at up to 1.35 times the rule's slope; half as much again is room."""
+USERS_INC = 8.0  # users that mattermost-load-test-ng's coordinator adds or removes in one action
+FASTEST_FALL = 4.0  # users per second that it removes at most: 8 every 2 s
+ROUNDING = 1.5  # factor on the coordinator's pace, for sampling and rounding of a curve
+HOLE_S = 90.0  # a longer gap may hide an early bump, which is no shorter: alerts are ignored in the first minute
 
 
 def samples(curve: pd.Series, until_s: float = math.inf) -> tuple[FloatArray, FloatArray]:
@@ -38,28 +38,28 @@ def samples(curve: pd.Series, until_s: float = math.inf) -> tuple[FloatArray, Fl
 
 
 def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
-    """After which samples there is a hole: longer than `HOLE_S`, and than two missing samples; shape (n - 1,)."""
+    """True for samples before a hole, which is longer than `HOLE_S` and two missing samples; shape (n - 1,)."""
     apart = np.diff(elapsed)
     return np.asarray(apart > max(HOLE_S, 3.0 * float(np.median(apart))) if apart.size else apart > 0.0, dtype=np.bool_)
 
 
-PROXY_STEP = 1.2e-3  # One action as a part of a proxy's level, where its scale is unknown: 8 of 6000 to 8000 users
-SMALLEST = 10.0  # A curve that never exceeds this many actions shows no load
-NOISE_UP_TO_S = 20.0  # With samples further apart, differences are the waves', and the curve counts as exact
-SIGNAL = 30.0  # A curve below this many deviations of its noise is a constant load: published ones have 87 and more
+PROXY_STEP = 1.2e-3  # one action as a part of a proxy's level, if its scale is unknown: 8 of 6000 to 8000 users
+SMALLEST = 10.0  # actions; a curve that never exceeds them shows no load
+NOISE_UP_TO_S = 20.0  # distance of samples beyond which differences are waves, and the curve counts as exact
+SIGNAL = 30.0  # standard deviations of noise; lower curves are constant loads (published ones have 87 and more)
 
 
 @dataclass(frozen=True)
 class LoadCurve:
-    """A curve of users, or of a proxy that follows them, ready to be measured: elapsed seconds and the curve's unit."""
+    """A prepared curve of users or of a proxy, over elapsed seconds, in its own unit."""
 
     elapsed: FloatArray
-    values: FloatArray  # Finite samples under load, without those of a reset; shape (n,) each
-    sample_s: float  # The usual distance of two samples
-    step: float  # What one action of the coordinator adds or takes
-    noise: float  # Standard deviation of a sample's own noise
-    level: float  # What the curve reaches (its 98 % quantile: single samples do not count)
-    resets: tuple[tuple[float, float], ...]  # Collapses that no coordinator orders, such as a restart: start and end
+    values: FloatArray  # finite samples under load, without those of resets; shape (n,) each
+    sample_s: float  # median distance of samples
+    step: float  # size of one action of the coordinator
+    noise: float  # standard deviation of a sample's noise
+    level: float  # 98 % quantile of the values: single samples do not count
+    resets: tuple[tuple[float, float], ...]  # start and end of each collapse, such as a restart
 
     def between(self, start_s: float, end_s: float) -> tuple[FloatArray, FloatArray]:
         """Elapsed seconds and values from `start_s` to `end_s`, both included."""
@@ -68,21 +68,21 @@ class LoadCurve:
 
     @property
     def foot(self) -> float:
-        """What is no higher than this above a trough is at its foot."""
+        """Height above a trough up to which samples belong to its foot."""
         return max(self.step, 2.0 * self.noise)
 
     def least_fall(self, steps: float) -> float:
-        """The smallest fall that is more than `steps` actions and than noise: from peak to peak some 6 deviations."""
+        """Smallest fall beyond `steps` actions and beyond noise, whose peaks lie 6 standard deviations apart."""
         return max(steps * self.step, 6.0 * self.noise)
 
 
 def prepare_load(
     curve: pd.Series, stop_s: float, *, step: float = USERS_INC, proxy: bool = False, per_user: float | None = None
 ) -> LoadCurve | None:
-    """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None where it shows no load.
+    """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None if it shows no load.
 
-    The idle level of a `proxy` is taken off. `step` is the users per action of the coordinator, `per_user` what a user
-    adds to a proxy (goroutines: about 3); where that is unknown, the step is a part of the level.
+    The idle level of a `proxy` is subtracted. `step` is the number of users of an action of the coordinator, `per_user`
+    the amount that a user adds to a proxy (goroutines: about 3); without it, the step is a part of the level.
     """
     elapsed, values = samples(curve, stop_s)
     if elapsed.size < 3:
@@ -99,13 +99,13 @@ def prepare_load(
         elapsed, values = elapsed[~inside], values[~inside]
     sample_s = float(np.median(np.diff(elapsed)))
     second = np.diff(values, 2) if sample_s <= NOISE_UP_TO_S else np.empty(0)
-    # The second difference of white noise has root 6 times its standard deviation.
-    noise = GAUSSIAN_MAD * float(np.median(np.abs(second))) / math.sqrt(6.0) if second.size else 0.0
+    # The second difference of white noise has sqrt(6) times its standard deviation.
+    noise = robust_sd(second) / math.sqrt(6.0) if second.size else 0.0
     return LoadCurve(elapsed, values, sample_s, step, noise, level, resets) if level > SIGNAL * noise else None
 
 
 def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
-    """Prepare a curve of users up to its stop: the curve's own numbers, which say what counts as a fall or a bump.
+    """Prepare a curve of users up to its stop, with the numbers that define falls and bumps.
 
     Parameters
     ----------
@@ -115,18 +115,18 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
     Returns
     -------
     LoadCurve
-        Its samples under load; `sample_s`, `step` (of the coordinator), `noise` (of a sample), `level` and `resets`.
+        Samples under load, `sample_s`, `step` of the coordinator, `noise` of a sample, `level` and `resets`.
 
     Raises
     ------
     ValueError
-        Where the curve shows no load.
+        If the curve shows no load.
 
     Examples
     --------
     >>> elapsed = np.arange(0.0, 3600.0, 5.0)
-    >>> own = load_curve(pd.Series(np.minimum(4.0 * elapsed, 6000.0), index=elapsed))
-    >>> own.sample_s, own.step, own.level
+    >>> curve = load_curve(pd.Series(np.minimum(4.0 * elapsed, 6000.0), index=elapsed))
+    >>> curve.sample_s, curve.step, curve.level
     (5.0, 8.0, 6000.0)
     """
     if isinstance(users, LoadCurve):
@@ -140,26 +140,26 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
 
 
 RECOVERED, RECOVERY_S = 0.9, 300.0
-"""A reset is over when this part of the users is back, within this time; else the run went on from where it fell to."""
+"""A reset ends when this part of the users is back, within this time; otherwise the run continues from its low."""
 
 
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
-    """Restarts that are soon made good. The coordinator looks at its alerts once a second: one step is its fastest."""
-    found = []
+    """Restarts with a fast recovery. The coordinator acts once a second: one step is its fastest fall."""
+    resets = []
     for fall in find_falls(pd.Series(values, elapsed), fastest_fall=step, back=RECOVERED, smooth=False):
         low = int(np.argmax((elapsed > fall.at_s) & (values < HARDLY_ANY * fall.before)))
         again = np.flatnonzero((values >= RECOVERED * fall.before) & (elapsed <= fall.at_s + RECOVERY_S))
         if fall.kind == "restart" and again.size and again[-1] > low:
             end = int(again[np.searchsorted(again, low)])
-            # Until nobody reconnects any more: what is left is what the coordinator adds.
+            # Until users no longer reconnect, but only the coordinator adds some.
             while end + 1 < values.size and np.diff(values)[end] > ROUNDING * step * np.diff(elapsed)[end]:
                 end += 1
-            found.append((fall.at_s, float(elapsed[end])))
-    return tuple(found)
+            resets.append((fall.at_s, float(elapsed[end])))
+    return tuple(resets)
 
 
 class Turn(NamedTuple):
-    """A fall from a peak to the trough after it, and the trough before the peak (at first: the first sample)."""
+    """A fall from a peak to the next trough, with the trough before the peak (first: the first sample)."""
 
     rise_s: float
     rise_from: float
@@ -170,15 +170,15 @@ class Turn(NamedTuple):
 
     @property
     def depth(self) -> float:
-        """From peak to trough."""
+        """Height from peak to trough."""
         return self.peak - self.trough
 
 
 def find_turns(elapsed: FloatArray, values: FloatArray, least: float) -> list[Turn]:
-    """Every fall of at least `least`, two falls parted by a rise of at least `least`; of finite samples, shape (n,)."""
-    found: list[Turn] = []
+    """Every fall of at least `least`, separated by rises of at least `least`; samples are finite, shape (n,)."""
+    turns: list[Turn] = []
     if not elapsed.size:
-        return found
+        return turns
     points = [*zip(elapsed.tolist(), values.tolist(), strict=True)]
     start = low = high = points[0]
     falling = False
@@ -186,34 +186,34 @@ def find_turns(elapsed: FloatArray, values: FloatArray, least: float) -> list[Tu
         if falling and now[1] < low[1]:
             low = now
         elif falling and now[1] - low[1] >= least:
-            found.append(Turn(*start, *high, *low))
+            turns.append(Turn(*start, *high, *low))
             start, high, falling = low, now, False
         elif not falling and now[1] > high[1]:
             high = now
         elif not falling and high[1] - now[1] >= least:
             low, falling = now, True
     if falling:
-        found.append(Turn(*start, *high, *low))
-    return found
+        turns.append(Turn(*start, *high, *low))
+    return turns
 
 
 class Fall(NamedTuple):
-    """Users who disappeared at once, as no coordinator takes them away: an agent or the server failed."""
+    """Users lost faster than any coordinator removes them: an agent or the server failed."""
 
-    kind: Literal["lost", "restart"]  # `restart`: hardly anyone was left, and they came back
-    at_s: float  # Elapsed seconds of the last sample before it
-    before: float  # Users then
-    after: float  # Users who were left
-    back_s: float | None  # When as many were there again; None where they never were
+    kind: Literal["lost", "restart"]  # `restart`: few users were left, and they came back
+    at_s: float  # elapsed seconds of the last sample before the fall
+    before: float  # users at `at_s`
+    after: float  # lowest number of users after the fall
+    back_s: float | None  # elapsed seconds when the users were back; None if never
 
 
-AT_ONCE_S = 30.0  # How fast users are lost: connections of a lost agent time out within half a minute
-HARDLY_ANY = 0.5  # A restart leaves less than this part of the users
-FALL_PART = 0.03  # Beside what the coordinator may do: an agent of twenty is 5 %, a curve is read off a plot to 0.4 %
-BUSY = 0.1  # Falls from less than this part of the highest load are a cold start's
-LASTING_S = 60.0  # What is back sooner than this after `AT_ONCE_S` was no loss, unless hardly anyone was left
-LOW_S = 300.0  # Within this long the users reach what is left of them, and no second fall is looked for
-BACK = 0.8  # After a restart that many of the users are back: not all of them need to return
+AT_ONCE_S = 30.0  # connections of a lost agent time out within half a minute
+HARDLY_ANY = 0.5  # a restart leaves less than this part of the users
+FALL_PART = 0.03  # least fall beyond the coordinator's, as a part: one agent of 20 is 5 %, plots are read to 0.4 %
+BUSY = 0.1  # falls from below this part of the highest load belong to a cold start
+LASTING_S = 60.0  # users who are back sooner after `AT_ONCE_S` were not lost, unless few were left
+LOW_S = 300.0  # time within which users reach their lowest number; no second fall is searched in it
+BACK = 0.8  # part of the users whose return ends a restart
 
 
 def find_falls(
@@ -225,10 +225,10 @@ def find_falls(
     back: float = BACK,
     smooth: bool = True,
 ) -> tuple[Fall, ...]:
-    """The falls of `load` (users, or a proxy, over elapsed seconds) before `stop_s`, in their order.
+    """Find the falls of `load` (users or a proxy, over elapsed seconds) before `stop_s`, by time.
 
-    The coordinator itself may take away `fastest_fall` users per second (none in a bounded test). With less than
-    `hardly_any` left, and the part `back` there later, it is a restart. With `smooth`, a single sample is no fall.
+    The coordinator removes up to `fastest_fall` users per second (none in a bounded test). A fall below the part
+    `hardly_any` is a restart if the part `back` returns. With `smooth`, a single sample is no fall.
     """
     elapsed, users = samples(load, stop_s)
     if users.size < 3:
@@ -238,17 +238,17 @@ def find_falls(
     later = np.searchsorted(elapsed, elapsed + AT_ONCE_S, "right") - 1
     later = np.minimum(np.maximum(later, np.arange(users.size) + 1), users.size - 1)
     may = ROUNDING * fastest_fall * (elapsed[later] - elapsed) + FALL_PART * users
-    own = ROUNDING * fastest_fall * np.diff(elapsed)
+    ordered = ROUNDING * fastest_fall * np.diff(elapsed)
     high = (users > 0.0) & (users >= BUSY * float(np.quantile(users, 0.95)))
-    found: list[Fall] = []
+    falls: list[Fall] = []
     past = -1.0
     for first in np.flatnonzero((users - users[later] > may) & high):
         if elapsed[first] < past:
             continue
         end = int(np.searchsorted(elapsed, elapsed[first] + AT_ONCE_S, "right"))
         start = steepest = first + int(np.argmax(-np.diff(users[first : end + 1])))
-        # And what leads up to it, faster than the coordinator.
-        while start > 0 and users[start - 1] - users[start] > max(0.02 * may[first], own[start - 1]):
+        # The start of the fall: earlier samples that fall faster than the coordinator.
+        while start > 0 and users[start - 1] - users[start] > max(0.02 * may[first], ordered[start - 1]):
             start -= 1
         before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
         soon = users[(elapsed > since) & (elapsed <= since + LASTING_S)]
@@ -261,35 +261,34 @@ def find_falls(
         again = np.flatnonzero((elapsed > since) & (users >= (back if emptied else 1.0 - FALL_PART) * before))
         back_s = float(elapsed[again[0]]) if again.size else None
         restart = emptied and back_s is not None
-        found.append(Fall("restart" if restart else "lost", float(elapsed[start]), before, lowest, back_s))
-        past = max(found[-1].at_s + (LOW_S if smooth else 0.0), (back_s or 0.0) if restart else 0.0)
-    return tuple(found)
+        falls.append(Fall("restart" if restart else "lost", float(elapsed[start]), before, lowest, back_s))
+        past = max(falls[-1].at_s + (LOW_S if smooth else 0.0), (back_s or 0.0) if restart else 0.0)
+    return tuple(falls)
 
 
-LARGEST = 1e300  # Larger numbers are scaled down: their sums are no longer finite
-STILL_UP = 0.95  # A curve above this part of its level is still under load
-LITTLE_LEFT = 0.5  # A tail that falls below this part of the level is a shutdown however long it lasts
-LONGEST_TAIL_S = 180.0  # A tail that stays above `LITTLE_LEFT` is none if it is longer: published ones take 20 to 85 s
-STEP_NOISE = 0.01  # Steps below this part of the level are never the start of a shutdown
-DECLINE_S = 60.0  # Window for telling a shutdown from a slow decline: the queries are rates over one minute
+LARGEST = 1e300  # larger numbers are scaled down, else their sums overflow
+STILL_UP = 0.95  # part of the level above which a curve is still under load
+LITTLE_LEFT = 0.5  # a tail that falls below this part of the level is a shutdown, whatever its length
+LONGEST_TAIL_S = 180.0  # longer tails above `LITTLE_LEFT` are no shutdown (published ones take 20 to 85 s)
+STEP_NOISE = 0.01  # part of the level; a shutdown starts with a larger step
+DECLINE_S = 60.0  # window that separates a shutdown from a slow decline: queries are rates over one minute
 
 
 @dataclass(frozen=True)
 class Stop:
-    """The end of the load, in elapsed seconds."""
+    """End of the load, in elapsed seconds."""
 
-    at_s: float  # Of the last sample under load
-    end_s: float  # Of the last sample that is a number
-    shutdown: bool  # Whether the curve shows the agents being shut down in between
+    at_s: float  # last sample under load
+    end_s: float  # last finite sample
+    shutdown: bool  # True if the curve shows the agents shut down in between
 
 
 def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> Stop | None:
-    """Find the shutdown at the end of a curve of users; None without a number in it.
+    """Find the shutdown at the end of a curve of users; None without a finite sample.
 
-    A shutdown is a fall at the very end, faster than the coordinator can take users away, after which the curve does
-    not come back. A fall that lasts is no shutdown but a loss of load, unless little is left. A curve that is not above
-    zero shows no load and so no shutdown: its stop is its last number. `fastest_fall` is what the coordinator can do by
-    itself, per second; None where the curve is not in users.
+    A shutdown is a fall at the very end, faster than the coordinator removes users, without a return. A long tail after
+    it is a loss of load instead, unless few users are left. A curve without load has no shutdown: its stop is its last
+    sample. `fastest_fall` is the coordinator's fastest, in users per second; None if the curve is not in users.
     """
     elapsed, values = samples(load)
     if not values.size:
@@ -300,16 +299,16 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
     if largest > LARGEST:
         values = values * (LARGEST / largest)
     high = float(np.quantile(values, 0.99))
-    up = elapsed[np.flatnonzero(values >= 0.5 * high)[-1]] if high > 0 else end_s  # the last that is clearly under load
+    up = elapsed[np.flatnonzero(values >= 0.5 * high)[-1]] if high > 0 else end_s  # last clearly under load
     level = float(np.median(values[(elapsed <= up) & (elapsed > up - WINDOW_S)]))
     if not (high > 0 and level > 0):
         return none
 
-    def allowed(seconds: FloatArray) -> FloatArray:  # how far a curve under load may fall in so long
+    def allowed(seconds: FloatArray) -> FloatArray:  # fall of a curve under load
         return np.maximum(STEP_NOISE * level, ROUNDING * (fastest_fall or 0.0) * seconds)
 
     cut = int(np.flatnonzero(values >= STILL_UP * level)[-1])
-    # Where a slow decline goes over into the shutdown: users who drop out a few at a time are none, however many.
+    # The shutdown starts where a slow decline, of users who drop out a few at a time, becomes steep.
     ahead = np.minimum(np.searchsorted(elapsed, elapsed[cut:] + DECLINE_S), values.size - 1)
     steep = np.flatnonzero(values[cut:] - values[ahead] > allowed(elapsed[ahead] - elapsed[cut:]))
     if steep.size and steep[0] > 0:
@@ -324,17 +323,17 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
     return Stop(float(elapsed[cut]), end_s, shutdown=True)
 
 
-PLATEAU = 0.98  # The plateau is reached at this part of its level
+PLATEAU = 0.98  # part of its level at which the plateau is reached
 SETTLE_S = 60.0
-"""Added after it: metrics are rates over one minute, so their first minute there still holds samples of the ramp. A
-server that was asked for shorter rates (`rate_s`) has them sooner."""
-SHORTEST_S = 300.0  # A shorter window is none: it would hold five independent samples of a one-minute rate
-ARRIVAL_S = 60.0  # What a load must have lasted, to be told from a spike
+"""Left out at the start of a plateau: rates over one minute still hold samples of the ramp. With shorter rates it is
+shorter (`rate_s`)."""
+SHORTEST_S = 300.0  # shortest window: five independent samples of a one-minute rate
+ARRIVAL_S = 60.0  # a load that lasted shorter may be a spike
 
 
 @dataclass(frozen=True)
 class SteadyState:
-    """The steady window of one run, in elapsed seconds; None where there is none, and why."""
+    """Steady window of one run in elapsed seconds, or the reason why it has none."""
 
     window: tuple[float, float] | None = None
     method: Literal["target_reached", "last_30_minutes", "mser5", "none"] = "none"
@@ -349,28 +348,28 @@ def steady_window(
     proxy: bool = False,
     rate_s: float = SETTLE_S,
 ) -> SteadyState:
-    """The window over which a run may be compared: where the load no longer changes by itself.
+    """Find the window over which a run may be compared, in which the load is steady.
 
     Bounded tests: from the start of the plateau to the stop. Unbounded tests: the last 30 minutes before the stop, over
-    which the load-test tool counts the supported users.
+    which the load-test tool averages the supported users.
 
     Parameters
     ----------
     users
-        Connected users over elapsed seconds; NaN where a sample has no number. With `proxy` a curve that only follows
-        them, such as goroutines.
+        Connected users over elapsed seconds, NaN for missing samples; with `proxy` a curve that follows them, such as
+        goroutines.
     type
-        Whether the test has a fixed number of users (`bounded`) or adds users until the server is at its limit.
+        ``bounded`` for a fixed number of users, ``unbounded`` for users added until the server is at its limit.
     stop
-        When the load stopped; default: :func:`find_stop`.
+        End of the load; default: :func:`find_stop`.
     rate_s
-        Over how many seconds rates were taken: so long after the load's arrival metrics still hold samples from before,
-        and a window is none that is shorter than five times this.
+        Seconds that rates are taken over: the window starts this long after the plateau, and is at least five times as
+        long.
 
     Returns
     -------
     SteadyState
-        `window` as (start, end) in elapsed seconds, or None with a `reason`; `method` says how it was found.
+        `window` as (start, end) in elapsed seconds, or None with a `reason`; `method` is the rule that it follows.
 
     Examples
     --------
@@ -394,12 +393,12 @@ def steady_window(
 
 
 def shortest(rate_s: float) -> float:
-    """The shortest steady window, in seconds, where rates are over `rate_s`."""
+    """Shortest steady window in seconds, for rates over `rate_s`."""
     return SHORTEST_S * rate_s / SETTLE_S
 
 
 def mser_window(curve: pd.Series, *, rate_s: float = SETTLE_S) -> SteadyState:
-    """MSER-5 (White 1997, Simulation 69) on a curve: means of 5, cut where the rest has the smallest standard error."""
+    """Find a steady window by MSER-5 (White 1997, Simulation 69): cut means of 5 at the smallest standard error."""
     elapsed, values = samples(curve)
     batches = values[: values.size // 5 * 5].reshape(-1, 5).mean(axis=1)
     if batches.size < 10:
@@ -415,12 +414,11 @@ def mser_window(curve: pd.Series, *, rate_s: float = SETTLE_S) -> SteadyState:
 def plateau_start(
     elapsed: FloatArray, values: FloatArray, *, proxy: bool = False, rate_s: float = SETTLE_S
 ) -> float | None:
-    """When a bounded run's load first stood at its plateau; None where it never rises.
+    """Time at which a bounded run first reached its plateau; None if the load never rises.
 
-    The plateau is what the load was at or above for 6 minutes (six times `rate_s`) in all, whatever it lost later: the
-    median of a run that loses agents one by one lies on its ramp. A run that ends as it arrives has no plateau of that
-    length; its start is where the last minute's level was reached. A proxy also rises by itself for a while, which is
-    no plateau: there the median of the second half must do.
+    The plateau is the highest load sustained for 6 minutes (six times `rate_s`) in all, whatever it lost later: the
+    median of a run that loses agents one by one lies on its ramp. A run that ends sooner after its arrival reaches the
+    level of its last minute. A proxy may rise by itself, so its plateau is the median of the second half.
     """
     shortest_s = shortest(rate_s) + rate_s
     level = sustained(elapsed, values, shortest_s)
@@ -435,7 +433,7 @@ def plateau_start(
 
 
 def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
-    """The highest load that a run was at or above for this long in all; of a shorter run its lowest, of none 0."""
+    """Highest load that a run was at or above for this long in all; the lowest of a shorter run, 0 of an empty one."""
     if values.size < 2:
         return 0.0
     count = max(round(seconds / float(np.median(np.diff(elapsed)))), 1)

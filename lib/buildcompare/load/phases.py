@@ -1,6 +1,6 @@
-"""Measure the phases of a load curve: early bumps, the lasting ramp, and the waves in which it hunts its threshold.
+"""Measure the phases of a load curve: early bumps, the lasting ramp, and the waves around its threshold.
 
-Numbers without another source were fitted to our own simulator (seeds 0 to 249 of `benchmarks/shapes.py simulated`).
+Numbers without a source were fitted to our own simulator (seeds 0 to 249 of `benchmarks/shapes.py simulated`).
 """
 
 import math
@@ -12,35 +12,36 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import gammaincc, stdtrit
 
-from buildcompare.load.curve import GAUSSIAN_MAD, LoadCurve, Turn, find_turns, holes, load_curve
+from buildcompare.load.curve import LoadCurve, Turn, find_turns, holes, load_curve
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.users import BetweenRuns, Bump
+from buildcompare.stats.changepoints import robust_sd
 
-TURN_STEPS = 8.0  # Actions of a turn that counts: the first number beyond a published plot's coarsest pixel, 56 users
+TURN_STEPS = 8.0  # actions of the smallest turn, beyond the coarsest pixel of a published plot, 56 users
 EARLY_PART, DEEP_PART, HALF = 0.15, 0.5, 0.5
-"""A peak is early below `EARLY_PART` of the curve's level, or where the curve then falls by `DEEP_PART` of the peak
-before it first reaches `HALF` of the level: the ramp had to start again."""
-MIDRAMP_STEPS = 10.0  # A curve that climbs at once, and from more than this many steps, was not seen from its start
-FOOT = 2.0  # A climb began before the recording if it leaves its foot within this many times what a straight one takes
+"""A peak is early below `EARLY_PART` of the curve's level, or if the curve falls by `DEEP_PART` of it before it first
+reaches `HALF` of the level: the ramp started again."""
+MIDRAMP_STEPS = 10.0  # a curve that climbs at once from above this many steps was recorded from mid-ramp
+FOOT = 2.0  # a climb began before the recording if it leaves its foot within this many times a straight climb's time
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """How a run began."""
+    """Beginning of a run."""
 
-    bumps: tuple[Bump, ...]  # The early ones in their order; heights in the curve's unit
+    bumps: tuple[Bump, ...]  # early bumps by time; heights in the curve's unit
     onset_s: float | None
-    """When the lasting ramp starts: the last sample that is within one step of the trough that it climbs from. None
-    where the recording starts in mid-ramp, where a hole hides it, or the curve never climbs."""
+    """Start of the lasting ramp: the last sample within one step of the trough that it climbs from. None if the
+    recording starts in mid-ramp, a hole hides it, or the curve never climbs."""
 
     @property
     def bump_seconds(self) -> float:
-        """Time spent in early bumps, each from the trough before to the trough after."""
+        """Seconds in early bumps, each from the trough before to the trough after."""
         return sum(bump.end_s - bump.start_s for bump in self.bumps)
 
 
 def bumps(users: pd.Series | LoadCurve) -> Beginning:
-    """The early bumps of a run, rises that fall back, and the onset of the lasting ramp after the last of them.
+    """Find the early bumps of a run, rises that fall back, and the onset of the lasting ramp after them.
 
     Parameters
     ----------
@@ -55,14 +56,14 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     Raises
     ------
     ValueError
-        Where the curve shows no load.
+        If the curve shows no load.
 
     Examples
     --------
     >>> elapsed = np.arange(0.0, 3600.0, 5.0)
     >>> users = np.interp(elapsed, [0, 20, 110, 200, 300, 1800, 3600], [0, 0, 180, 0, 0, 6000, 6000])
-    >>> found = bumps(pd.Series(users, index=elapsed))
-    >>> [(bump.peak_s, bump.peak_users) for bump in found.bumps], found.onset_s
+    >>> beginning = bumps(pd.Series(users, index=elapsed))
+    >>> [(bump.peak_s, bump.peak_users) for bump in beginning.bumps], beginning.onset_s
     ([(110.0, 180.0)], 300.0)
     """
     curve = load_curve(users)
@@ -74,17 +75,17 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     early = [i for i, turn in enumerate(turns, start=1) if turn.peak < low or turn.depth >= DEEP_PART * turn.peak]
     turns = turns[: early[-1] if early else 0]
     climb_s = _onset(curve, half)
-    if climb_s is not None and curve.values[0] > MIDRAMP_STEPS * curve.step:  # does it climb from its first sample on?
-        # A straight climb leaves its foot, one step high, after this part of the time that it takes to count.
+    if climb_s is not None and curve.values[0] > MIDRAMP_STEPS * curve.step:  # it may climb from its first sample on
+        # Time in which a straight climb leaves its foot, in proportion to the time until it counts as a climb.
         counts = int(np.argmax(np.maximum.accumulate(curve.values) - curve.values[0] >= least))
         foot_s = float(curve.elapsed[counts] - curve.elapsed[0]) * curve.foot / least
         at_once = climb_s - float(curve.elapsed[0]) <= FOOT * foot_s
         if at_once and all(turn.trough >= curve.values[0] for turn in turns):
             return Beginning((), None)
-    found = tuple(
+    early_bumps = tuple(
         Bump(start_s=t.rise_s, peak_s=t.peak_s, end_s=t.trough_s, peak_users=t.peak, depth_users=t.depth) for t in turns
     )
-    return Beginning(found, _onset(curve, half, found[-1].end_s if found else -math.inf))
+    return Beginning(early_bumps, _onset(curve, half, early_bumps[-1].end_s if early_bumps else -math.inf))
 
 
 def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | None:
@@ -92,7 +93,7 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
     values = curve.values[first : half + 1]
     if values.size < 2:
         return None
-    # The climb: from where the curve for the first time stands well above all that came before.
+    # The climb is the first rise well above all earlier samples.
     lowest = np.minimum.accumulate(values)
     climbing = np.flatnonzero(values - lowest >= curve.least_fall(TURN_STEPS))
     if not climbing.size:
@@ -101,59 +102,59 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
     onset = first + int(np.flatnonzero(values[: last + 1] <= lowest[last] + curve.foot)[-1])
     unseen = holes(curve.elapsed[onset : half + 1])
     low = curve.values[onset:half] < EARLY_PART * curve.level
-    return None if (unseen & low).any() else float(curve.elapsed[onset])  # a bump may hide in there
+    return None if (unseen & low).any() else float(curve.elapsed[onset])  # a bump may hide in the hole
 
 
-LAG_S = 45.0  # Between stretches, and after the onset: connections follow the coordinator with a lag of some 12 s
-STRAIGHT_STEPS = 3.0  # A stretch grows while no sample is further than this, or than noise, from its least-squares line
-PIXEL = 0.003  # Nor is a curve bent by this part of its level: a pixel of a published plot is about 0.3 % of it
+LAG_S = 45.0  # left out between stretches and after the onset: connections lag the coordinator by some 12 s
+STRAIGHT_STEPS = 3.0  # largest distance of a stretch's samples from its least-squares line, or else that of noise
+PIXEL = 0.003  # part of the level that straight samples may deviate by: a pixel of a published plot is about 0.3 %
 TRUSTED_PART, END_STEPS = 0.7, 2.0
-"""The line through the first `TRUSTED_PART` of a stretch says where it ends: at the last sample this near to it."""
+"""A stretch ends at the last sample within `END_STEPS` of the line through its first `TRUSTED_PART`."""
 SHORTEST_STRETCH_S, MAIN_PART = 45.0, 0.35
-"""The ramp is the first stretch that climbs at least this part of what the longest climbs: an alert soon after the
-onset makes a short stretch, and is not the ramp."""
-AFTER_S = 240.0  # A second straight stretch is one that lasts this long: twice the alert queries' minute, up and down
-SLOWER = (0.2, 0.8)  # A kink leaves between these parts of the slope: half, or a third, where the coordinator rests
+"""The ramp is the first stretch that climbs at least `MAIN_PART` of the highest climb: an alert soon after the onset
+leaves a short stretch that is not the ramp."""
+AFTER_S = 240.0  # shortest second stretch: twice the minute of the alert queries, up and down
+SLOWER = (0.2, 0.8)  # slope after a kink, in parts of the ramp's: a half or a third while the coordinator rests
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """The lasting ramp of one run; elapsed seconds and the curve's unit."""
+    """Lasting ramp of one run; elapsed seconds and the curve's unit."""
 
     start_s: float
-    end_s: float  # Of its straight stretch: an alert, a bend, or the recording's end
-    slope: float  # Per second
+    end_s: float  # end of the straight stretch: an alert, a bend, or the recording's end
+    slope: float  # per second
     kink_s: float | None
-    """Where the curve leaves the ramp for a second straight stretch, less steep: the coordinator rests between actions
-    from the first alert on, which is no defect. None where the curve merely bends."""
-    complete: bool  # Whether the ramp is seen to end; False where the recording ends first
+    """Start of a second, less steep straight stretch: from the first alert on the coordinator rests between actions,
+    which is no defect. None if the curve merely bends."""
+    complete: bool  # False if the recording ends before the ramp
 
 
 def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp | None:
-    """The straight part of the lasting ramp: its slope, its end, and a kink in it.
+    """Measure the straight part of the lasting ramp: slope, end, and kink.
 
     Parameters
     ----------
     users
         Connected users over elapsed seconds.
     onset_s
-        Where the ramp starts; default: the onset that :func:`bumps` finds, or else the first sample.
+        Start of the ramp; default: the onset of :func:`bumps`, or else the first sample.
 
     Returns
     -------
     Ramp or None
-        None where the curve does not climb.
+        None if the curve does not climb.
 
     Raises
     ------
     ValueError
-        Where the curve shows no load.
+        If the curve shows no load.
 
     Examples
     --------
     >>> elapsed = np.arange(0.0, 3600.0, 5.0)
-    >>> found = ramp(pd.Series(np.minimum(4.0 * elapsed, 6000.0), index=elapsed))
-    >>> round(found.slope, 2), found.end_s, found.complete
+    >>> line = ramp(pd.Series(np.minimum(4.0 * elapsed, 6000.0), index=elapsed))
+    >>> round(line.slope, 2), line.end_s, line.complete
     (4.0, 1500.0, True)
     """
     curve = load_curve(users)
@@ -170,7 +171,7 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     if not most > 0:
         return None
     start_s, end_s, slope = next(s for s, rise in zip(stretches, rises, strict=True) if rise >= MAIN_PART * most)
-    # Strictly straight: with a pixel's room, the creep towards the equilibrium would look like a kink.
+    # A pixel's tolerance would turn the slow approach to the equilibrium into a kink.
     after = _stretch(curve, end_s + LAG_S, pixel=0.0)
     kinked = after and after[1] - after[0] >= AFTER_S and SLOWER[0] * slope <= after[2] <= SLOWER[1] * slope
     return Ramp(start_s, end_s, slope, end_s if kinked else None, complete=bool(end_s < curve.elapsed[-1]))
@@ -193,7 +194,7 @@ def _stretch(curve: LoadCurve, start_s: float, *, pixel: float = PIXEL) -> tuple
 
 
 def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) -> int:
-    """How many samples from the first on are straight (at least `least`): doubling, then bisection."""
+    """Number of straight samples from the first on, at least `least`, by doubling and bisection."""
 
     def straight(size: int) -> bool:
         x, y = elapsed[:size] - elapsed[:size].mean(), values[:size] - values[:size].mean()
@@ -213,80 +214,80 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 
 # ---- Waves ----------------------------------------------------------------------------------------------------------
 
-SIGNIFICANT = 0.05  # the usual error rate of a single test
-FALL_STEPS = 5.0  # A wave falls by this many actions of the coordinator or more
+SIGNIFICANT = 0.05  # error rate of a test
+FALL_STEPS = 5.0  # actions of the coordinator, the smallest fall of a wave
 ROW, ROW_S = 3, 600.0
-"""Waves begin with three falls in a row, none of which starts later than this after the one before: published waves
-have periods of 145 to 250 s, and a missed one doubles the distance."""
-PAUSE_S = 1200.0  # A row before a pause longer than itself and than this is what a beginning left: waves go on
-CYCLE_STEPS = 2.0  # Shorter falls than a wave's count for the period, or a missed one would double it
-FEWEST_CYCLES = 4  # A period needs this many cycles (three distances)
+"""Waves begin with three falls in a row, each within `ROW_S` of the one before: published waves have periods of 145 to
+250 s, and a missed one doubles the distance."""
+PAUSE_S = 1200.0  # a row before a pause longer than itself and this belongs to the beginning
+CYCLE_STEPS = 2.0  # actions, the smallest fall of a cycle: a missed one would double the period
+FEWEST_CYCLES = 4  # cycles of a period (three distances)
 RESOLVED, ALIASED = 8.0, 3.0
-"""Samples per cycle. With fewer than `RESOLVED` the fall is not known: peaks and troughs lie between samples, which
-takes an eighth off a saw-tooth of 8 samples on average, and a quarter off one of 4. With fewer than `ALIASED` the
-period may be that of faster waves: samples a minute apart show waves of 100 s as waves of 150."""
-SWING = 0.5  # A spectral peak that swings by less than this part of the falls is an overtone of theirs, or a ripple
-NEAR = 0.25  # Periods or frequencies this part apart are of one oscillation, whose cycles are not all alike
+"""Samples per cycle. Below `RESOLVED` the fall is unknown: peaks and troughs lie between samples, which shortens a
+saw-tooth of 8 samples by an eighth on average, one of 4 by a quarter. Below `ALIASED` the period may be that of faster
+waves: samples a minute apart show waves of 100 s as waves of 150."""
+SWING = 0.5  # a spectral peak with less than this part of the falls is an overtone or a ripple
+NEAR = 0.25  # largest relative distance of periods, or frequencies, of one oscillation
 
 
 @dataclass(frozen=True)
 class WaveTest:
-    """A spectral peak against red noise."""
+    """Test of a spectral peak against red noise."""
 
-    p_value: float  # Of the largest peak against the fitted AR(1) spectrum, over all frequencies searched (Sidak)
+    p_value: float  # of the largest peak against the fitted AR(1) spectrum, over all frequencies (Sidak)
     period_s: float
-    share: float  # Part of the variance within a quarter of the peak's frequency: 1 is a pure oscillation
-    swing: float  # From peak to trough of a sine that has this part of the variance, in the curve's unit
+    share: float  # part of the variance within a quarter of the peak's frequency: 1 is a pure oscillation
+    swing: float  # peak to trough of a sine with this part of the variance, in the curve's unit
 
 
 @dataclass(frozen=True)
 class Waves:
-    """The wavy pattern of one run."""
+    """Waves of one run; None for numbers that are unknown."""
 
-    onset_s: float | None = None  # Of the first of three falls in a row after the lasting ramp has started
-    onset_users: float | None = None  # The height there
-    falls: tuple[Turn, ...] = ()  # Every one from there to the stop
-    cycles: tuple[float, ...] = ()  # Seconds between the peaks of all cycles
+    onset_s: float | None = None  # first of three falls in a row after the start of the lasting ramp
+    onset_users: float | None = None  # height at the onset
+    falls: tuple[Turn, ...] = ()  # from the onset to the stop
+    cycles: tuple[float, ...] = ()  # seconds between the peaks of all cycles
     period_s: float | None = None
-    """Median of the cycles; where noise could be taken for cycles, that of the spectral peak unless both agree."""
-    amplitude: float | None = None  # Median fall of the waves from peak to trough; None: samples too far apart
-    regularity: float | None = None  # 1 minus the cycles' relative spread, robust and not below 0: 1 is a clock
-    test: WaveTest | None = None  # None where the stretch is too short for it
+    """Median of the cycles; if noise may count as cycles, the period of the spectral peak unless both agree."""
+    amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
+    regularity: float | None = None  # 1 minus the robust relative spread of the cycles, at least 0: 1 is a clock
+    test: WaveTest | None = None  # None if the stretch is too short
 
     @property
     def claimed(self) -> bool:
-        """Whether there are waves: three falls in a row, and a spectral peak that red noise does not make."""
+        """True if there are waves: three falls in a row, and a significant spectral peak."""
         return self.onset_s is not None and self.test is not None and self.test.p_value <= SIGNIFICANT
 
 
 def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_from_s: float | None = None) -> Waves:
-    """The waves of a run's load: since when, how fast, how high, and whether red noise would make them.
+    """Measure the waves of a run's load: onset, period, height, and a test against red noise.
 
     Parameters
     ----------
     users
         Connected users over elapsed seconds.
     onset_s
-        Where the lasting ramp starts; default: the onset that :func:`buildcompare.load.phases.bumps` finds.
+        Start of the lasting ramp; default: the onset of :func:`bumps`.
     tested_from_s
-        Where the test starts without waves; default: the end of the linear ramp, where `onset_s` is not given either.
+        Start of the test if there are no falls; default: the end of the linear ramp, unless `onset_s` is given.
 
     Returns
     -------
     Waves
-        With None for what was not found; `claimed` says whether there are waves at all.
+        `claimed` is True if there are waves.
 
     Raises
     ------
     ValueError
-        Where the curve shows no load.
+        If the curve shows no load.
 
     Examples
     --------
     >>> elapsed = np.arange(0.0, 7200.0, 5.0)
     >>> users = np.minimum(4.0 * elapsed, 6000 + 50 * np.sin(2 * np.pi * elapsed / 180))
-    >>> found = waves(pd.Series(users, index=elapsed))
-    >>> found.claimed, found.period_s, round(found.amplitude)
+    >>> run = waves(pd.Series(users, index=elapsed))
+    >>> run.claimed, run.period_s, round(run.amplitude)
     (True, 180.0, 100)
     """
     curve = load_curve(users)
@@ -295,24 +296,22 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
         line = ramp(curve, onset_s=onset_s) if tested_from_s is None else None
         tested_from_s = line.end_s if line is not None else tested_from_s
         onset_s = float(curve.elapsed[0]) if onset_s is None else onset_s
-    found = _from_first_row(find_turns(*curve.between(onset_s, np.inf), curve.least_fall(FALL_STEPS)))
-    start = found[0].peak_s if found else tested_from_s
+    falls = _from_first_row(find_turns(*curve.between(onset_s, np.inf), curve.least_fall(FALL_STEPS)))
+    start = falls[0].peak_s if falls else tested_from_s
     test = None if start is None else red_noise_test(*curve.between(start, np.inf), curve.sample_s)
-    if not found:
+    if not falls:
         return Waves(test=test)
-    amplitude = float(np.median([turn.depth for turn in found]))
-    cycles = find_turns(*curve.between(found[0].peak_s, np.inf), curve.least_fall(CYCLE_STEPS))
+    amplitude = float(np.median([turn.depth for turn in falls]))
+    cycles = find_turns(*curve.between(falls[0].peak_s, np.inf), curve.least_fall(CYCLE_STEPS))
     distances = np.diff(np.array([turn.peak_s for turn in cycles]))
     period = regularity = None
     if len(cycles) >= FEWEST_CYCLES:
         period = middle = float(np.median(distances))
-        spread = GAUSSIAN_MAD * float(np.median(np.abs(distances - middle)))
-        regularity = max(0.0, 1.0 - spread / middle)
+        regularity = max(0.0, 1.0 - robust_sd(distances - middle) / middle)
         like = distances[np.abs(distances - middle) <= 0.5 * middle]
-        if like.size and period < 10.0 * curve.sample_s:  # where it is a few samples, the mean is more exact
+        if like.size and period < 10.0 * curve.sample_s:  # the mean resolves a few samples better
             period = float(like.mean())
     if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # turns of noise would count as cycles
-        # What the waves are made of is the spectral peak.
         made_of = test is not None and test.p_value <= SIGNIFICANT and test.swing >= SWING * amplitude
         peak = test.period_s if test is not None and made_of else None
         if not (period and peak and abs(period - peak) <= NEAR * peak):
@@ -321,9 +320,9 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
     if period is not None and period < ALIASED * curve.sample_s:
         period = None
     return Waves(
-        onset_s=found[0].peak_s,
-        onset_users=found[0].peak,
-        falls=tuple(found),
+        onset_s=falls[0].peak_s,
+        onset_users=falls[0].peak,
+        falls=tuple(falls),
         cycles=tuple(distances.tolist()),
         period_s=period,
         amplitude=amplitude if resolved else None,
@@ -333,7 +332,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
 
 
 def _from_first_row(turns: list[Turn]) -> list[Turn]:
-    """The falls from the first row on that the waves go on from."""
+    """Falls from the first row that continues as waves."""
     ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > ROW_S]
     for first, end in pairwise([0, *ends, len(turns)]):
         last_s = turns[end - 1].trough_s if end else 0.0
@@ -343,23 +342,23 @@ def _from_first_row(turns: list[Turn]) -> list[Turn]:
     return []
 
 
-LONGEST_S, SHORTEST_S = 600.0, 60.0  # Periods searched: the loop cannot hunt faster than alert queries look back
-CYCLES = 5.0  # The longest period searched fits this often into the stretch
-KNOT_S = 1800.0  # One piece of the trend (quadratic spline) per this long: three times the longest period searched
-BLOCK = 6  # Samples per mean that the trend is fitted to: half a minute, for speed
+LONGEST_S, SHORTEST_S = 600.0, 60.0  # periods searched: alert queries look back one minute
+CYCLES = 5.0  # cycles of the longest period searched
+KNOT_S = 1800.0  # distance of the knots of the trend (quadratic spline): three times the longest period searched
+BLOCK = 6  # samples per mean that the trend is fitted to: half a minute, for speed
 TAPERS = 3  # sine tapers (Riedel & Sidorenko 1995): more of them blur a peak, fewer leave its height to chance
-FEWEST_SAMPLES = 40  # On 40 to 90 (15 to 60 s apart, phi 0 to .95, 300 runs each) at most 5 % of red noise passed
-FLAT = 1e-9  # A curve that varies by less than this part of itself is constant: what is left of it is rounding
+FEWEST_SAMPLES = 40  # of 40 to 90 samples of red noise (15 to 60 s apart, phi 0 to .95, 300 runs each) 5 % pass
+FLAT = 1e-9  # a curve that varies by less than this part of itself is constant, apart from rounding
 
 
 def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> WaveTest | None:
-    """Test finite values over elapsed seconds, shape (n,), for an oscillation that an AR(1) process would not show.
+    """Test finite values over elapsed seconds, shape (n,), for an oscillation beyond an AR(1) process.
 
-    Multitaper spectrum (sine tapers, Riedel & Sidorenko 1995) against an AR(1) spectrum fitted to it by Whittle's
-    likelihood, after a smooth trend is taken away; the largest ratio over the frequencies searched, with Sidak's
-    correction. A peak stands above its neighbours, those outside of the search too: a ratio that still rises towards
-    longer periods is what the trend left of a bend. Red noise as the null: Mann & Lees 1996; against white noise 95 to
-    100 % of red noise would be called an oscillation. By hand: neither scipy nor statsmodels has this test.
+    Multitaper spectrum (sine tapers, Riedel & Sidorenko 1995) of the values without a smooth trend, against an AR(1)
+    spectrum fitted by Whittle's likelihood; largest ratio over the frequencies searched, with Sidak's correction. A
+    peak is higher than its neighbours, also those outside of the search: a ratio that still rises towards longer
+    periods is the rest of a bend. Red noise is the null (Mann & Lees 1996): against white noise 95 to 100 % of red
+    noise is called an oscillation. Neither scipy nor statsmodels has this test.
     """
     if elapsed.size < FEWEST_SAMPLES:
         return None
@@ -376,7 +375,7 @@ def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> 
     if band.sum() < 5:
         return None
     every = power / _red(power, frequency, sample_s, frequency >= 1.0 / longest)
-    reach = (TAPERS + 1) // 2  # nothing is higher within the bandwidth of the tapers, on both sides
+    reach = (TAPERS + 1) // 2  # bandwidth of the tapers on each side
     around = np.lib.stride_tricks.sliding_window_view(np.pad(every, reach), 2 * reach + 1)
     ratio = np.where(every >= around.max(axis=1), every, 0.0)[band]
     best = int(np.argmax(ratio))
@@ -394,7 +393,7 @@ def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> 
 
 
 def _red(power: FloatArray, frequency: FloatArray, sample_s: float, used: npt.NDArray[np.bool_]) -> FloatArray:
-    """The AR(1) spectrum that fits best; its level follows from its coefficient."""
+    """Best AR(1) spectrum; its level follows from its coefficient."""
     phi = np.concatenate([np.linspace(0.0, 0.9, 46), 1.0 - np.geomspace(0.095, 0.002, 30)])[:, np.newaxis]
     shape = 1.0 / (1.0 + phi**2 - 2.0 * phi * np.cos(2.0 * np.pi * frequency * sample_s))
     level = (power / shape)[:, used].mean(axis=1, keepdims=True)
@@ -403,7 +402,7 @@ def _red(power: FloatArray, frequency: FloatArray, sample_s: float, used: npt.ND
 
 
 def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
-    """What a quadratic spline with a knot every `KNOT_S` leaves; it is fitted to means of `BLOCK` samples."""
+    """Residuals of a quadratic spline with a knot every `KNOT_S`, fitted to means of `BLOCK` samples."""
     pieces = int((elapsed[-1] - elapsed[0]) // KNOT_S)
     if pieces < 1:
         return np.asarray(values - np.polyval(np.polyfit(elapsed, values, 1), elapsed), dtype=np.float64)
@@ -416,18 +415,18 @@ def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
     return np.asarray(values - basis @ np.linalg.lstsq(rows, means, rcond=None)[0], dtype=np.float64)
 
 
-FEWEST_COMPARED = 8  # Cycles per run that a comparison needs
+FEWEST_COMPARED = 8  # fewest cycles per run in a comparison
 PERIOD_SD, PERIOD_DF, FALL_SD, FALL_DF = 0.092, 8.0, 0.15, 11.0
-"""Standard deviation of one run's logarithm of period and fall around those of its build, and its degrees of freedom,
-by Mattermost's published ceiling tests (`benchmarks/shapes.py real`). What the cycles inside two runs differ by is no
-measure of it: by that, 5 of 12 pairs of identical runs had different falls."""
+"""Run-to-run standard deviation of the logarithms of period and fall, with degrees of freedom, from Mattermost's
+published ceiling tests (`benchmarks/shapes.py real`). By the scatter of cycles within runs, 5 of 12 pairs of identical
+runs had different falls."""
 
 
 def compare_waves(base: Waves, new: Waves) -> tuple[BetweenRuns | None, BetweenRuns | None]:
-    """How the period (seconds) and the height (the curve's unit) of the waves of two builds differ, new minus base.
+    """Compare the period (seconds) and the height (the curve's unit) of the waves of two runs, new minus base.
 
-    One run each is one observation, so the 95 % intervals are of what runs of one build differ by, whatever their
-    cycles scatter like. None for what one of the runs does not state, or has too few cycles for.
+    A run is one observation, so the 95 % intervals rest on run-to-run noise, not on the scatter of its cycles. None for
+    a number that one of the runs does not have, or has too few cycles for.
     """
     period = fall = None
     if min(len(base.cycles), len(new.cycles)) >= FEWEST_COMPARED:

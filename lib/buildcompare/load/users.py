@@ -1,4 +1,4 @@
-"""Estimate the supported users of a run by the load-test tool's own definition, and find what limited them."""
+"""Estimate the supported users of a run by the load-test tool's definition, and find the alerts that limited them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ from buildcompare.stats.planning import Looks
 from buildcompare.text.sentences import say
 
 STOP_SLOPE = STOP_STEPS * USERS_INC
-MIN_COVERAGE = 0.9  # Part of the last 30 minutes that must have samples: published runs have 0.99 and more
-INTERRUPTED = 0.5  # Fewer users than this part of the median in the last 30 minutes: a fault (published: 0.93 and more)
-CEILING = 0.98  # Above this part of the ceiling it stopped the test: the waves keep the mean below it
-LONGEST_SILENCE_S = 120.0  # A run that is known to have gone on for longer than this after the last number has a gap
-CUT_TOLERANCE_S = 60.0  # Curves of two builds that end this close together, no stop seen, may be cut to one length
+MIN_COVERAGE = 0.9  # smallest part of the last 30 minutes with samples (published runs: 0.99 and more)
+INTERRUPTED = 0.5  # part of the median in the last 30 minutes; lower users are a fault (published: 0.93 and more)
+CEILING = 0.98  # part of the ceiling above which it stopped the test: waves keep the mean below it
+LONGEST_SILENCE_S = 120.0  # longest time between the last sample and the known end of a run without a gap
+CUT_TOLERANCE_S = 60.0  # curves without a stop that end this close together may be cut to one length
 
 
 def supported_users(
@@ -36,28 +36,28 @@ def supported_users(
     known_end_s: float | None = None,
     ceiling: int | None = None,
 ) -> Estimate:
-    """The mean of the connected users over the last 30 minutes under load, where that is what the build supports.
+    """Estimate the supported users: the mean of the connected users over the last 30 minutes under load.
 
-    A curve whose stop was seen has met the load-test tool's stop rule by the tool's own count, so it is called climbing
-    only well beyond it; a curve that may have been cut is not estimated at all.
+    A curve with a stop met the load-test tool's stop rule by the tool's count, so it counts as climbing only well
+    beyond that rule; a curve that may have been cut has no estimate.
 
     Parameters
     ----------
     users
         Connected users of an unbounded test over elapsed seconds.
     stop
-        When the load stopped; default: :func:`buildcompare.load.curve.find_stop`.
+        End of the load; default: :func:`buildcompare.load.curve.find_stop`.
     may_be_cut
-        Whether the curve may have been cut before its run stopped.
+        True if the curve may have been cut before its run stopped.
     known_end_s
-        When the run is known to have been stopped; None where the curve merely ends.
+        Known end of the run; None if the curve merely ends.
     ceiling
-        The highest number of users that the test would have added; None where it is not known.
+        Highest number of users that the test would add; None if unknown.
 
     Returns
     -------
     Estimate
-        `estimated`, or the `reason` why there is none, and `at_least` where the build supports at least as many.
+        `estimated`, or the `reason` why there is none, and `at_least` if the build supports at least as many.
 
     Examples
     --------
@@ -98,23 +98,23 @@ def supported_users(
 
 
 def with_estimates(test: Test, views: Views) -> Views:
-    """The views with what each run of an unbounded test supports, by its curve."""
+    """Add the supported users of each run of an unbounded test."""
     if test.type != "unbounded":
         return views
     base_ends = [view.stop.end_s for view in views.base if view.stop]
 
     def estimated(side: Side, view: RunView) -> RunView:
-        stop, known = view.stop, view.recording.stop_known
-        # It shows no shutdown, and ends where a base's curve ends.
+        stop, stop_known = view.stop, view.recording.stop_known
+        # A curve without a shutdown that ends with a base's curve may be cut.
         cut = stop and not stop.shutdown and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in base_ends)
-        found = supported_users(
+        estimate = supported_users(
             view.users,
             stop=stop,
-            may_be_cut=bool(side == "new" and not known and cut),
-            known_end_s=view.recording.duration_s if known else None,
+            may_be_cut=bool(side == "new" and not stop_known and cut),
+            known_end_s=view.recording.duration_s if stop_known else None,
             ceiling=test.users,
         )
-        return replace(view, estimate=found)
+        return replace(view, estimate=estimate)
 
     return Pair.of(lambda side: [estimated(side, view) for view in views[side]])
 
@@ -127,13 +127,13 @@ def compare_supported_users(
     past: PastChanges | None = None,
     looks: Looks | None = None,
 ) -> SupportedUsersResult:
-    """The supported users of both builds, by the estimates of each run, or as reported where that is known of all."""
-    known = views.map(lambda runs: [view.estimate for view in runs if view.estimate])
-    curves = known.map(lambda runs: [run.estimated for run in runs])
+    """Compare the supported users of two builds: reported ones if all runs have them, or else estimates."""
+    estimates = views.map(lambda runs: [view.estimate for view in runs if view.estimate])
+    curves = estimates.map(lambda runs: [run.estimated for run in runs])
     reports: Pair[list[float | None]] = Pair.of(lambda side: [run.supported_users for run in test.runs(side)])
     reported = reports.map(lambda values: None if None in values else mean_of_runs(values))
     estimated = curves.map(mean_of_runs)
-    without = Pair.of(lambda side: known[side] if estimated[side] is None else [])  # else a run without one is left out
+    without = Pair.of(lambda side: estimates[side] if estimated[side] is None else [])
     at_least = without.map(lambda runs: mean_of_runs([run.at_least for run in runs]))
     by_curve = None in tuple(reported) and None not in tuple(estimated)
     chosen = Pair.of(lambda side: curves[side] if by_curve or reported[side] is None else reports[side])
@@ -147,7 +147,7 @@ def compare_supported_users(
     judged: dict[str, Any] = {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
     if effect and band:
         judged = judge(effect, band, Better.HIGHER, looks=looks).deciding_row()
-    elif delta is None and noise and best.base and at_least.new:  # it may be more, so only the low end is known
+    elif delta is None and noise and best.base and at_least.new:  # only the low end: the new build may support more
         bound = measure_effect(levels.base, [RunLevel(at_least.new)], noise)
         judged |= {"ci_low": bound.interval()[0] if bound else None}
     return SupportedUsersResult(
@@ -163,38 +163,38 @@ def compare_supported_users(
     )
 
 
-QUIET_S = 60.0  # The coordinator does not alert in the first seconds of a test (`MinIntervalSec`)
-PERCENTILE = 95.0  # What counts as having been near: above it are single samples
+QUIET_S = 60.0  # the coordinator ignores alerts at the start of a test (`MinIntervalSec`)
+PERCENTILE = 95.0  # of the answers over the threshold, as nearness: above it are single samples
 
 
 def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator) -> LimitedBy | None:
-    """What limited each build of an unbounded test; None where no alert's query was recorded.
+    """Find the alerts that limited each build of an unbounded test; None without a recorded alert query.
 
-    An alert takes users away, so the threshold that is crossed while the load hunts around its level is what keeps it
-    there. The one that was crossed first may be another: caches are cold when a test begins.
+    An alert removes users, so the threshold that is crossed in the waves around a level holds the load there. Another
+    one may be crossed first, while caches are cold.
     """
     if test.type != "unbounded":
         return None
     alerts, thresholds = {alert.slug: alert for alert in catalogue.alerts}, coordinator.thresholds
-    found = [use for side in SIDES for use in alerts_of_build(catalogue.alerts, thresholds, views[side], side)]
-    limits = LimitedBy(alerts=found)
-    words: dict[str, str] = {use.build: say("reasons", "limited_by", limits, use.build, alerts) for use in found}
-    return limits.model_copy(update=words) if found else None
+    uses = [use for side in SIDES for use in alerts_of_build(catalogue.alerts, thresholds, views[side], side)]
+    limits = LimitedBy(alerts=uses)
+    words: dict[str, str] = {use.build: say("reasons", "limited_by", limits, use.build, alerts) for use in uses}
+    return limits.model_copy(update=words) if uses else None
 
 
 def alerts_of_build(
     alerts: Sequence[Alert], thresholds: Mapping[str, float], runs: Sequence[RunView], build: Side
 ) -> list[AlertResult]:
-    """What each alert did in the runs of a build; `thresholds` go before the catalogue's."""
-    found = []
+    """Summarise each alert over the runs of a build; `thresholds` override the catalogue's."""
+    results = []
     for alert in alerts:
         threshold = thresholds.get(alert.slug, alert.threshold)
         first, times, shares, nearness = [], 0, [], []
         for view in runs:
-            asked = [s for s in view.recording.series if s.role == "alert" and s.metric == alert.slug]
-            if view.stop is None or not asked:
+            queries = [s for s in view.recording.series if s.role == "alert" and s.metric == alert.slug]
+            if view.stop is None or not queries:
                 continue
-            answers = pd.concat([view.recording.curve(s) for s in asked]).groupby(level=0).max()  # the highest of all
+            answers = pd.concat([view.recording.curve(s) for s in queries]).groupby(level=0).max()
             answers = answers[np.isfinite(answers.to_numpy())].loc[QUIET_S : view.stop.at_s]
             if answers.empty:
                 continue
@@ -210,11 +210,12 @@ def alerts_of_build(
             result = AlertResult(
                 build=build,
                 alert=alert.slug,
+                name=alert.name,
                 threshold=threshold,
                 first_s=min(first, default=None),
                 times=times,
                 share_steady=math.fsum(shares) / len(shares),
                 nearness=mean_of_runs(nearness),
             )
-            found.append(result)
-    return found
+            results.append(result)
+    return results

@@ -1,10 +1,10 @@
-"""See a run as the analyses do, with its load, its stop, its steady window and its shape, and compare two shapes.
+"""View a run for the analyses, with its load, stop, steady window and shape, and compare the shapes of two builds.
 
-Numbers without another source were fitted to our own simulator (seeds 0 to 249 of `benchmarks/shapes.py`).
+Numbers without a source were fitted to our own simulator (seeds 0 to 249 of `benchmarks/shapes.py`).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -28,25 +28,25 @@ from buildcompare.stats.levels import Level, level_of_samples, mean_of_runs, mea
 from buildcompare.stats.noise import RunLevel
 
 T = TypeVar("T")
-SHORTEST_S = 600.0  # A plateau of this length holds at least two waves: published ones take up to 250 s
+SHORTEST_S = 600.0  # shortest plateau: at least two waves, which take up to 250 s in published runs
 LEAST_PART = 0.5
-"""No stop is looked for before the curve has reached this part of its level: an early stretch of bumps is flat."""
+"""Part of the level before which no stop is searched: an early stretch of bumps is flat."""
 
 
 @dataclass(frozen=True)
 class Plateau:
-    """The end of a load curve; elapsed seconds and the curve's unit."""
+    """Last 30 minutes of a load curve; elapsed seconds and the curve's unit."""
 
-    window: tuple[float, float]  # The last 30 minutes under load
-    level: float  # Mean over them
-    drift: float  # Least-squares slope over them per second: a stop one minute later changes the level by 60 times it
-    settled: bool | None  # Whether the drift is about within the load-test tool's rule; None: too short to tell
-    settled_s: float | None  # When a stop would first have met that rule; None where none would have
-    earliest_level: float | None  # The level that such a stop would have given
+    window: tuple[float, float]
+    level: float  # mean
+    drift: float  # least-squares slope per second: a stop a minute later changes the level by 60 times it
+    settled: bool | None  # True if the drift is about within the load-test tool's stop rule; None if too short to tell
+    settled_s: float | None  # first stop that meets the rule; None without any
+    earliest_level: float | None  # level at that stop
 
 
 def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = None) -> Plateau | None:
-    """Measure the last 30 minutes up to `stop_s`; None where fewer than 10 of them follow the ramp's end."""
+    """Measure the last 30 minutes up to `stop_s`; None if fewer than 10 of them follow the ramp's end."""
     start = max(stop_s - WINDOW_S, float(curve.elapsed[0]) if ramp_end_s is None else ramp_end_s)
     elapsed, values = curve.between(start, stop_s)
     if elapsed.size < 10 or stop_s - start < SHORTEST_S:
@@ -54,7 +54,7 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
     limit = curves.STOP_STEPS * curve.step
     drift = float(np.polyfit(elapsed, values, 1)[0])
     settled = bool(abs(drift) < curves.TOLERANCE * limit) if stop_s - start >= 0.99 * WINDOW_S else None
-    # The first stop whose last `WINDOW_S` meet the rule, all of them above `LEAST_PART` of the level.
+    # First stop whose last `WINDOW_S` meet the rule and lie above `LEAST_PART` of the level.
     x, y = curve.elapsed - curve.elapsed[0], curve.values - curve.values.mean()
     begins, last = np.searchsorted(x, x - WINDOW_S), np.arange(x.size)
 
@@ -74,23 +74,23 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of one run, in the unit of its curve."""
+    """Shape of one run, in the unit of its curve."""
 
     curve: LoadCurve
     stop: Stop
     proxy: bool
-    """Whether the curve only follows the users: heights are then not users, and the threshold of a turn is a guess."""
+    """True if the curve only follows the users: its heights are no users, and the size of a turn is a guess."""
     beginning: Beginning
     ramp: Ramp | None
     waves: Waves
     plateau: Plateau | None
     lost: float | None
-    """User-seconds lost against the ideal ramp up to the end of the linear one; None where the start was not seen."""
-    top_s: float | None  # Start of a bounded run's plateau
+    """User-seconds lost against the ideal ramp, up to the end of the linear one; None if the start was not recorded."""
+    top_s: float | None  # start of a bounded run's plateau
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """In their order, without overlap, from the first sample to the last number."""
+        """Phases by time, without overlap, from the first sample to the last."""
         line, plateau, first = self.ramp, self.plateau, float(self.curve.elapsed[0])
         onset_s = self.beginning.onset_s if self.beginning.bumps else None
         ramp_s = first if onset_s is None else onset_s
@@ -103,10 +103,10 @@ class Shape:
             "shutdown": self.stop.at_s if self.stop.shutdown else None,
         }
         marks = [(name, start) for name, start in starts.items() if start is not None]
-        # Each until a later one starts; one that starts no earlier than a later one is left out.
+        # A phase ends where a later one starts; one without length is left out.
         ends = [start for _, start in marks[1:]] + [self.stop.end_s]
-        found = [(name, start, min(ends[i:])) for i, (name, start) in enumerate(marks)]
-        return tuple(Phase(name=name, start_s=start, end_s=end) for name, start, end in found if end > start)
+        spans = [(name, start, min(ends[i:])) for i, (name, start) in enumerate(marks)]
+        return tuple(Phase(name=name, start_s=start, end_s=end) for name, start, end in spans if end > start)
 
 
 def measure_shape(
@@ -120,7 +120,7 @@ def measure_shape(
     step: float = USERS_INC,
     rate_s: float = curves.SETTLE_S,
 ) -> Shape | None:
-    """Measure the shape of a run; None without load. `ideal_slope`: users per second without alerts, where known."""
+    """Measure the shape of a run; None without load. `ideal_slope`: users per second without alerts, if known."""
     stop = stop or curves.find_stop(load)
     curve = None if stop is None else curves.prepare_load(load, stop.at_s, step=step, proxy=proxy, per_user=per_user)
     if curve is None or stop is None:
@@ -142,65 +142,65 @@ def measure_shape(
     return Shape(curve, stop, proxy, beginning, line, hunting, plateau, lost, top_s)
 
 
-TIMES = "seconds"  # Unit of metrics that are compared by their geometric mean
+TIMES = "seconds"  # unit of metrics that are compared by geometric means
 
 
 @dataclass(frozen=True)
 class RunView:
-    """A run as the analyses see it: each takes it from the one before, and may add what it found."""
+    """A run for the analyses; each may add its own result for the next."""
 
     recording: Recording
     steady: SteadyState
-    load: pd.Series | None = None  # The curve of users or of a proxy, over elapsed seconds; None without either
-    load_slug: str | None = None  # Its metric
-    users: pd.Series | None = None  # The curve of connected users; None where it was not recorded
+    load: pd.Series | None = None  # curve of users or of a proxy, over elapsed seconds
+    load_slug: str | None = None  # metric of `load`
+    users: pd.Series | None = None  # curve of connected users; None if not recorded
     stop: Stop | None = None
     shape: Shape | None = None
-    run: Run = field(default_factory=Run.model_construct)  # What the params state of it
-    estimate: Estimate | None = None  # Of the supported users, by the curve; None in bounded tests
+    run: Run = field(default_factory=Run.model_construct)  # its entry in the params
+    estimate: Estimate | None = None  # supported users by the curve; None in bounded tests
     validity: Validity = field(default_factory=lambda: Validity(status=ValidityStatus.VALID))
     ramp_up: RampUp = field(default_factory=RampUp)
 
     @property
     def shortest_s(self) -> float:
-        """The shortest steady window that it may be judged by."""
+        """Shortest steady window that it may be judged by."""
         return curves.shortest(self.recording.rate_s)
 
     @cached_property
     def plateau_users(self) -> float | None:
-        """The level of the users in the steady window."""
+        """Level of the users in the steady window."""
         if self.users is None or self.steady.window is None:
             return None
         return measure_level(self.users, self.steady.window).value
 
     def level(self, series: Series) -> Level | None:
-        """The level of the series that this run has in place of `series`; None where it has none."""
-        found = self.recording.find(series.metric, series.labels)
-        if found is None or self.steady.window is None:
+        """Level of this run's series of the metric and labels of `series`; None without one."""
+        same = self.recording.find(series.metric, series.labels)
+        if same is None or self.steady.window is None:
             return None
-        if id(found) not in self._levels:
-            samples = self.recording.samples(found)
-            self._levels[id(found)] = level_of_samples(*samples, self.steady.window, geometric=found.unit == TIMES)
-        return self._levels[id(found)]
+        if id(same) not in self._levels:
+            samples = self.recording.samples(same)
+            self._levels[id(same)] = level_of_samples(*samples, self.steady.window, geometric=same.unit == TIMES)
+        return self._levels[id(same)]
 
     @cached_property
     def _levels(self) -> dict[int, Level | None]:
-        """By series of the recording, what was measured: rules and comparisons ask for the same."""
+        """Measured levels by series, shared by rules and comparisons."""
         return {}
 
 
-Views: TypeAlias = Pair[list[RunView]]  # The views of the runs of both builds
+Views: TypeAlias = Pair[list[RunView]]  # runs of both builds
 
 
 def view_run(
     recording: Recording, kind: TestType, catalogue: Catalogue, coordinator: Coordinator | None = None
 ) -> RunView:
-    """The view of a run of a test of this kind through the catalogue's load curve, or a proxy that follows it."""
+    """View a run of a test of this kind, by the catalogue's load curve or a proxy that follows it."""
     if kind == "benchmark":
-        return RunView(recording, SteadyState())  # its numbers have no times
+        return RunView(recording, SteadyState())  # its values have no times
     rule = coordinator or Coordinator()
 
-    def filled(metric: Metric | None) -> pd.Series | None:  # its curve, if it has numbers above zero in it
+    def filled(metric: Metric | None) -> pd.Series | None:  # its curve, if it has positive values
         series = recording.total(metric.slug) if metric else None
         curve = recording.curve(series) if series else None
         return curve if curve is not None and np.any(curve[np.isfinite(curve.to_numpy())] > 0) else None
@@ -232,13 +232,13 @@ def view_run(
 
 
 def reading_error(metric: Metric, views: Views) -> float:
-    """What a run's level of `metric` is misread by, in percent: 0 where no run was read off a plot."""
+    """Reading error of a run's level of `metric` in percent: 0 if no run was read off a plot."""
     digitised = any(view.recording.digitised for runs in views for view in runs)
     return metric.reading_error_percent if digitised else 0.0
 
 
 def run_level(level: Level) -> RunLevel:
-    """A level as a calibration and a judgement take it."""
+    """Level for a calibration or a judgement."""
     return RunLevel(level.value or 0.0, level.se_log, level.seconds)
 
 
@@ -246,7 +246,7 @@ def run_level(level: Level) -> RunLevel:
 
 
 def round_marks(plateaus: list[float], levels: int = 5) -> list[int]:
-    """About `levels` round numbers of users that every curve with one of these plateaus should reach."""
+    """About `levels` round numbers of users below all of these plateaus."""
     lowest = min(plateaus, default=0.0)
     if not lowest > levels:
         return []
@@ -256,110 +256,113 @@ def round_marks(plateaus: list[float], levels: int = 5) -> list[int]:
 
 
 def time_to_users(users: pd.Series, marks: list[int]) -> dict[int, float | None]:
-    """Elapsed seconds at which `users` first reached each mark; None where it never did, or nobody saw when."""
+    """Elapsed seconds at which `users` first reached each mark; None if never, or within a hole."""
     elapsed, values = curves.samples(users)
     unseen = curves.holes(elapsed)
-    first = {mark: int(np.argmax(values >= mark)) for mark in marks}  # 0 as well where it never did
+    first = {mark: int(np.argmax(values >= mark)) for mark in marks}  # 0 if never
     return {mark: float(elapsed[i]) if i and not unseen[i - 1] else None for mark, i in first.items()}
 
 
 def with_ramp_ups(views: Views) -> Views:
-    """The views with the shape of each run's beginning."""
+    """Add the shape of each run's beginning."""
     marks = round_marks([view.plateau_users for runs in views for view in runs if view.plateau_users is not None])
     return views.map(lambda runs: [replace(view, ramp_up=_ramp_up(view, marks)) for view in runs])
 
 
 def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
-    """What results.json holds of a run's shape; heights of a proxy are no users and are left out."""
-    shape = view.shape
+    """Beginning of a run for results.json, without the heights of a proxy, which are no users."""
     times = {} if view.users is None else time_to_users(view.users, marks)
-    found: dict[str, object] = {"plateau_users": view.plateau_users}
-    if shape is not None:
-        beginning, line, waves, plateau = shape.beginning, shape.ramp, shape.waves, shape.plateau
-        if beginning.onset_s is not None:  # else the recording does not show how the run began
-            found |= {"onset_s": beginning.onset_s, "early_bumps": len(beginning.bumps)}
-            found |= {"early_bump_seconds": beginning.bump_seconds}
-        elif line is not None:
-            times = dict.fromkeys(times)  # a window that opened in mid-ramp does not know since when
-        found |= {
-            "kink_s": line and line.kink_s,
-            "waves_p_value": waves.test and waves.test.p_value,
-            "equilibrium": plateau and plateau.settled,
-        }
-        if waves.claimed:
-            found |= {"wave_onset_s": waves.onset_s, "wave_period_s": waves.period_s}
-            found |= {"wave_regularity": waves.regularity}
-        if not shape.proxy:
-            found |= {
-                "bumps": list(beginning.bumps),
-                "slope_users_per_s": line and line.slope,
-                "lost_user_seconds": shape.lost,
-                "plateau_drift_users_per_s": plateau and plateau.drift,
-                "stopped_earlier_users": plateau and plateau.earliest_level,
-            }
-        if waves.claimed and not shape.proxy:
-            found |= {"wave_onset_users": waves.onset_users, "wave_amplitude_users": waves.amplitude}
-    return RampUp(time_to={str(mark): at_s for mark, at_s in times.items()}, **found)
+    if view.shape is None:
+        return RampUp(plateau_users=view.plateau_users, time_to=_named(times))
+    beginning, line, plateau = view.shape.beginning, view.shape.ramp, view.shape.plateau
+    waves = view.shape.waves if view.shape.waves.claimed else Waves(test=view.shape.waves.test)
+    seen, in_users = beginning.onset_s is not None, not view.shape.proxy
+    if not seen and line is not None:
+        times = dict.fromkeys(times)  # the recording starts in mid-ramp: the start of the run is unknown
+    return RampUp(
+        onset_s=beginning.onset_s,
+        early_bumps=len(beginning.bumps) if seen else None,
+        early_bump_seconds=beginning.bump_seconds if seen else None,
+        bumps=list(beginning.bumps) if in_users else [],
+        kink_s=line.kink_s if line else None,
+        slope_users_per_s=line.slope if line and in_users else None,
+        lost_user_seconds=view.shape.lost if in_users else None,
+        wave_onset_s=waves.onset_s,
+        wave_onset_users=waves.onset_users if in_users else None,
+        wave_period_s=waves.period_s,
+        wave_amplitude_users=waves.amplitude if in_users else None,
+        wave_regularity=waves.regularity,
+        waves_p_value=waves.test.p_value if waves.test else None,
+        plateau_users=view.plateau_users,
+        plateau_drift_users_per_s=plateau.drift if plateau and in_users else None,
+        equilibrium=plateau.settled if plateau else None,
+        stopped_earlier_users=plateau.earliest_level if plateau and in_users else None,
+        time_to=_named(times),
+    )
 
 
-FEWEST = 12  # Times at which a gap is looked at, where samples are so far apart that there would be fewer
+def _named(times: Mapping[int, float | None]) -> dict[str, float | None]:
+    return {str(mark): at_s for mark, at_s in times.items()}
+
+
+FEWEST = 12  # times at which a gap is measured, at least
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
-"""Standard deviation of one run's delay without repeated runs: these seconds, and this part of the mean onset, as the
-root of the sum of squares. About 1.5 times what 200 simulated pairs vary (seeds 0 to 199 of `benchmarks/shapes.py`: 10
-to 13 s without or with one bump, 0.04 to 0.07 of the onset beyond), because real runs vary by more."""
-SHORTEST_GAP_S = 60.0  # A shorter common ramp is one of 240 users, at 4 users per second: too few to measure a gap on
+"""Standard deviation of one run's delay without repeated runs: root of the sum of squares of these seconds and of this
+part of the mean onset. About 1.5 times that of 200 simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`: 10 to 13
+s with at most one bump, 0.04 to 0.07 of the onset with more), as real runs vary more."""
+SHORTEST_GAP_S = 60.0  # shortest common ramp: 240 users at 4 users per second
 FIRST_S = 120.0
-"""A shift is there from the later ramp's start on; a gap that opens afterwards is of slopes, alerts, capacities."""
-LEVELS = 101  # At which delays are read: one for each percent of the common ramp
+"""A shift shows at once after the later ramp's start; later gaps come from slopes, alerts or capacities."""
+LEVELS = 101  # at which delays are measured: one for each percent of the common ramp
 
 
 @dataclass(frozen=True)
 class Shift:
-    """New minus base over the common ramp: negative users mean that the new build is behind."""
+    """New minus base over the common ramp: with negative users the new build is behind."""
 
-    users: float  # Median vertical gap in the curve's unit
+    users: float  # median vertical gap in the curve's unit
     users_ci: tuple[float, float]
-    """95 % interval: uncertainty within the runs, variation from run to run, and how far the gap, or the delay, is from
-    being one number (its spread, and what it was when the later ramp had just started)."""
-    seconds: float  # Median delay at equal users; positive: the new one is later
-    window: tuple[float, float]  # Where it was measured, elapsed seconds: from the later onset to the first wave
-    noise_source: Literal["runs", "simulated"]  # Of the run-to-run variation
-    p_value: float  # Two-sided, of no shift
+    """95 % interval from noise within the runs, variation between runs, and the drift of the gap or of the delay along
+    the ramp (its spread, and its difference from the first minutes)."""
+    seconds: float  # median delay at equal users; positive if the new build is later
+    window: tuple[float, float]  # elapsed seconds: from the later onset to the first wave
+    noise_source: Literal["runs", "simulated"]  # of the run-to-run variation
+    p_value: float  # two-sided, of no shift
 
     @property
     def significant(self) -> bool:
-        """Whether the interval excludes no shift."""
+        """True if the interval excludes zero."""
         return self.p_value <= 0.05
 
 
 def shift(
     base: pd.Series | Shape, new: pd.Series | Shape, *, sd_s: float | None = None, df: float = math.inf
 ) -> Shift | None:
-    """The shift between the common ramps of two runs.
+    """Measure the shift between the common ramps of two runs.
 
-    Within a run there is nothing to learn about how much its delay would vary: a handful of alerts settles it in the
-    first minutes. Without repeated runs of one build the variation is that of simulated ones, which grows with the time
-    that the beginning took; where there are bumps, one more or one less is chance.
+    A handful of alerts in the first minutes settles the delay of a run, so nothing within the run tells its variation.
+    Without repeated runs the variation is that of simulated runs, which grows with the length of the beginning: one
+    bump more or less is chance.
 
     Parameters
     ----------
     base, new
         Connected users over elapsed seconds, or the shapes of both runs.
     sd_s, df
-        Standard deviation of one run's delay in seconds, learned from repeated runs of one build, and its degrees of
-        freedom; default: that of simulated runs.
+        Standard deviation of one run's delay in seconds from repeated runs of one build, and its degrees of freedom;
+        default: that of simulated runs.
 
     Returns
     -------
     Shift or None
-        None where a ramp's start was not seen, a curve shows no load, or the ramps have no time in common.
+        None if the start of a ramp was not recorded, a curve shows no load, or the ramps share no time.
 
     Examples
     --------
     >>> elapsed = np.arange(0.0, 5400.0, 5.0)
     >>> base, new = (np.clip(4.0 * (elapsed - onset), 0.0, 8000.0) for onset in (100, 500))
-    >>> found = shift(pd.Series(base, index=elapsed), pd.Series(new, index=elapsed))
-    >>> round(found.users), round(found.seconds), found.significant
+    >>> later = shift(pd.Series(base, index=elapsed), pd.Series(new, index=elapsed))
+    >>> round(later.users), round(later.seconds), later.significant
     (-1600, 400, True)
     """
     one, other = (measure_shape(each) if isinstance(each, pd.Series) else each for each in (base, new))
@@ -368,7 +371,7 @@ def shift(
     slope, gap, delays = _gaps(one.curve, other.curve, window)
     _, first_gap, first_delays = _gaps(one.curve, other.curve, (window[0], min(window[0] + FIRST_S, window[1])))
     users, seconds = float(np.median(gap)), float(np.median(delays))
-    # A shift is one number in users, or in seconds: past a kink, a delay that stays the same is fewer users.
+    # A shift is constant in users or in seconds: after a kink, the same delay is fewer users.
     wandering_s = math.hypot(users - float(np.median(first_gap)), float(gap.std())) / slope
     if delays.size > 1:
         wandering_s = min(wandering_s, math.hypot(seconds - float(np.median(first_delays)), float(delays.std())))
@@ -398,7 +401,7 @@ def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:
 
 
 def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple[float, FloatArray, FloatArray]:
-    """Mean users per second of both ramps, gaps about a sample apart, and delays at equal levels (or else a single)."""
+    """Mean users per second of both ramps, gaps about a sample apart, and delays at equal levels (one if none)."""
     times = np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / base.sample_s) + 1))
     one, other = (np.interp(times, curve.elapsed, curve.values) for curve in (base, new))
     gap = np.asarray(other - one, dtype=np.float64)
@@ -406,7 +409,7 @@ def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple
     low, high = max(one[0], other[0]), min(one[-1], other[-1])
     if not high > low:
         return slope, gap, np.array([-np.median(gap) / slope])
-    reached = []  # when the running maximum first reached each level
+    reached = []  # times at which the running maximum first reached each level
     for curve in (base, new):
         highest = np.maximum.accumulate(curve.values)
         rising = np.flatnonzero(np.diff(highest, prepend=-np.inf) > 0)
@@ -415,44 +418,47 @@ def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple
 
 
 def _error_of_median(gap: FloatArray) -> float:
-    """Standard error of the median gap from the samples' own AR(1) noise around its trend."""
+    """Standard error of the median gap from the AR(1) noise of the samples around its trend."""
     places = np.arange(gap.size)
     residual = gap - np.polyval(np.polyfit(places, gap, 1), places)
     variance = float(residual @ residual)
     phi = min(max(float(residual[1:] @ residual[:-1]) / variance if variance > 0 else 0.0, 0.0), 0.99)
     effective = max(gap.size * (1.0 - phi) / (1.0 + phi), 1.0)
-    # A median's standard error is root(pi/2) times a mean's.
+    # The standard error of a median is sqrt(pi/2) times that of a mean.
     return math.sqrt(math.pi / 2.0 * variance / max(gap.size - 2, 1) / effective)
 
 
 def compare_ramps(views: Views) -> RampUps:
-    """The mean shapes, and of the pairs of runs of each number the middle one's shift and difference of the waves."""
+    """Compare the beginnings of two builds: mean shapes, and the median shift and wave differences of pairs of runs."""
     pairs = [(a.shape, b.shape) for a, b in zip(views.base, views.new, strict=False) if a.shape and b.shape]
     proxy = any(shape.proxy for pair in pairs for shape in pair)
-    shifts = [] if proxy else [shift(*pair) for pair in pairs]
     waves = [compare_waves(a.waves, b.waves) for a, b in pairs if a.waves.claimed and b.waves.claimed]
-    found: dict[str, object] = {
-        "wave_period_s": _middle([period for period, _ in waves], "value"),
-        "wave_amplitude_users": None if proxy else _middle([amplitude for _, amplitude in waves], "value"),
-    }
-    if (middle := _middle(shifts, "users")) is not None:
-        same = ("users", "seconds", "p_value", "window", "noise_source")
-        found |= {f"shift_{name}": getattr(middle, name) for name in same}
-        found["shift_ci_low"], found["shift_ci_high"] = middle.users_ci
-        if middle.significant:
-            found["shift_status"] = Status.REGRESSION if middle.users < 0 else Status.IMPROVEMENT
     base, new = views.map(lambda runs: _mean_ramp([view.ramp_up for view in runs]))
-    return RampUps(base=base, new=new, **found)
+    ramps = RampUps(
+        base=base,
+        new=new,
+        wave_period_s=_middle([period for period, _ in waves], "value"),
+        wave_amplitude_users=None if proxy else _middle([amplitude for _, amplitude in waves], "value"),
+    )
+    median = None if proxy else _middle([shift(*pair) for pair in pairs], "users")
+    if median is None:
+        return ramps
+    names = ("users", "seconds", "p_value", "window", "noise_source")
+    fields = vars(ramps) | {f"shift_{name}": getattr(median, name) for name in names}
+    fields["shift_ci_low"], fields["shift_ci_high"] = median.users_ci
+    if median.significant:
+        fields["shift_status"] = Status.REGRESSION if median.users < 0 else Status.IMPROVEMENT
+    return RampUps.model_validate(fields)
 
 
 def _middle(differences: Sequence[T | None], name: str) -> T | None:
-    """The one in the middle by the number of this name, the lower of two; None without any."""
-    known = sorted((each for each in differences if each is not None), key=attrgetter(name))
-    return known[(len(known) - 1) // 2] if known else None
+    """Difference with the median of a number, the lower of two; None without any."""
+    ordered = sorted((each for each in differences if each is not None), key=attrgetter(name))
+    return ordered[(len(ordered) - 1) // 2] if ordered else None
 
 
 def _mean_ramp(ramps: Sequence[RampUp]) -> RampUp:
-    """The mean over the runs of one build; of a single run, that run."""
+    """Mean over the runs of one build; a single run is unchanged."""
     if len(ramps) == 1:
         return ramps[0]
     names = RampUp.model_fields.keys() - {"time_to", "bumps", "early_bumps", "equilibrium"}

@@ -1,9 +1,8 @@
 """Compare every metric and error rate of a test over the steady windows: levels, change and status.
 
-No calibration holds error rates, so none of them is judged: they are shown, and a jump is a finding.
+Calibrations hold no error rates, so these have no status of their own; a jump is a finding.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -12,13 +11,13 @@ from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
 from buildcompare.load.view import RunView, Views, reading_error, run_level
-from buildcompare.metrics.measurements import Measured
+from buildcompare.metrics.measurements import Measured, unjudged_row
 from buildcompare.recordings.recording import Series
 from buildcompare.results import ErrorRateResult, LoadAdjustedResult, MetricResult
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, Pair, ReasonCode, Side, Status
 from buildcompare.stats.effects import judge_metrics, measure_effect
-from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
+from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
 from buildcompare.stats.noise import PastChanges, RepeatedRuns, metric_noise, repeats_noise
 from buildcompare.stats.planning import Looks
 
@@ -34,12 +33,12 @@ def measure_metrics(
     groups: Sequence[RepeatedRuns] = (),
     past: PastChanges | None = None,
 ) -> list[Measured]:
-    """Every series that a run of `test` recorded, in the catalogue's order."""
+    """Measure every series that a run of `test` recorded, in the catalogue's order."""
     recorded: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
     for series in (series for runs in views for view in runs for series in view.recording.graphs()):
         recorded.setdefault((series.metric, tuple(sorted(series.labels.items()))), series)
     ordered = sorted(recorded.values(), key=lambda series: catalogue.position(series.metric))
-    return [_measured(test, series, views, catalogue, groups, past) for series in ordered]
+    return [_measured(test, series, views, catalogue.find(series.name), groups, past) for series in ordered]
 
 
 def judge_measured(
@@ -51,13 +50,15 @@ def judge_measured(
     splits: Mapping[str, tuple[str, TrafficMix]] | None = None,
     looks: Looks | None = None,
 ) -> list[MetricResult]:
-    """What was measured of a test, judged in its families by the margins of `catalogue`."""
-    effects = [(catalogue.find(each.name), each.effect) for each in measured]
+    """Judge the metrics of a test in their families, by the margins of `catalogue`."""
+    effects = [(catalogue.find(each.metric_name), each.effect) for each in measured]
     rows = []
     for each, (metric, _), tested in zip(measured, effects, judge_metrics(effects, looks), strict=True):
-        judged = tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family} if tested else {}
-        known = {"margin_percent": metric.margin_percent, "load_adjusted": (at_load or {}).get(each.row["slug"])}
-        rows.append(MetricResult(**each.row | known | judged))
+        fields = vars(each.row) | {"margin_percent": metric.margin_percent}
+        fields["load_adjusted"] = (at_load or {}).get(each.row.slug)
+        if tested:
+            fields |= tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family}
+        rows.append(MetricResult.model_validate(fields))
     if test.type == "benchmark":
         return rows
     rows = with_traffic_mix(rows, effects, splits or {}, looks)
@@ -65,7 +66,7 @@ def judge_measured(
 
 
 def _decided_by(row: MetricResult, test: Test) -> str:
-    """Which row of a metric a verdict counts (see :class:`MetricResult`)."""
+    """Row of a metric that the verdict counts (see :class:`MetricResult`)."""
     if test.type == "bounded":
         return "traffic_mix" if row.mix else "level"
     if row.load_adjusted is None or row.load_adjusted.p_value is None:
@@ -77,56 +78,38 @@ def _measured(
     test: Test,
     series: Series,
     views: Views,
-    catalogue: Catalogue,
+    metric: Metric,
     groups: Sequence[RepeatedRuns],
     past: PastChanges | None,
 ) -> Measured:
-    metric = catalogue.find(series.name)
     levels = views.map(lambda runs: [level for view in runs if (level := view.level(series)) is not None])
     values = levels.map(lambda runs: mean_of_runs([level.value for level in runs]))
-    delta = delta_percent(values.base, values.new)
     effect, reason, misread = None, _not_judged(test, metric, series, views, values), reading_error(metric, views)
     if reason is None:
-        known = levels.map(lambda runs: [run_level(level) for level in runs if level.value is not None])
-        noise = metric_noise(metric, test.type, groups, past, misread=misread) or repeats_noise(*known)
+        usable = levels.map(lambda runs: [run_level(level) for level in runs if level.value is not None])
+        noise = metric_noise(metric, test.type, groups, past, misread=misread) or repeats_noise(*usable)
         if noise is None:
             several = max(len(views.base), len(views.new)) > 1
             reason = Reason(code=ReasonCode.FEW_RUNS if several else ReasonCode.NO_NOISE)
         else:
-            effect = measure_effect(known.base, known.new, noise)
+            effect = measure_effect(usable.base, usable.new, noise)
             reason = None if effect else Reason(code=ReasonCode.NOT_POSITIVE)
-    row = {
+    of_series = {
         "name": metric.name if metric.known else series.name,
         "slug": series.metric,
         "labels": dict(series.labels),
         "unit": series.unit,
-        "better": metric.better,
-        "gate": metric.gate,
-        "base": values.base,
-        "new": values.new,
-        "levels": levels.map(lambda runs: [level.value for level in runs if level.value is not None]),
-        "mean": levels.map(lambda runs: mean_of_runs([level.mean for level in runs])),
-        "delta_percent": delta,
-        "status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
-        "reason": reason,
-        "within_se_log": _within(levels),
         "n_effective": min((level.n_effective for runs in levels for level in runs), default=None),
         "window": views.map(lambda runs: next((view.steady.window for view in runs if view.steady.window), None)),
         "reading_error_percent": misread or None,
         "missing_samples": levels.map(lambda runs: sum(level.missing for level in runs) if runs else None),
     }
+    row = MetricResult.model_validate(vars(unjudged_row(metric, levels, reason)) | of_series)
     return Measured(series.name, row, effect)
 
 
-def _within(levels: Pair[list[Level]]) -> float | None:
-    """Standard error of the logarithm of new over base that the samples within the runs have."""
-    of_build = [[level.se_log / len(runs) for level in runs if level.value is not None] for runs in levels]
-    error = math.hypot(*of_build[0], *of_build[1])
-    return error if math.isfinite(error) and all(of_build) else None
-
-
 def _not_judged(test: Test, metric: Metric, series: Series, views: Views, values: Pair[float | None]) -> Reason | None:
-    """Why a metric is not judged, whatever its noise; None where it is."""
+    """Reason why a metric cannot be judged, apart from its noise."""
     if delta_percent(values.base, values.new) is not None:
         if metric.load:
             return Reason(code=ReasonCode.SET_BY_TEST if test.type == "bounded" else ReasonCode.SUPPORTED_USERS)
@@ -143,50 +126,50 @@ def _not_judged(test: Test, metric: Metric, series: Series, views: Views, values
 
 
 def _no_number(values: Pair[float | None]) -> Reason | None:
-    """That a build has no number, if one has none."""
+    """Reason if a build has no number."""
     empty = [side for side, value in values.items() if value is None]
     return Reason(code=ReasonCode.NO_NUMBER, build=empty[0] if len(empty) == 1 else None) if empty else None
 
 
 def compare_error_rates(views: Views) -> list[ErrorRateResult]:
-    """Each error rate that a run recorded, over the steady windows."""
-    recorded = [series for side in SIDES for view in views[side] for series in view.recording.series]
-    known = {series.metric: (series.name, series.unit) for series in recorded if series.role == "error"}
+    """Compare each recorded error rate over the steady windows."""
+    recorded = [series for runs in views for view in runs for series in view.recording.series]
+    names = {series.metric: (series.name, series.unit) for series in recorded if series.role == "error"}
     rows = []
-    for slug, (name, unit) in known.items():
+    for slug, (name, unit) in names.items():
         rates = Pair(*(mean_of_runs([_rate(view, slug) for view in runs]) for runs in views))
         rows.append(_error_row(name, slug, unit, rates, _no_number(rates)))
     return rows
 
 
 def compare_counted_errors(test: Test, views: Views) -> list[ErrorRateResult]:
-    """The counts that the params state, by the time that users were connected; no row where none is stated.
+    """Compare the error counts of the params, per user and minute; empty if no run states one.
 
-    A tool counts over the whole run, so the whole curve of the users counts here, ramps included.
+    Counts are of whole runs, so the users of the ramps count too.
     """
     if all(run.errors is None for side in SIDES for run in test.runs(side)):
         return []
-    why: dict[Side, Reason] = {}
+    reasons: dict[Side, Reason] = {}
     rates: dict[Side, list[float | None]] = {"base": [], "new": []}
     for side in SIDES:
         for run, view in zip(test.runs(side), views[side], strict=True):
             minutes = _user_minutes(view, bounded=test.type == "bounded")
             if run.errors is None:
-                why[side] = Reason(code=ReasonCode.ERRORS_NOT_STATED, build=side)
+                reasons[side] = Reason(code=ReasonCode.ERRORS_NOT_STATED, build=side)
             elif minutes is None:
-                why[side] = Reason(code=ReasonCode.USERS_UNKNOWN, build=side)
+                reasons[side] = Reason(code=ReasonCode.USERS_UNKNOWN, build=side)
             else:
                 rates[side].append(run.errors / minutes)
-    value = Pair.of(lambda side: None if side in why else mean_of_runs(rates[side]))
-    return [_error_row(NAME, SLUG, UNIT, value, next(iter(why.values()), None))]
+    value = Pair.of(lambda side: None if side in reasons else mean_of_runs(rates[side]))
+    return [_error_row(NAME, SLUG, UNIT, value, next(iter(reasons.values()), None))]
 
 
-def _error_row(name: str, slug: str, unit: str, rates: Pair[float | None], why: Reason | None) -> ErrorRateResult:
-    """One row; `why` is the reason where a rate is not known."""
+def _error_row(name: str, slug: str, unit: str, rates: Pair[float | None], reason: Reason | None) -> ErrorRateResult:
+    """Row of an error rate; `reason` if a rate is unknown."""
     base, new = rates
     delta = new - base if base is not None and new is not None else None
     if delta is not None:
-        why = Reason(code=ReasonCode.NONE_FAILED if base == new == 0 else ReasonCode.NO_ERROR_NOISE)
+        reason = Reason(code=ReasonCode.NONE_FAILED if base == new == 0 else ReasonCode.NO_ERROR_NOISE)
     return ErrorRateResult(
         name=name,
         slug=slug,
@@ -196,12 +179,12 @@ def _error_row(name: str, slug: str, unit: str, rates: Pair[float | None], why: 
         delta=delta,
         delta_percent=delta_percent(base, new),
         status=Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
-        reason=why,
+        reason=reason,
     )
 
 
 def _rate(view: RunView, slug: str) -> float | None:
-    """The mean rate over the steady window of one run; an empty answer is no rate of zero."""
+    """Mean rate over the steady window of one run; None without samples, which are no rate of zero."""
     for series in view.recording.series:
         if series.role == "error" and series.metric == slug and view.steady.window is not None:
             return measure_level(view.recording.curve(series), view.steady.window).mean
@@ -209,10 +192,10 @@ def _rate(view: RunView, slug: str) -> float | None:
 
 
 def _user_minutes(view: RunView, *, bounded: bool) -> float | None:
-    """The area below the curve of connected users; None without one, or where it may end before the run did."""
+    """Area below the curve of connected users; None without one, or if it may end before the run."""
     whole = bounded or view.recording.stop_known or (view.stop is not None and view.stop.shutdown)
     if view.users is None or not (whole or (view.estimate is not None and view.estimate.reason is None)):
         return None  # an unbounded curve that still climbs may have been cut
-    users = view.users.dropna()  # gaps are bridged by straight lines
+    users = view.users.dropna()  # gaps are interpolated
     area = float(np.trapezoid(users.to_numpy(), users.index.to_numpy())) / 60.0
     return area if area > 0 else None

@@ -1,78 +1,52 @@
-"""Compare metrics of two builds at equal load, each as a curve over the connected users, and judge the differences.
+"""Estimate metrics of two builds at equal load: curves over the connected users, and the difference between them.
 
 In an unbounded test a build that carries more users is measured under more load. So every minute under load counts, the
-ramp too, at the users that were connected then; the builds are compared where both were.
+ramp included, at the users connected then, and builds are compared at loads that both carried.
 
-Differences are judged against margins and the noise between runs of one build. The families are those of levels,
-without the metrics of which neither direction is better, such as the requests per second (do the users ask for the
-same?): these are one more.
-
-Numbers without another source were fitted to our own simulator (seeds below 10,000 of `benchmarks/load_curve.py`).
+Numbers without a source were fitted to our own simulator (seeds below 10,000 of `benchmarks/load_curve.py`).
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import special
 
-from buildcompare.config.catalogue import Catalogue, Metric
-from buildcompare.config.params import Test
-from buildcompare.load.view import RunView, Views, reading_error
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.load.view import RunView
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.results import LoadAdjustedResult
-from buildcompare.results.codes import SIDES, Better, NoiseSource, Pair, Status
-from buildcompare.stats import noise as run_to_run
+from buildcompare.results.codes import Pair
 from buildcompare.stats.changepoints import robust_sd
-from buildcompare.stats.effects import Effect, family_of, judge
-from buildcompare.stats.noise import (
-    Noise,
-    NoiseAtEqualLoad,
-    PastChanges,
-    RepeatedRuns,
-    catalogue_noise,
-    metric_noise,
-    with_past,
-)
-from buildcompare.stats.planning import ALPHA, Looks, root
+from buildcompare.stats.levels import MINUTE_S, minute_means
 
-MINUTE_S = 60.0  # means are taken over this long: the queries are rates over one minute
 CLIMB_S = 120.0
-"""Users who came within this long count as coming: one minute of rate, and one minute for a login's work."""
-SUSTAINED_S = 600.0  # a build sustained the highest load that it was at or above for this long in all
-LOWEST, HIGHEST = 0.3, 2.0  # parts of the highest common load between which loads count: below is a server's cold start
+"""Users count as new for this long: one minute of rate, and one minute for a login's work."""
+SUSTAINED_S = 600.0  # time at or above the highest load that a build sustained
+LOWEST, HIGHEST = 0.3, 2.0  # range of loads, in parts of the highest common one: below it the server starts cold
 KNOTS = 4  # of each spline: enough for a saturating metric, few enough for a ramp of half an hour
-FEWEST = 15  # minutes that each build needs: those of both are three for each of ten coefficients
-POINTS = 41  # of the curves: one for each 2.5 % of their load
-NEAR = 0.1  # the rate of new users at a load is the mean within this part of it
+FEWEST = 15  # minutes of each build: three of both for each of ten coefficients
+POINTS = 41  # of the curves: one for each 2.5 % of their range
+NEAR = 0.1  # relative distance within which minutes count for the rate of new users at a load
 DOUBT = 0.15
-"""This part of what logins explain of a difference counts as a standard error: their cost may be no straight line."""
-HUBER = 1.345  # 95 % efficient where the noise is normal (Huber 1964)
+"""Part of a difference explained by logins that counts as a standard error: their cost may not be linear."""
+HUBER = 1.345  # 95 % efficient for normal noise (Huber 1964)
 ROUNDS = 4
-"""Of weighting again; statsmodels' RLM takes nine times as long, and gives no matrix of which the errors are made."""
+"""Iterations of the weights. statsmodels' RLM takes nine times as long and gives no matrix to derive errors from."""
 CONTRADICTED = 3.0
-"""The highest load's difference is another one if it lies this many standard errors from the mean over all loads."""
+"""Standard errors between the difference at the highest load and the mean over all loads, beyond which they differ."""
 FARTHEST = 1e6
-"""A minute this many times above or below the usual is a fault of the recording, and counts as no farther off."""
+"""Minutes are clipped to this many times the median: farther ones are faults of the recording."""
 MEMORIES = (0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.88, 0.94, 0.97)
-"""Autoregressions between which is interpolated; at one-minute steps, .97 is a memory of half an hour."""
-FOUND_PERCENT = 9.0
-"""The change that a family's error is shared out for. Of 50 simulated pairs whose requests cost a tenth more (seeds
-from 120,000) it finds 98 % by the catalogue's noise, where even shares (Holm) find 76 %."""
-LEAST_BETWEEN = 0.25
-"""At least this part of a group's variance counts as between runs: the error within them is an estimate, too."""
+"""Grid of autoregressions, interpolated; at one-minute steps, .97 is a memory of half an hour."""
 
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """One run: its connected users and its metrics, over elapsed seconds, up to `stop_s` (the end of the load)."""
+    """Connected users and metrics of one run over elapsed seconds, up to the end of the load at `stop_s`."""
 
     users: pd.Series
     metrics: Mapping[str, pd.Series]
@@ -81,18 +55,18 @@ class LoadedRun:
 
 @dataclass(frozen=True)
 class MetricAtLoad:
-    """One metric of both builds over n loads (connected users) at which both were seen; errors are within the runs."""
+    """One metric of both builds over n common loads (connected users); standard errors are within the runs."""
 
-    at_users: float  # the highest load that both builds sustained
+    at_users: float  # highest load that both builds sustained
     base: float  # the metric there, in its unit
     new: float
     log_ratio: float  # logarithm of `new` over `base`
     se_log: float
-    constant: bool  # whether the difference was taken as the same at every load, and is the mean over all of them
+    constant: bool  # True if the difference is the mean over all loads
     users: FloatArray  # the loads, shape (n,)
-    curves: Pair[FloatArray]  # the metric there, shape (n,)
+    curves: Pair[FloatArray]  # the metric at these loads, shape (n,)
     se_curves: Pair[FloatArray]  # of its logarithm
-    log_ratios: FloatArray  # the difference at each load, shape (n,)
+    log_ratios: FloatArray  # difference at each load, shape (n,)
     se_ratios: FloatArray
     points: Pair[FloatArray]  # users and metric of each minute at the curves' rate of new users, shape (minutes, 2)
 
@@ -100,20 +74,20 @@ class MetricAtLoad:
 def equal_load(base: Sequence[LoadedRun], new: Sequence[LoadedRun]) -> dict[str, MetricAtLoad]:
     """Compare metrics of two builds at the highest load that both sustained.
 
-    Per build a natural cubic spline over the users, by robust weighted least squares over one-minute means. A login
-    costs more than a connected user: so the rate at which users came is in the model too, with the same coefficients
-    for both builds, which are compared at the mean of the rates that they had at each load. The difference is the mean
-    over all loads, unless the one at the highest load contradicts it; its standard error counts the noise's memory.
+    Each build has a natural cubic spline over the users, fitted to minute means by robust weighted least squares. A
+    login costs more than a connected user, so the model holds the rate of new users too, with the same coefficients for
+    both builds, which are compared at the mean of their rates at each load. The difference is the mean over all loads
+    unless the one at the highest load contradicts it; its standard error counts the memory of the noise.
 
     Parameters
     ----------
     base, new
-        The runs of each build: connected users and metrics, each a Series over elapsed seconds.
+        Runs of each build: connected users and metrics, each a Series over elapsed seconds.
 
     Returns
     -------
     dict
-        By metric that has enough minutes above zero in both builds; empty where they shared no load.
+        By metric with enough minutes above zero in both builds; empty without a common load.
 
     References
     ----------
@@ -140,13 +114,13 @@ def equal_load(base: Sequence[LoadedRun], new: Sequence[LoadedRun]) -> dict[str,
         columns[name] = np.concatenate([each.get(name, np.full(each["users"].size, math.nan)) for each in minutes])
     shared = [set().union(*(run.metrics for run in runs)) for runs in (base, new)]
     slugs = sorted(shared[0] & shared[1])
-    return {slug: metric for slug in slugs if (metric := _metric(slug, columns, top)) is not None}
+    return {slug: metric for slug in slugs if (metric := _compare(slug, columns, top)) is not None}
 
 
 def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -> LoadedRun | None:
-    """A run with its metrics over the connected users; None without a curve of users.
+    """Metrics of a run over its connected users; None without a curve of users.
 
-    With `by_proxy`, for runs of one build, over a curve that stands in for users; None where its scale is unknown.
+    With `by_proxy`, for runs of one build, a proxy of known scale may stand in for the users.
     """
     load, slug, per_user = view.users, catalogue.load.slug if catalogue.load else None, 1.0
     if by_proxy and load is None and view.load_slug is not None:
@@ -159,9 +133,9 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 
 
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
-    """Each minute before the stop at a load of interest: users, the rate at which users came, and the metrics.
+    """Minute means before the stop at loads of interest: users, rate of new users, and metrics.
 
-    After the last time that the load was below it before it was first high.
+    Minutes before the load last rose through the lowest load on its way up are left out.
     """
     elapsed, users = _until_stop(run.users, run)
     total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))
@@ -169,7 +143,8 @@ def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
     columns = {"users": (elapsed, users), "climb": (elapsed, (total - before) / CLIMB_S)}
     columns |= {slug: _until_stop(curve, run) for slug, curve in run.metrics.items()}
     first, last = (each // MINUTE_S for each in (elapsed[0] if elapsed.size else 0.0, run.stop_s))
-    table = {name: _means(*column, first, int(last - first) + 1) for name, column in columns.items()}
+    count = int(last - first) + 1
+    table = {name: minute_means(*column, start_s=first * MINUTE_S, count=count) for name, column in columns.items()}
     high = np.flatnonzero(table["users"] >= 0.9 * top)
     low = np.flatnonzero(table["users"][: high[0] if high.size else 0] < LOWEST * top)
     wanted = (table["users"] >= LOWEST * top) & (table["users"] <= HIGHEST * top)
@@ -177,19 +152,11 @@ def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
     return {name: column[wanted] for name, column in table.items()}
 
 
-def _means(elapsed: FloatArray, values: FloatArray, first: float, count: int) -> FloatArray:
-    """The mean of each of `count` minutes from the `first` on; NaN where there is no value."""
-    minute = (elapsed // MINUTE_S - first).astype(np.int64)
-    minute, values = minute[minute >= 0], values[minute >= 0]
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.bincount(minute, values, count) / np.bincount(minute, minlength=count))
-
-
 def _until_stop(curve: pd.Series, run: LoadedRun) -> tuple[FloatArray, FloatArray]:
-    """The elapsed seconds and the values of finite samples up to the stop."""
+    """Elapsed seconds and values of the finite samples up to the stop."""
     elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
-    known = np.isfinite(values) & (elapsed <= run.stop_s)
-    return elapsed[known], values[known]
+    used = np.isfinite(values) & (elapsed <= run.stop_s)
+    return elapsed[used], values[used]
 
 
 def _sustained(run: LoadedRun) -> float:
@@ -200,67 +167,55 @@ def _sustained(run: LoadedRun) -> float:
     return float(np.sort(users)[-count]) if users.size >= count else math.nan
 
 
-def _metric(slug: str, minutes: Mapping[str, FloatArray], top: float) -> MetricAtLoad | None:
-    from patsy import cr
-
-    known = (minutes[slug] > 0) & np.isfinite(minutes["users"]) & np.isfinite(minutes["climb"])
-    users, climb, side, run, values = (minutes[name][known] for name in ("users", "climb", "side", "run", slug))
-    if min(int(np.sum(side == own)) for own in (0, 1)) < FEWEST:
+def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float) -> MetricAtLoad | None:
+    """Fit the curves of one metric in both builds, and compare them; None with too few minutes or no common load."""
+    used = (minutes[slug] > 0) & np.isfinite(minutes["users"]) & np.isfinite(minutes["climb"])
+    users, climb, side, run, values = (minutes[name][used] for name in ("users", "climb", "side", "run", slug))
+    builds = [side == each for each in (0, 1)]
+    if min(int(each.sum()) for each in builds) < FEWEST:
         return None
-    low = max(float(users[side == own].min()) for own in (0, 1))
+    low = max(float(users[each].min()) for each in builds)
     if low >= top:
         return None
-    usual = float(np.median(values))
-    values = np.clip(values, usual / FARTHEST, usual * FARTHEST)
-    knots = np.linspace(float(users.min()), top, KNOTS) / top
-    knots = np.append(knots, users.max() / top) if users.max() > 1.02 * top else knots
-
-    def spline(at: FloatArray) -> FloatArray:
-        """One row per load, shape (n, knots)."""
-        return np.asarray(cr(at / top, knots=knots[1:-1], lower_bound=knots[0], upper_bound=knots[-1]))
-
-    def logins(at: FloatArray, climb: FloatArray) -> FloatArray:
-        """The cost of new users, shape (n, 2): the same for both builds."""
-        return np.column_stack([climb, climb * (top / at - 1.0)])
-
-    own_spline = spline(users)
-    own_splines = np.hstack([own_spline * (side == own)[:, None] for own in (0, 1)])
-    matrix = np.hstack([own_splines, logins(users, climb)])
-    coefficients, inverse, size = _fit(matrix, values)
-    left = Residuals(values - matrix @ coefficients, size, run, matrix)
-
-    # Both curves from `low` to `top`, each load at the mean of the climbs that the builds had there.
+    median = float(np.median(values))
+    values = np.clip(values, median / FARTHEST, median * FARTHEST)
     loads = np.linspace(low, top, POINTS)
-    climbs = []
-    for own in (0, 1):  # its mean near each load; that of the nearest minute where there is none
-        apart = np.abs(users[side == own][None, :] - loads[:, None])
-        near = apart <= NEAR * loads[:, None]
-        count, known = near.sum(axis=1), climb[side == own]
-        mean = near @ known / np.maximum(count, 1)
-        climbs.append(np.where(count > 0, mean, known[np.argmin(apart, axis=1)]))
-    usual_climb = (climbs[0] + climbs[1]) / 2.0
-    along, none = spline(loads), np.zeros((POINTS, own_spline.shape[1]))
-    wanted = [np.hstack([*each, logins(loads, usual_climb)]) for each in ((along, none), (none, along))]
-    curves = [each @ coefficients for each in wanted]
+    at_users, at_loads = _splines(users, loads, top)
+    of_builds = np.hstack([at_users * each[:, None] for each in builds])
+    fit = _fit(np.hstack([of_builds, _logins(users, climb, top)]), values, run)
+
+    climbs = [_climb_at(loads, users[each], climb[each]) for each in builds]
+    climb_at = (climbs[0] + climbs[1]) / 2.0
+    logins, none = _logins(loads, climb_at, top), np.zeros_like(at_loads)
+    rows = [np.hstack([*each, logins]) for each in ((at_loads, none), (none, at_loads))]
+    apart = _logins(loads, climbs[1], top) - _logins(loads, climbs[0], top)
+    at_climb = np.hstack([of_builds, _logins(users, np.interp(users, loads, climb_at), top)])
+    points = np.column_stack([users, at_climb @ fit.coefficients + fit.residuals.values])
+    return _difference(fit, loads, rows, apart @ fit.coefficients[-2:], Pair(points[builds[0]], points[builds[1]]))
+
+
+def _difference(
+    fit: _Fit, loads: FloatArray, rows: Sequence[FloatArray], of_logins: FloatArray, points: Pair[FloatArray]
+) -> MetricAtLoad | None:
+    """Difference of two fitted curves, given by the rows of their designs at each load; None if one is not positive.
+
+    `of_logins` is the part of it that logins explain, shape (n,).
+    """
+    curves = [each @ fit.coefficients for each in rows]
     if min(float(curve[-1]) for curve in curves) <= 0:
         return None
-    bad = np.flatnonzero((curves[0] <= 0) | (curves[1] <= 0))  # a straight term may undercut a small value
+    bad = np.flatnonzero((curves[0] <= 0) | (curves[1] <= 0))  # the linear terms may undercut a small value
     first = int(bad[-1]) + 1 if bad.size else 0
     base, new = (curve[first:] for curve in curves)
-
-    scaled = [wanted[0][first:] / base[:, None], wanted[1][first:] / new[:, None]]
-    weights = np.vstack([*scaled, scaled[1] - scaled[0]]) @ inverse
-    errors = residual_errors(weights, left).reshape(3, -1)
-    came = logins(loads, climbs[1]) - logins(loads, climbs[0])
-    doubts = DOUBT * (came @ coefficients[-2:])[first:] / (np.sqrt(base) * np.sqrt(new))
+    scaled = [rows[0][first:] / base[:, None], rows[1][first:] / new[:, None]]
+    weights = np.vstack([*scaled, scaled[1] - scaled[0]]) @ fit.inverse
+    errors = residual_errors(weights, fit.residuals).reshape(3, -1)
+    doubts = DOUBT * of_logins[first:] / (np.sqrt(base) * np.sqrt(new))
     ratios = np.log(new / base)
-    log_ratio, se_log, constant = pooled_ratio(ratios, weights[-ratios.size :], doubts, left)
+    log_ratio, se_log, constant = pooled_ratio(ratios, weights[-ratios.size :], doubts, fit.residuals)
     there = math.sqrt(float(base[-1])) * math.sqrt(float(new[-1]))
-    usually = np.hstack([own_splines, logins(users, np.interp(users, loads, usual_climb))])
-    at_usual = usually @ coefficients + left.values
-    points = np.column_stack([users, at_usual])
     return MetricAtLoad(
-        at_users=top,
+        at_users=float(loads[-1]),
         base=there * math.exp(-log_ratio / 2.0),
         new=there * math.exp(log_ratio / 2.0),
         log_ratio=log_ratio,
@@ -271,15 +226,47 @@ def _metric(slug: str, minutes: Mapping[str, FloatArray], top: float) -> MetricA
         se_curves=Pair(errors[0], errors[1]),
         log_ratios=ratios,
         se_ratios=np.hypot(errors[2], doubts),
-        points=Pair(points[side == 0], points[side == 1]),
+        points=points,
     )
 
 
-def _fit(matrix: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Coefficients, the matrix that makes them from the values, and the usual value of each minute.
+def _splines(users: FloatArray, loads: FloatArray, top: float) -> tuple[FloatArray, FloatArray]:
+    """Spline bases at the users of each minute and at the loads of the curves, shape (n, knots) each."""
+    from patsy import cr
 
-    Each minute weighs by its usual value (from a fit of the logarithms), as noise grows with it; minutes that lie far
-    off weigh less (Huber).
+    knots = np.linspace(float(users.min()), top, KNOTS) / top
+    knots = np.append(knots, users.max() / top) if users.max() > 1.02 * top else knots
+    inner = {"knots": knots[1:-1], "lower_bound": knots[0], "upper_bound": knots[-1]}
+    return np.asarray(cr(users / top, **inner)), np.asarray(cr(loads / top, **inner))
+
+
+def _logins(users: FloatArray, climb: FloatArray, top: float) -> FloatArray:
+    """Terms of the cost of new users, shape (n, 2), common to both builds."""
+    return np.column_stack([climb, climb * (top / users - 1.0)])
+
+
+def _climb_at(loads: FloatArray, users: FloatArray, climb: FloatArray) -> FloatArray:
+    """Mean rate of new users near each load, or that of the nearest minute."""
+    apart = np.abs(users[None, :] - loads[:, None])
+    near = apart <= NEAR * loads[:, None]
+    count = near.sum(axis=1)
+    return np.asarray(np.where(count > 0, near @ climb / np.maximum(count, 1), climb[np.argmin(apart, axis=1)]))
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A weighted least-squares fit."""
+
+    coefficients: FloatArray
+    inverse: FloatArray  # maps values to coefficients
+    residuals: Residuals
+
+
+def _fit(matrix: FloatArray, values: FloatArray, run: FloatArray) -> _Fit:
+    """Fit minutes to the design `matrix`; `run` is the number of each minute's run.
+
+    Noise grows with the level, so minutes are weighted by their usual value (from a fit of the logarithms); outliers
+    weigh less (Huber).
     """
     logs = np.log(values)
     usual = np.exp(np.clip(matrix @ (np.linalg.pinv(matrix, rcond=1e-10) @ logs), logs.min(), logs.max()))
@@ -290,48 +277,48 @@ def _fit(matrix: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray
         off = np.abs(values - matrix @ coefficients) / usual
         scale = max(robust_sd(off), 1e-12)
         weights = np.sqrt(np.minimum(HUBER * scale / np.maximum(off, 1e-300), 1.0)) / usual
-    return coefficients, inverse, usual
+    return _Fit(coefficients, inverse, Residuals(values - matrix @ coefficients, usual, run, matrix))
 
 
 def pooled_ratio(
-    ratios: FloatArray, weights: FloatArray, doubts: FloatArray, left: Residuals
+    ratios: FloatArray, weights: FloatArray, doubts: FloatArray, residuals: Residuals
 ) -> tuple[float, float, bool]:
-    """The difference at the highest load, its standard error within the runs, and whether it is the mean of all loads.
+    """Difference at the highest load, its standard error within the runs, and whether it is the mean over all loads.
 
-    What one build only passed on its way up says little, and its curve is least certain at the ends. Most changes cost
-    the same part of a request at every load: so the mean difference, weighted by inverse variance, knows it better,
-    unless the difference at the highest load is another one by more than chance.
+    Curves are least certain at their ends, and most changes cost the same part of a request at every load. So the mean
+    over all loads, weighted by inverse variance, is the better estimate, unless the difference at the highest load
+    contradicts it.
 
-    `ratios`, shape (n,), are logarithms of new over base at each load, made of the residuals by the rows of `weights`,
-    shape (n, minutes); `doubts`, shape (n,), may be wrong in all of them together by the model, with their sign.
+    `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
+    residuals to them. `doubts`, shape (n,), are signed errors of the model, common to all loads.
     """
-    known = np.hypot(residual_errors(weights, left), doubts)
-    share = 1.0 / np.maximum(known, 1e-12) ** 2
+    errors = np.hypot(residual_errors(weights, residuals), doubts)
+    share = 1.0 / np.maximum(errors, 1e-12) ** 2
     share /= share.sum()
     mean, mean_doubt, mean_weights = float(share @ ratios), float(share @ doubts), share @ weights
-    mean_se, apart_se = residual_errors(np.vstack([mean_weights, weights[-1] - mean_weights]), left)
+    mean_se, apart_se = residual_errors(np.vstack([mean_weights, weights[-1] - mean_weights]), residuals)
     if abs(float(ratios[-1]) - mean) > CONTRADICTED * math.hypot(float(apart_se), float(doubts[-1]) - mean_doubt):
-        return float(ratios[-1]), float(known[-1]), False
+        return float(ratios[-1]), float(errors[-1]), False
     return mean, math.hypot(float(mean_se), mean_doubt), True
 
 
 @dataclass(frozen=True)
 class Residuals:
-    """Residuals of a weighted least-squares fit of n minutes, of which those of a run stand together in their order."""
+    """Residuals of a weighted least-squares fit of n minutes, in order within each run."""
 
     values: FloatArray  # in the metric's unit
-    usual: FloatArray  # the size that the noise is in proportion to
-    run: FloatArray  # which run each minute is of
-    matrix: FloatArray  # shape (n, parameters): the design of the fit
+    usual: FloatArray  # the noise is proportional to it
+    run: FloatArray  # number of each minute's run
+    matrix: FloatArray  # design of the fit, shape (n, parameters)
 
     @cached_property
     def covariance(self) -> FloatArray:
-        """Of the noise over its usual size, shape (n, n): AR(1) noise before the fit.
+        """Covariance of the noise over its usual size, shape (n, n): AR(1) noise before the fit.
 
-        A fit takes the slow part of the noise away with the curve. So the noise is taken as AR(1) within each run, with
-        the coefficient and variance whose expected sums of squares and of products of neighbours, after the fit's
-        projection, equal the observed ones (a method of moments). By hand: a prewhitened HAC estimate is half the truth
-        in every fourth fit and fifty times too large in some; GLSAR's 95 % intervals hold it in 85 %.
+        A fit absorbs the slow part of the noise. So the noise is taken as AR(1) within each run, with the coefficient
+        and variance whose expected sums of squares and of lagged products, after the fit's projection, equal the
+        observed ones (method of moments). A prewhitened HAC estimate is half the truth in every fourth fit and fifty
+        times too large in some; 95 % intervals of statsmodels' GLSAR cover 85 %.
         """
         size, minute = self.size, np.arange(self.run.size)
         noise = self.values / size
@@ -346,7 +333,7 @@ class Residuals:
         def correlation(phi: float) -> FloatArray:
             return np.asarray(np.append(phi**minute, 0.0)[apart])
 
-        def expected(phi: float) -> tuple[float, float]:  # the sums that noise of unit variance leaves after the fit
+        def expected(phi: float) -> tuple[float, float]:  # expected sums for noise of unit variance
             moved = correlation(phi) @ fitted
             inner, here, there = fitted.T @ moved, fitted[next_to], fitted[next_to + 1]
             crossed = np.vdot(here, moved[next_to + 1]) + np.vdot(moved[next_to], there)
@@ -359,223 +346,12 @@ class Residuals:
 
     @property
     def size(self) -> FloatArray:
-        """The size that the noise is in proportion to, above zero."""
+        """Scale of the noise, above zero."""
         return np.maximum(self.usual, 1e-300)
 
 
-def residual_errors(weights: FloatArray, left: Residuals) -> FloatArray:
-    """Standard errors of sums of residuals with each row of `weights`, shape (k, n)."""
-    sized = weights * left.size
-    total = np.vecdot(sized @ left.covariance, sized)
+def residual_errors(weights: FloatArray, residuals: Residuals) -> FloatArray:
+    """Standard errors of weighted sums of residuals, one for each row of `weights`, shape (k, n)."""
+    sized = weights * residuals.size
+    total = np.vecdot(sized @ residuals.covariance, sized)
     return np.asarray(np.sqrt(np.maximum(total, 0.0)), dtype=np.float64)
-
-
-# ---- Judging --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class MeasuredAtLoad:
-    """The metrics of an unbounded test at the highest load that both builds sustained, by slug, not yet judged."""
-
-    curves: Mapping[str, MetricAtLoad] = field(default_factory=dict)
-    noises: Mapping[str, Noise | None] = field(default_factory=dict)
-    runs: tuple[int, int] = (0, 0)
-
-    def judged(self, catalogue: Catalogue, looks: Looks | None = None) -> dict[str, LoadAdjustedResult]:
-        """What the margins of `catalogue` make of them."""
-        return judge_at_load(self.curves, self.runs, catalogue.find, lambda each: self.noises[each.slug], looks)
-
-
-def measure_at_load(
-    test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns], past: PastChanges | None = None
-) -> MeasuredAtLoad:
-    """Compare the runs of a test at equal load, where it is unbounded; nothing of it depends on a margin."""
-    if test.type != "unbounded":
-        return MeasuredAtLoad()
-    base, new = ([run for view in views[side] if (run := loaded_run(view, catalogue))] for side in SIDES)
-    curves = equal_load(base, new)
-    noises = {
-        metric.slug: noise_at_load(metric, groups, past, misread=reading_error(metric, views))
-        for metric in map(catalogue.find, curves)
-    }
-    return MeasuredAtLoad(curves, noises, (len(base), len(new)))
-
-
-def judge_at_load(
-    curves: Mapping[str, MetricAtLoad],
-    runs: tuple[int, int],
-    find: Callable[[str], Metric],
-    noise_of: Callable[[Metric], Noise | None],
-    looks: Looks | None = None,
-) -> dict[str, LoadAdjustedResult]:
-    """Judge `curves`, by slug, made from `runs` of each build; `noise_of` is what runs of one build differ by.
-
-    The intervals hold at 95 % for all metrics of a family together (Bonferroni): of ten intervals at 95 % each, one
-    lies wholly on the bad side in a fifth of the tests in which nothing changed.
-    """
-    metrics = {slug: find(slug) for slug in curves}
-    noises = {slug: noise for slug, metric in metrics.items() if (noise := noise_of(metric)) is not None}
-    effects = {slug: effect_at_load(curves[slug], noise, runs) for slug, noise in noises.items()}
-    judged = {slug: _row(curve) for slug, curve in curves.items()}
-    kinds = {slug: (family_of(metric), metric.better == Better.NEUTRAL) for slug, metric in metrics.items()}
-    for kind in sorted({*kinds.values()}):
-        family = [slug for slug in effects if kinds[slug] == kind]
-        margins = [metrics[slug].margin_percent for slug in family]
-        together = [effects[slug] for slug in family]
-        level = looks.level if looks else ALPHA
-        least = min_detectable_percent(together, margins, level)
-        rows = zip(family, adjusted(together, margins, level), least, strict=True)
-        for i, (slug, p_adjusted, size) in enumerate(rows):
-            tested = judge(effects[slug], margins[i], metrics[slug].better, p_adjusted, looks=looks)
-            low, high = tested.effect.interval(1.0 - level / len(family))
-            own = {"ci_low": low, "ci_high": high, "p_adjusted": p_adjusted, "min_detectable_percent": size}
-            own |= tested.enough_runs(df_per_run=0.0, reach=reach_at_load(together, margins, i))
-            if tested.status == Status.NOT_WORSE:
-                own["no_worse_than_percent"] = max(margins[i], high if tested.better == Better.LOWER else -low)
-            noise_of_row = "equal_load" if noises[slug].at_load else "levels"
-            judged[slug] = _row(curves[slug], **tested.deciding_row() | own, noise_of=noise_of_row)
-    return judged
-
-
-def _row(seen: MetricAtLoad, **judged: Any) -> LoadAdjustedResult:
-    """A metric as a row of results.json; inconclusive where it was not judged."""
-    return LoadAdjustedResult(
-        users=seen.at_users,
-        base=seen.base,
-        new=seen.new,
-        delta_percent=(seen.new / seen.base - 1.0) * 100.0,
-        at_users_range=(float(seen.users[0]), float(seen.users[-1])),
-        constant=seen.constant,
-        within_se_log=seen.se_log,
-        **{"status": Status.INCONCLUSIVE, **judged},
-    )
-
-
-def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float], level: float = ALPHA) -> list[float]:
-    """Adjusted p-values of one family: step-down over the likelihood ratio of the change to be found against none.
-
-    One bound on that ratio shares the error out so that most changes of that size are found (Spjøtvoll 1972, Annals of
-    Mathematical Statistics 43). The adjusted p-value is the probability, added up over the metrics that are not yet
-    significant (Bonferroni), that one of them exceeds the ratio by chance and reaches beyond its own margin with its
-    90 % interval (Tarone 1990, Biometrics 46: what cannot be significant costs nothing).
-    """
-    signal, chances = _shares(effects, margins_percent, level)
-    p_values = np.array([effect.p_value for effect in effects])
-    ratio = signal * np.array([abs(effect.log_ratio) / max(effect.sd, 1e-12) for effect in effects]) - signal**2 / 2.0
-    left, found, worst = np.arange(ratio.size), np.ones(ratio.size), 0.0
-    for i in np.argsort(-ratio, kind="stable"):
-        chance = float(chances(ratio[i])[left].sum())
-        found[i] = worst = max(worst, min(max(chance, float(p_values[i])), 1.0))
-        left = left[left != i]
-    return [float(p) for p in found]
-
-
-def min_detectable_percent(
-    effects: Sequence[Effect], margins_percent: Sequence[float], level: float = ALPHA
-) -> list[float]:
-    """The smallest rise of each metric that :func:`adjusted` finds with a probability of 80 %, alone in its family."""
-    found = zip(effects, _reaches(effects, margins_percent, level), margins_percent, strict=True)
-    return [effect.min_detectable_percent(margin, 1, each * effect.sd, level) for effect, each, margin in found]
-
-
-def reach_at_load(
-    effects: Sequence[Effect], margins_percent: Sequence[float], position: int
-) -> Callable[[float, float], float]:
-    """How many standard errors the change at `position` of a family must have, by its standard error and its level.
-
-    With more runs all of the family are known better.
-    """
-
-    def reach(sd: float, level: float) -> float:
-        scale = sd / effects[position].sd
-        scaled = [replace(effect, sd=effect.sd * scale) for effect in effects]
-        return _reaches(scaled, margins_percent, level)[position]
-
-    return reach
-
-
-def _reaches(effects: Sequence[Effect], margins_percent: Sequence[float], level: float) -> list[float]:
-    """How many standard errors each change must have so that :func:`adjusted` is below `level`."""
-    if not effects:
-        return []
-    signal, chances = _shares(effects, margins_percent, level)
-    least = -(float(signal.max()) ** 2)
-    if chances(least).sum() > level:
-        df = [min(effect.df, 1e9) for effect in effects]
-        enough = special.stdtrit(df, 1.0 - level / (2 * signal.size))  # standard errors that leave each its equal part
-        most = float((signal * (enough - signal / 2.0)).max()) + 1.0
-        least = root(lambda ratio: float(chances(ratio).sum()) - level, least, most)
-    return [float(each) for each in signal / 2.0 + least / signal]
-
-
-def _shares(
-    effects: Sequence[Effect], margins_percent: Sequence[float], level: float
-) -> tuple[FloatArray, Callable[[float], FloatArray]]:
-    """The change to be found of each metric, in standard errors, and how likely each exceeds a ratio by chance."""
-    sd, df = np.array([(max(effect.sd, 1e-12), min(effect.df, 1e9)) for effect in effects]).reshape(-1, 2).T
-    signal = math.log1p(FOUND_PERCENT / 100.0) / sd
-    margins = np.array(margins_percent) / 100.0
-    bounds = np.log1p(margins), -np.log1p(-np.minimum(margins, 0.999))  # on the way up and down
-    inside = special.stdtrit(df, 1.0 - level)  # how far the interval reaches, in standard errors
-    beyond = sum(special.stdtr(df, np.minimum(inside - bound / sd, 0.0)) for bound in bounds)  # where nothing changed
-    return signal, lambda ratio: np.minimum(
-        2.0 * special.stdtr(df, -np.maximum(signal / 2.0 + ratio / signal, 0.0)), beyond
-    )
-
-
-def effect_at_load(seen: MetricAtLoad, noise: Noise, runs: tuple[int, int]) -> Effect:
-    """The difference at the highest load with what runs of one build differ by, for `runs` runs of each build."""
-    between = noise.sd * math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
-    sd = math.hypot(noise.within_scale * seen.se_log, between)
-    run_sd = sd / math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
-    return Effect(seen.log_ratio, sd, noise.df, run_sd, noise.noise_source, noise.comparisons)
-
-
-def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLoad]:
-    """Compare repeated runs of one build with each other at equal load, every pair of them, by metric.
-
-    For runs that lie around their build's level with one variance, half the mean square of all pairs' differences is
-    that variance, with one degree of freedom less than there are runs.
-    """
-    found: dict[str, list[tuple[int, int, float, float]]] = {}
-    for i, j in itertools.combinations(range(len(runs)), 2):
-        for slug, pair in equal_load([runs[i]], [runs[j]]).items():
-            found.setdefault(slug, []).append((i, j, pair.log_ratio, pair.se_log))
-    noise = {}
-    for slug, pairs in found.items():
-        variance = math.fsum(ratio**2 for *_, ratio, _ in pairs) / (2 * len(pairs))
-        within = math.fsum(se**2 for *_, se in pairs) / (2 * len(pairs))
-        noise[slug] = NoiseAtEqualLoad(variance, within, len({run for pair in pairs for run in pair[:2]}) - 1.0)
-    return noise
-
-
-def noise_at_load(
-    metric: Metric, groups: Sequence[RepeatedRuns] = (), past: PastChanges | None = None, *, misread: float = 0.0
-) -> Noise | None:
-    """Noise of `metric` at equal load between runs, without the error within them, which each pair adds itself.
-
-    The catalogue's value (at equal load, else of levels) counts for a few degrees of freedom beside groups of repeated
-    unbounded runs. Without a group measured at equal load, the noise of levels is used if runs taught it, else that
-    value alone. Earlier comparisons scale all of it, and the error within the runs too. None where nothing is known.
-    """
-    known = _repeated_noise(metric, groups)
-    return with_past(known, (past or {}).get(("equal_load", metric.slug), ()), misread=misread)
-
-
-def _repeated_noise(metric: Metric, groups: Sequence[RepeatedRuns]) -> Noise | None:
-    catalogue = catalogue_noise(metric, "equal_load") or catalogue_noise(metric, "unbounded")
-    learned = learned_at_load(metric.slug, groups)
-    if learned is None:
-        levels = metric_noise(metric, "unbounded", groups)
-        return levels if levels is not None and levels.noise_source == NoiseSource.CALIBRATION else catalogue
-    return run_to_run.mixed_noise(learned, catalogue, catalogue.df) if catalogue else learned
-
-
-def learned_at_load(slug: str, groups: Sequence[RepeatedRuns]) -> Noise | None:
-    """Noise of a metric at equal load from repeated unbounded runs alone."""
-    measured = [group.at_load[slug] for group in groups if slug in group.at_load]
-    if not measured:
-        return None
-    between = [max(each.variance - each.within, LEAST_BETWEEN * each.variance) for each in measured]
-    variance, df = run_to_run.pool_variances(np.array(between), np.array([each.df for each in measured]))
-    return Noise(max(math.sqrt(variance), run_to_run.LEAST_SD), df, NoiseSource.CALIBRATION, at_load=True)

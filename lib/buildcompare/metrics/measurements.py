@@ -1,16 +1,15 @@
-"""Compare what benchmarks measure without times: levels of runs, and distributions of requests or iterations."""
+"""Measure the metrics of benchmarks, which have no times: levels of runs, and distributions of their values."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.recordings.recording import FloatArray, Recording
-from buildcompare.results import Distribution, DistributionResult
+from buildcompare.results import Distribution, DistributionResult, MetricResult
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, Pair, ReasonCode, Side, Status
 from buildcompare.stats.effects import Effect, measure_effect
@@ -18,20 +17,50 @@ from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measur
 from buildcompare.stats.noise import PastChanges, RepeatedRuns, RunLevel, metric_noise, repeats_noise
 from buildcompare.stats.planning import ALPHA
 
-QUANTILES = (0.5, 0.9, 0.99)  # that people set themselves as goals for requests
-FEWEST = 3  # fewer values have no distribution worth a row
+QUANTILES = (0.5, 0.9, 0.99)  # the usual goals for requests
+FEWEST = 3  # values of a distribution
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One metric of a test before it is judged: nothing in it depends on a margin."""
+    """Metric of a test before its judgement, independent of margins."""
 
-    name: str
-    """By which the catalogue finds it."""
-    row: dict[str, Any]
-    """The fields of its result."""
+    metric_name: str
+    """Name of the series, for the catalogue."""
+    row: MetricResult
     effect: Effect | None
-    """What is to be judged, if there is something."""
+    """None if it cannot be judged."""
+
+
+def unjudged_row(metric: Metric, levels: Pair[list[Level]], reason: Reason | None) -> MetricResult:
+    """Row of a metric with the levels of its runs, not judged."""
+    values = levels.map(lambda runs: mean_of_runs([level.value for level in runs]))
+    delta = delta_percent(*values)
+    return MetricResult(
+        name=metric.name,
+        slug=metric.slug,
+        unit=metric.unit,
+        better=metric.better,
+        gate=metric.gate,
+        margin_percent=metric.margin_percent,
+        base=values.base,
+        new=values.new,
+        levels=levels.map(lambda runs: [level.value for level in runs if level.value is not None]),
+        mean=levels.map(lambda runs: mean_of_runs([level.mean for level in runs])),
+        delta_percent=delta,
+        status=Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
+        reason=reason,
+        within_se_log=_within(levels),
+        window=Pair(None, None),
+        missing_samples=Pair(None, None),
+    )
+
+
+def _within(levels: Pair[list[Level]]) -> float | None:
+    """Standard error of the logarithm of new over base from the samples within the runs."""
+    errors = [[level.se_log / len(runs) for level in runs if level.value is not None] for runs in levels]
+    error = math.hypot(*errors[0], *errors[1])
+    return error if math.isfinite(error) and all(errors) else None
 
 
 def measure_measurements(
@@ -40,55 +69,45 @@ def measure_measurements(
     groups: Sequence[RepeatedRuns] = (),
     past: PastChanges | None = None,
 ) -> list[Measured]:
-    """Every metric that a run measured, in the catalogue's order."""
+    """Measure every metric that a run recorded, in the catalogue's order."""
     rows = []
     for metric in measured_metrics(runs, catalogue):
-        levels = Pair(*([level_of(each, metric.unit) for each in _values(runs[side], metric.slug)] for side in SIDES))
-        values = levels.map(lambda of: mean_of_runs([level.value for level in of]))
-        delta, effect, reason = delta_percent(*values), None, None
+        levels = Pair.of(lambda side: [level_of(each, metric.unit) for each in _values(runs[side], metric.slug)])  # noqa: B023
         missing = [side for side in SIDES if not levels[side]]
+        effect, reason = None, None
         if missing:
             reason = Reason(code=ReasonCode.NOT_RECORDED, build=missing[0])
-        elif delta is None:
+        elif delta_percent(*levels.map(lambda runs: mean_of_runs([level.value for level in runs]))) is None:
             reason = Reason(code=ReasonCode.ZERO_BASE)
-        elif not all(level.value for of in levels for level in of):
+        elif not all(level.value for side in levels for level in side):
             reason = Reason(code=ReasonCode.NOT_POSITIVE)
         else:
-            known = levels.map(lambda of: [RunLevel(level.value, level.se_log) for level in of if level.value])
-            noise = metric_noise(metric, "benchmark", groups, past) or repeats_noise(known.base, known.new)
-            effect = measure_effect(known.base, known.new, noise) if noise else None
+            usable = levels.map(lambda runs: [RunLevel(level.value, level.se_log) for level in runs if level.value])
+            noise = metric_noise(metric, "benchmark", groups, past) or repeats_noise(usable.base, usable.new)
+            effect = measure_effect(usable.base, usable.new, noise) if noise else None
             reason = None if effect else Reason(code=ReasonCode.NOT_POSITIVE if noise else ReasonCode.NO_NOISE)
-        row = metric.model_dump(include={"name", "slug", "unit", "better", "gate"}) | {
-            "base": values.base,
-            "new": values.new,
-            "levels": levels.map(lambda of: [level.value for level in of if level.value is not None]),
-            "mean": levels.map(lambda of: mean_of_runs([level.mean for level in of])),
-            "delta_percent": delta,
-            "status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
-            "reason": reason,
-            "within_se_log": _within(levels),
-            "window": Pair(None, None),
-            "missing_samples": Pair(None, None),
-        }
-        rows.append(Measured(metric.name, row, effect))
+        rows.append(Measured(metric.name, unjudged_row(metric, levels, reason), effect))
     return rows
 
 
 def compare_distributions(runs: Mapping[Side, Sequence[Recording]], catalogue: Catalogue) -> list[DistributionResult]:
-    """The distribution of each metric of which a build has at least `FEWEST` values, over all of its runs."""
+    """Describe the values of each metric over all runs of a build, if one build has at least `FEWEST`."""
     rows = []
     for metric in measured_metrics(runs, catalogue):
-        values = Pair(*(values_of(runs[side], metric.slug) for side in SIDES))
-        if max(each.size for each in values) >= FEWEST:
-            named = metric.model_dump(include={"name", "slug", "unit"})
-            rows.append(DistributionResult(**named, base=distribution(values.base), new=distribution(values.new)))
+        base, new = (values_of(runs[side], metric.slug) for side in SIDES)
+        if max(base.size, new.size) >= FEWEST:
+            described = distribution(base), distribution(new)
+            row = DistributionResult(
+                name=metric.name, slug=metric.slug, unit=metric.unit, base=described[0], new=described[1]
+            )
+            rows.append(row)
     return rows
 
 
 def distribution(values: FloatArray) -> Distribution | None:
-    """Mean, spread and quantiles of independent values with their 95 % intervals; None of fewer than `FEWEST`.
+    """Describe independent values by mean, spread and quantiles with 95 % intervals; None with fewer than `FEWEST`.
 
-    The mean's interval is Student's, a quantile's that of order statistics, which assumes nothing of the distribution.
+    The interval of the mean is Student's; those of quantiles are made of order statistics, for any distribution.
 
     References
     ----------
@@ -96,8 +115,8 @@ def distribution(values: FloatArray) -> Distribution | None:
 
     Examples
     --------
-    >>> found = distribution(np.arange(1.0, 101.0))
-    >>> found.mean, found.quantiles["0.5"]
+    >>> described = distribution(np.arange(1.0, 101.0))
+    >>> described.mean, described.quantiles["0.5"]
     (50.5, (50.0, 40.0, 61.0))
     """
     from scipy import stats  # late: it takes a second to import
@@ -117,13 +136,13 @@ def distribution(values: FloatArray) -> Distribution | None:
 
 
 def measured_metrics(runs: Mapping[Side, Sequence[Recording]], catalogue: Catalogue) -> list[Metric]:
-    """The metrics that any run measured, in the catalogue's order."""
+    """Metrics that any run recorded, in the catalogue's order."""
     names = {each.metric: each.name for side in SIDES for run in runs[side] for each in run.measurements}
     return [catalogue.find(names[slug]) for slug in sorted(names, key=catalogue.position)]
 
 
 def level_of(values: FloatArray, unit: str) -> Level:
-    """The level of one run: its number, or the mean of its requests, of times the geometric one."""
+    """Level of one run: the mean of its values, for times the geometric mean."""
     return measure_level(pd.Series(values), (-1.0, float(values.size)), geometric=unit == "seconds")
 
 
@@ -134,8 +153,3 @@ def values_of(runs: Sequence[Recording], slug: str) -> FloatArray:
 
 def _values(runs: Sequence[Recording], slug: str) -> list[FloatArray]:
     return [each.values for run in runs for each in run.measurements if each.metric == slug]
-
-
-def _within(levels: Pair[list[Level]]) -> float | None:
-    errors = [level.se_log / len(of) for of in levels for level in of]
-    return math.hypot(*errors) if errors and all(levels) and all(map(math.isfinite, errors)) else None

@@ -1,1 +1,1 @@
-"""Where a build spends its time: profiles of stacks, and the frames whose share grew or shrank."""
+"""Profiles of stacks: read them, compare the share of each frame between two builds."""

@@ -15,13 +15,12 @@ from buildcompare.stats.effects import holm
 from buildcompare.stats.planning import ALPHA, quantile
 
 LEAST_PERCENT = 1.0
-"""Frames with a smaller share in both builds are neither judged nor told: the fewer are judged, the more is found."""
+"""Frames with a smaller share in both builds are left out: fewer tests leave more power to each."""
 MOST_FRAMES = 20  # in each table
 NESTED = 0.9
-"""A frame grew by what it calls where one of these grew by at least this part of it: then that one is told."""
-
+"""A frame is left out if a frame that it calls explains at least this part of its change."""
 OWN_PART = 0.5
-"""Of a frame's variance between runs, the part that its own profiles say; the rest is what all frames have in common.
+"""Weight of a frame's own variance between runs; the rest is the variance that all frames share.
 Chosen among 0.25, 0.5 and 0.75 by ``benchmarks/profiles.py`` on seeds below 250."""
 
 Shares = dict[str, float]
@@ -38,9 +37,9 @@ def compare_profiles(profiles: Pair[list[Profile]]) -> ProfilesResult:
     Returns
     -------
     ProfilesResult
-        The frames that moved most, by themselves and with what they call. Where a build has several profiles, each row
-        says how far shares of unchanged builds differ in 19 of 20 cases (`noise_points`), from the spread between
-        profiles of one build and no less than from counting samples, and its p-value, adjusted over all frames (Holm).
+        The frames that changed most, by themselves and with their callees. Where a build has several profiles, each
+        row has the 95 % limit of differences between unchanged builds (`noise_points`), from the spread between
+        profiles of one build and at least the counting error, and its p-value, adjusted over all frames (Holm).
 
     Examples
     --------
@@ -67,7 +66,7 @@ def compare_profiles(profiles: Pair[list[Profile]]) -> ProfilesResult:
 
 
 def mean_stacks(profiles: Sequence[Profile]) -> dict[Stack, float]:
-    """Shares (0 to 1) of all stacks, the mean over the profiles of one build."""
+    """Average the shares (0 to 1) of all stacks over the profiles of one build."""
     shares: dict[Stack, float] = defaultdict(float)
     for profile in profiles:
         part = 1.0 / profile.weight / len(profiles)
@@ -77,7 +76,7 @@ def mean_stacks(profiles: Sequence[Profile]) -> dict[Stack, float]:
 
 
 def frame_shares(profile: Profile, *, own: bool) -> Shares:
-    """Share (0 to 1) of each frame: of stacks that end in it (`own`), or of those that hold it, however often."""
+    """Share (0 to 1) of the stacks that end in each frame (`own`), or that contain it."""
     shares: Shares = defaultdict(float)
     whole = profile.weight
     for stack, weight in profile.stacks.items():
@@ -87,7 +86,7 @@ def frame_shares(profile: Profile, *, own: bool) -> Shares:
 
 
 def _rows(profiles: Pair[list[Profile]], *, own: bool) -> list[FrameResult]:
-    """The frames of at least `LEAST_PERCENT`, those that moved most first."""
+    """Make the rows of frames of at least `LEAST_PERCENT`, the largest change first."""
     shares = profiles.map(lambda each: [frame_shares(profile, own=own) for profile in each])
     frames = sorted({frame for profile in chain(*shares) for frame in profile})
     if not frames:
@@ -117,11 +116,11 @@ def _rows(profiles: Pair[list[Profile]], *, own: bool) -> list[FrameResult]:
 def _noise(
     profiles: Pair[list[Profile]], table: Pair[np.ndarray], kept: np.ndarray
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """By frame, the difference that unchanged builds show in 19 of 20 cases, and the adjusted p-value.
+    """By frame, the 95 % limit of differences between unchanged builds, and the adjusted p-value.
 
-    None without several profiles of a build. The variance of a share p in n samples is p (1 - p) / n, and beyond it
-    runs differ in proportion to p (1 - p), by as much for all frames. A frame's own variance counts beside that by
-    `OWN_PART` (as moderated variances do: Smyth 2004, Statistical Applications in Genetics and Molecular Biology 3).
+    None without several profiles of a build. The variance of a share p in n samples is p (1 - p) / n; runs add a
+    variance proportional to (p (1 - p))^2, the same for all frames. A frame's own variance has the weight `OWN_PART`
+    (a moderated variance: Smyth 2004, Statistical Applications in Genetics and Molecular Biology 3).
     """
     df = float(sum(len(each) - 1 for each in profiles))
     if not df or not kept.size:
@@ -142,7 +141,7 @@ def _noise(
 
 
 def _callees(stacks: Iterable[Stack], frames: Set[str]) -> Mapping[str, set[str]]:
-    """Of each frame, those of them that stand below it in some stack, and above it in none."""
+    """By frame, the frames that stand below it in some stack and above it in none."""
     below: dict[str, set[str]] = {frame: set() for frame in frames}
     for stack in stacks:
         own = [frame for frame in stack if frame in frames]

@@ -16,29 +16,29 @@ MAX_DEPTH = 1_000
 """Frames of one stack; profilers cut theirs far below."""
 _FOLDED = re.compile(r"(.*\S) (\d{1,18})")
 _LINE = re.compile(r":\d+(?=\)$)")
-"""The line number in py-spy's ``name (file.py:12)``: it moves with every change of the file above it."""
+"""Line number in py-spy's ``name (file.py:12)``, dropped as it shifts with every edit above it."""
 
 Stack = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Profile:
-    """How often each stack was seen in one run."""
+    """Weights of the stacks of one run."""
 
     stacks: Mapping[Stack, float]
     """Weight by stack, the outermost frame first; weights above 0, at least one."""
     samples: float
-    """How many samples they are: fewer than the sum of weights where those are times."""
+    """Number of samples; fewer than the sum of weights where weights are times."""
     provenance: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def weight(self) -> float:
-        """Of all stacks together."""
+        """Sum over all stacks."""
         return sum(self.stacks.values())
 
 
 def read_profile(path: str) -> Profile:
-    """Read one profile, which may be gzipped; :class:`~buildcompare.config.errors.InputError` where it is none.
+    """Read one profile, possibly gzipped; :class:`~buildcompare.config.errors.InputError` for other contents.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def read_profile(path: str) -> Profile:
 
 
 def _is_text(contents: bytes) -> bool:
-    """Whether it is no protobuf: that of a profile has bytes below the space in its first fields."""
+    """Whether contents are text: the first fields of a profile's protobuf have bytes below the space."""
     return not any(byte < 9 for byte in contents[:200])
 
 
@@ -78,7 +78,7 @@ def _folded(file: InputFile) -> tuple[dict[Stack, float], float]:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """The number that begins at a place, and the place after it."""
+    """Parse the number at a place; return it and the place after it."""
     value = shift = 0
     while shift < 64:
         byte = data[place]
@@ -89,7 +89,7 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Number and value of each field of a protobuf message: numbers, or bytes of what has a length."""
+    """Yield number and value of each field of a protobuf message: an integer, or bytes."""
     place = 0
     while place < len(data):
         key, place = _varint(data, place)
@@ -105,7 +105,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _numbers(values: Sequence[Any]) -> list[int]:
-    """A repeated number, packed or not; its highest bit is a sign."""
+    """Parse a repeated signed number, packed or not."""
     found: list[int] = []
     for value in values:
         if isinstance(value, int):
@@ -134,7 +134,7 @@ def _pprof(file: InputFile) -> tuple[dict[Stack, float], float]:
 
 
 def _stacks(profile: dict[int, list[Any]]) -> tuple[dict[Stack, float], float]:
-    """Its stacks, by the kind of sample that pprof shows by default, and how many samples they are."""
+    """Return the stacks, weighted by pprof's default sample type, and the number of samples."""
     texts = [shown(text.decode("utf-8", "replace")) for text in profile[6]]
 
     def one(message: dict[int, list[Any]], number: int) -> int:

@@ -1,1 +1,1 @@
-"""Recordings of runs: their sources, their Parquet, the cache of what was pulled."""
+"""Recordings of runs: readers of each kind of source, their Parquet, the cache of pulled runs."""

@@ -1,4 +1,6 @@
-"""Reads a user's file into memory, unpacked, within a limit, and makes series of the samples that it holds."""
+"""What the readers of all kinds of files share: bounded reading, units, and making series of samples."""
+
+from __future__ import annotations
 
 import glob
 import gzip
@@ -9,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pydantic_core import from_json
@@ -18,42 +20,50 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve, root
 from buildcompare.config.remote import is_remote
-from buildcompare.recordings.recording import FloatArray, Recording, Series
+from buildcompare.recordings.series import FloatArray, Series
+
+if TYPE_CHECKING:
+    from buildcompare.recordings.recording import Recording
 
 MAX_BYTES = 32_000_000
-"""Bound on an unpacked file: 20 hours of 40 graphs take 26 MB as CSV or JSON; a hostile file 25 times itself."""
+"""Bound on an unpacked file: 20 hours of 40 graphs take 26 MB as JSON, and reading takes 25 times that memory."""
+MAX_TABLE_BYTES = 500_000_000
+"""Bound on an unpacked table of text, whose reading takes up to five times that memory."""
+_PIECE = 1_000_000
+MAX_COLUMNS = 250
+"""Bound on the columns of a table: a report draws at most 200 series."""
 MAX_GRAPHS = 200
-"""Bound on the series of one run that a report draws: each is a figure."""
+"""Bound on the series that a report draws of one run."""
 LATEST = 7_258_118_400.0
 """The year 2200, in seconds since 1970: larger numbers are milliseconds or finer."""
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file's unpacked contents, and what identifies it."""
+    """A file's unpacked contents, and what identifies the file."""
 
     path: str | None
-    """As the user wrote it: this is what messages and provenance name. None for data that is in no file."""
+    """As the user wrote it, for messages and provenance; None for data that is in no file."""
     contents: bytes
     stored: bytes
-    """As they are on disk, where they may be packed."""
+    """Bytes on disk, possibly packed."""
 
     @property
     def provenance(self) -> dict[str, object]:
-        """What a report says about this file."""
+        """Path, hash and size, for reports."""
         return {"path": self.path, "sha256": hashlib.sha256(self.stored).hexdigest(), "bytes": len(self.stored)}
 
     def fault(self, key: str | None, expected: str, found: str) -> InputError:
-        """The error of a fault in this file."""
+        """Make the error of a fault in this file."""
         return InputError(file=self.path, key=key, expected=expected, found=found)
 
     def json(self) -> Any:
-        """The file's JSON, or :class:`InputError` naming where it goes wrong."""
+        """Parse the file's JSON; :class:`InputError` with the place of a fault."""
         try:
             return from_json(self.contents.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
             raise self.fault(f"byte {error.start}", "text in UTF-8", "bytes that are not") from None
-        except ValueError as error:  # also numbers of thousands of digits, halves of characters
+        except ValueError as error:  # also too long numbers and broken characters
             found, _, place = str(error).partition(" at ")
             expected = "valid JSON, nested at most 200 levels deep"
             raise self.fault(place.replace(" column", ", column"), expected, found) from None
@@ -61,24 +71,35 @@ class InputFile:
 
 @dataclass(frozen=True)
 class FileSource:
-    """One kind of file that recordings are read from: what it is called in errors, how it is read and recognised."""
+    """One kind of file: its description in errors, its reader, and the test that recognises its contents."""
 
     expected: str
     read: Callable[[InputFile, Catalogue], Recording]
     recognise: Callable[[bytes], bool]
 
 
-def read_input(path: str, *, expected: str) -> InputFile:
-    """Read `path` (relative to the project's root), unpacking gzip; `expected` says what should be there."""
+def read_input(path: str, *, expected: str, is_table: Callable[[bytes], bool] | None = None) -> InputFile:
+    """Read `path` (relative to the project's root) and unpack gzip.
+
+    Parameters
+    ----------
+    path
+        The file; messages name it as it is written here.
+    expected
+        What the file should be, for messages.
+    is_table
+        Recognises a table of text by its first bytes: such a file may have `MAX_TABLE_BYTES`, others `MAX_BYTES`.
+    """
     fault = partial(InputError, file=path, key=None, expected=expected)
     try:
         file = resolve(path)
         if file.exists() and not file.is_file():
             raise fault(found="a folder" if file.is_dir() else "no regular file")
         with file.open("rb") as raw:
-            stored = _bounded(raw, path)
-        zipped = stored.startswith(b"\x1f\x8b")
-        contents = _bounded(gzip.GzipFile(fileobj=io.BytesIO(stored)), path) if zipped else stored
+            zipped = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            stored = _bounded(raw, path, None if zipped else is_table)
+        contents = _bounded(gzip.GzipFile(fileobj=io.BytesIO(stored)), path, is_table) if zipped else stored
     except FileNotFoundError:
         raise fault(found="no such file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -88,30 +109,36 @@ def read_input(path: str, *, expected: str) -> InputFile:
         raise fault(found=error.strerror or str(error)) from None
     except ValueError as error:  # a path that no file can have
         raise fault(file=repr(path), found=str(error)) from None
-    if not contents.strip():
+    if not contents[:100].strip() and not contents.strip():
         raise fault(found="an empty file")
     return InputFile(path, contents, stored)
 
 
 def matching(paths: Iterable[str]) -> list[str]:
-    """The paths, of a pattern such as ``run/log.4711.*`` all files that it fits, in the order of their names.
+    """Expand patterns such as ``run/log.4711.*`` to files in the order of their names.
 
-    A pattern that fits nothing stays, and reading it says so.
+    A pattern without a match stays, so that reading it names it.
     """
-    found: list[str] = []
+    expanded: list[str] = []
     for path in paths:
-        named = is_remote(path) or "\0" in path or not glob.has_magic(path) or resolve(path).exists()
-        fit = [] if named else sorted(glob.glob(str(resolve(path))), key=lambda each: (len(each), each))
-        own = [each if Path(path).is_absolute() else str(Path(each).relative_to(root())) for each in fit]
-        found += own or [path]
-    return found
+        is_plain = is_remote(path) or "\0" in path or not glob.has_magic(path) or resolve(path).exists()
+        fit = [] if is_plain else sorted(glob.glob(str(resolve(path))), key=lambda each: (len(each), each))
+        named = [each if Path(path).is_absolute() else str(Path(each).relative_to(root())) for each in fit]
+        expanded += named or [path]
+    return expanded
 
 
-def _bounded(stream: io.BufferedIOBase | gzip.GzipFile, path: str) -> bytes:
-    contents = stream.read(MAX_BYTES + 1)
-    if len(contents) > MAX_BYTES:
-        raise InputError(file=path, key="size", expected=f"at most {MAX_BYTES // 1_000_000} MB unpacked", found="more")
-    return contents
+def _bounded(stream: io.BufferedIOBase | gzip.GzipFile, path: str, is_table: Callable[[bytes], bool] | None) -> bytes:
+    """Read all of `stream`, or refuse it once it is longer than the limit of its kind."""
+    buffer, limit = io.BytesIO(), MAX_BYTES
+    while piece := stream.read(_PIECE):
+        buffer.write(piece)
+        if buffer.tell() > limit == MAX_BYTES and is_table and is_table(bytes(buffer.getbuffer()[:_PIECE])):
+            limit = MAX_TABLE_BYTES
+        if buffer.tell() > limit:
+            expected = f"at most {limit // 1_000_000} MB unpacked" + (" (a table)" if limit > MAX_BYTES else "")
+            raise InputError(file=path, key="size", expected=expected, found="more")
+    return buffer.getvalue()
 
 
 class Curve(NamedTuple):
@@ -122,17 +149,20 @@ class Curve(NamedTuple):
     values: FloatArray
     labels: Mapping[str, str]
     place: Callable[[int], str]
-    """Says where the sample of an index stands."""
+    """Names the place of a sample by its index."""
 
 
 def series_of(
     file: InputFile, curves: Iterable[Curve], catalogue: Catalogue, *, apart: str = "series"
 ) -> tuple[Series, ...]:
-    """Each curve under its metric, in the order of its times; the label `apart` tells apart what nothing else does."""
-    found: list[Series] = []
-    known: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
+    """Make a series of each curve, in the order of its times, under its metric.
+
+    The label `apart` distinguishes curves of one metric with equal labels.
+    """
+    series: list[Series] = []
+    names: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
     for name, times, values, labels, place in curves:
-        if len(found) == MAX_GRAPHS:
+        if len(series) == MAX_GRAPHS:
             raise file.fault("metrics", f"at most {MAX_GRAPHS} series to draw", f"{MAX_GRAPHS + 1} or more")
         odd = np.flatnonzero(~((times >= 0.0) & (times < LATEST)))
         if odd.size:
@@ -143,8 +173,90 @@ def series_of(
         if twice.size:
             raise file.fault(place(order[twice[0] + 1]), f"one value of {name} at each time", "a second one")
         metric = catalogue.find(name)
-        alike = known.setdefault((metric.slug, frozenset(labels.items())), [])
-        own = {**labels, apart: str(len(alike) + 1) if name in alike else name} if alike else dict(labels)
+        alike = names.setdefault((metric.slug, frozenset(labels.items())), [])
+        label = {apart: str(len(alike) + 1) if name in alike else name} if alike else {}
         alike.append(name)
-        found.append(Series(metric.slug, name, metric.unit, times[order], values[order], labels=own))
-    return tuple(found)
+        series.append(Series(metric.slug, name, metric.unit, times[order], values[order], labels={**labels, **label}))
+    return tuple(series)
+
+
+# ---- Units of Grafana, stated by a panel or behind each value -------------------------------------------------------
+
+_SIZES = ("", "k", "m", "g", "t", "p")
+_PER_SECOND = ("cps", "eps", "mps", "ops", "reqps", "rps", "wps", "iops", "recps", "rowsps")
+_PER_MINUTE = ("cpm", "epm", "mpm", "opm", "reqpm", "rpm", "wpm", "recpm", "rowspm")
+UNITS: dict[str, tuple[str, float]] = {
+    "ns": ("seconds", 1e-9),
+    **dict.fromkeys(("µs", "us"), ("seconds", 1e-6)),
+    **dict.fromkeys(("ms", "dtdurationms", "clockms"), ("seconds", 1e-3)),
+    "timeticks": ("seconds", 1e-2),
+    **dict.fromkeys(("s", "dtdurations", "dthms", "dtdhms", "clocks"), ("seconds", 1.0)),
+    "m": ("seconds", 60.0),
+    "h": ("seconds", 3600.0),
+    "d": ("seconds", 86400.0),
+    "percent": ("percent", 1.0),
+    "percentunit": ("percent", 100.0),
+    **{f"{size}bytes": ("bytes", 1024.0**i) for i, size in enumerate(_SIZES)},
+    **{f"dec{size}bytes": ("bytes", 1e3**i) for i, size in enumerate(_SIZES)},
+    **dict.fromkeys(("bits", "decbits"), ("bytes", 0.125)),
+    **dict.fromkeys(("Bps", "binBps"), ("bytes/s", 1.0)),
+    **{f"{size.upper()}Bs": ("bytes/s", 1e3**i) for i, size in enumerate(_SIZES) if size},
+    **{f"{size.upper()}iBs": ("bytes/s", 1024.0**i) for i, size in enumerate(_SIZES) if size},
+    **dict.fromkeys(_PER_SECOND, ("events/s", 1.0)),
+    **dict.fromkeys(_PER_MINUTE, ("events/s", 1.0 / 60.0)),
+}
+"""Grafana's unit (its `valueFormats/categories.ts`) -> the quantity it measures, and its size in our unit."""
+SUFFIXES: dict[str, tuple[str, float]] = {
+    **{name: UNITS[name] for name in ("ns", "µs", "us", "ms", "s")},
+    "μs": UNITS["µs"],
+    "min": ("seconds", 60.0),
+    **dict.fromkeys(("hour", "hours"), ("seconds", 3600.0)),
+    **dict.fromkeys(("day", "days"), ("seconds", 86400.0)),
+    "%": ("percent", 1.0),
+    **{
+        f"{size}B{per}": (f"bytes{per}", 1e3**i)
+        for per in ("", "/s")
+        for i, size in enumerate(("", "k", "M", "G", "T"))
+    },
+    **{f"{size}iB{per}": (f"bytes{per}", 1024.0**i) for per in ("", "/s") for i, size in enumerate("KMGT", 1)},
+    **{size: ("", 1e3**i) for i, size in enumerate(("K", "Mil", "Bil", "Tri"), 1)},
+    **{
+        f"{size} {what}/{per}".strip(): ("events/s", 1e3**i / seconds)
+        for i, size in enumerate(("", "K", "M", "B", "T"))
+        for what in ("c", "ops", "req", "rd", "wr", "io", "evt", "mpx", "rec", "rows")
+        for per, seconds in (("s", 1.0), ("min", 60.0), ("m", 60.0))
+    },
+}
+"""Suffix of a value as Grafana shows and exports it -> the same; K, Mil, Bil and Tri count anything."""
+_NO_UNIT = ("", "none", "short", "locale", "sishort", "string", "sci")
+
+
+def unit_factor(file: InputFile, key: str, stated: str, unit: str) -> float:
+    """Factor from the unit that a panel states to the catalogue's `unit`."""
+    if stated in _NO_UNIT or not unit:
+        return 1.0
+    quantity, factor = UNITS.get(stated, ("", 1.0))
+    if quantity != _quantity(unit):
+        fits = ", ".join(_names(UNITS, unit)) or "none"
+        raise file.fault(f"{key} unit", f"a unit of {unit} ({fits}), or none", repr(stated))
+    return factor
+
+
+def suffix_factor(file: InputFile, key: str, suffix: str, unit: str) -> float:
+    """Factor from the unit behind a value, as in ``12.5 ms``, to the catalogue's `unit`."""
+    quantity, factor = SUFFIXES.get(suffix, (None, 1.0))
+    if quantity is None or (quantity and unit and quantity != _quantity(unit)):
+        fits = ", ".join(_names(SUFFIXES, unit)) or "none"
+        raise file.fault(key, f"a number, or one in {unit or 'a known unit'} ({fits})", repr(suffix))
+    return factor
+
+
+def _names(units: dict[str, tuple[str, float]], unit: str) -> list[str]:
+    return [name for name, (quantity, _) in units.items() if quantity and quantity == _quantity(unit)]
+
+
+def _quantity(unit: str) -> str:
+    """Quantity of a unit of the catalogue, among those that Grafana's units measure; empty for counts."""
+    usual = {"percent of one core": "percent"}.get(unit, unit)
+    counted = "events/s" if unit.endswith("/s") else ""
+    return usual if usual in {quantity for quantity, _ in UNITS.values()} else counted

@@ -1,11 +1,11 @@
-"""Recordings from saved snapshots of Grafana dashboards, of all three generations.
+"""Read saved snapshots of Grafana dashboards, of all three generations.
 
 - up to 6: ``panels[].snapshotData[]: {target, datapoints: [[value, ms], ...]}``
 - 7 to 10: ``panels[].snapshotData[]: {name, fields: [{name, type, labels, config, values}]}``
 - 11 on: ``panels[].targets[].snapshot[]: {schema: {fields}, data: {values, entities, nanos}}``
 
-Times are milliseconds, NaN became null. A panel's title names the metric. What a panel says of its unit (of a field's
-config, of the panel's defaults and overrides, up to 6 of its axes) converts the values into the catalogue's.
+Times are in milliseconds; null means NaN. The panel's title names the metric. Values are converted from the panel's
+unit (in a field's config, the panel's defaults and overrides, or up to 6 in its axes) to the catalogue's.
 """
 
 import re
@@ -16,71 +16,21 @@ from typing import Any
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import Curve, FileSource, InputFile, series_of
+from buildcompare.recordings.files import Curve, FileSource, InputFile, series_of, unit_factor
 from buildcompare.recordings.recording import FloatArray, Recording, span
 
 EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
 _ENTITIES = {"NaN": np.nan, "Inf": np.inf, "NegInf": -np.inf}
-_Frame = tuple[dict[str, Any], list[dict[str, Any]], list[Any]]  # what names it, its fields, the values of each
-_Named = tuple[str, FloatArray, FloatArray, dict[str, str], str]  # name, times, values, labels, unit
-_SIZES = ("", "k", "m", "g", "t", "p")
-_PER_SECOND = ("cps", "eps", "mps", "ops", "reqps", "rps", "wps", "iops", "recps", "rowsps")
-_PER_MINUTE = ("cpm", "epm", "mpm", "opm", "reqpm", "rpm", "wpm", "recpm", "rowspm")
-UNITS: dict[str, tuple[str, float]] = {
-    "ns": ("seconds", 1e-9),
-    "µs": ("seconds", 1e-6),
-    "us": ("seconds", 1e-6),
-    "ms": ("seconds", 1e-3),
-    "s": ("seconds", 1.0),
-    "m": ("seconds", 60.0),
-    "h": ("seconds", 3600.0),
-    "d": ("seconds", 86400.0),
-    "dtdurationms": ("seconds", 1e-3),
-    "clockms": ("seconds", 1e-3),
-    "timeticks": ("seconds", 1e-2),
-    **dict.fromkeys(("dtdurations", "dthms", "dtdhms", "clocks"), ("seconds", 1.0)),
-    "percent": ("percent", 1.0),
-    "percentunit": ("percent", 100.0),
-    **{f"{size}bytes": ("bytes", 1024.0**i) for i, size in enumerate(_SIZES)},
-    **{f"dec{size}bytes": ("bytes", 1e3**i) for i, size in enumerate(_SIZES)},
-    "bits": ("bytes", 0.125),
-    "decbits": ("bytes", 0.125),
-    "Bps": ("bytes/s", 1.0),
-    "binBps": ("bytes/s", 1.0),
-    **{f"{size.upper()}Bs": ("bytes/s", 1e3**i) for i, size in enumerate(_SIZES) if size},
-    **{f"{size.upper()}iBs": ("bytes/s", 1024.0**i) for i, size in enumerate(_SIZES) if size},
-    **dict.fromkeys(_PER_SECOND, ("events/s", 1.0)),
-    **dict.fromkeys(_PER_MINUTE, ("events/s", 1.0 / 60.0)),
-}
-"""Grafana's units (its `valueFormats/categories.ts`): what each measures, and how much of that one of it is."""
-MOST_REPEATS, LONGEST_NAME = 3, 200  # of an override's expression, and of what it is held against: a second at most
-SUFFIXES: dict[str, tuple[str, float]] = {
-    **{name: UNITS[name] for name in ("ns", "µs", "us", "ms", "s")},
-    "μs": UNITS["µs"],
-    "min": ("seconds", 60.0),
-    **dict.fromkeys(("hour", "hours"), ("seconds", 3600.0)),
-    **dict.fromkeys(("day", "days"), ("seconds", 86400.0)),
-    "%": ("percent", 1.0),
-    **{
-        f"{size}B{per}": (f"bytes{per}", 1e3**i)
-        for per in ("", "/s")
-        for i, size in enumerate(("", "k", "M", "G", "T"))
-    },
-    **{f"{size}iB{per}": (f"bytes{per}", 1024.0**i) for per in ("", "/s") for i, size in enumerate("KMGT", 1)},
-    **{size: ("", 1e3**i) for i, size in enumerate(("K", "Mil", "Bil", "Tri"), 1)},
-    **{
-        f"{size} {what}/{per}".strip(): ("events/s", 1e3**i / seconds)
-        for i, size in enumerate(("", "K", "M", "B", "T"))
-        for what in ("c", "ops", "req", "rd", "wr", "io", "evt", "mpx", "rec", "rows")
-        for per, seconds in (("s", 1.0), ("min", 60.0), ("m", 60.0))
-    },
-}
-"""The units behind Grafana's values, as people see and export them; K, Mil and so on count."""
-NO_UNIT = ("", "none", "short", "locale", "sishort", "string", "sci")
+_Frame = tuple[dict[str, Any], list[dict[str, Any]], list[Any]]
+"""Header with the frame's name, fields, values by field."""
+_Column = tuple[str, FloatArray, FloatArray, dict[str, str], str]
+"""Name, times, values, labels, unit."""
+MOST_REPEATS, LONGEST_NAME = 3, 200
+"""Most repeats in an override's expression, and longest tested name; they keep a match below a second."""
 
 
 def read_snapshot(file: InputFile, catalogue: Catalogue) -> Recording:
-    """Every curve of every panel, NaN included."""
+    """Read every curve of every panel, NaN included."""
     contents = file.json()
     dashboard = contents.get("dashboard", contents) if isinstance(contents, dict) else None
     if isinstance(dashboard, dict) and isinstance(dashboard.get("snapshotData"), dict):
@@ -88,7 +38,6 @@ def read_snapshot(file: InputFile, catalogue: Catalogue) -> Recording:
     panels = dashboard.get("panels", dashboard.get("rows")) if isinstance(dashboard, dict) else None
     if not isinstance(dashboard, dict) or not isinstance(panels, list):
         raise file.fault("dashboard.panels", EXPECTED, "no panels")
-    # Another panel of the same title may have a series like it: both are kept.
     series = series_of(file, _curves(file, panels, catalogue), catalogue, apart="panel")
     window = span(series)
     if window is None:
@@ -111,14 +60,14 @@ def _curves(file: InputFile, panels: list[Any], catalogue: Catalogue) -> Iterato
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError, re.error) as error:
             raise file.fault(key, "snapshot data of a known form", f"{type(error).__name__}: {error}") from None
         for name, times, values, labels, unit in columns:
-            own = {} if len(columns) == 1 else (labels or {"series": name})
+            series_labels = {} if len(columns) == 1 else (labels or {"series": name})
             title = str(panel.get("title") or name or "unnamed")
-            factor = _factor(file, key, unit, catalogue.find(title).unit)
-            yield Curve(title, times, values * factor, own, partial("{0}".format, key))
+            factor = unit_factor(file, key, unit, catalogue.find(title).unit)
+            yield Curve(title, times, values * factor, series_labels, partial("{0}".format, key))
 
 
-def _unit_of(panel: dict[str, Any], name: str, query: Any, own: Any) -> str:
-    """The unit of the series `name` of a query: the panel's last override of it, else its `own`, else the panel's."""
+def _unit_of(panel: dict[str, Any], name: str, query: Any, unit_of_field: Any) -> str:
+    """Find the unit of the series `name`: the panel's last override, else the field's, else the panel's."""
     config, unit = panel.get("fieldConfig") or {}, None
     for rule in config.get("overrides") or []:
         by, wanted = rule["matcher"]["id"], rule["matcher"].get("options")
@@ -129,11 +78,11 @@ def _unit_of(panel: dict[str, Any], name: str, query: Any, own: Any) -> str:
     right = [each for each in panel.get("seriesOverrides") or [] if each.get("yaxis") == 2]
     axes = panel.get("yaxes") or [{}]
     axis = axes[-1] if any(_fits(str(each.get("alias", "")), name) for each in right) else axes[0]
-    return str(unit or own or (config.get("defaults") or {}).get("unit") or axis.get("format") or "")
+    return str(unit or unit_of_field or (config.get("defaults") or {}).get("unit") or axis.get("format") or "")
 
 
 def _fits(pattern: str, name: str) -> bool:
-    """Whether a name is `pattern`, or found by it where it is an expression between slashes."""
+    """Test whether a name equals `pattern`, or matches it if slashes mark it as an expression."""
     between = re.fullmatch(r"/(.*)/[a-z]*", pattern, re.DOTALL)
     if between is None:
         return pattern == name
@@ -142,38 +91,8 @@ def _fits(pattern: str, name: str) -> bool:
     return re.search(between[1], name[:LONGEST_NAME]) is not None
 
 
-def _factor(file: InputFile, key: str, stated: str, unit: str) -> float:
-    """What takes a value from the unit that a panel states to the catalogue's."""
-    if stated in NO_UNIT or not unit:
-        return 1.0
-    wanted = _measure(unit)
-    measured, factor = UNITS.get(stated, ("", 1.0))
-    if measured != wanted:
-        fits = [name for name, (measure, _) in UNITS.items() if measure == wanted]
-        raise file.fault(f"{key} unit", f"a unit of {unit} ({', '.join(fits) or 'none'}), or none", repr(stated))
-    return factor
-
-
-def _measure(unit: str) -> str:
-    """What a unit of the catalogue measures, of the measures that Grafana's units have."""
-    usual = {"percent of one core": "percent"}.get(unit, unit)
-    counted = "events/s" if unit.endswith("/s") else ""  # goroutines, users: none of Grafana's units
-    return usual if usual in {measure for measure, _ in UNITS.values()} else counted
-
-
-def suffix_factor(file: InputFile, key: str, suffix: str, unit: str) -> float:
-    """What takes a value from the unit behind it, as in ``12.5 ms``, to that of the catalogue (`unit`)."""
-    measured, factor = SUFFIXES.get(suffix, (None, 1.0))
-    if measured is None or (measured and unit and measured != _measure(unit)):
-        fits = [name for name, (measure, _) in SUFFIXES.items() if measure and measure == _measure(unit)]
-        raise file.fault(
-            key, f"a number, or one in {unit or 'a known unit'} ({', '.join(fits) or 'none'})", repr(suffix)
-        )
-    return factor
-
-
 def _panels(panels: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every panel, those inside rows too."""
+    """Yield every panel with its place, including panels inside rows."""
     for i, panel in enumerate(panels if isinstance(panels, list) else []):
         if isinstance(panel, dict):
             yield f"{key}[{i}]", panel
@@ -181,7 +100,7 @@ def _panels(panels: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _frames(panel: dict[str, Any]) -> Iterator[_Frame]:
-    """The tables of a panel, whatever the generation, without annotations."""
+    """Yield the tables of a panel of any generation, without annotations."""
     for target in panel.get("targets") or []:
         for frame in target.get("snapshot") or []:
             if not _annotates(frame["schema"]):
@@ -193,7 +112,7 @@ def _frames(panel: dict[str, Any]) -> Iterator[_Frame]:
         elif not _annotates(frame):
             columns = [column.get("values") for column in frame["fields"]]
             plain = [each.get("buffer", each.get("values")) if isinstance(each, dict) else each for each in columns]
-            yield frame, frame["fields"], plain  # Grafana 7 wrapped the values
+            yield frame, frame["fields"], plain  # values unwrapped from Grafana 7's form
 
 
 def _annotates(frame: dict[str, Any]) -> bool:
@@ -201,7 +120,7 @@ def _annotates(frame: dict[str, Any]) -> bool:
 
 
 def _cells(data: dict[str, Any]) -> list[Any]:
-    """The columns of a frame with the values that JSON cannot hold put back."""
+    """Return the columns of a frame with NaN, infinities and nanoseconds restored."""
     columns = [list(column) for column in data["values"]]
     for column, entities in zip(columns, data.get("entities") or [], strict=False):
         for kind, places in (entities or {}).items():
@@ -215,8 +134,8 @@ def _cells(data: dict[str, Any]) -> list[Any]:
 
 def _columns(
     panel: dict[str, Any], frame: dict[str, Any], fields: list[dict[str, Any]], cells: list[Any]
-) -> Iterator[_Named]:
-    """One curve for each column of numbers."""
+) -> Iterator[_Column]:
+    """Yield a curve for each column of numbers."""
     clock = next((i for i, column in enumerate(fields) if column.get("type") == "time"), None)
     if clock is None:
         return

@@ -1,4 +1,4 @@
-"""Recordings from the files of mattermost-load-test-ng's ``ltctl report generate`` (JSON, often gzipped)."""
+"""Read the files of mattermost-load-test-ng's ``ltctl report generate`` (JSON, often gzipped)."""
 
 from functools import partial
 from typing import Any
@@ -33,7 +33,7 @@ class _Report(BaseModel):
 
 
 def read_report(file: InputFile, catalogue: Catalogue) -> Recording:
-    """Every graph and every label value of the file, NaN included."""
+    """Read every graph and every label value, NaN included."""
     contents = file.json()
     for field in (field for field in _Report.model_fields.values() if field.is_required()):
         if not isinstance(contents, dict) or field.alias not in contents:

@@ -1,8 +1,7 @@
-"""Recordings from what pgbench prints (PostgreSQL 9.5 to today): summaries, progress (``-P``) and logs (``-l``).
+"""Read the output of pgbench (PostgreSQL 9.5 to today): summaries, progress (``-P``) and logs (``-l``).
 
-Text around it, such as headings or a terminal's prompt, is passed over; a line that begins like one of pgbench's and
-goes on otherwise is a fault. Several summaries may follow each other, with or without their headers. The logs of
-several threads (``-j``) are read together, as one run.
+Other text, such as headings or a prompt, is skipped; a line that starts like pgbench's but cannot be parsed is a fault.
+Several summaries may follow each other, with or without headers. The logs of several threads (``-j``) are one run.
 """
 
 import glob
@@ -23,7 +22,7 @@ from buildcompare.recordings.recording import FloatArray, Measurement, Recording
 EXPECTED = "output of pgbench: a summary, progress (-P) or a log (-l)"
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _COUNT, _MS = r"(\d+)(?: \(\d+(?:\.\d+)?\s?%\))?", _NUMBER + r" ms(?: \(including failures\))?"
-_SETTINGS = {  # by what pgbench writes before a colon: the name of the setting, and what may follow
+_SETTINGS = {  # text before the colon -> name of the setting, pattern of its value
     "transaction type": ("script", "(.+)"),
     "scaling factor": ("scale", r"([1-9]\d{0,17})"),
     "partition method": ("partition method", r"(\w+)"),
@@ -41,7 +40,7 @@ _TPS = {
     "excluding connections establishing": "tps",
     "without initial connection time": "tps",
 }
-_FIGURES = {  # the same for numbers, whose lines have a colon or an equals sign; 1e-3: from milliseconds
+_FIGURES = {  # text before the colon or equals sign -> name, pattern and factor (1e-3: milliseconds)
     "number of transactions actually processed": ("transactions", r"(\d+)(?:/\d+)?", 1.0),
     "number of failed transactions": ("failed transactions", _COUNT, 1.0),
     "number of transactions retried": ("retried transactions", _COUNT, 1.0),
@@ -62,32 +61,34 @@ _LINE = re.compile(rf"({_KEYS})\s*[:=]\s*(.*)")
 _BROKEN = re.compile(rf"(?:{_KEYS})\b")
 _LIMIT = re.compile(r"(?<=above the )[\d.]+ ms (?=latency limit)")
 _UNDONE = ("skipped", "failed", "serialization", "deadlock", "other")
-"""What stands in a log in the place of a latency."""
+"""Words that a log may have instead of a latency."""
 _PROGRESS = re.compile(
     rf"progress: {_NUMBER} s, {_NUMBER} tps, lat ({_NUMBER}|-?nan) ms stddev ({_NUMBER}|-?nan)"
     r"(?:, \d+ failed)?(?:, lag (?:\d+(?:\.\d+)?|-?nan) ms)?(?:, \d+ skipped)?(?:, \d+ retried, \d+ retries)?",
     re.IGNORECASE,
 )
-EVERY = 0.99  # part of the transactions that a log holds at least: the rate is counted from them
-_EPOCH, _LATEST = 1e8, 7.2e9  # a number of a log's line above this is a time, below a client: 1973; times end in 2198
+EVERY = 0.99
+"""Least share of the transactions that a log must contain, since they are counted for the rate."""
+_EPOCH, _LATEST = 1e8, 7.2e9
+"""Times in 1973 and 2198. A log's line starts with a time if its first number is above `_EPOCH`, else a client."""
 LONGEST_S = 7 * 86_400
-"""Bound on the seconds of a log, of which each becomes a sample."""
+"""Longest log in seconds; each second becomes a sample."""
 MOST_CUT = 2
-"""Intervals by which the aggregate logs of the threads of one run may differ at their end."""
+"""Most intervals that a thread's aggregate log may lack at an end."""
 _INTEGERS = ("scale", "partitions", "clients", "threads", "most tries", "duration", "transactions per client")
 _NEEDED = ("clients", "transactions", "tps")
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One run as pgbench sums it up."""
+    """pgbench's summary of one run."""
 
     line: int
-    """Where it begins in its file, from 1."""
+    """First line in the file, from 1."""
     settings: Mapping[str, str | int] = field(default_factory=dict)
-    """Such as ``scale``, ``clients``, ``duration`` (seconds)."""
+    """For example ``scale``, ``clients``, ``duration`` (seconds)."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """Such as ``tps`` (per second), ``latency average`` (seconds), ``transactions``."""
+    """For example ``tps`` (per second), ``latency average`` (seconds), ``transactions``."""
 
 
 def pgbench_runs(path: str | Path) -> pd.DataFrame:
@@ -96,7 +97,7 @@ def pgbench_runs(path: str | Path) -> pd.DataFrame:
     Parameters
     ----------
     path
-        A text file, may be gzipped; other text in it is passed over.
+        A text file, possibly gzipped; other text in it is skipped.
 
     Returns
     -------
@@ -107,7 +108,7 @@ def pgbench_runs(path: str | Path) -> pd.DataFrame:
     Raises
     ------
     InputError
-        With the line where a summary is not as pgbench writes it.
+        If a summary cannot be parsed; the message names the line.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def pgbench_runs(path: str | Path) -> pd.DataFrame:
 
 
 def summaries(file: InputFile) -> list[Summary]:
-    """Every summary of a file, in its order; none is a fault."""
+    """Read every summary of a file, in order; a file without one is a fault."""
     found: list[Summary] = []
     settings: dict[str, str | int] = {}
     figures: dict[str, float] = {}
@@ -148,12 +149,12 @@ def summaries(file: InputFile) -> list[Summary]:
         key, text = match[1], match[2].strip()
         name, value = _read(file, number, key, text)
         header = key in _SETTINGS
-        if begun and header and figures:  # the one before went to its end
+        if begun and header and figures:  # the previous summary is complete
             close()
             begun = 0
-        if (known := settings.get(name, figures.get(name))) is not None and known != value:
-            raise file.fault(f"line {number}", f"one {name} in each summary", f"{text!r} beside {known!r}")
-        if known is not None and name != "scale":  # which people paste twice
+        if (earlier := settings.get(name, figures.get(name))) is not None and earlier != value:
+            raise file.fault(f"line {number}", f"one {name} in each summary", f"{text!r} beside {earlier!r}")
+        if earlier is not None and name != "scale":  # people paste the scale twice
             raise file.fault(f"line {number}", f"one {name} in each summary", "a second one")
         begun = begun or number
         if header:
@@ -161,7 +162,7 @@ def summaries(file: InputFile) -> list[Summary]:
         else:
             figures[name] = float(value)
             if name == "tps including connections" and "reconnection" in text:
-                figures["tps"] = float(value)  # with -C each transaction connects: there is no other
+                figures["tps"] = float(value)  # with -C it is the only rate
     close()
     if not found:
         raise file.fault(f"line {len(lines)}", EXPECTED, "the end of the file")
@@ -169,7 +170,7 @@ def summaries(file: InputFile) -> list[Summary]:
 
 
 def _read(file: InputFile, number: int, key: str, text: str) -> tuple[str, str | int | float]:
-    """The name and value of one line of a summary."""
+    """Parse one line of a summary: name and value."""
     if key == "tps":
         match = re.fullmatch(rf"{_NUMBER} \(({'|'.join(_TPS)})\)", text)
         name, factor, usual = (_TPS[match[2]] if match else "", 1.0, f"a number and ({next(iter(_TPS))}) or the like")
@@ -190,7 +191,7 @@ def _read(file: InputFile, number: int, key: str, text: str) -> tuple[str, str |
 
 
 def read_pgbench(file: InputFile, catalogue: Catalogue) -> Recording:
-    """One run: its summary as measurements, its progress or log as series; of a log each transaction's latency too."""
+    """Read one run: measurements from the summary and a log's latencies, series from the progress or log."""
     if _is_log(file):
         return read_logs([file], catalogue)
     curves = [*_progress(file)]
@@ -213,12 +214,12 @@ def _is_log(file: InputFile) -> bool:
 
 
 def _clients(beside: Curve, count: float) -> Curve:
-    """The clients of a run, which are all there from the first to the last."""
+    """Make the curve of clients, constant over the run."""
     return Curve("clients", beside.times, np.full(beside.times.size, count), {}, beside.place)
 
 
 def measured(summary: Summary, catalogue: Catalogue) -> tuple[Measurement, ...]:
-    """The figures of a summary as measurements of the catalogue's metrics."""
+    """Convert a summary's figures to measurements of the catalogue's metrics."""
     return tuple(Measurement.of(name, [value], catalogue) for name, value in summary.figures.items())
 
 
@@ -241,10 +242,10 @@ def _progress(file: InputFile) -> Iterator[Curve]:
 
 
 def read_logs(files: Sequence[InputFile], catalogue: Catalogue) -> Recording:
-    """One run: the logs of all its threads (``--jobs``), of transactions or of what each interval held.
+    """Read one run from the transaction logs or aggregate logs of all its threads (``--jobs``).
 
-    Transactions stand in the order in which they ended; counts and sums of the same interval are added up. The output
-    of the run may be among the files: its summary says what logs of intervals do not, how many clients there were.
+    Transactions are sorted by their ends; aggregates of the same interval are added up. One of the files may be the
+    run's output, whose summary states the number of clients; aggregate logs lack it.
     """
     said = [file for file in files if len(files) > 1 and not _is_log(file)]
     summed_up = [each for file in said for each in summaries(file)]
@@ -291,7 +292,7 @@ def read_logs(files: Sequence[InputFile], catalogue: Catalogue) -> Recording:
 
 
 def _rows_of_log(file: InputFile) -> FloatArray:
-    """The first six numbers of each line; NaN where a transaction was not done."""
+    """Return the first six numbers of each line; NaN for the latency of an undone transaction."""
     rows: list[list[float]] = []
     for number, line in enumerate(_lines(file), start=1):
         cells = ["nan" if cell in _UNDONE else cell for cell in line.split()]
@@ -317,10 +318,10 @@ def _rows_of_log(file: InputFile) -> FloatArray:
 
 
 def _summed(files: Sequence[InputFile], tables: Sequence[FloatArray]) -> FloatArray:
-    """What all threads did in each interval: start, count, sum of latencies and of their squares, shape (n, 4).
+    """Add up the threads' intervals: start, count, sum of latencies, sum of their squares, shape (n, 4).
 
-    Each thread counts its intervals from its own start, which is written in whole seconds: within one second they are
-    the same. At both ends, what not all threads have is an interval that was cut.
+    A thread's intervals start at its first whole second; starts within one second count as equal. Intervals at the
+    ends that some thread lacks are left out.
     """
     gaps = np.concatenate([np.diff(rows[:, 0]) for rows in tables])
     if len(tables) == 1 or not gaps.size:
@@ -339,7 +340,7 @@ def _summed(files: Sequence[InputFile], tables: Sequence[FloatArray]) -> FloatAr
 
 
 def _threads(path: str | None) -> list[Path]:
-    """The logs that the threads of one run (``--jobs``) wrote: this one and those beside it; none where it is alone."""
+    """List the logs of one run's threads (``--jobs``) beside `path`, itself included; empty for a single log."""
     if path is None or is_remote(path) or not (name := re.fullmatch(r"(.+?\.\d+)(?:\.\d+)?", Path(path).name)):
         return []
     folder = resolve(path).parent
@@ -349,7 +350,7 @@ def _threads(path: str | None) -> list[Path]:
 
 
 def _rate(series: Sequence[Series]) -> dict[str, float]:
-    """Over how many seconds the rates are: each sample counts what its own interval held."""
+    """Return the interval of the samples in seconds, over which rates are averages."""
     return {"rate_s": series[0].step_s} if series and series[0].times.size > 1 else {}
 
 
@@ -370,8 +371,8 @@ def _curves(times: FloatArray, columns: Iterable[FloatArray]) -> list[Curve]:
 
 
 def _of_transactions(file: InputFile, table: FloatArray) -> list[Curve]:
-    """Whole seconds of a log: the first and the last are cut, and left out."""
-    numbers = pd.Series(table[:, 1]).groupby(table[:, 0])  # each client counts its own
+    """Count and average a log's transactions by whole second, without the incomplete first and last second."""
+    numbers = pd.Series(table[:, 1]).groupby(table[:, 0])  # clients number their transactions separately
     made = int((numbers.max() - numbers.min() + 1).sum())
     if len(table) < EVERY * made:
         raise file.fault("line 1", "every transaction (without --sampling-rate)", f"{len(table):,} of {made:,}")

@@ -1,16 +1,10 @@
 """Read an answer of Prometheus's query API from bytes to arrays, to the last bit.
 
-The numbers of an answer are words between quotes to pyarrow, which rounds as float() does and is many times faster than
-a JSON parser (benchmarks/pull.py).
+pyarrow parses the numbers: it rounds as float() does, and needs a seventh of a JSON parser's time (benchmarks/pull.py).
 """
 
-import itertools
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,153 +16,117 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.outside import one_line
 from buildcompare.recordings.recording import FloatArray
 
-MAX_PART = 64_000_000
-"""Bound on what stands between two series, and on one series: 11,000 points take 500 kB."""
-MAX_WORDS = 300
-"""Characters of a server's words that are repeated."""
-CHUNK = 1 << 19
+BATCH = 1 << 19
 """Bytes that are parsed at a time."""
-_PARSERS = 2  # chunks that are parsed while the next is read
-_POOL = pa.system_memory_pool()
-"""pyarrow's own gives memory back after each use, and gets it anew: page by page, which takes longer than parsing."""
+MAX_PART = 64_000_000
+"""Bound on the bytes of one series: 11,000 points take 500 kB."""
+MAX_WORDS = 300
+"""Bound on the characters that are kept of a server's message."""
 _VALUES = b'"values":[['
-"""Before the numbers of a series; it cannot occur in a JSON string, whose quotes would be escaped."""
-_BETWEEN = b"],["
-"""Parts two series, as it parts two pairs of a time and a value."""
+"""Before the numbers of a series; no JSON string contains it, because quotes are escaped there."""
 
 Pairs = tuple[FloatArray, FloatArray]
 
 
 class PassingError(Exception):
-    """A fault that is worth another try, such as an answer that is not whole; the message says what was found."""
-
-    wait_s = 0.0
-    """What the server asks us to wait before that."""
+    """A fault that may pass, such as a truncated answer; the message says what was found."""
 
 
 class RefusedAnswerError(Exception):
-    """A whole answer that reports an error; its argument is that answer."""
+    """A complete answer that reports an error; the argument is its text."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The series of one query, each with its labels, and what the server had to say about it."""
+    """The series of one query, each with its labels, and the server's warnings."""
 
     series: tuple[tuple[Mapping[str, str], FloatArray, FloatArray], ...]
-    """Labels, times in seconds, values; the arrays may be shared and are read only."""
+    """Labels, times (s since 1970) and values; series may share an array, so it must not be changed."""
     warnings: tuple[str, ...] = ()
 
     @property
     def last(self) -> float:
-        """The last value of the first series, such as the one value of a whole run; NaN without any."""
+        """The last value of the first series, for queries with one value; NaN if empty."""
         return float(self.series[0][2][-1]) if self.series and self.series[0][2].size else float("nan")
 
 
 def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> Answer:
-    """Read a range answer as it arrives, its words as `hide` makes them; a :class:`RefusedAnswerError` of an error."""
-    waiting, around = bytearray(), bytearray()
-    searched = begun = 0  # so far nothing begins in `waiting`; series that have begun
-    numbers: list[Pairs] = []
-    with ExitStack() as held:
-        parsers: Executor | None = None
-        later: deque[Callable[[], list[Pairs]]] = deque()
-        for chunk in chunks:
-            waiting += chunk
-            done = 0
-            places: list[tuple[int, int]] = []
-            while (start := waiting.find(_VALUES, max(done, searched))) >= 0:
-                first = start + len(_VALUES)
-                # Up to the last ]] before a brace: a character that is rare is found many times faster.
-                stop = waiting.find(b"}", first)
-                brace = waiting.find(b"{", first, stop)
-                end = waiting.rfind(b"]]", first, stop if brace < 0 else brace)
-                if end < 0:
-                    searched = start
-                    break
-                around += waiting[done:start] + b'"values":%d' % (begun + len(places))
-                places.append((first, end))
-                done = end + 2
-            else:
-                searched = len(waiting) - len(_VALUES)
-            begun += len(places)
-            text = _BETWEEN.join(memoryview(waiting)[first:end] for first, end in places)
-            ends = [*itertools.accumulate(end - first + len(_BETWEEN) for first, end in places)]
-            del waiting[:done]
-            searched = max(searched - done, 0)
-            if len(waiting) > MAX_PART:
+    """Parse a range answer while it arrives; `hide` is applied to all its text.
+
+    Raises
+    ------
+    PassingError
+        If the answer is truncated, damaged or partial.
+    RefusedAnswerError
+        If the server reports an error.
+    InputError
+        If a series is larger than `MAX_PART`.
+    """
+    around, pairs = bytearray(), list[Pairs]()
+    waiting, size, enough = list[bytes](), 0, BATCH
+    for chunk in chunks:
+        waiting.append(chunk)
+        size += len(chunk)
+        if size >= enough:
+            waiting, size = [_take_series(b"".join(waiting), around, pairs)], 0
+            enough = max(BATCH, len(waiting[0]))  # or the time to search it would grow with its square
+            if enough > MAX_PART:
                 expected = f"series of at most {MAX_PART // 1_000_000} MB"
                 raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
-            if places:
-                parse = partial(_pairs, text, ends)
-                if len(chunk) >= CHUNK:
-                    parsers = parsers or held.enter_context(ThreadPoolExecutor(_PARSERS, "parse"))
-                    later.append(parsers.submit(parse).result)
-                else:  # what comes last, often all of it: here and now, without the cost of a thread
-                    later.append(parse().copy)
-            if len(later) > _PARSERS:
-                numbers += later.popleft()()
-        for parsed in later:
-            numbers += parsed()
-    if _VALUES in waiting:
-        raise PassingError("JSON that ends early")
-    return _answer(bytes(around + waiting), numbers, hide)
+    around += _take_series(b"".join(waiting), around, pairs)
+    return _answer(bytes(around), pairs, hide)
 
 
-@cache
-def start_parser() -> None:
-    """Parse something while the server works: the first use in a process takes 10 ms."""
-    _pairs(b'1,"2"', [8])
+def _take_series(text: bytes, around: bytearray, pairs: list[Pairs]) -> bytes:
+    """Append complete series to `pairs` and the JSON between them to `around`; return the unread rest."""
+    rest, *parts = text.split(_VALUES)
+    texts = list[bytes]()
+    for i, part in enumerate(parts):
+        # Search backwards from a brace: "]" is so frequent that a forward search for "]]" takes several times as long.
+        stop = part.find(b"}")
+        brace = part.find(b"{", 0, max(stop, 0))
+        end = part.rfind(b"]]", 0, stop if brace < 0 else brace) if stop >= 0 else -1
+        if end < 0:
+            rest = b"".join((rest, _VALUES, _VALUES.join(parts[i:])))
+            break
+        around += rest + b'"values":%d' % (len(pairs) + len(texts))
+        texts.append(part[:end])
+        rest = part[end + 2 :]
+    if texts:
+        try:
+            pairs += _parsed(texts)
+        except (ValueError, TypeError):  # pyarrow's errors are subclasses
+            pairs += [_of_json(json_object(b'{"values":[[' + each + b"]]}")) for each in texts]
+    return rest
 
 
-def _pairs(text: bytes, ends: Sequence[int]) -> list[Pairs]:
-    """Times and values of series ``1,"2"],[3,"4"`` that stop at `ends`, _BETWEEN included, which stands between two."""
-    try:
-        quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == ord('"'))
-        stops = np.searchsorted(quotes, ends)
-        if quotes[-1] != len(text) - 1 or (stops % 2).any():
-            raise ValueError("others than pairs")
-        offsets = np.append(0, quotes)
-        offsets[1::2] += 1  # words 1, 3, 5 are values without their quotes; those between hold the times
-        bits = pa.py_buffer(b"\xaa" * (quotes.size // 8 + 1))
-        values = compute.cast(_words(quotes.size, offsets, text, bits), pa.float64(), memory_pool=_POOL).buffers()[1]
-        even = pa.Array.from_buffers(pa.int64(), quotes.size // 2, [None, pa.py_buffer(np.arange(0, quotes.size, 2))])
-        numbers = np.frombuffer(values, np.float64, quotes.size)[1::2].copy()
-        _, starts, between = compute.take(_words(quotes.size, offsets, text), even, memory_pool=_POOL).buffers()
-        starts, between = np.frombuffer(starts, np.int64), between.to_pybytes()
-        found: list[Pairs] = []
-        first, known = 0, b""
-        for last in (stops // 2).tolist():
-            text_of = between[starts[first] : starts[last]].removeprefix(b'"' + _BETWEEN)
-            if text_of != known or not found:
-                known, times = text_of, (_times if len(text_of) < CHUNK else _times.__wrapped__)(text_of)
-            if times.shape != (last - first,):
+def _parsed(texts: list[bytes]) -> list[Pairs]:
+    """Times and values of series, each written as ``1,"2"],[3,"4"``; a ValueError if one is written otherwise."""
+    text = b"".join([b"],[" + each for each in texts])
+    words = compute.split_pattern(pa.array([text], pa.large_string()), '"').flatten()
+    if words[-1].as_py():
+        raise ValueError("not a quote at the end")
+    even = np.arange(0, len(words) - 1, 2)  # the words `],[1,` and `],[3,`; the values stand between them
+    heads = words.take(pa.array(even))
+    values = words.take(pa.array(even + 1)).cast(pa.float64()).to_numpy()
+    found: list[Pairs] = []
+    first, last_heads, times = 0, None, values
+    for each in texts:
+        size = each.count(b'"') // 2
+        these = heads.slice(first, size)
+        if last_heads is None or not these.equals(last_heads):  # series of a query nearly always share their times
+            times = compute.utf8_slice_codeunits(these, 3, -1).cast(pa.float64()).to_numpy()
+            framed = compute.and_(compute.starts_with(these, "],["), compute.ends_with(these, ","))
+            if not (compute.all(framed).as_py() and np.isfinite(times).all()):
                 raise ValueError("others than pairs")
-            found.append((times, numbers[first:last]))
-            first = last
-        return found
-    except (ValueError, TypeError, IndexError, OverflowError):  # pyarrow's among them
-        starts = [0, *ends]
-        texts = [text[start : end - len(_BETWEEN)] for start, end in itertools.pairwise(starts)]
-        return [_of_json(json_object(b'{"values":[[' + each + b"]]}")) for each in texts]
-
-
-def _words(count: int, offsets: np.ndarray, text: bytes, valid: pa.Buffer | None = None) -> pa.LargeStringArray:
-    return pa.LargeStringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text), valid)
-
-
-@lru_cache(8)
-def _times(text: bytes) -> FloatArray:
-    """The times of ``1,""],[3,"``, shared: most answers to one set of questions have the same."""
-    read = from_json(b"[" + text.removesuffix(b',"').replace(b',""],[', b",") + b"]")
-    if None in read:
-        raise ValueError("a time that is null")
-    times = np.array(read, np.float64)
-    times.flags.writeable = False
-    return times
+            last_heads = these
+        found.append((times, values[first : first + size]))
+        first += size
+    return found
 
 
 def json_object(text: bytes) -> dict[str, Any]:
-    """One JSON object; a :class:`PassingError` of anything else."""
+    """Parse one JSON object; raise a :class:`PassingError` for anything else."""
     try:
         data = from_json(text.decode())
     except UnicodeDecodeError as error:
@@ -180,7 +138,7 @@ def json_object(text: bytes) -> dict[str, Any]:
     return data
 
 
-def _answer(text: bytes, numbers: list[Pairs], hide: Callable[[str], str]) -> Answer:
+def _answer(text: bytes, pairs: list[Pairs], hide: Callable[[str], str]) -> Answer:
     data = json_object(text)
     if data.get("status") == "error":
         raise RefusedAnswerError(text)
@@ -194,7 +152,7 @@ def _answer(text: bytes, numbers: list[Pairs], hide: Callable[[str], str]) -> An
         for row in data["data"]["result"]:
             labels = {hide(str(key)): hide(str(value)) for key, value in row["metric"].items()}
             if "values" in row:
-                found.append((labels, *(_of_json(row) if isinstance(row["values"], list) else numbers[row["values"]])))
+                found.append((labels, *(_of_json(row) if isinstance(row["values"], list) else pairs[row["values"]])))
             else:
                 notes.append("native histograms were left out: ask for histogram_quantile() or an average of them")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -203,7 +161,7 @@ def _answer(text: bytes, numbers: list[Pairs], hide: Callable[[str], str]) -> An
 
 
 def _of_json(row: Mapping[str, Any]) -> Pairs:
-    """Numbers that the JSON parser has read."""
+    """Times and values that the JSON parser has read: slower, for any spelling."""
     try:
         times, values = np.array([[float(time), float(value)] for time, value in row["values"]]).reshape(-1, 2).T.copy()
     except (ValueError, TypeError, OverflowError) as error:

@@ -1,9 +1,9 @@
-"""Reads recordings from files of every kind and pulls them from servers.
+"""Read recordings from files of every kind, and pull them from servers.
 
-A new kind of file is a module with a `FileSource`, a line in `SOURCES`, and its key in `config/params.py`.
+A new kind of file needs a module with a `FileSource`, a line in `SOURCES`, and its key in `config/params.py`.
 
-What is pulled for a comparison is kept in ``data/recordings/<comparison>/<test>/<build>.parquet``. Each file remembers
-what it was asked for: a changed window, address, step or query pulls anew.
+Pulled recordings are cached in ``data/recordings/<comparison>/<test>/<build>.parquet``. Each file holds a hash of its
+request: after a change of window, address, step or query the run is pulled again.
 """
 
 import datetime as dt
@@ -39,14 +39,14 @@ SOURCES: dict[str, FileSource] = {
     "sysstat": sysstat.SOURCE,
     "recorded": table.SOURCE,
 }
-"""By kind, in the order in which they are asked whether contents look like theirs."""
+"""Kinds of files, in the order in which they are tried on contents of unknown kind."""
 _ENDING = re.compile(r"\.(csv|tsv|txt|parquet|json|out|log)(\.gz)?$")
 _RECORDING = re.compile(rf"[^.].*{_ENDING.pattern}")
 MAX_NAME = 1_000
-"""Bound on the characters of a metric's name, a label or its value: all of them are drawn and written."""
+"""Bound on the characters of a metric's name, a label or its value, because reports show them in full."""
 _PULLED = "a recording that was pulled before, or no file (name the comparison otherwise, or move it away)"
 REQUEST, ASKED_BY = "request", "asked_by"
-"""Keys of the provenance under which a pulled recording keeps the hashes of what was asked for, and by whom."""
+"""Keys of a pulled recording's provenance: hashes of the request and of the credentials."""
 
 
 def read(
@@ -68,7 +68,7 @@ def read(
     catalogue
         A catalogue's name, path or contents: it knows the unit of each metric, by name, alias or slug.
     kind
-        ``recorded``, ``ltctl``, ``grafana``, ``pgbench`` or ``sysstat``; by default what the contents look like.
+        ``recorded``, ``ltctl``, ``grafana``, ``pgbench`` or ``sysstat``; recognised from the contents by default.
     labels
         Beside a table of samples: a CSV of label values with the columns group, label, stat and value.
 
@@ -80,7 +80,7 @@ def read(
     Raises
     ------
     InputError
-        Where the file cannot be read, with what was expected and what was found.
+        If the file cannot be read.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def read(
 
 
 def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> list[Recording]:
-    """Read the runs of one build: that of a file, or those of a folder.
+    """Read the runs of one build from a file or a folder.
 
     Files of a folder that share a metric are repeated runs of the build; files of which no two share one, such as the
     panels of a dashboard, are one run. A CSV of label values is found beside its table: ``run.labels.csv`` of
@@ -103,19 +103,19 @@ def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> li
     Parameters
     ----------
     path
-        A file that :func:`read` reads, or a folder of such files; files of other names and folders in it are left.
+        A file that :func:`read` reads, or a folder of such files; other files and subfolders are ignored.
     catalogue
         A catalogue's name, path or contents.
 
     Returns
     -------
     list[Recording]
-        In the order of the files' names.
+        In alphabetical order of the files.
 
     Raises
     ------
     InputError
-        Where a file cannot be read, or the files of a folder are neither repeated runs nor parts of one run.
+        If a file cannot be read, or a folder holds neither repeated runs nor the parts of one run.
 
     Examples
     --------
@@ -137,21 +137,21 @@ def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> li
         expected = "files of recordings (.csv, .parquet, .json, .out, .log; may be .gz)"
         raise InputError(file=str(path), key=None, expected=expected, found="none")
     counted = Counter(name for run in runs for name in _held(run))
-    (often, most) = counted.most_common(1)[0]
+    (name, most) = counted.most_common(1)[0]
     if most in (1, len(runs)):
         return runs if most == len(runs) else [_joined(runs, str(path))]
     expected = "repeated runs, which all have the same metrics, or the parts of one run, which share none"
-    raise InputError(file=str(path), key=None, expected=expected, found=f"{often} in {most} of {len(runs)} files")
+    raise InputError(file=str(path), key=None, expected=expected, found=f"{name} in {most} of {len(runs)} files")
 
 
 def _held(run: Recording) -> set[str]:
-    """What a run holds numbers of: metrics, and values of labels."""
+    """The metrics of a run, and its values of labels."""
     labels = (f"{each.group} {each.label} {each.stat}" for each in run.label_summaries)
     return {*(series.metric for series in run.series), *(each.metric for each in run.measurements), *labels}
 
 
 def _joined(parts: Sequence[Recording], folder: str) -> Recording:
-    """One run of recordings that hold its parts; they are of one time."""
+    """Join the parts of one run, which must overlap in time."""
     start, end = min(each.window[0] for each in parts), max(each.window[1] for each in parts)
     if max(each.window[0] for each in parts) >= min(each.window[1] for each in parts):
         expected = "the parts of one run, at the same time"
@@ -193,12 +193,12 @@ def pull(
     catalogue
         A catalogue's name, path or contents: what is asked for.
     step_s, label_step_s
-        Seconds between two points of a graph, and of the series of each label.
+        Seconds between two points of a graph, and of a label's series.
     rate_s
-        Over how many seconds rates are taken, where the catalogue leaves that open (`{rate}`).
+        Seconds over which rates are taken, where the catalogue says `{rate}`.
     **settings
-        Of `source` in a params file: ``threads``, ``timeout_s``, ``gzip``, ``headers``, ``headers_env``, ``auth`` and
-        ``tls`` (see docs/prometheus.md). Secrets are named by environment variables or files.
+        Other keys of `source` in a params file: ``threads``, ``timeout_s``, ``gzip``, ``headers``, ``headers_env``,
+        ``auth`` and ``tls`` (see docs/prometheus.md). Secrets are read from environment variables or files.
 
     Returns
     -------
@@ -208,9 +208,9 @@ def pull(
     Raises
     ------
     InputError
-        Where a setting is wrong, or the server refuses a query or us, or has no sample in the window.
+        If a setting is wrong, or the server refuses a query or the credentials, or has no sample in the window.
     SourceError
-        Where the server cannot be reached or fails.
+        If the server cannot be reached or fails.
 
     Examples
     --------
@@ -224,7 +224,7 @@ def pull(
 
 
 def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
-    """Read one run of a comparison and cut it to the window that the params state, if any."""
+    """Read one run of a comparison, and cut it to the window in the params, if any."""
     if run.values is not None:
         return recording_of_values(run.values, catalogue)
     if run.file is None:
@@ -234,30 +234,30 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     recording = _read(run.files, catalogue, run.kind, run.labels)
     if run.window is not None:
         start, end = (instant.timestamp() for instant in run.window)
-        stop_known = recording.stop_known and end >= recording.window[1]  # else it was cut before its stop
+        stop_known = recording.stop_known and end >= recording.window[1]  # an earlier end cuts the stop off
         recording = replace(recording, window=(start, end), stop_known=stop_known)
     return with_samples(recording, run.file)
 
 
 def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue: Catalogue) -> Recording:
-    """One run by its numbers: of each metric one, or one for each request or iteration; 0 or more, times above 0."""
-    found = []
+    """One run from numbers: one per metric, or one per request or iteration; 0 or more, times above 0."""
+    measurements = []
     for name, given in values.items():
         try:
             numbers = np.atleast_1d(np.asarray(given, dtype=np.float64))
-        except (TypeError, ValueError):  # a word, or lists of different lengths
+        except (TypeError, ValueError):  # text, or lists of different lengths
             numbers = np.empty(0)
         measured = Measurement.of(name, numbers, catalogue)
         least = np.nextafter(0.0, 1.0) if measured.unit == "seconds" else 0.0  # a rate may be 0, a time not
         if numbers.ndim != 1 or not numbers.size or not np.all(np.isfinite(numbers) & (numbers >= least)):
             expected = f"a number {'above 0' if least else 'of 0 or more'}, or a list of them"
             raise InputError(file=None, key=name, expected=expected, found=str(given)[:60])
-        found.append(measured)
-    return Recording((), (0.0, 0.0), stop_known=True, measurements=tuple(found), provenance={"kind": "values"})
+        measurements.append(measured)
+    return Recording((), (0.0, 0.0), stop_known=True, measurements=tuple(measurements), provenance={"kind": "values"})
 
 
 def _here(path: str | Path) -> str:
-    """The path in the working folder where a file is there, else in the project; an address stays what it is."""
+    """Make a path absolute if it exists in the working folder; other paths are relative to the project, or URLs."""
     if is_remote(path):
         return str(path)
     there = "\0" not in str(path) and (Path(path).exists() or glob.glob(str(path)))
@@ -267,7 +267,8 @@ def _here(path: str | Path) -> str:
 def _read(paths: Sequence[str], catalogue: Catalogue, kind: str | None, labels: str | None) -> Recording:
     expected = SOURCES[kind].expected if kind else table.EXPECTED
     named = dict.fromkeys(matching(paths) if kind in (None, "pgbench") else paths)
-    files = [read_input(path, expected=expected) for path in named]
+    may_be_large = table.is_text if kind in (None, "recorded") else None
+    files = [read_input(path, expected=expected, is_table=may_be_large) for path in named]
     file = files[0]
     try:
         if len(files) > 1:
@@ -280,12 +281,12 @@ def _read(paths: Sequence[str], catalogue: Catalogue, kind: str | None, labels: 
         return recording if labels is None else table.with_labels(recording, labels)
     except InputError:
         raise
-    except Exception as error:  # the boundary: whatever a library makes of bytes that nobody foresaw
+    except Exception as error:  # libraries raise errors of any type on damaged bytes
         raise file.fault("contents", expected, f"{type(error).__name__}: {error}") from error
 
 
 def with_samples(recording: Recording, file: str | None) -> Recording:
-    """The recording, once its window and its names can be shown and there is something in it to compare."""
+    """Return the recording; raise an error if its window or names are unfit, or it holds no number to compare."""
     start, end = recording.window
     if not (math.isfinite(start) and math.isfinite(end) and 0.0 <= start <= end < LATEST):
         expected = "a start and a later end between 1970 and 2200"
@@ -313,12 +314,12 @@ def with_samples(recording: Recording, file: str | None) -> Recording:
     raise InputError(file=file, key=key, expected=expected, found=found)
 
 
-# ---- What was pulled is kept -----------------------------------------------------------------------------------------
+# ---- Cache of pulled recordings --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of one pulled run; runs count from 1."""
+    """The place of one pulled run in the cache; runs count from 1."""
 
     comparison: str
     test: str
@@ -333,7 +334,7 @@ class Slot:
 
 
 def read_run(run: Run, source: Source, catalogue: Catalogue, slot: Slot, *, refresh: bool = False) -> Recording:
-    """Read one run; what is pulled for it is kept in `slot`, and pulled again only with `refresh`."""
+    """Read one run; a pulled one is cached in `slot`, and pulled again if the request changed or with `refresh`."""
     if not run.is_pulled:
         return record(run, source, catalogue)
     file = _kept(slot, whole=not refresh)
@@ -349,16 +350,16 @@ def read_run(run: Run, source: Source, catalogue: Catalogue, slot: Slot, *, refr
 
 
 def is_kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue) -> bool:
-    """Whether `run` was pulled before, by the metadata of its file alone."""
+    """Whether `run` is in the cache, judged by the metadata of its file alone."""
     try:
         file = _kept(slot)
         return file is not None and _answers(file, run, source, catalogue)
-    except InputError:  # said where the run is read
+    except InputError:  # reported when the run is read
         return False
 
 
 def _kept(slot: Slot, *, whole: bool = True) -> InputFile | None:
-    """The file in `slot`, if any; one that was not pulled is not ours to replace, a damaged one unless `whole` says."""
+    """Return the file in `slot`, if any; an error if it was not pulled, or, with `whole`, if it is damaged."""
     if not resolve(slot.path).exists():
         return None
     file = read_input(slot.path, expected=_PULLED)
@@ -374,12 +375,12 @@ def _kept(slot: Slot, *, whole: bool = True) -> InputFile | None:
 
 
 def _provenance(file: InputFile) -> dict[str, Any]:
-    """Where a kept recording says that it comes from."""
+    """The provenance of a cached recording."""
     return table.read_head(open_table(file, only_schema=True), file).provenance
 
 
 def _answers(file: InputFile, run: Run, source: Source, catalogue: Catalogue) -> bool:
-    """Whether a kept recording answers what is asked, and to whom; without secrets nobody could be asked anew."""
+    """Whether a cached recording matches the request and the credentials; without credentials it is used as it is."""
     from buildcompare.recordings.prometheus_client import identity  # late: the client takes time to import
 
     kept = _provenance(file)
@@ -389,7 +390,7 @@ def _answers(file: InputFile, run: Run, source: Source, catalogue: Catalogue) ->
 
 
 def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
-    """A hash of everything that decides what a server answers but secrets; how it is reached does not."""
+    """A hash of everything but secrets that determines a server's answer; the way to it does not."""
     asked: dict[str, Any] = {
         "window": [instant.astimezone(dt.UTC).isoformat() for instant in run.window or ()],
         "url": run.url or source.url,
@@ -405,7 +406,7 @@ def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
 
 
 def shown(pulls: Sequence[tuple[Slot, Run]], *, quiet: bool = False) -> Iterator[tuple[Slot, Run]]:
-    """Yield what is to be pulled, one after the other, and show what it is and how far it has come."""
+    """Yield the runs to pull, and show the progress."""
     if not pulls:
         return
     from rich.console import Console
@@ -422,4 +423,4 @@ def shown(pulls: Sequence[tuple[Slot, Run]], *, quiet: bool = False) -> Iterator
             yield slot, run
             progress.advance(task)
         progress.update(task, description="recordings")
-        progress.refresh()  # in a notebook rich leaves the last but one state standing
+        progress.refresh()  # in a notebook rich would leave the state before the last

@@ -1,18 +1,16 @@
-"""Recordings from the operating system's statistics: iostat and mpstat (JSON), vmstat and sar (text).
+"""Read the operating system's statistics: iostat, mpstat and sar (by sadf) as JSON, vmstat as text.
 
-A series is named by its tool and column, such as ``iostat r/s``, with the device as a label. A clock time without a
-zone is taken as UTC; of a date with slashes the file must
-say whether the month stands first: by a number above 12, or a clock of 12 hours. What iostat and vmstat print
-first is the mean since the machine started, and left out.
+A series is named by its tool and column, such as ``iostat r/s``; a device or interface is a label. Clocks without a
+zone are UTC. The first sample of iostat and vmstat, a mean since the machine started, is left out.
 """
 
 import datetime as dt
 import math
 import re
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -20,49 +18,35 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.recordings.files import Curve, FileSource, InputFile, series_of
 from buildcompare.recordings.recording import FloatArray, Recording, span
 
-EXPECTED = "statistics of sysstat: iostat -t or mpstat in JSON (-o JSON), vmstat -t or sar as text"
-_LABELS = ("CPU", "DEV", "IFACE", "INTR", "TTY", "FILESYSTEM")  # columns of sar that name what a row is of
-_DATE = re.compile(
-    r"(?P<y>\d{4})[-年](?P<m>\d\d)[-月](?P<d>\d\d)|(?P<us_m>\d\d)/(?P<us_d>\d\d)/(?P<us_y>\d\d(?:\d\d)?)"
-    r"|(?P<de_d>\d\d)\.(?P<de_m>\d\d)\.(?P<de_y>\d\d(?:\d\d)?)"
+EXPECTED = "statistics as JSON (iostat -t -x -o JSON 5; mpstat -o JSON 5; sadf -j FILE for sar), or vmstat -t as text"
+_LABELS = {"disk_device": "device", "disk-device": "device", "iface": "iface", "intr": "intr", "name": "name"}
+"""Keys of texts that name a row's device -> label. A processor's rows are left out but for the mean of all."""
+_STAMP = re.compile(
+    r"(?:(?:(\d{4})-(\d\d)-(\d\d)|(\d\d)/(\d\d)/(\d\d(?:\d\d)?))[T ])?"
+    r"(\d\d):(\d\d):(\d\d)(?: (AM|PM))?(?:([+-]\d\d):?(\d\d))?"
 )
-_CLOCK = re.compile(r"(\d\d)[:時时](\d\d)[:分](\d\d)秒?(?: (AM|PM))?(?:([+-]\d\d):?(\d\d))?")
-_SLASHED = re.compile(rb"\b(\d\d)/(\d\d)/\d\d(?:\d\d)?\b")
 _DAY_S = 86_400.0
-_Labels = tuple[tuple[str, str], ...]
-
-
-class _Row(NamedTuple):
-    """Numbers of one time, each under its name, and where they stand."""
-
-    seconds: float
-    place: int
-    labels: _Labels
-    names: tuple[str, ...]
-    values: Sequence[float]
+_Row = tuple[float, int, dict[str, str], dict[str, float]]
+"""Seconds since 1970, place in the file, labels, and numbers by column."""
 
 
 def read_sysstat(file: InputFile, catalogue: Catalogue) -> Recording:
-    """Every column of numbers as a series."""
+    """Read every column of numbers as a series."""
     if file.contents.lstrip()[:1] == b"{":
         where, (tool, rows) = "sysstat.hosts[0].statistics[{}]", _json(file)
+    elif b"procs" in file.contents[:100]:
+        where, tool, rows = "line {}", "vmstat", _vmstat(file)
     else:
-        where = "line {}"
-        lines = file.contents.decode("utf-8", errors="replace").splitlines()
-        tool, rows = ("vmstat", _vmstat(file, lines)) if "procs" in lines[0] else ("sar", _sar(file, lines))
-    tables: dict[tuple[_Labels, tuple[str, ...]], tuple[array[float], ...]] = {}
-    for row in rows:
-        if row.names:
-            times, places, values = tables.setdefault((row.labels, row.names), (array("d"), array("d"), array("d")))
-            times.append(row.seconds)
-            places.append(row.place)
-            values.extend(row.values)
-    samples: dict[tuple[str, _Labels], list[FloatArray]] = {}
-    for (labels, names), table in tables.items():
-        at, place, numbers = map(np.asarray, table)
-        for name, column in zip(names, numbers.reshape(-1, len(names)).T, strict=True):
-            samples.setdefault((f"{tool} {name}", labels), []).append(np.array([at, place, column]))
-    series = series_of(file, [_curve(*key, np.hstack(parts), where) for key, parts in samples.items()], catalogue)
+        raise file.fault("line 1", EXPECTED, "other text")
+    samples: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[float, int, float]]] = defaultdict(list)
+    for seconds, place, labels, numbers in rows:
+        for name, number in numbers.items():
+            samples[f"{tool} {name}", tuple(labels.items())].append((seconds, place, number))
+    curves = []
+    for (name, pairs), columns in samples.items():
+        times, places, values = np.array(columns).T
+        curves.append(Curve(name, times, values, dict(pairs), partial(_place, where, places)))
+    series = series_of(file, curves, catalogue)
     window = span(series)
     if window is None:
         raise file.fault("line 1", EXPECTED, "no sample after the first, which counts from the machine's start")
@@ -70,142 +54,95 @@ def read_sysstat(file: InputFile, catalogue: Catalogue) -> Recording:
     return Recording(series, window, stop_known=False, provenance=origin)
 
 
-def _curve(name: str, labels: _Labels, samples: FloatArray, where: str) -> Curve:
-    """Of times, places and values; `where` says what the number of a place counts."""
-    times, places, values = samples
-    return Curve(name, times, values, dict(labels), lambda i: where.format(int(places[i])))
+def _place(where: str, places: FloatArray, index: int) -> str:
+    return where.format(int(places[index]))
 
 
 def _json(file: InputFile) -> tuple[str, Iterator[_Row]]:
     try:
         (host,) = file.json()["sysstat"]["hosts"]
-        statistics = host["statistics"]
-        disks = any("disk" in each for each in statistics)
-        return ("iostat" if disks else "mpstat"), _of_json(file, host, statistics, first=int(disks))
+        statistics = list(host["statistics"])
+        disks = any("avg-cpu" in each or "disk" in each for each in statistics)
+        tool = "sar" if "file-date" in host else "iostat" if disks else "mpstat"
+        return tool, _rows(file, str(host.get("date", "")), statistics, first=int(tool == "iostat"))
     except (KeyError, TypeError, ValueError) as error:
         raise file.fault("sysstat.hosts", f"{EXPECTED}, of one machine", f"{type(error).__name__}: {error}") from None
 
 
-def _of_json(file: InputFile, host: Mapping[str, Any], statistics: list[Any], first: int) -> Iterator[_Row]:
+def _rows(file: InputFile, date: str, statistics: list[Any], first: int) -> Iterator[_Row]:
     before = 0.0
     for i, each in enumerate(statistics[first:], start=first):
         place = f"sysstat.hosts[0].statistics[{i}]"
         try:
-            stamp = str(each["timestamp"]) if "timestamp" in each else ""
-            before = _time(file, place, str(host.get("date", "")), stamp, before)
-            parts: list[tuple[dict[str, str], dict[str, Any]]] = [({}, each.get("avg-cpu", {}))]
-            parts += [({"device": str(disk.pop("disk_device"))}, disk) for disk in map(dict, each.get("disk", ()))]
-            parts += [({}, cpu) for cpu in map(dict, each.get("cpu-load", ())) if str(cpu.pop("cpu")) in ("all", "-1")]
-            for labels, numbers in parts:
-                yield _Row(before, i, tuple(labels.items()), tuple(numbers), [*map(float, numbers.values())])
+            stamp = each.get("timestamp", "")
+            if isinstance(stamp, dict):  # of sadf
+                if not stamp["utc"]:
+                    raise file.fault(place, "times in UTC (sadf -j without -t or -T)", repr(stamp["time"]))
+                stamp = f"{stamp['date']} {stamp['time']}"
+            before = _time(file, place, stamp, date, before)
+            for labels, numbers in _tables(each, {}):
+                yield before, i, labels, numbers
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise file.fault(place, "numbers by their names", f"{type(error).__name__}: {error}") from None
 
 
-def _vmstat(file: InputFile, lines: list[str]) -> Iterator[_Row]:
-    names: tuple[str, ...] = ()
-    since_start, before = True, 0.0
-    for number, line in enumerate(lines, start=1):
+def _tables(value: Any, labels: dict[str, str]) -> Iterator[tuple[dict[str, str], dict[str, float]]]:
+    """Yield the tables of one sample at any depth, each with its labels and its numbers by column."""
+    for each in value if isinstance(value, list) else ():
+        yield from _tables(each, labels)
+    if isinstance(value, dict) and value.get("cpu", "all") in ("all", "-1"):
+        parts = {key: part for key, part in value.items() if key not in ("cpu", "timestamp")}
+        labels = labels | {_LABELS[key]: str(part) for key, part in parts.items() if key in _LABELS}
+        nested = [part for part in parts.values() if isinstance(part, dict | list)]
+        numbers = {key: part for key, part in parts.items() if key not in _LABELS and not isinstance(part, dict | list)}
+        yield labels, {key: float(number) for key, number in numbers.items()}
+        for part in nested:
+            yield from _tables(part, labels)
+
+
+def _vmstat(file: InputFile) -> Iterator[_Row]:
+    names: list[str] = []
+    before, count = 0.0, 0
+    for number, line in enumerate(file.contents.decode("utf-8", errors="replace").splitlines(), start=1):
         cells, place = line.split(), f"line {number}"
         if not cells or "procs" in line:
             continue
         if cells[:2] == ["r", "b"]:
-            names = tuple(name for name in cells if name.islower())  # then a zone, with -t
+            names = [name for name in cells if name.islower()]
+            if (zone := "".join(cells[len(names) :])) not in ("", "UTC", "GMT"):
+                raise file.fault(place, "times in UTC (TZ=UTC vmstat -t)", zone)
             continue
-        stamp = " ".join(cells[len(names) :])
-        numbers = _numbers(file, place, names, cells[: len(names)])
-        before = _time(file, place, stamp, stamp, before)
-        if not since_start:
-            yield _Row(before, number, (), names, numbers)
-        since_start = False
+        try:
+            numbers = dict(zip(names, map(float, cells[: len(names)]), strict=True))
+        except ValueError:
+            raise file.fault(place, f"{len(names)} numbers", repr(line[:60])) from None
+        before = _time(file, place, " ".join(cells[len(names) :]), "", before)
+        count += 1
+        if count > 1:
+            yield before, number, {}, numbers
 
 
-def _sar(file: InputFile, lines: list[str]) -> Iterator[_Row]:
-    names: list[str] = []
-    date = lines[0]
-    last: dict[tuple[str, ...], float] = {}  # by table: each begins again at the first sample
-    for number, line in enumerate(lines[1:], start=2):
-        cells, place = line.split(), f"line {number}"
-        if line.startswith("Linux "):  # each file of a day begins so
-            date = line
-            continue
-        if not cells or not cells[0][0].isdigit() or "LINUX RESTART" in line:  # averages, in any language
-            continue
-        clock = 2 if cells[1:2] in (["AM"], ["PM"]) else 1
-        rest = cells[clock:]
-        if rest and not any(re.fullmatch(r"-?[\d.,]+", cell) for cell in rest):
-            names = rest
-            continue
-        if len(rest) != len(names):
-            raise file.fault(place, f"{len(names)} columns, as in the line of their names", str(len(rest)))
-        key = tuple(names)
-        labels = {name.casefold(): cell for name, cell in zip(names, rest, strict=True) if name in _LABELS}
-        told = tuple(name for name in names if name not in _LABELS)
-        before = last[key] = _time(file, place, date, " ".join(cells[:clock]), last.get(key, 0.0))
-        cells = [cell for name, cell in zip(names, rest, strict=True) if name not in _LABELS]
-        numbers = _numbers(file, place, told, cells)
-        if labels.get("cpu", "all") == "all":
-            labels.pop("cpu", None)
-            yield _Row(before, number, tuple(labels.items()), told, numbers)
-
-
-def _numbers(file: InputFile, place: str, names: Sequence[str], cells: Sequence[str]) -> list[float]:
+def _time(file: InputFile, place: str, stamp: str, date: str, before: float) -> float:
+    """Seconds since 1970 of a stamp, or of a clock on the file's `date` and, past midnight, the days after it."""
+    is_dated = "/" in stamp or "-" in stamp[:5]
+    match = _STAMP.fullmatch(stamp if is_dated else f"{date} {stamp}")
+    if match is None or not (match[1] or match[4]):
+        expected = "the date and time of each sample (iostat and vmstat print them with -t, all with S_TIME_FORMAT=ISO)"
+        raise file.fault(place, expected, repr(f"{date} {stamp}".strip()[:40]) if stamp else "none")
+    year, month, day = map(int, match.group(1, 2, 3) if match[1] else match.group(6, 4, 5))
+    if match[4] and max(month, day) <= 12 and month != day and not match[10]:
+        raise file.fault(place, "a date of one reading (sysstat prints such with S_TIME_FORMAT=ISO)", repr(match[0]))
+    month, day = (day, month) if match[4] and month > 12 else (month, day)
+    hour, minute, second = map(int, match.group(7, 8, 9))
+    hour = hour % 12 + (12 if match[10] == "PM" else 0) if match[10] else hour
+    zone = dt.timedelta(hours=int(match[11]), minutes=int(match[11][0] + match[12])) if match[11] else dt.timedelta()
     try:
-        return [float(cell.replace(",", ".")) for _, cell in zip(names, cells, strict=True)]
-    except ValueError:
-        raise file.fault(place, f"{len(names)} numbers", repr(" ".join(cells)[:60])) from None
-
-
-def _time(file: InputFile, place: str, date: str, stamp: str, before: float) -> float:
-    """Seconds since 1970 of a date and a clock, of which the first may stand in either; past midnight a day later."""
-    slashed = _DATE.search(stamp) or _DATE.search(date)
-    day_first = False
-    if slashed and slashed["us_m"] and _CLOCK.search(stamp):
-        reading = _reading(file.contents)
-        if reading is None and slashed["us_m"] != slashed["us_d"] and not stamp.endswith(("AM", "PM")):
-            expected = "a date of one reading (sysstat prints such with S_TIME_FORMAT=ISO)"
-            raise file.fault(place, expected, repr(slashed[0]))
-        day_first = reading == "day"
-    try:
-        found = _instant(date, stamp, day_first=day_first)
+        instant = dt.datetime(year + 2000 * (year < 100), month, day, hour, minute, second, tzinfo=dt.timezone(zone))
     except ValueError as error:
-        raise file.fault(place, "a date and a time", f"{stamp[:40]!r} ({error})") from None
-    if found is None:
-        expected = "the time of each sample (iostat and vmstat print it with -t; any with LC_ALL=C)"
-        raise file.fault(place, expected, repr(stamp[:40]) if stamp else "none")
-    seconds, dated = found
-    if seconds < before and not dated:  # past midnight
-        seconds += _DAY_S * math.ceil((before - seconds) / _DAY_S)
-    return seconds
+        raise file.fault(place, "a date and a time", f"{match[0][:40]!r} ({error})") from None
+    days = 0 if is_dated else max(math.ceil((before - instant.timestamp()) / _DAY_S), 0)
+    return instant.timestamp() + days * _DAY_S
 
 
-@lru_cache(maxsize=1)
-def _reading(contents: bytes) -> str | None:
-    """What stands first in the dates with slashes of a file; None where both the day and the month may."""
-    first, second = (max(map(int, each), default=0) for each in (zip(*_SLASHED.findall(contents), strict=True)))
-    return "month" if second > 12 else "day" if first > 12 else None
-
-
-@lru_cache(maxsize=100)  # rows of one time follow each other
-def _instant(date: str, stamp: str, *, day_first: bool) -> tuple[float, bool] | None:
-    """Seconds since 1970, and whether `stamp` has its date; None where there is no date or no clock."""
-    own, clock = _DATE.search(stamp), _CLOCK.search(stamp)
-    day = own or _DATE.search(date)
-    if day is None or clock is None:
-        return None
-    year, month, of_month = (int(next(filter(None, day.group(each, f"us_{each}", f"de_{each}")))) for each in "ymd")
-    if day_first:
-        month, of_month = of_month, month
-    hour, minute, second = (int(part) for part in clock.group(1, 2, 3))
-    hour = hour % 12 + (12 if clock[4] == "PM" else 0) if clock[4] else hour
-    zone = dt.timedelta(hours=int(clock[5]), minutes=int(clock[5][0] + clock[6])) if clock[5] else dt.timedelta()
-    of_century = year + (2000 if year < 100 else 0)
-    instant = dt.datetime(of_century, month, of_month, hour, minute, second, tzinfo=dt.timezone(zone))
-    return instant.timestamp(), own is not None
-
-
-SOURCE = FileSource(
-    EXPECTED,
-    read_sysstat,
-    lambda contents: re.match(rb'\s*\{\s*"sysstat"|-*procs-* -|Linux \S+ \(', contents) is not None,
-)
+_LIKE = re.compile(rb'\s*\{\s*"sysstat"|-*procs-* -|Linux \S+ \(')
+SOURCE = FileSource(EXPECTED, read_sysstat, lambda contents: _LIKE.match(contents) is not None)

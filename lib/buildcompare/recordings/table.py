@@ -1,16 +1,17 @@
-"""Recordings from tables: our own Parquet; samples as Parquet, CSV or gzipped CSV; and frames of pandas.
+"""Read recordings from tables: buildcompare's Parquet, and samples as Parquet or text (CSV, may be gzipped).
 
-Our own Parquet has one row per series or label summary, and everything else in the file's metadata. Regular times are a
-start and a step, irregular ones are written out: what is read equals what was written.
+buildcompare's Parquet has a row for each series or label summary; the file's metadata hold the rest. Regular times are
+stored as a start and a step, others one by one. A round trip changes no bit.
 """
 
 from __future__ import annotations
 
-import contextlib
+import csv
+import io
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -23,54 +24,29 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.outside import everywhere, shown
 from buildcompare.config.project import write_files
-from buildcompare.recordings.delimited import (
-    NUMBER,
+from buildcompare.recordings.files import MAX_COLUMNS, FileSource, InputFile, read_input
+from buildcompare.recordings.frames import (
+    EXPECTED_COLUMNS,
     SEPARATOR,
     clock_of,
-    grafana_title,
-    instants_of,
-    metric_of,
-    plain_numbers,
-    read_delimited,
-    seconds_of,
-    unit_in,
+    numbers_of,
+    read_frame,
+    with_decimal_points,
 )
-from buildcompare.recordings.files import MAX_GRAPHS, Curve, FileSource, InputFile, read_input, series_of
-from buildcompare.recordings.grafana import suffix_factor
-from buildcompare.recordings.parquet import damaged, is_whole, open_table, sealed
-from buildcompare.recordings.recording import (
-    FloatArray,
-    LabelSummary,
-    Note,
-    NoteKind,
-    Recording,
-    Role,
-    Series,
-    span,
-)
+from buildcompare.recordings.parquet import KEY, THREADS, damaged, is_whole, open_table, sealed
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.series import FloatArray, LabelSummary, Note, NoteKind, Role, Series, span
 
 LABEL_COLUMNS = ("group", "label", "stat", "value")
-EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
 EXPECTED = f"a recording: Parquet, or a CSV with the columns {EXPECTED_COLUMNS} (may be gzipped)"
-MAX_LABELS = 47
-_NOTHING = ("", "null", "undefined")
-"""What stands for no value."""
 EXPECTED_OURS = "a recording that this project wrote"
-FEW_DIGITS = 7
-"""Whoever reads a plot writes down a few digits; an average or a rate that was computed has sixteen."""
-DIGITISED = Note(
-    "digitised",
-    "read off a plot, as its counts are no whole numbers: fast movements are smoothed, and where two lines cross one "
-    "hides the other",
-)
 FORMAT = "buildcompare-recording-2"
-"""What is written, always with a seal; the format before it had none."""
+"""Format of new files, which carry a seal; format 1 has none."""
 NO_CHECKSUM = Note(
     "source", "Its file was written by an earlier version, without a checksum: damage to it would not be noticed."
 )
 MAX_SERIES = 100_000
-"""Bound on the rows of a recording, each of which becomes objects."""
-_KEY = b"buildcompare"
+"""Most rows of a recording; it protects memory, as each row becomes several objects."""
 _LABELS = TypeAdapter(dict[str, str])
 _TEXTS = ("metric", "name", "unit", "role", "stat", "labels")
 _SCHEMA = pa.schema(
@@ -81,176 +57,110 @@ _SCHEMA = pa.schema(
 
 
 def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
-    """Every sample of the table, NaN included."""
+    """Read every sample of a table, NaN included."""
     origin: dict[str, object] = {"kind": "recorded", "files": [file.provenance]}
-    if not file.contents.startswith(b"PAR1"):
-        return _recording(read_delimited(file, EXPECTED_COLUMNS, _fits), catalogue, file, origin)
-    table = open_table(file)
-    if _KEY in (table.schema.metadata or {}):
-        recording = read_recording(table, file)
-        return replace(recording, provenance={**recording.provenance, **origin})
-    frame: pd.DataFrame = table.to_pandas()
-    return _recording(frame, catalogue, file, origin)
+    if file.contents.startswith(b"PAR1"):
+        table = open_table(file)
+        if KEY in (table.schema.metadata or {}):
+            recording = read_recording(table, file)
+            return replace(recording, provenance={**recording.provenance, **origin})
+        frame: pd.DataFrame = table.to_pandas()
+    else:
+        frame = _read_delimited(file, EXPECTED_COLUMNS, _fits)
+    series, notes = read_frame(frame, catalogue, file)
+    window = span(series)
+    assert window is not None  # no table is empty
+    return Recording(series, window, stop_known=False, notes=notes, provenance=origin)
 
 
 def _fits(header: list[str]) -> bool:
     return len(header) > 1 and clock_of(header) is not None
 
 
+def is_text(contents: bytes) -> bool:
+    """Test by its first bytes whether a file may be a table of text, not JSON, Parquet or a workbook."""
+    return contents.lstrip()[:1] not in (b"{", b"[", b"") and not contents.startswith((b"PAR1", b"PK\x03\x04"))
+
+
 SOURCE = FileSource(EXPECTED, read_table, lambda contents: contents.lstrip()[:1] not in (b"{", b"["))
 
 
 def with_labels(recording: Recording, path: str) -> Recording:
-    """`recording` with the label values of the table at `path`."""
+    """Add the label values of the table at `path` to a recording."""
     files = recording.provenance["files"]
     if recording.label_summaries:
         expected = "no `labels` beside a recording that holds its own"
         raise InputError(file=str(files[0]["path"]), key="labels", expected=expected, found=repr(path))
     names = ", ".join(LABEL_COLUMNS)
     file = read_input(path, expected=f"a CSV with the columns {names} (may be gzipped)")
-    frame = read_delimited(file, names, {*LABEL_COLUMNS}.issubset)
+    frame = _read_delimited(file, names, {*LABEL_COLUMNS}.issubset)
     twice = np.flatnonzero(frame.duplicated(["group", "label", "stat"]))
     if twice.size:
-        raise file.fault(_row(file, frame.index, twice[0]), "one value for each group, label and stat", "a second one")
-    values = _numbers(plain_numbers(frame[["value"]], file)["value"], file, "seconds")
+        place = f"line {frame.index[twice[0]]}"
+        raise file.fault(place, "one value for each group, label and stat", "a second one")
+    values = numbers_of(with_decimal_points(frame, ["value"], file)["value"], file, "seconds")
     rows = zip(frame["group"], frame["label"], frame["stat"], map(float, values), strict=True)
     provenance = {**recording.provenance, "files": [*files, file.provenance]}
     return replace(recording, label_summaries=tuple(LabelSummary(*row) for row in rows), provenance=provenance)
 
 
-def recording_of_frame(frame: pd.DataFrame, catalogue: Catalogue) -> Recording:
-    """What :meth:`Recording.from_frame` returns, with the window of its samples."""
-    frame = frame.rename(columns={"time": "timestamp"})
-    if not {"metric", "value"} <= {*frame.columns} and "timestamp" not in frame.columns:  # wide
-        frame = frame.set_axis(frame.columns.map(str), axis=1).rename_axis(index="timestamp", columns=None)
-        frame = frame.melt(var_name="metric", ignore_index=False).reset_index()
-    return _recording(frame.reset_index(drop=True), catalogue, InputFile(None, b"", b""), {"kind": "frame"})
+def _read_delimited(file: InputFile, expected: str, fits: Callable[[list[str]], bool]) -> pd.DataFrame:
+    """Read every field as text, with the file's lines as the index.
 
+    The separator is comma, semicolon or tab, whichever splits the header so that `fits` accepts it; `expected`
+    describes such a header in messages.
+    """
+    from pyarrow import csv as pa_csv  # imported late: only CSV files need it
 
-def _recording(frame: pd.DataFrame, catalogue: Catalogue, file: InputFile, provenance: dict[str, object]) -> Recording:
-    series = series_of(file, _curves(frame, file, catalogue), catalogue)
-    window = span(series)
-    assert window is not None  # no table is empty
-    return Recording(series, window, stop_known=False, notes=_digitised(series), provenance=provenance)
-
-
-def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Iterator[Curve]:
-    """The curves of a table: a sample in each row, or the times in one column and a metric in each other one."""
-    clock = clock_of(frame.columns)
-    known = {str(column).casefold(): column for column in frame.columns}
-    if clock is None or frame.shape[1] < 2 or ("metric" in known and "value" not in known):
-        raise file.fault("columns", EXPECTED_COLUMNS, ", ".join(map(repr, list(frame.columns)[:8])) or "none")
-    if frame.empty:
-        raise file.fault("rows", "at least one", "none")
-    metric = known.get("metric", known.get("series"))
-    is_long = metric is not None and "value" in known
-    values = [known["value"]] if is_long else [column for column in frame.columns if column != clock]
-    if SEPARATOR in frame.attrs:
-        numbers = [*values, *([clock] if frame[clock].str.fullmatch(r"[\d.,]+").all() else [])]
-        frame = frame.assign(**plain_numbers(frame[numbers], file))
-    times = _times(frame[clock], file)
-    if not is_long:
-        yield from _wide(frame[values], times, file, catalogue)
-        return
-    labels = [column for column in frame.columns if column not in (clock, metric, *values)]
-    if len(labels) > MAX_LABELS:
-        raise file.fault("columns", f"at most {MAX_LABELS} beside a metric and its value", str(len(labels)))
-    groups = frame.groupby([metric, *labels], sort=False, dropna=False, observed=True)
-    if groups.ngroups > MAX_GRAPHS:  # before the work
-        raise file.fault("metrics", f"at most {MAX_GRAPHS} series to draw", f"{groups.ngroups:,}")
-    for key, indices in groups.indices.items():
-        rows = np.asarray(indices)
-        name, *own = key if isinstance(key, tuple) else (key,)
-        if not isinstance(name, str) or not name:
-            raise file.fault(f"metric, {_row(file, frame.index, rows[0])}", "a metric's name", "nothing")
-        told = dict(zip(map(str, labels), map(str, own), strict=True))
-        column = frame[values[0]].iloc[rows]
-        read = _numbers(column, file, catalogue.find(name).unit)
-        yield Curve(name, times[rows], read, told, partial(_row, file, column.index))
-
-
-def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Catalogue) -> Iterator[Curve]:
-    """A curve for each column, named by its header or, of a panel of Grafana's, by the file's name."""
-    title = grafana_title(file.path)
-    for column in map(str, frame.columns):
-        name, stated = unit_in(column, catalogue)
-        found = metric_of(name, title, catalogue)
-        if not found:
-            expected = "a metric's name (or a file named as Grafana does: 'P99 API times-data-2024-12-11 10_00_00.csv')"
-            raise file.fault("columns", expected, repr(column))
-        labels = {"series": column} if found != name and frame.shape[1] > 1 else {}
-        values = _numbers(frame[column], file, catalogue.find(found).unit, stated=stated)
-        yield Curve(found, times, values, labels, partial(_row, file, frame.index))
-
-
-def _digitised(series: Sequence[Series]) -> tuple[Note, ...]:
-    """The note for series that were read off a plot, which counts that are no whole numbers give away."""
-    counted = ("users", "goroutines")  # servers export whole numbers of them
-    values = [each.values[np.isfinite(each.values) & (each.values != 0)] for each in series if each.unit in counted]
-    moving = np.concatenate([np.empty(0), *values])
-    if moving.size == 0 or np.mean(moving != np.rint(moving)) <= 0.5:
-        return ()
-    scaled = moving * 10.0 ** (FEW_DIGITS - 1 - np.floor(np.log10(np.abs(moving))))
-    return (DIGITISED,) if np.mean(np.abs(scaled - np.rint(scaled)) < 1e-3) > 0.99 else ()
-
-
-def _times(column: pd.Series, file: InputFile) -> FloatArray:
-    """Seconds since 1970; text without a zone is UTC."""
-    name, place = str(column.name), partial(_row, file, column.index)
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
-        return np.asarray(column.dt.total_seconds())
+    contents = _as_utf8(file)
+    lines = io.BytesIO(contents)
+    marked = re.match(rb"sep=[^\r\n]*\r?\n", contents, re.IGNORECASE) and lines.readline()  # for spreadsheets
     try:
-        seconds = _floats(column)
-    except (TypeError, ValueError):
-        return instants_of(column, name, file, place)
-    bad = np.flatnonzero(~np.isfinite(seconds))
-    if bad.size:
-        raise file.fault(f"{name}, {place(bad[0])}", "a time", repr(column.iloc[bad[0]]))
-    return seconds_of(seconds, name, file)
+        line = lines.readline().decode("utf-8-sig")
+        headers = {mark: next(csv.reader(line.splitlines(), delimiter=mark), []) for mark in ",;\t"}
+        separators = [mark for mark, header in headers.items() if fits([name.strip() for name in header])]
+        header = headers[separators[0]] if len(separators) == 1 else max(headers.values(), key=len)
+        if len(header) > MAX_COLUMNS:
+            raise file.fault("columns", f"at most {MAX_COLUMNS}", str(len(header)))
+        if len(separators) != 1:
+            raise file.fault("columns", expected, ", ".join(map(repr, header[:8])) or "none")
+        if twice := sorted({name for name in header if name and header.count(name) > 1}):
+            raise file.fault("columns", "each name once", f"{twice[0]!r} twice")
+        names = [name.strip() for name in header]
+        table = pa_csv.read_csv(
+            pa.BufferReader(contents),
+            pa_csv.ReadOptions(column_names=names, skip_rows=2 if marked else 1, use_threads=THREADS),
+            pa_csv.ParseOptions(delimiter=separators[0], newlines_in_values=True),
+            pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False),
+        )
+    except UnicodeDecodeError as error:
+        expected = "text in UTF-8 (spreadsheets: save as 'CSV UTF-8')"
+        raise file.fault(f"byte {error.start}", expected, "bytes that are not") from None
+    except (pa.ArrowException, csv.Error) as error:
+        raise file.fault(None, f"a CSV with the columns {expected}", " ".join(str(error).split())[:120]) from None
+    if not table.num_rows:
+        raise file.fault("rows", "at least one", "none")
+    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)  # Python's strings need 20 times the memory
+    empty = [i for i, name in enumerate(names) if i and not name and not (frame.iloc[:, i] != "").any()]
+    frame = frame.iloc[:, [i for i in range(len(names)) if i not in empty]]  # a separator ends each line
+    frame = frame.set_axis(pd.RangeIndex(frame.shape[0]) + (3 if marked else 2), axis=0)
+    frame.attrs[SEPARATOR] = separators[0]
+    return frame
 
 
-def _numbers(column: pd.Series, file: InputFile, unit: str = "", *, stated: str = "") -> FloatArray:
-    """Values in `unit`, from the unit behind each or `stated` by their header; a text without a value is NaN."""
-    place = partial(_row, file, column.index)
-    factor = suffix_factor(file, f"{column.name}, header", stated, unit) if stated else 1.0
-    with contextlib.suppress(TypeError, ValueError):
-        return _floats(column) * factor
-    values, bare = np.empty(len(column)), []
-    for i, text in enumerate(column):
-        key, number = f"{column.name}, {place(i)}", NUMBER.fullmatch(str(text).strip())
-        try:
-            values[i] = float("nan" if text in _NOTHING else _plain(text)) * factor
-            bare += [i] if np.isfinite(values[i]) and values[i] else []
-        except (TypeError, ValueError):
-            if number is None or not number[2]:
-                raise file.fault(key, "a number or NaN", repr(text)) from None
-            values[i] = float(number[1]) * suffix_factor(file, key, number[2].strip(), unit)
-    if bare and not stated:
-        expected = "a unit behind each value, as others have"
-        raise file.fault(f"{column.name}, {place(bare[0])}", expected, repr(column.iloc[bare[0]]))
-    return values
+def _as_utf8(file: InputFile) -> bytes:
+    if file.contents.startswith(b"PK\x03\x04"):
+        raise file.fault(None, "a CSV (spreadsheets: save as 'CSV UTF-8')", "a workbook")
+    if file.contents[:2] not in (b"\xff\xfe", b"\xfe\xff"):
+        return file.contents.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return file.contents.decode("utf-16").encode()
+    except UnicodeDecodeError as error:
+        place, expected = f"byte {error.start}", "text in UTF-16, as its first bytes say"
+        raise file.fault(place, expected, "bytes that are not") from None
 
 
-def _floats(column: pd.Series) -> FloatArray:
-    """Numbers as they are; texts by Python's own parser: exact to the last bit, unlike the CSV reader's fast one."""
-    if pd.api.types.is_numeric_dtype(column):
-        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    return column.replace(dict.fromkeys(_NOTHING, "nan")).map(_plain).to_numpy(dtype=object).astype(np.float64)
-
-
-def _plain(text: Any) -> Any:
-    """A value that is no text, or a number as other programs write it too: Python reads `1_000` and other digits."""
-    if isinstance(text, str) and ("_" in text or not text.isascii()):
-        raise ValueError(text)
-    return text
-
-
-def _row(file: InputFile, rows: pd.Index, index: int) -> str:
-    """Where one of these `rows` stands: in a line of a file, or in a row of a frame."""
-    return f"{'row' if file.path is None else 'line'} {rows[index]}"
-
-
-# ---- Our own Parquet ------------------------------------------------------------------------------------------------
+# ---- buildcompare's Parquet -----------------------------------------------------------------------------------------
 
 
 def write_recording(recording: Recording, file: Path) -> None:
@@ -269,7 +179,7 @@ def write_recording(recording: Recording, file: Path) -> None:
         "notes": [[note.kind, note.text] for note in recording.notes],
         "provenance": dict(recording.provenance),
     }
-    schema = _SCHEMA.with_metadata({_KEY: json.dumps(head, sort_keys=True).encode()})
+    schema = _SCHEMA.with_metadata({KEY: json.dumps(head, sort_keys=True).encode()})
     encoding = {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in ("times", "values")}
     kept: dict[str, Any] = {"use_dictionary": ["role", "unit", "stat", "metric", "name"], "column_encoding": encoding}
     table = pa.Table.from_pylist(rows, schema=schema)
@@ -277,7 +187,7 @@ def write_recording(recording: Recording, file: Path) -> None:
 
 
 class Head(BaseModel, strict=True):
-    """What our Parquet says of its recording beside the series."""
+    """Metadata of a recording in buildcompare's Parquet."""
 
     format: Literal["buildcompare-recording-2", "buildcompare-recording-1"]
     window: Annotated[tuple[FiniteFloat, FiniteFloat], Field(strict=False)]
@@ -287,9 +197,9 @@ class Head(BaseModel, strict=True):
 
 
 def read_head(table: pa.Table, file: InputFile) -> Head:
-    """What the table of `file` says of its recording beside the series."""
+    """Read the metadata of the recording in `file`."""
     try:
-        head = Head.model_validate_json((table.schema.metadata or {})[_KEY])
+        head = Head.model_validate_json((table.schema.metadata or {})[KEY])
     except (KeyError, ValueError) as error:
         raise file.fault("contents", EXPECTED_OURS, str(error)) from None
     if head.format == FORMAT and not is_whole(file.contents):
@@ -298,7 +208,7 @@ def read_head(table: pa.Table, file: InputFile) -> Head:
 
 
 def read_recording(table: pa.Table, file: InputFile) -> Recording:
-    """The recording in a table that :func:`write_recording` wrote to `file`."""
+    """Read the recording that :func:`write_recording` wrote to `file`."""
     head = read_head(table, file)
     if table.num_rows > MAX_SERIES:
         raise file.fault("series", f"at most {MAX_SERIES:,}", f"{table.num_rows:,}")
@@ -336,7 +246,7 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
 
 
 def _lists(column: pa.ChunkedArray) -> list[FloatArray | None]:
-    """The array of each row, None where there is none; a value that is missing in one is NaN."""
+    """Convert a column of lists to arrays, None for null; a missing value is NaN."""
     lists = column.combine_chunks()
     ends = np.cumsum(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
     parts = np.split(lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64), ends[:-1])
@@ -344,7 +254,7 @@ def _lists(column: pa.ChunkedArray) -> list[FloatArray | None]:
 
 
 def _clock(times: FloatArray) -> dict[str, Any]:
-    """Regular times as their start and step; others written out."""
+    """Encode regular times as start and step, others as a list."""
     if times.size == 0:
         return {}
     start, step = float(times[0]), float(times[1] - times[0]) if times.size > 1 else 0.0

@@ -1,1 +1,1 @@
-"""What people read: fragments for the notebook, and the exporters that publish it."""
+"""Reports: fragments for the notebook, and exporters that publish it."""

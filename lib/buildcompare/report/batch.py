@@ -1,4 +1,4 @@
-"""Publish reports, each in a process of its own, here or on a Dask cluster; one that fails does not stop the others."""
+"""Publish reports in separate processes, here or on a Dask cluster; a report that fails does not stop the others."""
 
 import contextlib
 import os
@@ -13,20 +13,20 @@ from typing import Any, TypeVar
 
 from buildcompare.config.errors import BuildcompareError, ExecutionError, InputError, named
 from buildcompare.config.remote import copied_back, is_remote
-from buildcompare.report import engine
+from buildcompare.report import processes
 from buildcompare.results.codes import Verdict
 from buildcompare.text.numbers import printable
 
 T = TypeVar("T")
 BAD_INPUT, FAILED = 3, 4
-"""Exit codes of what went wrong: through the user's input or data, and in the execution."""
+"""Exit codes of faulty input or data, and of a failed execution."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """A report that is asked for: the params file, how `publish` is called, and how its table is printed, if it is.
+    """Order of a report: the params file, settings of `publish`, and settings of the printed table, if any.
 
-    The `output` of its settings may be an address on another file system.
+    The setting `output` may be a URL of another file system.
     """
 
     params: Path
@@ -36,7 +36,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it: an exit code, and a line for the person; of a report its verdict, and whether it stood there."""
+    """Outcome of an order: exit code, line to print, verdict, and whether an earlier report was still current."""
 
     code: int
     said: str
@@ -45,8 +45,8 @@ class Outcome:
 
 
 def publish_one(order: Order, hear: Callable[[int], object] | None = None) -> Outcome:
-    """Publish a report from a process of its own, where one can be forked; `hear` gets the number of each cell."""
-    if not engine.is_safe():
+    """Publish a report in a forked process if possible, else in this one; `hear` gets the number of each cell."""
+    if not processes.is_safe():
         return publish_here(order)
     now = 0
 
@@ -57,7 +57,7 @@ def publish_one(order: Order, hear: Callable[[int], object] | None = None) -> Ou
             hear(cell)
 
     try:
-        return engine.in_child(publish_here, order, hear=told)
+        return processes.in_child(publish_here, order, hear=told)
     except ExecutionError as error:
         return Outcome(FAILED, f"buildcompare: {order.params}: {f'cell {now}: ' if now else ''}{error}")
 
@@ -65,7 +65,7 @@ def publish_one(order: Order, hear: Callable[[int], object] | None = None) -> Ou
 def publish_many(
     orders: Iterable[Order], *, jobs: int = 1, elsewhere: Executor | None = None
 ) -> Iterator[tuple[Order, Outcome]]:
-    """Publish reports, `jobs` at a time; they come as they are done. They are made `elsewhere`, or else here."""
+    """Publish reports, `jobs` at a time, on the executor `elsewhere` or here; yield each when it is done."""
     make = publish_one if elsewhere is None else partial(publish_elsewhere, elsewhere)
     with ThreadPoolExecutor(jobs) as threads:
         asked = {threads.submit(make, order): order for order in orders}
@@ -79,40 +79,40 @@ def publish_many(
 # ---- On the workers of a cluster -------------------------------------------------------------------------------------
 
 PARAMS, OUTPUT = "params", "output"
-"""Where in its folder a worker keeps what is not a file of the comparison."""
+"""Names of a worker's folders for the params file and the report."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """All that a worker needs to make a report, by paths as they stand in the params."""
+    """All inputs of a report for a worker; files by their paths in the params."""
 
     order: Order
     folder: str
-    """Where the report will stand."""
+    """Folder of the report on the local machine."""
     shown: str
-    """The params file by its path in the project."""
+    """Path of the params file in the project."""
     code: str
     files: dict[str, bytes]
     standing: dict[str, bytes]
-    """Of the report that stands there: README.md, for what people wrote into it, and results.json: it is a report."""
+    """README.md (for its hand-written blocks) and results.json of the current report, if any."""
 
 
 def publish_elsewhere(executor: Executor, order: Order) -> Outcome:
-    """Publish a report that a worker of `executor` makes of the bytes that it is sent, in a folder of its own."""
+    """Publish a report that a worker of `executor` makes in a temporary folder from the sent bytes."""
     try:
-        packed = engine.in_child(_pack, order)
+        packed = processes.in_child(_pack, order)
         if isinstance(packed, Outcome):
             return packed
         outcome, files = executor.submit(_work, packed).result()
-        return engine.in_child(_put, order, files, outcome) if outcome.code == 0 else outcome
+        return processes.in_child(_put, order, files, outcome) if outcome.code == 0 else outcome
     except ExecutionError as error:
         return Outcome(FAILED, f"buildcompare: {order.params}: {error}")
-    except Exception as error:  # a cluster that ends raises what its library raises
+    except Exception as error:  # a cluster that ends raises its library's errors
         return Outcome(FAILED, f"buildcompare: {order.params}: {type(error).__name__}: {error}")
 
 
 def _pack(order: Order) -> Bundle | Outcome:
-    """What a worker needs, once it was pulled and checked; the outcome where there is nothing to make."""
+    """Pull and check the inputs of a report; return an outcome instead if it is current or faulty."""
     from buildcompare.comparison import analysis
     from buildcompare.comparison.inputs import code_sha256, files_of
     from buildcompare.config.params import Comparison, read_params
@@ -128,7 +128,7 @@ def _pack(order: Order) -> Bundle | Outcome:
             analysis.pull_recordings(params, quiet=True)
         folder = publish.folder_of(order.params, output)
         if settings.get("resume"):
-            made_from = publish.made_from(params, order.params, folder, graphs=settings.get("graphs", True))
+            made_from = publish.made_from(params, order.params, folder, graphs=settings.get("graphs", "svg"))
             if made_from and (kept := publication.whole(folder, made_from)):
                 return _published(order, publish.Published(folder, kept, kept=True))
         files = {path: resolve(path).read_bytes() for path in files_of(params) if resolve(path).is_file()}
@@ -141,8 +141,8 @@ def _pack(order: Order) -> Bundle | Outcome:
 
 
 def _work(bundle: Bundle) -> tuple[Outcome, dict[str, bytes]]:
-    """On a worker: make a report; its files by their names."""
-    if not engine.is_safe():
+    """Make a report on a worker; return its files by name."""
+    if not processes.is_safe():
         return Outcome(FAILED, f"buildcompare: {bundle.order.params}: the worker cannot fork processes"), {}
     with tempfile.TemporaryDirectory(prefix="buildcompare-") as place:
         here = Path(place)
@@ -161,7 +161,7 @@ def _work(bundle: Bundle) -> tuple[Outcome, dict[str, bytes]]:
         settings = {**bundle.order.settings, "output": output, "resume": False, "refresh": False}
         order = replace(bundle.order, params=params, settings=settings)
         try:
-            outcome = engine.in_child(_made_there, order, environment, bundle.code)
+            outcome = processes.in_child(_made_there, order, environment, bundle.code)
         except ExecutionError as error:
             outcome = Outcome(FAILED, f"buildcompare: {params}: {error}")
         said = outcome.said.replace(str(params), str(bundle.order.params)).replace(str(output), bundle.folder)
@@ -180,7 +180,7 @@ def _made_there(order: Order, environment: dict[str, str], code: str) -> Outcome
 
 
 def _put(order: Order, files: dict[str, bytes], outcome: Outcome) -> Outcome:
-    """Put the files that a worker made in place, whole or not at all."""
+    """Put the files of a worker in place, all or none."""
     from buildcompare.report import publication, publish
 
     def put(output: Path | None) -> Outcome:
@@ -195,7 +195,7 @@ def _put(order: Order, files: dict[str, bytes], outcome: Outcome) -> Outcome:
 
 def publish_here(order: Order) -> Outcome:
     """Publish a report in this process."""
-    from buildcompare.report.publish import publish  # late: it takes seconds to import
+    from buildcompare.report.publish import publish  # imported late, as it takes seconds
 
     return _guarded(
         order, lambda output: _published(order, publish(order.params, **order.settings | {"output": output}))
@@ -208,7 +208,7 @@ def _published(order: Order, made: Any) -> Outcome:
 
     table = ""
     if order.table is not None:
-        from buildcompare.report.terminal import lines  # with rich, which a batch's reports do not need
+        from buildcompare.report.terminal import lines  # imported late: only printed tables need rich
 
         table = lines(made.results, **order.table) + "\n"
     where = say("terminal", "where", named(made.folder / "report.html"))
@@ -218,7 +218,7 @@ def _published(order: Order, made: Any) -> Outcome:
 
 
 def _guarded(order: Order, task: Callable[[Path | None], T]) -> T | Outcome:
-    """What `task` returns, or what went wrong in it; it gets the report's folder, of an address a copy of it."""
+    """Call `task` with the report's folder (a local copy of a remote one); turn its error into an outcome."""
     output: Any = order.settings.get("output")
     try:
         with copied_back(output) if is_remote(output) else contextlib.nullcontext(output and Path(output)) as here:
@@ -228,12 +228,12 @@ def _guarded(order: Order, task: Callable[[Path | None], T]) -> T | Outcome:
 
 
 def what_ended(error: Exception) -> tuple[int, str]:
-    """The exit code that an error means, and what is said of it: one line, or the traceback of a fault of ours."""
+    """Return the exit code and message of an error: one line, or the traceback of a bug."""
     if isinstance(error, BuildcompareError):
         return BAD_INPUT if isinstance(error, InputError) else FAILED, printable(f"buildcompare: {error}")
-    if isinstance(error, (OSError, MemoryError)):  # of the machine: a full disk, a folder that cannot be read
+    if isinstance(error, (OSError, MemoryError)):  # faults of the machine, such as a full disk
         where = f"{named(error.filename)}: " if isinstance(error, OSError) and error.filename else ""
         found = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
         return FAILED, printable(f"buildcompare: {where}expected a machine that can do this, found {found}")
-    # With --fail-on, Python's own exit code would mean a regression.
+    # Python's exit code 1 means a regression with --fail-on.
     return FAILED, "\n".join(map(printable, "".join(traceback.format_exception(error)).splitlines()))

@@ -1,36 +1,57 @@
-"""What ``jupyter nbconvert --to`` makes of an executed notebook; apart, as nbconvert takes long to import."""
+"""Make the files of a report from an executed notebook with exporters for nbconvert and `report`."""
 
 from typing import Any
 
+from jinja2 import Environment
 from nbconvert.exporters.exporter import Exporter
+from nbconvert.exporters.templateexporter import TemplateExporter
 from nbformat import NotebookNode
+from traitlets import List, Unicode
 
-from buildcompare.report import html, junit, markdown
-from buildcompare.report.sections import results_of
+from buildcompare import figures
+from buildcompare.report import junit, markdown
+from buildcompare.report.notebook import page_of, results_of
+from buildcompare.report.sections import TEMPLATES, assets, templates
 
 
-class HtmlReportExporter(Exporter):
-    """``jupyter nbconvert --to buildcompare_html``: an executed comparison notebook as a report."""
+class HtmlReportExporter(TemplateExporter):
+    """``jupyter nbconvert --to buildcompare_html``: an executed notebook as report.html.
+
+    ``resources["beside"]`` holds the files that the page links, ``resources["written"]`` by block the text that people
+    wrote into README.md.
+    """
 
     export_from_notebook = "buildcompare report"
     output_mimetype = "text/html"
     file_extension = ".html"
+    template_file = Unicode("buildcompare/report.html.j2").tag(config=True, affects_template=True)
+    template_paths = List(Unicode(), [str(TEMPLATES)]).tag(config=True, affects_environment=True)
+    default_preprocessors: Any = List([])
 
-    def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
-        """Convert `nb`, which must have been run to its end."""
-        nb, resources = super().from_notebook_node(nb, resources, **kw)
-        return html.page_of_notebook(nb, results_of(nb)), resources
+    @property
+    def environment(self) -> Environment:
+        """Replace nbconvert's templates, which do not escape text, with those of reports."""
+        made = templates()
+        made.globals.update(page_of=page_of, assets=assets, component=figures.component)
+        return made
+
+
+def page(notebook: NotebookNode, **resources: object) -> str:
+    """Make the page of an executed notebook, like ``jupyter nbconvert --to buildcompare_html``."""
+    exporter: Any = HtmlReportExporter  # nbconvert has no types
+    made: str = exporter().from_notebook_node(notebook, resources)[0]
+    return made
 
 
 class MarkdownReportExporter(Exporter):
-    """``jupyter nbconvert --to buildcompare_markdown``: README.md and its graphs."""
+    """``jupyter nbconvert --to buildcompare_markdown``: an executed notebook as README.md and graphs."""
 
     export_from_notebook = "buildcompare README"
     output_mimetype = "text/markdown"
     file_extension = ".md"
 
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
-        """Convert `nb`; the graphs come back in ``resources["outputs"]`` under their paths."""
+        """Convert `nb`; ``resources["outputs"]`` has the graphs by path."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
         results = results_of(nb)
         graphs = markdown.graphs_of(nb, results)
@@ -39,7 +60,7 @@ class MarkdownReportExporter(Exporter):
 
 
 class JUnitExporter(Exporter):
-    """``jupyter nbconvert --to buildcompare_junit``: junit.xml."""
+    """``jupyter nbconvert --to buildcompare_junit``: an executed notebook as junit.xml."""
 
     export_from_notebook = "buildcompare JUnit"
     output_mimetype = "application/xml"

@@ -16,14 +16,14 @@ from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import named
 from buildcompare.config.params import version_in
 from buildcompare.config.project import resolve, root, write_files, writing
-from buildcompare.figures import chart, picture
-from buildcompare.history.chain import Step, analyse_chain, supported_users_noise
+from buildcompare.figures import chart, curves
+from buildcompare.history.chain import Step
 from buildcompare.history.entry import ledger_test
 from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, read_ledger
-from buildcompare.history.releases import USERS, LevelSeries, over_releases
-from buildcompare.history.view import HistoryView
+from buildcompare.history.levels import USERS, LevelSeries, over_releases
+from buildcompare.history.view import History, analyse_ledger
 from buildcompare.report import publication
-from buildcompare.report.sections import GRAVEST_FIRST, Fragment, page, template
+from buildcompare.report.sections import GRAVEST_FIRST, page
 from buildcompare.results import Results, dumps
 from buildcompare.results.history import Drift
 from buildcompare.text.numbers import change, db_name
@@ -68,55 +68,43 @@ class IndexRow(Step):
 def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "mattermost") -> tuple[Path, int]:
     """Write the page into the folder of all reports' folders; its path and its number of rows.
 
-    Without `ledgers` (folders) those that the reports were compared with, and all in ``data/history``. The catalogue
-    `metrics` says how far runs scatter, for comparisons that only a ledger holds. A damaged ledger is an InputError; a
-    report that cannot be read becomes a row that says so.
+    The default `ledgers` (folders) are those that the reports were compared with, and all in ``data/history``. The
+    catalogue `metrics` has the noise of comparisons that only a ledger holds. A damaged ledger is an InputError; a
+    report that cannot be read becomes a row with its fault.
     """
     catalogue = read_catalogue(metrics)
     rows, views = index_rows(folder, ledgers, catalogue)
     shown: dict[str, Any] = {"title": "Every release", "rows": rows, "gravest_first": GRAVEST_FIRST}
     shown["charts"] = level_charts(rows, catalogue)
-    shown["left_out"] = [(named(at), len(view.chain.steps), view.count) for at, view in views.items() if view.left_out]
+    shown["left_out"] = [(named(at), len(view.steps), view.count) for at, view in views.items() if view.left_out]
     html = page("index/index", "buildcompare/report", "index/index", component=figures.component(), **shown)
     with writing(folder / INDEX, "output", "a file that can be written"):
         write_files({folder / INDEX: html})
     return folder / INDEX, len(rows)
 
 
-def releases(view: HistoryView) -> Fragment:
-    """The same table of one ledger, as a notebook shows it: the newest of the chain first, the studies last."""
-    rows = []
-    studies = [step for step in view.chain.steps.values() if step.entry.kind == "study"]
-    for step in (*reversed(view.steps), *studies):
-        file = f"reports/{step.entry.name}/{publication.HTML}"
-        links = [("report", f"../{quote(file)}")] if (root() / file).is_file() else []  # as a notebook sees it
-        rows.append(replace(_of_step(step), links=links))
-    html = template("index/releases.html").render(rows=rows, gravest_first=GRAVEST_FIRST)
-    return Fragment(Markup(html), f"[{len(rows)} releases]")  # noqa: S704  # escaped by the template
-
-
 def index_rows(
     folder: Path, ledgers: Sequence[Path], catalogue: Catalogue
-) -> tuple[list[IndexRow], dict[Path, HistoryView]]:
-    """The newest of the chain first; before it what no ledger holds, after it the studies, then what is broken.
+) -> tuple[list[IndexRow], dict[Path, History]]:
+    """Rows in order: reports outside all ledgers, the chain (newest first), studies, reports that cannot be read.
 
-    Of a ledger the `NEWEST` comparisons and those that have a report; each ledger with what was analysed of it.
+    Each ledger adds its `NEWEST` comparisons and those that have a report. Also returns the analysis of each ledger.
     """
     folders = [each for each in _folders(folder) if any((each / name).exists() for name in FILES)]
     reports = {each: _read(each / publication.RESULTS) for each in folders}
     asked = {each.history.ledger for each in reports.values() if isinstance(each, Results) and each.history}
     own = {name: resolve(name, is_folder=True) for name in sorted(asked)}
-    opened = [read_ledger(path) for path in (ledgers or dict.fromkeys([*own.values(), *_folders(root() / LEDGERS)]))]
-    noise, margin_percent = supported_users_noise(catalogue)
+    opened = [
+        read_ledger(path, NEWEST) for path in (ledgers or dict.fromkeys([*own.values(), *_folders(root() / LEDGERS)]))
+    ]
     readable = {path: results for path, results in reports.items() if isinstance(results, Results)}
     held = {path: _place(results, own, opened) for path, results in readable.items()}
     steps: dict[tuple[Path, str], Step] = {}
     views = {}
     for ledger in opened:
         recorded_names = {place[1] for place in held.values() if place and place[0] == ledger.folder}
-        chain = analyse_chain(ledger, noise, NEWEST, recorded_names)
-        steps |= {(ledger.folder, name): step for name, step in chain.steps.items()}
-        views[ledger.folder] = HistoryView(ledger, chain, margin_percent)
+        views[ledger.folder] = analyse_ledger(ledger, catalogue, NEWEST, recorded_names)
+        steps |= {(ledger.folder, name): step for name, step in views[ledger.folder].steps.items()}
     unrecorded, recorded, broken, reported = [], [], [], set()
     for path, results in reports.items():
         links = [(text, f"{quote(path.name)}/{name}") for name, text in FILES.items() if (path / name).is_file()]
@@ -155,7 +143,7 @@ def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[s
             marked |= {at: say("figures", "jump", size) for at, size in own.items()}
             attributes = chart.over_releases(series, releases, f"releases-{number}", marked)
             names = [row.entry.name for row in chain]
-            still = "" if series.test in pictured else picture.over_releases(series, names, marked)
+            still = "" if series.test in pictured else curves.over_releases(series, names, marked)
             pictured.add(series.test)
             drawn.append((series, Markup(figures.element(attributes, still))))  # noqa: S704  # ours
         heading = say("figures", "chain_heading", ledger and ledger.name, simulated)
@@ -164,7 +152,7 @@ def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[s
 
 
 def _release(row: IndexRow) -> dict[str, Any]:
-    """What a chart says of one place of its axis."""
+    """Fields of one place on the axis of a chart."""
     href = next((href for text, href in row.links if text == "report"), None)
     base, new = row.builds
     note = say("history", "changed_settings", row.setup_changed) if row.setup_changed else ""
@@ -172,17 +160,17 @@ def _release(row: IndexRow) -> dict[str, Any]:
 
 
 def _jumps(chain: Sequence[IndexRow], series: LevelSeries) -> dict[int, float]:
-    """By place, the drift of the test's supported users that is a jump."""
+    """Jumps of the supported users of a test: place -> drift, percent."""
     found = ((at, line) for at, row in enumerate(chain) for line in row.drift_lines if line.jump)
     return {at: line.delta_percent for at, line in found if line.delta_percent is not None and series.is_of(line)}
 
 
 def _place(results: Results, own: Mapping[str, Path], opened: Sequence[Ledger]) -> tuple[Path, str] | None:
-    """The ledger and the name by which a report's comparison is held, first by the one that it was held against."""
+    """Folder of the ledger that holds the comparison of a report, and its name there."""
     first, entry = own[results.history.ledger] if results.history else None, _entry_of(results)
     for ledger in sorted(opened, key=lambda ledger: ledger.folder != first):
-        if name := ledger.book.held(entry):
-            return ledger.folder, name
+        if recorded := ledger.find(entry):
+            return ledger.folder, recorded.name
     return None
 
 
@@ -213,12 +201,12 @@ def _read(file: Path) -> Results | str:
 
 
 def _entry(name: str, **known: Any) -> Entry:
-    """An entry that no ledger holds: of one, all would be known."""
+    """An entry that no ledger holds, with few of its fields."""
     return Entry.model_construct(name=name, **known)
 
 
 def _entry_of(results: Results) -> Entry:
-    """What a ledger knows a report's comparison by."""
+    """An entry with the fields by which a ledger finds the comparison of a report."""
     base, new = LedgerBuild.of(results.base.label), LedgerBuild.of(results.new.label)
     return _entry(results.comparison, base=base, new=new, verdict=results.verdict, simulated=results.simulated)
 
@@ -250,5 +238,5 @@ def _of_step(step: Step) -> IndexRow:
 
 
 def _by_test(line: UsersLine | Drift) -> str:
-    """One order in all columns and rows, whatever order the tests were written down in."""
+    """Sort key: the database, else the test."""
     return (db_name(line.db_engine) or line.test).casefold()

@@ -1,22 +1,20 @@
-"""Write the comparison as JUnit XML for build servers: a test case for everything that has a status."""
+"""Write the comparison as JUnit XML for build servers, with a test case for each status."""
 
-import re
 from xml.sax.saxutils import escape
 
 from markupsafe import Markup
 
+from buildcompare.config.outside import xml_text
 from buildcompare.report.sections import template
 from buildcompare.results import Results
 
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
 
 def render(results: Results) -> str:
-    """JUnit XML: a regression of what users feel fails, what cannot be told is skipped."""
+    """Render JUnit XML: regressions of metrics that users feel fail, undecided rows are skipped."""
     return template("junit.xml").render(results=results, xml=escaped) + "\n"
 
 
 def escaped(text: str) -> Markup:
-    """`text` as XML holds it, without the control characters that it cannot hold."""
+    """Escape `text` for XML, without the control characters that XML forbids."""
     more = {'"': "&quot;", "\t": "&#09;", "\n": "&#10;", "\r": "&#13;"}
-    return Markup(escape(_NOT_XML.sub("\ufffd", text), more))  # noqa: S704  # escaped on this line
+    return Markup(escape(xml_text(text), more))  # noqa: S704  # escaped on this line

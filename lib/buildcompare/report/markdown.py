@@ -1,4 +1,4 @@
-"""README.md in the shape of published performance comparisons, with its graphs and what people wrote into it."""
+"""Write README.md in the shape of published performance comparisons, with graphs and hand-written blocks."""
 
 import functools
 import re
@@ -12,54 +12,57 @@ from buildcompare.figures import Figure, names
 from buildcompare.findings import above_the_fold, headlines
 from buildcompare.findings.verdict import opening
 from buildcompare.report.commonmark import images
-from buildcompare.report.sections import figures_of, template
+from buildcompare.report.notebook import figures_of
+from buildcompare.report.sections import template
 from buildcompare.results import Results
 from buildcompare.text.numbers import db_name
 
 GRAPHS = PurePosixPath("graphs")
 BLOCKS = ("comments", "action-items")
 NOTICE = "<!-- Write between the hand-written markers: all other text of this file is made anew with every report. -->"
-"""For whoever opens README.md to edit it."""
+"""Note in README.md for its editors."""
 _MARKER = re.compile(r"<!-- hand-written (begin|end): ([^\n]*?) -->")
 _LIKE_A_MARKER = re.compile(r"<[!\s-]*hand[-_\s]*written[-_\s]*(begin|end)\b[^\n>]*>?", re.IGNORECASE)
-"""What was a marker before somebody, or an editor, touched it."""
+"""Pattern of markers that an editor or a typo changed."""
 
 
 def graphs_of(notebook: NotebookNode, results: Results) -> list[Figure]:
-    """The figures of an executed notebook, which holds `results`, that stand in README.md."""
+    """Select the figures for README.md from an executed notebook with `results`."""
     variants = results.variants is not None
     return [each for each in figures_of(notebook) if (each.shown if variants else each.graph_of is not None)]
 
 
-def files_of(graphs: Sequence[Figure], results: Results) -> dict[str, bytes]:
-    """The pictures of `graphs` and of what people wrote, by their paths beside README.md."""
-    found = {str(GRAPHS / f"{figure.name}.png"): figure.png for figure in graphs}
+def files_of(graphs: Sequence[Figure], results: Results, suffix: str | None = "svg") -> dict[str, bytes]:
+    """Make the pictures of `graphs` (SVG, or PNG) and of hand-written text, by their paths beside README.md."""
+    drawn = {
+        str(GRAPHS / f"{each.name}.{suffix}"): each.png if suffix == "png" else each.svg.encode() for each in graphs
+    }
     written = (*results.comments, *results.action_items)
-    return found | {name: contents for text in written for _, name, contents in images(text)}
+    return drawn | {name: contents for text in written for _, name, contents in images(text)}
 
 
-def render(results: Results, graphs: Sequence[Figure]) -> str:
-    """README.md from `results`; `graphs` are the figures that stand beside it."""
-    order = [
-        name for test in results.tests for name in names(test.metrics, test.name)
-    ]  # the page's: what changed first
+def render(results: Results, graphs: Sequence[Figure], suffix: str | None = "svg") -> str:
+    """Render README.md from `results`; `graphs` are its figures, as SVG or PNG."""
+    order = [name for test in results.tests for name in names(test.metrics, test.name)]  # changes first, as on the page
     graphs = sorted(graphs, key=lambda graph: order.index(graph.name) if graph.name in order else len(order))
     tests = sorted(results.tests, key=lambda test: (test.type, db_name(test.db_engine)))  # bounded ones first
-    told, rest = above_the_fold(results.findings if results.variants else headlines(results.findings))
-    said = {"opening": opening(results), "told": told, "rest": rest, "notice": NOTICE, "markers": markers}
+    begins = opening(results)
+    about = results.findings if results.variants else headlines(results.findings)
+    told, rest = above_the_fold(about, begins.states)
+    said = {"opening": begins, "told": told, "rest": rest, "notice": NOTICE, "markers": markers}
     name = "variants.md" if results.variants else "README.md"
-    return template(name).render(results=results, tests=tests, graphs=graphs, **said)
+    return template(name).render(results=results, tests=tests, graphs=graphs, suffix=suffix, **said)
 
 
 def markers(block: str) -> str:
-    """The markers of `block` with nothing between them: people write there."""
+    """Return the markers of `block`, empty for hand-written text."""
     return f"{_marker('begin', block)}\n{_marker('end', block)}"
 
 
 def read_written(file: Path) -> dict[str, str]:
-    """What stands between the markers of each block; nothing where there is no file.
+    """Read the text between the markers of each block; empty without a file.
 
-    An :class:`InputError` where a marker is broken or missing: what is not between markers is written anew.
+    A broken or missing marker is an :class:`InputError`, because text outside of markers is overwritten.
     """
     fault = functools.partial(InputError, file=file)
     try:
@@ -100,7 +103,7 @@ def read_written(file: Path) -> dict[str, str]:
 
 
 def put_written(readme: str, written: Mapping[str, str]) -> str:
-    """`readme` with what was written by hand in its places; a block that it lacks goes to its end."""
+    """Insert the hand-written blocks into `readme`; a block without markers goes to the end."""
     for block, text in written.items():
         marked = f"{_marker('begin', block)}{text}{_marker('end', block)}"
         readme = readme.replace(markers(block), marked, 1) if markers(block) in readme else f"{readme}\n{marked}\n"

@@ -1,4 +1,4 @@
-"""The sections of a report as fragments of HTML; the templates escape all text, only commonmark's filters do not."""
+"""Make the sections of a report as fragments of HTML; templates escape all text except rendered CommonMark."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import base64
 import functools
 import hashlib
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeAlias
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
@@ -18,9 +18,8 @@ from markupsafe import Markup
 from buildcompare import figures
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.comparison.matrix import Matrix
-from buildcompare.config.errors import ExecutionError
 from buildcompare.config.project import resolve
-from buildcompare.figures import FIGURE_MIME, Figure
+from buildcompare.figures import Figure
 from buildcompare.figures.flame import flame_graph
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.subject import Subject, subject
@@ -35,57 +34,80 @@ from buildcompare.stats.noise import series_key
 from buildcompare.text import numbers, sentences
 from buildcompare.text.sentences import title as title_of
 
-if TYPE_CHECKING:
-    from nbformat import NotebookNode  # a kernel need not import it
-
 TEMPLATES = Path(__file__).parent / "templates"
 RESULTS_MIME = "application/vnd.buildcompare.results+json"
-"""The output that carries results.json inside the executed notebook."""
-FRAGMENT = "buildcompare_fragment"
-"""Key of the display metadata by which the HTML exporter knows our own, escaped markup."""
-HEADLINE_TESTS = 6  # tests in the table below the verdict; the others are folded, the gravest shown
+"""MIME type of results.json in the executed notebook."""
+FRAGMENT_MIME = "application/vnd.buildcompare.fragment+json"
+"""MIME type of a fragment's fields in the notebook, for the HTML exporter."""
+HEADLINE_TESTS = 6
+"""Most tests in the table below the verdict, the gravest first; the others are folded."""
 MOST_LABELS = 500
-"""Of a table on the page: as many as a reader may scroll through; thousands make a page of many megabytes."""
-KNOWN = (
+"""Most rows of a label table on the page; thousands would take many megabytes."""
+CALLABLE = (
     (commonmark, "aligned cell code destination plain to_html to_inline_html to_markdown"),
     (sentences, "say"),
     (numbers, "DECIDED_WORDS STATUS_SYMBOLS STATUS_WORDS VERDICT_SYMBOLS VERDICT_WORDS"),
     (numbers, "change db_name interval minutes p_words percent quantity share significant status_words test_words"),
 )
-"""What templates may call, as functions and as filters."""
+"""Functions and constants that templates may use, as globals and as filters."""
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """A piece of HTML that a notebook displays and the report keeps."""
+    """Piece of HTML for the notebook and the report."""
 
     html: Markup
-    text: str
+    text: str = ""
+    """Plain text for places without HTML."""
+    heading: str = ""
+    """Heading of the section that begins here."""
+    for_figures: bool = False
+    """If True, the fragment has the controls of the next figures."""
+    block: str = ""
+    """Name of the hand-written block of README.md that follows on the page."""
+    is_placeholder: bool = False
+    """If True, the text of its block replaces the fragment."""
+    alone: bool = True
+    """If True, it includes its styles in a notebook."""
 
-    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, Any]]:
-        return {"text/html": self.styled(), "text/plain": self.text}, {FRAGMENT: True}
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+        fields = {name: value for name, value in vars(self).items() if value and name not in ("text", "alone")}
+        shown = {"text/html": self.styled()} if self.html else {}  # the notebook's text already has the heading
+        return {**shown, "text/plain": self.text, FRAGMENT_MIME: {**fields, "html": str(self.html)}}
 
     def styled(self) -> str:
-        """The HTML with its styles, as it can stand in any page."""
-        return f'<div class="buildcompare"><style>{_style()}</style>{self.html}</div>'
+        """Return the HTML with its styles, for any page."""
+        style = f"<style>{_style()}</style>" if self.alone else ""
+        return f'<div class="buildcompare">{style}{self.html}</div>'
+
+
+class Report(Protocol):
+    """Comparison, or matrix of variants, with its results."""
+
+    @property
+    def results(self) -> Results:
+        """Model of results.json."""
+
+
+Part: TypeAlias = Fragment | Figure
 
 
 @dataclass(frozen=True)
 class EmbeddedResults:
-    """results.json as an output of the notebook, so that the executed notebook is complete by itself."""
+    """results.json as an output of the notebook, which makes the executed notebook self-contained."""
 
     results: Results
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        found = self.results
-        text = f"{found.comparison}: {found.verdict} ({len(found.tests)} tests, {len(found.findings)} findings)"
-        return {RESULTS_MIME: {"packed": figures.packed(found.model_dump_json())}, "text/plain": text}
+        results = self.results
+        text = f"{results.comparison}: {results.verdict} ({len(results.tests)} tests, {len(results.findings)} findings)"
+        return {RESULTS_MIME: {"packed": figures.packed(results.model_dump_json())}, "text/plain": text}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where on the page a finding is shown, and the command that opens it in a notebook."""
+    """Links from a finding to its evidence on the page, and the command that opens it in a notebook."""
 
     links: list[tuple[str, str]]
     command: str | None
@@ -98,7 +120,7 @@ OF_ERRORS = (FindingKind.COUNTED_ERRORS, FindingKind.ERROR_RATE)
 
 
 def places(results: Results) -> dict[str, Place]:
-    """By the id of each finding, where its row, its chart and its event are."""
+    """Collect links to the row, chart and event of each finding, and its command, by id."""
     return {finding.id: _place(finding, results) for finding in results.findings}
 
 
@@ -108,7 +130,7 @@ def _place(finding: Finding, results: Results) -> Place:
 
 
 def _links(finding: Finding, about: Subject, results: Results) -> list[tuple[str, str]]:
-    """Where on the page a finding has its row, its chart and its event."""
+    """Return links to the row, chart and event of a finding on the page."""
     kind = finding.kind
     if kind in OF_THE_PAST or kind in OF_ERRORS:
         return [("setup", "#setup")] if kind in OF_THE_PAST else [("row", "#errors")]
@@ -138,46 +160,58 @@ def _links(finding: Finding, about: Subject, results: Results) -> list[tuple[str
 
 
 def _labels_told(results: Results) -> dict[tuple[str | None, str, str], str]:
-    """The ids of the rows of labels that findings are about, by test, group and label."""
+    """Return the ids of rows of labels with findings, by test, group and label."""
     told = (subject(each, results.tests) for each in results.findings)
     rows = dict.fromkeys((about.test, *about.label[:2]) for about in told if about.label)
     return {row: f"label-{row[0]}-{i}" for i, row in enumerate(rows, start=1)}
 
 
 def _command(results: Results, about: Subject) -> str | None:
-    """The command that opens in a notebook what a finding is about, where the report is of a params file."""
+    """Return the command that opens the subject of a finding in a notebook; None without a params file."""
     file = shlex.split(results.provenance.run["command"])[-1]
     if not resolve(file).is_file():
         return None
     label = " ".join(about.label) if about.label else None
     chosen = {"NOTEBOOK": "investigate", "PARAMS": file, "TEST": about.test, "METRIC": about.metric, "LABEL": label}
-    named = {key: value.replace("$", "$$") for key, value in chosen.items() if value}  # make would read a variable
+    named = {key: value.replace("$", "$$") for key, value in chosen.items() if value}  # $ starts a variable of make
     return " ".join(["make lab", *(f"{key}={shlex.quote(value)}" for key, value in named.items())])
 
 
-def _plain(name: str) -> Callable[[Analysis], Fragment]:
+def _plain(name: str) -> Callable[[Analysis | Matrix], Fragment]:
     return lambda analysis: fragment(name, results=analysis.results)
 
 
-title, comments, action_items, setup = _plain("title"), _plain("comments"), _plain("action_items"), _plain("setup")
-supported_users, errors, provenance = _plain("supported_users"), _plain("errors"), _plain("provenance")
+title, setup, supported_users = _plain("title"), _plain("setup"), _plain("supported_users")
+errors, provenance = _plain("errors"), _plain("provenance")
+
+
+def comments(analysis: Analysis | Matrix) -> Fragment:
+    """Show the analyst's comments from the params and README.md."""
+    return _written("comments", analysis.results.comments, "No comments were written.")
+
+
+def action_items(analysis: Analysis | Matrix) -> Fragment:
+    """Show the analyst's next steps from the params and README.md, under a heading from the params."""
+    results = analysis.results
+    made = _written("action-items", results.action_items, "None were written.")
+    return replace(made, heading=results.action_items_title)
+
+
+def _written(block: str, items: Iterable[str], nothing: str) -> Fragment:
+    given = [item for item in items if item.strip()]
+    return replace(fragment("written", items=given, nothing=nothing), block=block, is_placeholder=not given)
 
 
 def events(analysis: Analysis) -> Fragment:
-    """What happened once, and the tests with a run too short to tell."""
+    """Show the events of each test, and name tests with runs too short for a search."""
     tests = [test for test in analysis.results.tests if test.type != "benchmark"]
     windows = {test.name: [run.window for run in (*test.runs.base, *test.runs.new)] for test in tests}
     short = [test for test in tests if not all(search_window(each, test.type) for each in windows[test.name])]
     return fragment("events", results=analysis.results, short=short)
 
 
-def charts() -> figures.Charts:
-    """What all charts of a notebook need."""
-    return figures.Charts()
-
-
 def verdict(analysis: Analysis) -> Fragment:
-    """The verdict, a table of all tests, the findings, and the rule that made the verdict."""
+    """Show the verdict, a table of all tests, the findings, and the rule of the verdict."""
     results, tests = analysis.results, analysis.results.tests
     if len(tests) > HEADLINE_TESTS:
         tests = sorted(tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
@@ -187,24 +221,24 @@ def verdict(analysis: Analysis) -> Fragment:
     columns = list(dict.fromkeys(row.name for test in results.tests for row in test.metrics if row.gate))
     split: dict[str, Any] = {"shown": tests[:HEADLINE_TESTS], "folded": tests[HEADLINE_TESTS:]}
     said = opening(results)
-    split["top"], split["rest"] = above_the_fold([each for each in results.findings if each.text not in said.sentence])
+    split["top"], split["rest"] = above_the_fold(results.findings, said.states)
     split |= {"with_users": any(test.supported_users for test in results.tests), "places": places(results)}
     return fragment("verdict", results=results, opening=said, gate_metrics=columns, gates=gates, **split)
 
 
 def further_runs(analysis: Analysis) -> Fragment:
-    """How many further runs would decide what is not decided, in which order, and what they would show."""
+    """Show the plan of further runs: number and order of runs that would decide the open rows."""
     titles = {test.name: title_of(test) for test in analysis.results.tests}
     return fragment("further_runs", results=analysis.results, titles=titles)
 
 
 def summary(analysis: Analysis) -> Fragment:
-    """The verdict, the findings and the metrics, for a notebook's cell."""
+    """Show the verdict, the findings and the metrics in a notebook's cell."""
     return fragment("summary", results=analysis.results, title=title(analysis).html, verdict=verdict(analysis).html)
 
 
-def ramp_up(analysis: Analysis) -> Iterator[Fragment | Figure]:
-    """How the load came up in each test, the tests first in which it came up otherwise: curve and times."""
+def ramp_up(analysis: Analysis) -> Iterator[Part]:
+    """Show the ramp of each test with curve and times; tests with a changed ramp come first."""
     told = {each.test for each in analysis.results.findings if each.kind in OF_THE_RAMP}
     hinted = False
     for test in sorted(analysis.tests(), key=lambda test: test.result.name not in told):
@@ -215,12 +249,12 @@ def ramp_up(analysis: Analysis) -> Iterator[Fragment | Figure]:
             if shown:
                 yield _chart_tools([figure], hint=not hinted)
                 hinted = True
-            yield replace(figure, caption=title_of(test.result), shown=shown, alone=False)
+            yield replace(figure, caption=title_of(test.result), shown=shown)
     yield fragment("ramp_up", results=analysis.results)
 
 
-def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
-    """Every metric over the steady windows, and at equal load where the load was not the same."""
+def metrics(analysis: Analysis) -> Iterator[Part]:
+    """Show every metric over the steady windows, and at equal load if the loads differ."""
     yield fragment("matrix", results=analysis.results, matrix=_matrix(analysis.results.tests))
     for test in analysis.tests():
         yield fragment("test_heading", test=test.result)
@@ -234,7 +268,7 @@ def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
             for drawn in ([*figures.at_equal_load(test)], [*figures.graphs(test)]):
                 if drawn:
                     yield _chart_tools(drawn)
-                    yield from (replace(each, alone=False) for each in sorted(drawn, key=lambda each: not each.shown))
+                    yield from sorted(drawn, key=lambda each: not each.shown)
         if test.profiles:
             graph = flame_graph(test.profiles, test.labels, name=title_of(test.result))
             yield fragment("profiles", results=analysis.results, test=test.result, graph=Markup(graph))  # noqa: S704  # ours
@@ -244,17 +278,17 @@ def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
 
 
 def _matrix(tests: Iterable[TestResult]) -> list[tuple[str, list[Decided | None]]]:
-    """By the name of each metric its row in each test, at equal load where that is known; None where it has none."""
+    """Return each metric's row in each test (None if not measured), at equal load if known."""
     of_tests = [{metric.full_name: metric for metric in test.metrics if metric.p_value is not None} for test in tests]
     names = dict.fromkeys(name for metrics in of_tests for name in metrics)
     found = [(name, [metrics.get(name) for metrics in of_tests]) for name in names]
-    return [(name, [row and (row.load_adjusted or row.effective) for row in rows]) for name, rows in found]
+    return [(name, [row and (row.load_adjusted or row.at_unchanged_mix) for row in rows]) for name, rows in found]
 
 
 def labels(analysis: Analysis) -> Fragment:
-    """The labels of every table, what moved most first: one row per label, its statistics side by side.
+    """Show the labels of every table, largest changes first: one row per label, statistics side by side.
 
-    Of a longer table than `MOST_LABELS` those that are marked, and no more than so many others.
+    A longer table is cut to marked labels and at most `MOST_LABELS` others.
     """
     told = _labels_told(analysis.results)
     tables: list[tuple[TestResult, list[tuple[Any, ...]]]] = []
@@ -276,32 +310,32 @@ def labels(analysis: Analysis) -> Fragment:
 
 
 def _chart_tools(drawn: Iterable[Figure], *, hint: bool = False) -> Fragment:
-    """What is chosen for all charts of a test; with a `hint` how they are used."""
+    """Make the controls that all charts of a test share, with an explanation if `hint` is True."""
     group = next((figure.chart["group"] for figure in drawn if figure.chart), None)
-    return fragment("chart_tools", group=group, hint=hint)
+    return replace(fragment("chart_tools", group=group, hint=hint), for_figures=True)
 
 
 @functools.cache
 def templates() -> Environment:
-    """Where the templates are, with what they may call."""
+    """Load the templates' environment with the functions that templates may call."""
     look: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     loader = FileSystemLoader([TEMPLATES, TEMPLATES / "sections"])
     look["bytecode_cache"] = sentences.compiled(__file__)
     made = Environment(loader=loader, autoescape=select_autoescape(["html.j2", "xml.j2"]), **look)
-    known = {name: getattr(module, name) for module, names in KNOWN for name in names.split()}
-    made.filters |= known | {"test_title": title_of}
-    made.globals |= known
+    usable = {name: getattr(module, name) for module, names in CALLABLE for name in names.split()}
+    made.filters |= usable | {"test_title": title_of}
+    made.globals |= usable | {"test_title": title_of, "region": region}
     return made
 
 
+def region(name: str) -> Markup:
+    """Open a region that scrolls, also by keyboard, around a table with this name."""
+    return Markup('<div class="scroll" role="group" tabindex="0" aria-label="Table: {}">').format(name)
+
+
 def template(name: str) -> Template:
-    """One of the templates by its name without ``.j2``; those of HTML and XML escape what they are given."""
+    """Load a template by its name without ``.j2``; templates of HTML and XML escape their values."""
     return templates().get_template(f"{name}.j2")
-
-
-def without_style(shown: str) -> str:
-    """The HTML of a fragment as a notebook shows it, without its styles: the page has its own."""
-    return shown.partition("</style>")[2].removesuffix("</div>")
 
 
 @functools.cache
@@ -310,111 +344,100 @@ def _style() -> str:
 
 
 def fragment(name: str, **values: object) -> Fragment:
-    """The section template `name` with these values."""
+    """Render the section template `name` with these values."""
     html = template(f"{name}.html").render(**values)
     return Fragment(Markup(html), f"[{name.replace('_', ' ')}]")  # noqa: S704  # escaped by the template
 
 
 def page(name: str, *styles: str, component: str = "", **values: object) -> str:
-    """A page by the template `name`: it loads nothing, and by its policy runs its one script alone.
+    """Render a page with the template `name`, its script and `styles`."""
+    return template(f"{name}.html").render(**assets(name, *styles, component=component), **values)
 
-    The script is the template's own, with a `component` that others made after it.
+
+@functools.cache
+def assets(name: str, *styles: str, component: str = "") -> Mapping[str, object]:
+    """Return styles and script of a page, with a policy that allows only this script, by its hash.
+
+    The script is the template's script followed by `component`.
     """
     script = (TEMPLATES / f"{name}.js").read_text("utf-8") + component
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     css = "\n".join([figures.theme(), *((TEMPLATES / f"{style}.css").read_text("utf-8") for style in styles)])
-    ours = {"css": Markup(css), "script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704  # our own files
-    return template(f"{name}.html").render(**ours, **values)
+    return {"css": Markup(css), "script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704  # our own files
 
 
-def outputs_of(notebook: NotebookNode) -> Iterator[Any]:
-    """Every output of every code cell."""
-    for cell in notebook.cells:
-        yield from cell.get("outputs", [])
+@dataclass(frozen=True)
+class Section:
+    """Section of the report: heading, and function that makes the parts."""
+
+    heading: str
+    parts: Callable[[Any], Fragment | Iterable[Part]]
 
 
-def results_of(notebook: NotebookNode) -> Results:
-    """The results that the notebook embeds; an :class:`ExecutionError` where it was not run to its end."""
-    for output in outputs_of(notebook):
-        if RESULTS_MIME in output.get("data", {}):
-            return Results.model_validate_json(figures.unpacked(output["data"][RESULTS_MIME]["packed"]))
-    raise ExecutionError("the notebook holds no results: it was not run to its end")
+SECTIONS: Mapping[str, Section] = {
+    "title": Section("", title),
+    "verdict": Section("Verdict", verdict),
+    "comments": Section("Comments", comments),
+    "action_items": Section("", action_items),
+    "further_runs": Section("Further runs", further_runs),
+    "setup": Section("Setup", setup),
+    "supported_users": Section("Supported users", supported_users),
+    "ramp_up": Section("Ramp-up", ramp_up),
+    "metrics": Section("Metrics", metrics),
+    "errors": Section("Errors", errors),
+    "labels": Section("Labels", labels),
+    "events": Section("Events", events),
+    "provenance": Section("Provenance", provenance),
+}
+"""Sections of a comparison by name, in the order of the page; the notebook's cells show the same sections."""
 
 
-def keep_beside_results(notebook: NotebookNode, more: dict[str, Any]) -> Results:
-    """Keep `more` under `provenance.run` of the results that the notebook embeds, and return them."""
-    results = results_of(notebook)
-    results.provenance.run.update(more)
-    for output in outputs_of(notebook):
-        if RESULTS_MIME in output.get("data", {}):
-            output["data"] |= EmbeddedResults(results)._repr_mimebundle_()
-    return results
+def sections_of(results: Results) -> Mapping[str, Section]:
+    """Return the sections of a report by name."""
+    return SECTIONS if results.variants is None else MATRIX_SECTIONS
 
 
-def figures_of(notebook: NotebookNode) -> Iterator[Figure]:
-    """The figures that the notebook shows, as pictures: without their charts."""
-    shown = (output for output in outputs_of(notebook) if output.get("metadata", {}).get(FIGURE_MIME))
-    return (figure_of(output, with_chart=False) for output in shown)
-
-
-def figure_of(output: Any, *, with_chart: bool = True) -> Figure:
-    """The figure that an output of a notebook shows."""
-    data = output["data"]
-    pixels = base64.b64decode(data["image/png"]) if "image/png" in data else None
-    chart = figures.chart_of("".join(data.get("application/javascript", ""))) if with_chart else None
-    return Figure(**output["metadata"][FIGURE_MIME], svg="".join(data["image/svg+xml"]), pixels=pixels, chart=chart)
-
-
-SECTIONS: tuple[tuple[str, Callable[[Analysis], Fragment | Iterator[Fragment | Figure]]], ...] = (
-    ("", title),
-    ("Verdict", verdict),
-    ("Comments", comments),
-    ("", action_items),
-    ("Further runs", further_runs),
-    ("Setup", setup),
-    ("Supported users", supported_users),
-    ("Ramp-up", ramp_up),
-    ("Metrics", metrics),
-    ("Errors", errors),
-    ("Labels", labels),
-    ("Events", events),
-    ("Provenance", provenance),
-)
-"""Headings of a report with what stands below them; the notebook's cells are the same."""
+def parts_of(report: Report, name: str) -> Iterator[Part]:
+    """Make the parts of a section, heading first; the first fragment has the styles, the first chart the script."""
+    section = sections_of(report.results)[name]
+    made = section.parts(report)
+    if section.heading:
+        yield Fragment(Markup(), heading=section.heading)
+    brought: set[type] = set()
+    for part in [made] if isinstance(made, Fragment) else made:
+        yield replace(part, alone=type(part) not in brought)
+        if isinstance(part, Fragment) or part.chart is not None:
+            brought.add(type(part))
 
 
 # ---- A matrix of variants --------------------------------------------------------------------------------------------
 
 OPEN_CHARTS, MOST_TERMS = 2, 12
-"""Charts and rows of factors that a page shows unfolded."""
+"""Most unfolded charts, and most unfolded rows of factors, on a page."""
 
 
-def _of_matrix(name: str) -> Callable[[Matrix], Iterator[Fragment]]:
-    return lambda matrix: iter([fragment(name, results=matrix.results)])
+def matrix_title(matrix: Matrix) -> Fragment:
+    """Show the title and the compared variants."""
+    return fragment("variants_title", results=matrix.results, result=matrix.result, title=matrix.params.title)
 
 
-def matrix_title(matrix: Matrix) -> Iterator[Fragment]:
-    """What is compared."""
-    yield fragment("variants_title", results=matrix.results, result=matrix.result, title=matrix.params.title)
-
-
-def matrix_verdict(matrix: Matrix) -> Iterator[Fragment]:
-    """The verdict with its rule, what others concluded, and the findings."""
+def matrix_verdict(matrix: Matrix) -> Fragment:
+    """Show the verdict with its rule, conclusions from elsewhere, and the findings."""
     top, rest = above_the_fold(matrix.results.findings)
-    yield fragment("variants_verdict", results=matrix.results, opening=opening(matrix.results), top=top, rest=rest)
+    return fragment("variants_verdict", results=matrix.results, opening=opening(matrix.results), top=top, rest=rest)
 
 
-def matrix_contrasts(matrix: Matrix) -> Iterator[Fragment | Figure]:
-    """Each variant beside what it is compared with, in all operations, and then operation by operation.
+def matrix_contrasts(matrix: Matrix) -> Iterator[Part]:
+    """Show each variant beside its reference, over all operations, then operation by operation.
 
-    Charts of operations in which something changed stand open, or else the first; at most `OPEN_CHARTS`.
+    Charts of operations with changes are open, or else the first; at most `OPEN_CHARTS`.
     """
     result = matrix.result
     rows = {each.slug: [row for row in result.contrasts if row.operation == each.slug] for each in result.operations}
     drawn = {each.slug: figure for each in result.operations if (figure := figures.contrasts(result, each))}
     changed = [slug for slug in drawn if any(row.status.changed for row in rows[slug])]
     shown = (changed or [*drawn])[: OPEN_CHARTS if changed else 1]
-    yield from (replace(drawn[slug], alone=slug == shown[0]) for slug in shown)
+    yield from (drawn[slug] for slug in shown)
     small = [figures.heat_map(result), *(figure for slug, figure in drawn.items() if slug not in shown)]
     yield from (replace(figure, shown=False) for figure in small if figure)
     for operation in result.operations:
@@ -422,8 +445,8 @@ def matrix_contrasts(matrix: Matrix) -> Iterator[Fragment | Figure]:
             yield fragment("variants_contrasts", result=result, operation=operation, rows=of)
 
 
-def matrix_factors(matrix: Matrix) -> Iterator[Fragment | Figure]:
-    """What each factor does, and how two act together; pictures are open where that is proven."""
+def matrix_factors(matrix: Matrix) -> Iterator[Part]:
+    """Show the effect of each factor and interactions of two; pictures of proven interactions are open."""
     result = matrix.result
     proven = [term for term in result.terms if term.proven]
     shown = proven or [term for term in result.terms if len(term.factors) == 1]
@@ -439,35 +462,35 @@ def matrix_factors(matrix: Matrix) -> Iterator[Fragment | Figure]:
     yield from (figure for figure, _ in drawn if figure not in first)
 
 
-def matrix_ranking(matrix: Matrix) -> Iterator[Fragment]:
-    """The variants in order, with ties where the runs cannot tell two apart."""
+def matrix_ranking(matrix: Matrix) -> Fragment:
+    """Show the ranking of the variants, with ties of variants that the runs cannot separate."""
     result = matrix.result
     ranked = result.ranking if is_known(result) else []
     groups = [
         (result.operation(slug), task, [*rows])
         for (slug, task), rows in groupby(ranked, key=lambda row: (row.operation, row.workload))
     ]
-    yield fragment("variants_ranking", result=result, groups=groups)
+    return fragment("variants_ranking", result=result, groups=groups)
 
 
-def matrix_runs(matrix: Matrix) -> Iterator[Fragment]:
-    """Every run with its numbers."""
+def matrix_runs(matrix: Matrix) -> Fragment:
+    """Show every run with its numbers."""
     every = matrix.result.runs
     facts = list(dict.fromkeys(name for run in every for name in run.facts))
-    told = {"blocks": any(run.block for run in every), "sources": any(run.source for run in every), "facts": facts}
-    yield fragment("variants_runs", results=matrix.results, result=matrix.result, **told)
+    blocks, sources = any(run.block for run in every), any(run.source for run in every)
+    return fragment("variants_runs", result=matrix.result, blocks=blocks, sources=sources, facts=facts)
 
 
-MATRIX_SECTIONS: dict[str, tuple[str, Callable[[Matrix], Iterator[Fragment | Figure]]]] = {
-    "title": ("", matrix_title),
-    "verdict": ("Verdict", matrix_verdict),
-    "comments": ("Comments", _of_matrix("comments")),
-    "action_items": ("", _of_matrix("action_items")),
-    "variants": ("Variants", matrix_contrasts),
-    "factors": ("Factors", matrix_factors),
-    "ranking": ("Ranking", matrix_ranking),
-    "setup": ("Setup", _of_matrix("setup")),
-    "runs": ("Runs", matrix_runs),
-    "provenance": ("Provenance", _of_matrix("provenance")),
+MATRIX_SECTIONS: Mapping[str, Section] = {
+    "title": Section("", matrix_title),
+    "verdict": Section("Verdict", matrix_verdict),
+    "comments": Section("Comments", comments),
+    "action_items": Section("", action_items),
+    "variants": Section("Variants", matrix_contrasts),
+    "factors": Section("Factors", matrix_factors),
+    "ranking": Section("Ranking", matrix_ranking),
+    "setup": Section("Setup", setup),
+    "runs": Section("Runs", matrix_runs),
+    "provenance": Section("Provenance", provenance),
 }
-"""By name, the heading of each section and what stands below it, in the order of the report and its notebook."""
+"""Sections of a matrix of variants by name, in the order of the page and its notebook."""

@@ -1,4 +1,4 @@
-"""A comparison in the terminal: what was decided and what changed first, as wide as the window, in plain lines."""
+"""Print a comparison in the terminal at the window's width: verdict, tables of the tests, findings."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _STYLES: dict[str, str] = {
     Verdict.REGRESSION: "bold red", Verdict.INVALID: "bold red", Verdict.INCONCLUSIVE: "bold yellow",
     Verdict.PASS: "bold green", Status.IMPROVEMENT: "green", Severity.CRITICAL: "red", Severity.WARNING: "yellow",
 }  # fmt: skip
-"""By code; a status and a verdict of one word look alike."""
+"""Styles by code of a status or verdict."""
 _NUMBERS, _FOLDS = range(1, 5), ((0, 14), (5, 8), (0, 8))
-"""Columns of numbers; those that give way in a narrow window, in turn, and how narrow they become."""
+"""Indices of columns with numbers, and columns that shrink in a narrow window, in order, with their least width."""
 Row = tuple[tuple[str, ...], Status]
 
 
 def lines(results: Results, *, width: int, coloured: bool = False, every: bool = False) -> str:
-    """The verdict of `results`, a table for each test, and findings, in lines of at most `width` columns.
+    """Render the verdict of `results`, a table for each test, and findings, in lines of at most `width` columns.
 
-    A metric has a row where it changed or where users feel it, and a finding its text where it warns; the others are
-    counted, or with `every` shown too.
+    Metrics that changed or that users feel have a row, warnings their text; other metrics and findings are only
+    counted unless `every` is True.
     """
-    nowhere = io.StringIO()  # what is captured is for somebody else to write, who may find the output closed or full
+    nowhere = io.StringIO()  # the caller prints the lines and handles a closed or full output
     console = Console(file=nowhere, width=width, force_terminal=coloured, highlight=False)
     found = opening(results)
     tests = sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
@@ -72,7 +72,7 @@ def _text(text: str, style: str = "") -> Text:
 
 
 def _rows(test: TestResult, *, every: bool) -> tuple[list[Row], Counter[str]]:
-    """The rows that are shown, what changed first, and how many of the others have which status."""
+    """Return the rows to show, changes first, and the number of other rows by status."""
     found, rest = [], Counter[str]()
     for name, row, unit, better, shown in _judged(test):
         status = row.status if row else Status.NOT_COMPARABLE
@@ -87,7 +87,7 @@ def _rows(test: TestResult, *, every: bool) -> tuple[list[Row], Counter[str]]:
 
 
 def _levels(row: Change, unit: str) -> Pair[str]:
-    """Both values; of users also what a build supports at least."""
+    """Format both values; unknown supported users have a lower bound."""
     values = Pair(row.base, row.new)
     if unit != "users":
         return values.map(lambda value: numbers.quantity(value, unit if unit in numbers.SCALED else ""))
@@ -97,21 +97,19 @@ def _levels(row: Change, unit: str) -> Pair[str]:
 
 
 def _judged(test: TestResult) -> Iterator[tuple[str, Change | None, str, Better, bool]]:
-    """Each row that a verdict or a reader may rest on: name, what counts, unit, direction, whether users feel it."""
+    """Yield each judged row: name, deciding row, unit, better direction, and whether users feel it."""
     if test.supported_users:
         yield USERS, test.supported_users, "users", Better.HIGHER, True
     judged_as_users = {run.load_curve for run in test.runs.base} if test.supported_users else set()
     for metric in (each for each in test.metrics if each.slug not in judged_as_users):
-        at_own_load = (
-            metric if metric.status.changed and not metric.gate else None
-        )  # of use where nothing else is known
+        at_own_load = metric if metric.status.changed and not metric.gate else None  # shown if no other row has a value
         yield metric.full_name, metric.deciding or at_own_load, metric.unit, metric.better, metric.gate
     for rate in test.errors:
         yield rate.name, rate, rate.unit, rate.better, False
 
 
 def _widths(rows: list[tuple[str, ...]], width: int) -> tuple[list[int], int]:
-    """Of each column, and of the gap between two, so that all fit; what is too long is folded."""
+    """Choose the widths of the columns and of the gap between them; too long cells are folded."""
     widths = [max(cell_len(numbers.printable(cells[i])) for cells in rows) for i in range(len(rows[0]))]
     gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= width else 1
     over = sum(widths) + gap * (len(widths) - 1) - width

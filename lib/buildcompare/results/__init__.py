@@ -1,4 +1,4 @@
-"""The schema of results.json: its models are imported when one of them is first used, its codes need none of them."""
+"""The schema of results.json. Its models are imported on first use, because the codes alone need no pydantic."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""What the models of results.json are made of."""
+"""Base classes of the models of results.json."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from buildcompare.results.codes import ReasonCode, Side
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become null."""
+    """Replace NaN and infinity, which JSON lacks, by null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -19,7 +19,7 @@ Number = Annotated[float | None, BeforeValidator(_finite)]
 
 
 class Model(BaseModel):
-    """A part of results.json: no key beyond its own, and never changed once made."""
+    """A part of results.json: frozen, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -31,12 +31,12 @@ class Label(Model):
 
 
 class Reason(Model):
-    """Why a row was not judged, or why a run has no steady window."""
+    """The reason why a row was not judged, or a run has no steady window."""
 
     code: ReasonCode
     build: Side | None = None
-    """The build that it is about; None: both, or neither in particular."""
+    """The build concerned; None for both or neither."""
     minutes: Number = None
-    """How long the load was steady, where that was too short."""
+    """Duration of the steady load, if too short."""
     because: ReasonCode | None = None
-    """Of ``no_steady_window``: why there is none."""
+    """For ``no_steady_window``: the cause."""

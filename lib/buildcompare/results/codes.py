@@ -1,4 +1,4 @@
-"""Codes of results.json: every status, verdict, severity, kind and source is an enum. A command imports no more."""
+"""Codes of results.json: each status, verdict, severity, kind and source is an enum. Importing them costs little."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Pair(Generic[T]):
         return ("base", self.base), ("new", self.new)
 
     def map(self, function: Callable[[T], U]) -> Pair[U]:
-        """The pair of what `function` makes of each value."""
+        """The pair of `function` of each value."""
         return Pair(function(self.base), function(self.new))
 
 
@@ -66,7 +66,7 @@ class Status(StrEnum):
 
 
 Verdict = StrEnum("Verdict", "PASS REGRESSION INCONCLUSIVE INVALID")
-Verdict.__doc__ = "Whether the new build may ship, by one test or by all of them."
+Verdict.__doc__ = "Whether the new build may ship, judged by one test or by all."
 CauseKind = StrEnum("CauseKind", "REGRESSION FAILING LEANING LOSS_NOT_EXCLUDED TWICE_AS_BAD UNJUDGEABLE NOTHING_JUDGED")
 CauseKind.__doc__ = "Why a valid test does not pass."
 ValidityStatus = StrEnum("ValidityStatus", "VALID LIMITED INVALID")
@@ -80,20 +80,20 @@ ValidityCode = StrEnum(
     LOAD_UNKNOWN CUT_IN_RAMP ANOTHER_BUILD
     """,
 )
-ValidityCode.__doc__ = "What limits a run or a test; rule of each: :mod:`buildcompare.validity.rules`."
+ValidityCode.__doc__ = "Limits of a run or a test; their rules: :mod:`buildcompare.validity.rules`."
 Better = StrEnum("Better", "LOWER HIGHER NEUTRAL")
-Better.__doc__ = "Which way a metric gets better."
+Better.__doc__ = "The direction in which a metric improves."
 NoiseSource = StrEnum("NoiseSource", "CALIBRATION LEDGER CATALOGUE REPEATS NONE")
-NoiseSource.__doc__ = "Where the run-to-run noise of a row comes from."
+NoiseSource.__doc__ = "Source of the run-to-run noise of a row."
 ClaimStatus = StrEnum("ClaimStatus", "HOLDS WITHIN_MARGIN LIKELY UNPROVEN DISAGREES CONTRADICTED")
-ClaimStatus.__doc__ = """What runs say of a conclusion.
+ClaimStatus.__doc__ = """Agreement of the runs with a conclusion.
 
-Within margin: a difference was claimed, and any is surely smaller than the margin. Without noise: likely (the figures
-agree, and only a large scatter would make it chance), unproven, disagrees."""
+Within margin: a difference was claimed, but it is significantly smaller than the margin. If the noise is unknown:
+likely (the values agree, and only a large scatter could explain them by chance), unproven, or disagrees."""
 Unjudged = StrEnum("Unjudged", "SINGLE FEW CONFOUNDED")
-Unjudged.__doc__ = """Why runs of variants say nothing of their noise.
+Unjudged.__doc__ = """Why runs of variants give no estimate of their noise.
 
-No variant ran twice, too few did, or each ran in blocks (machines, rounds) of its own."""
+No variant ran twice, too few did, or no two variants share a block (machine, round)."""
 ReasonCode = StrEnum(
     "ReasonCode",
     """
@@ -102,7 +102,7 @@ ReasonCode = StrEnum(
     TOO_SHORT_TO_MEASURE LOAD_UNKNOWN NO_SAMPLES FEW_SAMPLES NEVER_RISES STILL_MOVES SHORT UNFIT_EARLY
     """,
 )
-ReasonCode.__doc__ = "Why a row was not judged, or a run has no steady window; in words: text/sentences/reasons.j2."
+ReasonCode.__doc__ = "Why a row was not judged, or a run has no steady window; sentences: text/sentences/reasons.j2."
 NoEstimate = StrEnum(
     "NoEstimate",
     """
@@ -111,13 +111,13 @@ NoEstimate = StrEnum(
 )
 NoEstimate.__doc__ = "Why a curve gives no figure for the supported users."
 NoHistory = StrEnum("NoHistory", "STUDY NO_NOISE NO_EARLIER FIRST")
-NoHistory.__doc__ = "Why a comparison was not compared with earlier ones; in words: text/sentences/history.j2."
+NoHistory.__doc__ = "Why a comparison was not compared with earlier ones; sentences: text/sentences/history.j2."
 DriftKind = StrEnum("DriftKind", "SAME_VERSION PREVIOUS_NEW BETWEEN_DATABASES")
-DriftKind.__doc__ = """Which two levels a row of drift compares.
+DriftKind.__doc__ = """The two levels that a row of drift compares.
 
-This base with the previous new of the same version; this new with the previous new; two databases in one build."""
+The base with the previous new build of its version; the new build with the previous one; two databases of a build."""
 SetupChange = StrEnum("SetupChange", "CHANGED NOT_RECORDED")
-SetupChange.__doc__ = "How a setting differs from an earlier one's; not recorded: one of the two does not state it."
+SetupChange.__doc__ = "How a setting differs from an earlier one; not recorded: one of the two does not state it."
 Severity = StrEnum("Severity", "CRITICAL WARNING INFO")
 Severity.__doc__ = "How urgent a finding is."
 FindingKind = StrEnum(
@@ -128,9 +128,9 @@ FindingKind = StrEnum(
     LOOKS METHODS_WITH_HANDLERS METRIC METRICS_NOWHERE MISSING_METRICS MORE_EVENTS NO_HISTORY NO_LABEL_TABLE
     PREVIOUS_NEW PROFILES RECORDING_NOTE REPORTED_AGAINST_ESTIMATED RUN_LEFT_OUT SERVER_VERSIONS SETUP_DIFFERENCES
     SINGLE_RUNS SUPPORTED_USERS TIME_TO_USERS TRAFFIC_MIX UNCHANGED UNJUDGEABLE UNRECOGNISED USERS_IN_PARAMS VALIDITY
-    VARIANT VARIANT_CLAIM VARIANT_FACTOR WAVES
+    VARIANT VARIANT_CLAIM VARIANT_FACTOR WAVES ASSUMED
     """,
 )
-FindingKind.__doc__ = "What a finding is about; the order of findings is in :mod:`buildcompare.findings`."
+FindingKind.__doc__ = "The subject of a finding; :mod:`buildcompare.findings` holds their order."
 SuggestionKind = StrEnum("SuggestionKind", "RERUN FIND_CAUSE FORMER_SETUP SETTLE LOOK_AT_LABEL")
-SuggestionKind.__doc__ = "What is suggested to do next."
+SuggestionKind.__doc__ = "The kind of a proposed next step."

@@ -1,4 +1,4 @@
-"""Schema of a comparison's past: setup differences, drift, and what the ledger taught."""
+"""Schema of a comparison's history: setup differences, drift, and noise estimated from the ledger."""
 
 from pydantic import Field
 
@@ -7,7 +7,7 @@ from buildcompare.results.codes import DriftKind, NoHistory, NoiseSource, SetupC
 
 
 class SetupDifference(Model):
-    """A setting that differs from the earlier comparison `against`; its texts are plain."""
+    """A setting that differs from the earlier comparison `against`; plain text."""
 
     setting: str
     against: str
@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """An earlier comparison in which the databases stood in the same order: changes in percent where they did."""
+    """An earlier comparison with the databases in the same order: their differences in percent."""
 
     comparison: str
     base: Number = None
@@ -25,7 +25,7 @@ class DatabaseOrder(Model):
 
 
 class Drift(Model):
-    """One level (supported users) beside another that it should equal, or is often compared with."""
+    """One level (supported users) beside a reference that it should equal."""
 
     kind: DriftKind
     comparison: str
@@ -36,7 +36,7 @@ class Drift(Model):
     db_engine: str | None
     side: Side
     label: str
-    """The build that is judged, by `against_label`."""
+    """The judged build; its reference is `against_label`."""
     against_label: str
     before: Number
     value: Number
@@ -47,18 +47,18 @@ class Drift(Model):
     p_value: Number
     noise_source: NoiseSource
     same_version: bool
-    """Whether both builds are of one major and minor version: else their distance is no drift alone."""
+    """Whether both builds have one major and minor version; otherwise the difference is more than drift."""
     z: Number = None
-    """In standard deviations of the same version between comparisons (see history.between)."""
+    """The difference in standard deviations of one version between comparisons (see history.between)."""
     jump: bool = False
     setup_changed: list[str] = Field(default_factory=list)
-    """Settings that changed since; empty: none recorded."""
+    """Settings that changed since; empty if none is recorded."""
     flipped: bool = False
-    """Whether the databases stand in another order than in the comparison before."""
+    """Whether the order of the databases differs from the previous comparison."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
-    """Where they flipped: the newest earlier comparisons in which they stood like this."""
+    """If flipped: the newest earlier comparisons with the present order."""
     earlier_comparisons: int = 0
-    """Where they flipped: how many earlier comparisons that are in all."""
+    """If flipped: the number of earlier comparisons with the present order."""
 
     @property
     def beyond_chance(self) -> bool:
@@ -67,7 +67,7 @@ class Drift(Model):
 
 
 class BetweenComparisons(Model):
-    """Robust standard deviation of one version between two consecutive comparisons of a test; null with few links."""
+    """Robust standard deviation of one version between consecutive comparisons of a test; null with few links."""
 
     type: TestType
     db_engine: str | None
@@ -76,7 +76,7 @@ class BetweenComparisons(Model):
 
 
 class RepeatedMeasurements(Model):
-    """Run-to-run standard deviation of one run from builds that the ledger holds more than once on one setup."""
+    """Run-to-run standard deviation of one run, from repeated builds of one setup in the ledger."""
 
     sd_percent: float
     ci_low: float
@@ -85,19 +85,19 @@ class RepeatedMeasurements(Model):
 
 
 class HistoryResult(Model):
-    """The ledger that this comparison was compared with."""
+    """The ledger of earlier comparisons."""
 
     ledger: str
     comparisons: int
-    """Earlier ones in the chain."""
+    """Earlier comparisons in the chain."""
     studies: int
     entries_sha256: str
-    """Of all that was read from the ledger: it is an input as the recordings are."""
+    """SHA-256 of everything read from the ledger, which is an input like the recordings."""
     before: str | None
-    """The comparison before this one; null where `reason` says why drift is not known."""
+    """The previous comparison; null if `reason` says why there is no drift."""
     reason: NoHistory | None = None
     run_sd_percent: Number = None
-    """Standard deviation of one run, which the intervals of `drift` rest on."""
+    """Standard deviation of one run in the intervals of `drift`."""
     noise_source: NoiseSource = NoiseSource.NONE
     margin_percent: float
     """Smaller drifts are not reported."""

@@ -1,8 +1,8 @@
 """The schema of results.json: the one summary that every report format is rendered from.
 
-Fields are only ever added; a change of meaning raises `schema_version`. Everything that differs between two
-runs of the same inputs stands under `provenance.run` and nowhere else. Times without a zone are elapsed
-seconds from the start of their run; percentages are in percent.
+Fields are only added; a field that is renamed, removed or changes its meaning raises `schema_version`. Only
+`provenance.run` differs between two runs of the same inputs. Times without a zone are seconds from the start of
+their run; percentages are in percent.
 """
 
 from typing import Any, Literal, Self
@@ -21,16 +21,16 @@ class Estimate(Model):
     """The supported users of one run, from its curve."""
 
     estimated: Number
-    """Mean users over the last 30 minutes under load; null where that is not what the build supports."""
+    """Mean users over the last 30 minutes under load; null if `reason` says why this is no estimate."""
     at_least: Number
-    """The same mean where the curve still rose or met the ceiling, so that the build supports at least as many."""
+    """The same mean as a lower bound, if the curve still rose or met the ceiling."""
     reason: codes.NoEstimate | None
     slope_users_per_s: Number = None
     window: Window | None = None
 
 
 class SeriesCoverage(Model):
-    """How much of its run, up to the stop, a series covers: samples expected, present, and present as a number."""
+    """How much of its run, up to the stop, a series covers: samples expected, present, and finite."""
 
     slug: str
     expected: int
@@ -40,12 +40,12 @@ class SeriesCoverage(Model):
 
     @property
     def fraction(self) -> float:
-        """The part of the expected samples that is a number (0 to 1)."""
+        """The part of the expected samples that is finite (0 to 1)."""
         return self.finite / self.expected if self.expected else 0.0
 
 
 class ValidityReason(Model):
-    """Something that limits what may be concluded from a run or a test."""
+    """A fact that limits the conclusions from a run or a test."""
 
     code: ValidityCode
     status: ValidityStatus
@@ -53,20 +53,20 @@ class ValidityReason(Model):
     """A clause without a full stop and without the run's name."""
     side: Side | None = None
     run: int | None = None
-    """Counted from 1; null where it is about several runs."""
+    """Counted from 1; null if the reason concerns several runs."""
     metric: str | None = None
     unit: str | None = None
-    """Of `metric`, where its numbers are in it."""
+    """Unit of `numbers`, if they are values of `metric`."""
     file: str | None = None
-    """The recording, as the params name it."""
+    """Path of the recording, as in the params file."""
     labels: tuple[str, str] | None = None
-    """Of `another_build`: the build as the recording states it, and as the params name it."""
+    """For `another_build`: the build named in the recording, and the one in the params file."""
     because: Reason | None = None
     from_s: Number = None
     until_s: Number = None
-    """The run is valid between these; null where the fault has no time, or the steady window begins or ends there."""
+    """The run is valid from `from_s` to `until_s`; null if the fault has no time, or at the steady window's end."""
     numbers: dict[str, Number] = Field(default_factory=dict)
-    """What was found and what was expected; times in elapsed seconds."""
+    """Observed and expected values; times in elapsed seconds."""
 
 
 class Validity(Model):
@@ -75,7 +75,7 @@ class Validity(Model):
     status: ValidityStatus
     valid_from_s: Number = None
     valid_until_s: Number = None
-    """Elapsed seconds up to which a limited run may be judged; null where time does not limit it."""
+    """A limited run may be judged up to here (elapsed seconds); null if the limit is not one of time."""
     reasons: list[ValidityReason] = Field(default_factory=list)
 
     @property
@@ -85,7 +85,7 @@ class Validity(Model):
 
 
 class ServerResult(Model):
-    """The server that a run was pulled from, and what it had to say."""
+    """The server that a run was pulled from, and its warnings."""
 
     kind: str
     version: str
@@ -95,9 +95,9 @@ class ServerResult(Model):
     queries: int
     points: int
     missing_points: int
-    """Of the graphs: points on the grid of the window without a value."""
+    """Points of the graphs' time grid without a value."""
     counter_resets: dict[str, int] = Field(default_factory=dict)
-    """By counter that a graph takes the rate of, how often it started again inside the window."""
+    """How often a counter of a graph started again inside the window, by its name."""
     warnings: list[str] = Field(default_factory=list)
 
 
@@ -124,31 +124,33 @@ class RunResult(Model):
     notes: list[str]
     server: ServerResult | None = None
     samples_sha256: str = ""
-    """Of all samples of its metrics and of when they were taken."""
+    """SHA-256 of all samples of the run's metrics and of their times."""
 
 
 class AlertResult(Model):
-    """What one alert of the coordinator did in one build."""
+    """One alert of the coordinator in one build."""
 
     build: Side
     alert: str
+    name: str = ""
+    """Of the alert, as the catalogue has it."""
     threshold: float
     first_s: Number
-    """Null where it never was at its threshold."""
+    """When its query first reached the threshold; null if never."""
     times: int
-    """How often it came to its threshold from below."""
+    """How often its query rose to the threshold."""
     share_steady: float
     """The part of the samples in the steady window at or above the threshold."""
     nearness: Number
-    """What the query answered in the steady window (its 95th percentile) as a part of the threshold."""
+    """95th percentile of the query in the steady window, divided by the threshold."""
 
 
 NEAR = 0.8
-"""At this part of its threshold a query is near it: one more step of load, and it would be what limits."""
+"""`nearness` from which an alert counts as near its threshold: about one step of load below it."""
 
 
 class LimitedBy(Model):
-    """What limited each build, in words and in numbers; the alerts of a build in the catalogue's order."""
+    """The limits of each build, in words and numbers; alerts in the catalogue's order."""
 
     base: str | None = None
     new: str | None = None
@@ -159,12 +161,12 @@ class LimitedBy(Model):
         return [use for use in self.alerts if use.build == build]
 
     def first(self, build: Side) -> AlertResult | None:
-        """The alert that was at its threshold first."""
+        """The alert that reached its threshold first."""
         fired = [use for use in self.of(build) if use.first_s is not None]
         return min(fired, key=lambda use: use.first_s or 0.0, default=None)
 
     def limiting(self, build: Side) -> AlertResult | None:
-        """The alert that was at its threshold most often in the steady window; None where none was."""
+        """The alert that was at its threshold most often in the steady window; None if none was."""
         use = max(self.of(build), key=lambda use: use.share_steady, default=None)
         return use if use is not None and use.share_steady > 0.0 else None
 
@@ -175,7 +177,7 @@ class LimitedBy(Model):
 
 
 class Change(Model):
-    """One value in both builds, how far they are apart, and the conclusion."""
+    """One value in both builds, their difference, and the conclusion."""
 
     base: Number
     new: Number
@@ -184,117 +186,118 @@ class Change(Model):
 
 
 class Tested(Change):
-    """A change beside the noise between runs of one build; null where that is not known."""
+    """A change and its test against run-to-run noise; null if the noise is unknown."""
 
     ci_low: Number = None
-    """95 % interval of `delta_percent`, from run-to-run variance; of this row alone, unless its model says more."""
+    """95 % interval of `delta_percent` from run-to-run variance; for this row alone unless its model says otherwise."""
     ci_high: Number = None
     p_value: Number = None
 
 
 LEANING = 0.1
-"""One-sided adjusted p-value below which a row leans worse: no regression, but no pass either. A round number;
-`benchmarks/identical.py` prints how many pairs of identical runs pass, and what warns in the others."""
+"""One-sided adjusted p-value below which a row leans worse: no regression, but no pass either.
+
+A round number; `benchmarks/identical.py` prints how many pairs of identical runs pass, and what warns in the others."""
 
 
 class Decided(Tested):
     """A change that a verdict may rest on."""
 
     p_worse_one_sided: Number = None
-    """Adjusted one-sided p-value, where the change lies beyond the margin on the bad side."""
+    """Adjusted one-sided p-value, if the change is worse than the margin."""
     no_worse_than_percent: Number = None
-    """Of `not_worse`: the margin, or the bad end of the interval where that is larger."""
+    """For `not_worse`: the margin, or the bad end of the interval if that is larger."""
     min_detectable_percent: Number = None
-    """The smallest rise that would have been significant with a probability of 80 %, alone in its family."""
+    """Smallest rise that is significant with a probability of 80 %, alone in its family."""
     required_runs: int | None = None
-    """Runs per build, those at hand included, that would show a change of the margin's size with a probability of 80 %;
-    null beyond 99 or where nothing is known."""
+    """Runs per build, including the present ones, that show a change of the margin's size with a probability of 80 %;
+    null above 99 or if unknown."""
     required_runs_show_percent: Number = None
-    """The smallest rise that so many runs would show."""
+    """Smallest rise that `required_runs` show with a probability of 80 %."""
     run_sd_percent: Number = None
-    """Standard deviation of a single run, the error within it included."""
+    """Standard deviation of a single run, including the error within it."""
     noise_df: Number = None
-    """Degrees of freedom that it is known with; null where it is taken as exactly known."""
+    """Degrees of freedom of `run_sd_percent`; null if it is taken as exact."""
     noise_source: codes.NoiseSource = codes.NoiseSource.NONE
     se_log: Number = None
-    """Standard error of the logarithm of new over base, from run to run."""
+    """Standard error of log(new / base) from run to run."""
     within_se_log: Number = None
-    """The part of it that the samples within the runs show; in a wavy load it is many times too large."""
+    """The part of `se_log` estimated from the samples within runs; many times too large under a wavy load."""
     noise_comparisons: int = 0
-    """How many earlier comparisons the noise was learned from, alone (`ledger`) or beside its source."""
+    """Number of earlier comparisons in the noise estimate, alone (`ledger`) or beside its source."""
 
     @property
     def leans_worse(self) -> bool:
-        """Whether it may have got worse, though not surely: no regression, but no pass either."""
+        """Whether the row has probably got worse: no regression, but no pass either."""
         return self.p_worse_one_sided is not None and self.p_worse_one_sided < LEANING
 
     @property
     def by_chance_percent(self) -> float | None:
-        """How far two comparisons of unchanged builds differ in 19 of 20 cases, in percent; None if unknown."""
+        """How far unchanged builds differ in 19 of 20 comparisons, in percent; None if unknown."""
         if self.ci_high is None or self.delta_percent is None or not self.delta_percent > -100.0:
-            return None  # of a metric that is as good as gone there is no ratio
+            return None  # a new value of 0 leaves no ratio
         return ((1.0 + self.ci_high / 100.0) / (1.0 + self.delta_percent / 100.0) - 1.0) * 100.0
 
 
 class LoadAdjustedResult(Decided):
-    """One metric at equal load; `ci_low` to `ci_high` hold at 95 % for all metrics of its family together."""
+    """One metric at equal load; its interval holds at 95 % for all metrics of its family together."""
 
     users: float
     p_adjusted: Number = None
-    """Over the metrics of the test of which less is better, or over those without a better direction."""
+    """Adjusted over the test's metrics with `better: lower`, or over those with `better: neutral`."""
     at_users_range: Window
-    """Loads at which both builds were seen."""
+    """Loads (users) at which both builds were observed."""
     constant: bool = False
-    """Whether the difference is the mean over these loads: at the highest it is no different."""
+    """True if the difference is the mean over these loads, because it does not differ at the highest."""
     noise_of: Literal["equal_load", "levels", "none"] = "none"
-    """What the noise between runs was learned from: runs at equal load, or their levels, which move with the load."""
+    """Source of the run-to-run noise: runs at equal load, or their levels, which vary with the load too."""
 
 
 class MixMover(Model):
-    """A label whose share of the calls moved an average."""
+    """A label whose share of the calls changed an average."""
 
     label: str
     base_share_percent: float
     new_share_percent: float
     seconds: float
-    """Per call, the mean of both builds."""
+    """Seconds per call, mean of both builds."""
     percent: float
-    """Its part of `mix_percent`."""
+    """Contribution to `mix_percent`."""
 
 
 class TrafficMixResult(Model):
-    """The change of an average over labels, split: `mix_percent` and `speed_percent` add up to `delta_percent`."""
+    """The change of an average over labels, split into `mix_percent` and `speed_percent`, which add up to it."""
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
-    """What moved; `unknown`: the mix did, and how far speed moves by chance is not known."""
+    """Cause of the change; `unknown`: the mix changed, and the noise of the speed is unknown."""
     counts: bool
-    """Whether the metric counts as at unchanged mix (where the mix moved it), and not as measured."""
+    """True if the mix changed the metric, which is then judged at unchanged mix."""
     base: float
     new: float
     delta_percent: float
     mix_percent: float
     mix_ci_low: Number = None
-    """95 %, from the noise of the labels where it is known."""
+    """95 % interval of `mix_percent` from the noise of the labels; null if unknown."""
     mix_ci_high: Number = None
     speed_percent: float
     speed_ci_low: Number = None
-    """95 %, from the noise of the average between runs of one build."""
+    """95 % interval of `speed_percent` from the run-to-run noise of the average."""
     speed_ci_high: Number = None
     at_unchanged_mix_percent: Number = None
-    """The change of the metric itself without the mix part."""
+    """The metric's change without the mix part."""
     ci_low: Number = None
     """95 % interval of `at_unchanged_mix_percent`."""
     ci_high: Number = None
     p_adjusted: Number = None
     p_worse_one_sided: Number = None
     status: Status
-    """Of the metric at unchanged mix."""
+    """Status of the metric at unchanged mix."""
     movers: list[MixMover] = Field(default_factory=list)
 
 
 class MetricRow(Model):
-    """The metric that a row is of."""
+    """The metric of a row."""
 
     name: str
     slug: str
@@ -304,47 +307,46 @@ class MetricRow(Model):
 
 
 class MetricResult(Decided, MetricRow):
-    """One metric of one test. `base` and `new` are means over the steady window, for times geometric means."""
+    """One metric of one test; `base` and `new` are means over the steady window, geometric means for times."""
 
     labels: dict[str, str] = Field(default_factory=dict)
     margin_percent: float
     levels: Pair[list[float]]
-    """The level of each run that has one; `base` and `new` are their means."""
+    """Level of each run that has one; `base` and `new` are their means."""
     mean: Pair[Number]
-    """The arithmetic means of the same samples."""
+    """Arithmetic means of the same samples."""
     p_adjusted: Number = None
-    """Holm's over `family`."""
+    """Adjusted over `family` (Holm)."""
     family: str | None = None
     status: Status
-    """Where neither direction is better (`better`: neutral), an improvement is merely more and a regression less."""
+    """With `better: neutral`, improvement means a rise and regression a fall."""
     reason: Reason | None
     reading_error_percent: Number = None
-    """What a run's level is misread by (one standard deviation), where values were read off a plot: the noise, at own
-    and at equal load, holds it."""
+    """Reading error of a level (1 SD) if values were read off a plot; part of the noise."""
     n_effective: Number = None
-    """Effective sample size of the steady window, in the run where it is smallest."""
+    """Smallest effective sample size of the runs' steady windows."""
     window: Pair[Window | None]
     missing_samples: Pair[Number]
     load_adjusted: LoadAdjustedResult | None = None
     traffic_mix: TrafficMixResult | None = None
     decided_by: Literal["level", "traffic_mix", "equal_load", "none"] = "level"
-    """What a verdict counts: `equal_load` in an unbounded test, whose coordinator steers the load by latency, so that
-    latency at a build's own load is no result (`none`: it is unknown at equal load). `traffic_mix`: other calls moved
-    the average; at unchanged mix it does not regress."""
+    """The row that the verdict uses. `equal_load`: in an unbounded test latency controls the load, so only latency at
+    equal load is a result (`none` if that is unknown). `traffic_mix`: a different mix of calls changed the average,
+    which is no regression at unchanged mix."""
 
     @property
     def full_name(self) -> str:
-        """The name with the labels."""
+        """The name and its labels."""
         return f"{self.name} ({', '.join(self.labels.values())})" if self.labels else self.name
 
     @property
     def mix(self) -> TrafficMixResult | None:
-        """The traffic mix where it moved the average: then the metric counts as at unchanged mix."""
+        """The traffic mix, if it changed the average."""
         return self.traffic_mix if self.traffic_mix and self.traffic_mix.counts else None
 
     @property
-    def effective(self) -> Self:
-        """The row, at unchanged traffic mix where that moved the average."""
+    def at_unchanged_mix(self) -> Self:
+        """The row at unchanged traffic mix; the row itself if the mix did not change the average."""
         if self.mix is None:
             return self
         at_unchanged_mix = self.mix.model_dump(include={"status", "ci_low", "ci_high", "p_worse_one_sided"})
@@ -353,54 +355,61 @@ class MetricResult(Decided, MetricRow):
 
     @property
     def deciding(self) -> Decided | None:
-        """The row that a verdict rests on, by `decided_by`; None where there is none."""
-        rows = {"none": None, "equal_load": self.load_adjusted or self, "traffic_mix": self.effective, "level": self}
-        return rows[self.decided_by]
+        """The row that the verdict uses, by `decided_by`; None if it uses none."""
+        match self.decided_by:
+            case "equal_load":
+                return self.load_adjusted or self
+            case "traffic_mix":
+                return self.at_unchanged_mix
+            case "level":
+                return self
+            case "none":
+                return None
 
     @property
-    def stated(self) -> Decided:
-        """The row that findings are about: the one that a verdict rests on, or else the level."""
-        return self.deciding or self.effective
+    def judged(self) -> Decided:
+        """`deciding`, or else the level at unchanged mix; findings describe this row."""
+        return self.deciding or self.at_unchanged_mix
 
 
 class PooledResult(MetricRow):
-    """The mean change of one metric over several tests of one type, where their noise is independent; it informs."""
+    """The mean change of one metric over several tests of one type with independent noise; no verdict uses it."""
 
     labels: dict[str, str] = Field(default_factory=dict)
     type: codes.TestType
     tests: list[str]
-    """Valid tests in which the metric was judged: over the steady windows, in unbounded tests at equal load."""
+    """Valid tests in which the metric was judged, in unbounded tests at equal load."""
     margin_percent: float
     delta_percent: Number
     ci_low: Number
-    """95 % interval of `delta_percent`, of this line alone (random effects)."""
+    """95 % interval of `delta_percent` for this row alone (random effects)."""
     ci_high: Number
     p_value: Number
     p_adjusted: Number
-    """Holm's over the pooled lines of gate metrics, or over the others."""
+    """Adjusted (Holm) over the pooled rows of gate metrics, or over the other rows."""
     status: Status
     no_worse_than_percent: Number = None
     min_detectable_percent: Number = None
     between_percent: Number
-    """Standard deviation of the change between tests, beyond their noise."""
+    """Standard deviation of the change between tests, without their noise."""
     noise_source: codes.NoiseSource
 
 
 class ErrorRateResult(Change, MetricRow):
-    """How often something failed in one test, relative to how often it was tried: means over the steady windows.
+    """Failures per attempt in one test: means over the steady windows.
 
-    Without `delta_percent` where the base had none.
+    `delta_percent` is null if nothing failed in the base.
     """
 
     better: Literal[codes.Better.LOWER] = codes.Better.LOWER
     gate: Literal[True] = True
     delta: Number
-    """In `unit`: of a rate that is often zero a ratio says little."""
+    """New minus base in `unit`, because rates are often zero."""
     reason: Reason | None
 
 
 class LabelRow(Model):
-    """The label and statistic that a row is of."""
+    """The label and statistic of a row."""
 
     group: str
     label: str
@@ -408,55 +417,55 @@ class LabelRow(Model):
 
 
 class LabelResult(Tested, LabelRow):
-    """One label and statistic of one test; `ci_low` to `ci_high` is of what it moved beyond `shared_percent`."""
+    """One label and statistic of one test; its interval bounds the change beyond `shared_percent`."""
 
     shared_percent: Number = None
-    """The median change of its table, which is one of the whole run: the row is judged beyond it."""
+    """Median change of the table, common to the whole run; subtracted before the row is judged."""
     noise_source: codes.NoiseSource = codes.NoiseSource.NONE
     p_adjusted: Number = None
     calls: Pair[Number] | None = None
     time_share: Pair[Number] | None = None
-    """The part of the time of all calls of its table that goes to this label; null where calls were not recorded."""
+    """The label's part of the time of all calls in its table; null if calls were not recorded."""
     whole_run_percent: Number = None
-    """The change over the whole runs, of a row of the steady windows whose source sums whole runs up too."""
+    """Change over the whole runs, if the source also summarises whole runs."""
     window: Literal["steady", "whole_run"]
     status: Status
-    """By `p_value` below 0.02, row by row: at most that part of the rows is a false alarm.
-    `not_worse` is by 10 % or by `ci_high`. `p_adjusted` (Benjamini and Hochberg's over the table and statistic) is for
-    readers of the whole table."""
+    """A change if `p_value` is below 0.02: at most 2 % of unchanged rows are false alarms. The bound of `not_worse` is
+    10 % or `ci_high`. `p_adjusted` (Benjamini and Hochberg, over table and statistic) serves readers of the whole
+    table."""
     only_in: Side | None
     at_least: Pair[bool]
     reason: Reason | None
 
 
 class Event(Model):
-    """Something that happened at one time in one metric."""
+    """A sudden change of one metric at one time."""
 
     metric: str
     build: Side
     run: int = 1
     kind: Literal["level", "spike", "drop"]
     phase: Literal["steady", "ramp"] = "steady"
-    """In which it was found: an event of the ramp is one of the load, and says nothing of a level."""
+    """Phase of the event; events in the ramp follow the load and do not concern the level."""
     at_s: float
-    """When it was largest; of a level shift, when it happened."""
+    """Time of the extreme value; for a level shift the time of the shift."""
     span_s: Window
     size: float
-    """In the metric's unit, with its sign."""
+    """Signed, in the metric's unit."""
     size_percent: Number
     ci: tuple[Number, Number] | None
     group: int | None
-    """The same number for events that happened together."""
+    """Simultaneous events share this number."""
     matched: bool
     warning: bool = False
-    """Whether it is in one build only, and surely larger than the metric's margin; on the ramp, whether several metrics
-    moved by theirs."""
+    """True if the event is in one build only and significantly larger than the metric's margin; on the ramp, if several
+    metrics changed by more than their margins."""
 
 
 class SupportedUsersResult(Decided):
     """How many users each build supports (unbounded tests).
 
-    Where the new build supports *at least* some number, `ci_low` alone is known.
+    Only `ci_low` is known if the new build supports *at least* a number.
     """
 
     band_percent: Number
@@ -467,19 +476,19 @@ class SupportedUsersResult(Decided):
 
 
 class Distribution(Model):
-    """How the values of all runs of one build are spread: requests, iterations, or single numbers of runs."""
+    """Distribution of the values of all runs of one build: requests, iterations, or one number per run."""
 
     values: int
     mean: float
     ci: Window
-    """95 % interval of the mean, as if the values were independent."""
+    """95 % interval of the mean of independent values."""
     sd: float
     quantiles: dict[str, tuple[float, Number, Number]]
-    """By the part below it (``0.99``): the quantile with its 95 % interval; null beyond the values at hand."""
+    """Quantile and its 95 % interval, by probability (``0.99``); an end is null if there are too few values."""
 
 
 class DistributionResult(Model):
-    """One metric without times in both builds; null where there are too few values."""
+    """One metric without time stamps in both builds; null if there are too few values."""
 
     name: str
     slug: str
@@ -489,7 +498,7 @@ class DistributionResult(Model):
 
 
 class FrameResult(Model):
-    """The share of one frame in the samples of both builds, in percent: the mean over the profiles of each."""
+    """Share of one frame in the samples, in percent: mean over the profiles of each build."""
 
     frame: str
     base_percent: float
@@ -497,28 +506,28 @@ class FrameResult(Model):
     points: float
     """New minus base, in percentage points."""
     noise_points: Number
-    """How far unchanged builds differ in 19 of 20 cases; null with one profile of each build."""
+    """How far unchanged builds differ in 19 of 20 comparisons; null with one profile per build."""
     noise_share: Number
-    """The part of the difference (0 to 1) that noise explains, at most."""
+    """Largest part of the difference (0 to 1) that noise explains."""
     p_adjusted: Number
-    """Holm's, over all frames that were judged."""
+    """Adjusted (Holm) over all judged frames."""
 
 
 class ProfilesResult(Model):
-    """Profiles of both builds, and the frames whose share moved most, the largest first."""
+    """Profiles of both builds, and the frames whose share changed most, the largest first."""
 
     runs: Pair[int]
     samples: Pair[float]
     own: list[FrameResult]
-    """Of samples taken in the frame itself."""
+    """Shares of the samples taken in the frame itself."""
     total: list[FrameResult]
-    """Of samples in the frame or in what it calls; without those that moved by one that they call."""
+    """Shares of the samples in the frame or its callees, without frames that changed because of a callee."""
 
 
 class TestResult(Model):
     """One test of the comparison."""
 
-    __test__ = False  # not a test class of pytest's
+    __test__ = False  # pytest would collect it by its name
 
     name: str
     type: codes.TestType
@@ -531,81 +540,81 @@ class TestResult(Model):
     ramp_up: RampUps
     metrics: list[MetricResult]
     distributions: list[DistributionResult] = Field(default_factory=list)
-    """Of a benchmark, where a build has several values of a metric."""
+    """For benchmarks with several values of a metric in a build."""
     errors: list[ErrorRateResult] = Field(default_factory=list)
     errors_counted: Pair[list[int | None]] | None = None
-    """By run, how many errors the load-test tool counted; null where no run says."""
+    """Errors counted by the load-test tool, by run; null if no run states them."""
     labels: list[LabelResult]
     events: list[Event]
     profiles: ProfilesResult | None = None
     validity: Validity
     looks: list[tuple[int, int]] = Field(default_factory=list)
-    """Runs of base and new at each look that the ledger knows, the present one last."""
+    """Runs of base and new at each look in the ledger, the present one last."""
     level: float = 0.05
-    """What adjusted p-values are compared with, so that all looks together keep an error rate of 5 %."""
+    """Threshold of adjusted p-values, lowered so that all looks together keep an error rate of 5 %."""
     planned_runs: int | None = None
-    """Of each build, in the end: then all looks share the error. Without it the first look was judged by itself."""
+    """Planned runs of each build, over which the looks share the error; null if the first look had no plan."""
 
     def events_of(self, metric: MetricResult) -> list[Event]:
-        """Events in this metric of one build only that are worth a warning."""
+        """Events of this metric that deserve a warning."""
         return [event for event in self.events if event.metric == metric.slug and event.warning]
 
 
 class FurtherRunsResult(Model):
-    """What some further runs of each build would show, each in four of five cases."""
+    """Detectable changes after further runs of each build, with a probability of 80 %."""
 
     further: int
     hours: float
-    """Of both builds, as long as the recorded runs took."""
+    """Hours for both builds, at the recorded runs' duration."""
     found_percent: float
-    """The smallest rise that would be called."""
+    """Smallest rise that would be reported."""
     no_worse_than_percent: Number
-    """What would be excluded for the worse if nothing changed; null where neither direction is better."""
+    """Smallest loss that is excluded if nothing changed; null with `better: neutral`."""
 
 
 class PlannedRow(Model):
-    """One row that a verdict rests on, and what further runs would make of it."""
+    """One deciding row, and its power after further runs."""
 
     slug: str | None
-    """Null for the supported users."""
+    """Null for supported users."""
     name: str
     margin_percent: float
     better: codes.Better
     decided_by: str
     status: Status
     now_percent: Number
-    """The smallest rise that the runs at hand would have shown."""
+    """Smallest rise that the present runs show with a probability of 80 %."""
     steps: list[FurtherRunsResult]
-    """One further run of each build, and the fewest (at most eight) that would show a change of the margin's size."""
+    """One further run of each build, and the fewest (at most eight) that show a change of the margin's size."""
 
     @property
     def undecided(self) -> bool:
-        """Whether further runs are asked for."""
+        """Whether the row needs further runs."""
         return self.status == Status.INCONCLUSIVE
 
 
 class TestPlan(Model):
-    """What further runs of one test would show."""
+    """The use of further runs of one test."""
 
-    __test__ = False  # not a test class of pytest's
+    __test__ = False  # pytest would collect it by its name
 
     test: str
     hours: float
-    """One further run of each build."""
+    """Hours for one further run of each build."""
     runs: int
-    """Of each build, at hand."""
+    """Present runs of each build."""
     order: list[Side] = Field(default_factory=list)
-    """The builds to run, one after the other, for the undecided row that needs the most."""
+    """Builds in the order to run them, for the undecided row that needs the most runs."""
     rows: list[PlannedRow]
 
     @property
     def undecided(self) -> list[PlannedRow]:
-        """The rows that are not decided."""
+        """Rows without a decision."""
         return [row for row in self.rows if row.undecided]
 
 
 class Finding(Model):
-    """What a report says first, with what it rests on."""
+    """A statement at the head of a report, and its evidence."""
 
     id: str
     severity: codes.Severity
@@ -615,17 +624,17 @@ class Finding(Model):
     text: str
     """One or two short sentences."""
     detail: str = ""
-    """Intervals and what else it rests on, in sentences."""
+    """Intervals and other evidence, in sentences."""
     evidence: dict[str, Any]
 
     @property
     def whole(self) -> str:
-        """All that is said of it."""
+        """Text and detail."""
         return f"{self.text} {self.detail}".rstrip()
 
 
 class Suggestion(Model):
-    """Something to do next; never the analyst's own action item."""
+    """A proposed next step; the analyst's action items stand elsewhere."""
 
     kind: codes.SuggestionKind
     test: str | None
@@ -634,7 +643,7 @@ class Suggestion(Model):
 
 
 class SetupRow(Model):
-    """One row of the setup table; both are Markdown."""
+    """One row of the setup table, in Markdown."""
 
     setting: str
     value: str
@@ -648,7 +657,7 @@ class GrafanaLink(Model):
 
 
 class InputProvenance(Model):
-    """One file that a run was read from."""
+    """One input file of a run."""
 
     test: str
     build: Side
@@ -660,21 +669,21 @@ class InputProvenance(Model):
 
 
 class ArtefactProvenance(Model):
-    """What one run left behind, as it was copied beside the report."""
+    """Files that one run produced, copied beside the report."""
 
     test: str
-    """Of a matrix the levels of the run."""
+    """The test; in a matrix the levels of the run."""
     build: Side | None
-    """Null in a matrix, whose runs are counted through."""
+    """Null in a matrix, which numbers its runs across builds."""
     run: int
     path: str
-    """A folder in the report's."""
+    """Folder, relative to the report's."""
     files: int
     bytes: int
 
 
 class Provenance(Model):
-    """Where all of it comes from. Only `run` differs between two runs of the same inputs."""
+    """Origin of the results. Only `run` differs between two runs of the same inputs."""
 
     params_sha256: str
     catalogue: str
@@ -696,7 +705,7 @@ class Results(Model):
     verdict_rule: str
     setup: list[SetupRow]
     setup_differences: list[SetupDifference] = Field(default_factory=list)
-    """Against the previous comparison of the chain."""
+    """Differences from the previous comparison of the chain."""
     drift: list[Drift] = Field(default_factory=list)
     history: HistoryResult | None = None
     comments: list[str]
@@ -706,11 +715,11 @@ class Results(Model):
     self_check: dict[str, Any] | None = None
     tests: list[TestResult]
     pooled: list[PooledResult] = Field(default_factory=list)
-    """Metrics over all tests of a type; no verdict counts them."""
+    """Metrics over all tests of a type; no verdict uses them."""
     variants: VariantsResult | None = None
-    """Of a matrix of variants; then there are no tests, and `base` is the baseline."""
+    """Results of a matrix of variants, which has no tests; `base` is its baseline."""
     plan: list[TestPlan] = Field(default_factory=list)
-    """What further runs would show, of each valid test."""
+    """The use of further runs, for each valid test."""
     findings: list[Finding]
     suggestions: list[Suggestion] = Field(default_factory=list)
     provenance: Provenance

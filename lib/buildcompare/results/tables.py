@@ -20,12 +20,12 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 def frame(rows: Iterable[tuple[str | None, BaseModel]]) -> pd.DataFrame:
-    """Rows of results as a frame: pairs in two columns, a reason by its code, other nested values as they are."""
+    """Rows of results as a frame: a pair takes two columns, a reason is its code, other nested values are kept."""
     return pd.DataFrame(_flattened(rows))
 
 
 def tables(results: Results) -> dict[str, str]:
-    """Every table of a report that has rows, as CSV by its name."""
+    """The tables of a report that have rows, as CSV, by name."""
     tests = results.tests
     found: dict[str, Rows] = {
         "tests": ({"test": test.name, "type": test.type, "verdict": test.verdict} for test in tests),
@@ -71,7 +71,7 @@ def _without(name: str, rows: Rows) -> Rows:
 
 
 def _of_matrix(matrix: VariantsResult) -> dict[str, Rows]:
-    """By name: `variants` are the contrasts, the others are called as in results.json."""
+    """Tables of a matrix by name; `variants` holds the contrasts, the others are named as in results.json."""
     runs = ({**row.levels, **dict(row), **row.values, **row.facts} for row in matrix.runs)
     return {
         "variants": map(dict, matrix.contrasts),
@@ -104,7 +104,7 @@ def _distributions(test: TestResult) -> Rows:
 
 
 def _frames(test: TestResult) -> Rows:
-    """Of samples in the frame itself (own), and of those in it or in what it calls (total)."""
+    """Frames by the samples in them (own), and by those in them or their callees (total)."""
     profiles = test.profiles
     for samples, rows in (("own", profiles.own), ("total", profiles.total)) if profiles else ():
         yield from ({"test": test.name, "samples": samples, **dict(row)} for row in rows)
@@ -130,12 +130,12 @@ def _flat(row: BaseModel) -> dict[str, Any]:
             parts = value.items() if isinstance(value, Pair) else _flat(value).items()
             flat |= {f"{name}_{key}": each for key, each in parts}
         elif not kinds[name]:
-            flat["metric" if name == "slug" else name] = value  # else a model elsewhere, with columns of its own
+            flat["metric" if name == "slug" else name] = value  # nested models have tables of their own
     return flat
 
 
 @cache
 def _kinds(model: type[BaseModel]) -> dict[str, list[type[BaseModel]]]:
-    """By the name of each field, the models that it may hold."""
+    """The models that each field may hold, by its name."""
     kinds = ((name, get_args(field.annotation)) for name, field in model.model_fields.items())
     return {name: [e for e in of if isinstance(e, type) and issubclass(e, BaseModel)] for name, of in kinds}

@@ -1,4 +1,4 @@
-"""Schema of what is kept of the users' curves: phases, bumps, ramps."""
+"""Schema of the users' curves in results.json: phases, bumps, ramps."""
 
 from typing import Literal
 
@@ -14,13 +14,13 @@ class Phase(Model):
     """A stretch of a run."""
 
     name: PhaseName
-    """`bend` is what lies between the linear ramp and the waves."""
+    """`bend` lies between the linear ramp and the waves."""
     start_s: float
     end_s: float
 
 
 class Bump(Model):
-    """A rise of the users that fell back before the lasting ramp."""
+    """A rise of the users before the lasting ramp that fell back."""
 
     start_s: float
     peak_s: float
@@ -30,7 +30,7 @@ class Bump(Model):
 
 
 class RampUp(Model):
-    """The shape of a run's beginning; null where it was not measured."""
+    """The shape of a run's ramp; null if not measured."""
 
     onset_s: Number = None
     slope_users_per_s: Number = None
@@ -39,9 +39,9 @@ class RampUp(Model):
     bumps: list[Bump] = Field(default_factory=list)
     """The early bumps of a single run; empty in the mean over several."""
     kink_s: Number = None
-    """When the ramp bent at the first alert, from where the coordinator rests: no defect."""
+    """When the ramp bent at the first alert, after which the coordinator rests: no defect."""
     lost_user_seconds: Number = None
-    """Against the ideal ramp, up to the end of the linear one."""
+    """User-seconds below the ideal ramp, up to the end of the linear one."""
     wave_onset_s: Number = None
     wave_onset_users: Number = None
     wave_period_s: Number = None
@@ -52,15 +52,15 @@ class RampUp(Model):
     plateau_users: Number = None
     plateau_drift_users_per_s: Number = None
     equilibrium: bool | None = None
-    """Whether the last 30 minutes kept the stop rule; null where it is not known, or in the mean over runs."""
+    """Whether the last 30 minutes kept the stop rule; null if unknown, and in the mean over runs."""
     stopped_earlier_users: Number = None
-    """The level that the earliest stop allowed by the rule would have given."""
+    """Level at the earliest stop that the rule allows."""
     time_to: dict[str, Number] = Field(default_factory=dict)
-    """Seconds until this many users (the key) were connected for the first time."""
+    """Seconds until a number of users (the key) was first connected."""
 
 
 class BetweenRuns(Model):
-    """New minus base, one run each, and its 95 % interval by what runs of one build differ by from run to run."""
+    """New minus base, one run each, and its 95 % interval from run-to-run noise."""
 
     value: float
     ci_low: float
@@ -68,26 +68,26 @@ class BetweenRuns(Model):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the builds differ by more than their runs do."""
+        """Whether the difference is significant."""
         return not self.ci_low <= 0.0 <= self.ci_high
 
 
 class RampUps(Model):
-    """The beginnings of both builds, and how far they are apart."""
+    """The ramps of both builds, and their difference."""
 
     base: RampUp
     new: RampUp
     shift_users: Number = None
-    """New minus base, the median gap over the common linear ramp; `shift_ci_*` bound it at 95 %."""
+    """New minus base: median gap over the common linear ramp; `shift_ci_*` is its 95 % interval."""
     shift_seconds: Number = None
     shift_ci_low: Number = None
     shift_ci_high: Number = None
     shift_p_value: Number = None
     shift_window: Window | None = None
     shift_noise_source: Literal["runs", "simulated"] | None = None
-    """Where the run-to-run variation of the ramp's start is from."""
+    """Source of the run-to-run noise of the ramp's start."""
     shift_status: Status = Status.INCONCLUSIVE
-    """A regression where the new build's ramp is later; it never decides the verdict."""
+    """Regression if the new build's ramp is later; no verdict uses it."""
     wave_period_s: BetweenRuns | None = None
-    """Of the pair of runs in the middle; it never decides anything."""
+    """For the median pair of runs; no verdict uses it."""
     wave_amplitude_users: BetweenRuns | None = None

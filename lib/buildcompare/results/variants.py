@@ -1,4 +1,4 @@
-"""Schema of what is kept of a matrix of variants."""
+"""Schema of a matrix of variants in results.json."""
 
 import math
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from buildcompare.results.codes import Better, ClaimStatus, NoiseSource, Status,
 
 
 def listed_levels(levels: Mapping[str, str]) -> str:
-    """Levels by their own names, numbers with their factor's: ``D4s_v3, scale 120``."""
+    """Levels in one line, numbers with the name of their factor: ``D4s_v3, scale 120``."""
     return ", ".join(f"{name} {level}" if level.isdecimal() else level for name, level in levels.items())
 
 
 class Uncompared(NamedTuple):
-    """A variant that lacks what a row beside the baseline needs; the baseline itself leaves its whole task without."""
+    """A variant without a contrast with the baseline, for lack of runs; a missing baseline affects its whole task."""
 
     task: str
     variant: str
@@ -25,20 +25,20 @@ class Uncompared(NamedTuple):
 
 
 class VariantRunResult(Model):
-    """One run with its numbers: the level of each operation, and further facts."""
+    """One run: the level of each operation, and other facts."""
 
     variant: str
     levels: dict[str, str]
     block: str | None
     values: dict[str, float]
-    """By operation; of several requests or iterations their mean, of times the geometric one."""
+    """Level of each operation: the mean of several requests or iterations, geometric for times."""
     facts: dict[str, float | str] = Field(default_factory=dict)
     source: str | None = None
-    """File and line that it was read from; null where the params hold it."""
+    """File and line of the run; null if it stands in the params file."""
 
 
 class OperationResult(Model):
-    """What was measured, and the noise between runs that it is judged by."""
+    """A measured operation and its run-to-run noise."""
 
     slug: str
     name: str
@@ -47,27 +47,27 @@ class OperationResult(Model):
     gate: bool
     margin_percent: float
     model: Literal["linear", "mixed", "none"]
-    """`mixed`: runs share blocks; `none`: no run was repeated and nobody stated the noise."""
+    """`mixed`: runs share blocks; `none`: no run was repeated, and no noise is stated."""
     run_sd_percent: Number = None
     block_sd_percent: Number = None
     noise_source: NoiseSource = NoiseSource.NONE
     unjudged: Unjudged | None = None
-    """Why the noise is not known; null where it is."""
+    """Why the noise is unknown; null if it is known."""
     zero_in: str | None = None
-    """A variant of which a run measured 0: it has no ratio, is judged by the difference, and no factor counts it."""
+    """A variant with a run that measured 0: it is judged by the difference, and left out of the factors' effects."""
 
 
 class Unproven(Model):
-    """What a difference of single runs rests on."""
+    """The scatter at which a difference of single runs would be chance."""
 
     chance_sd_percent: Number
-    """Chance is excluded (at 5 %) only if one run scatters by less than this (one standard deviation).
+    """The difference is significant (5 %) only if the standard deviation of one run is smaller than this.
 
-    Null where a run measured 0, which leaves no ratio.
+    Null if a run measured 0, which leaves no ratio.
     """
     runs_needed: dict[str, int | None]
-    """By the scatter of one run in percent, the runs of each variant that would show it in four of five cases; null
-    beyond 99."""
+    """Runs of each variant that show the difference with a probability of 80 %, by the standard deviation of one run in
+    percent; null above 99."""
 
 
 class ContrastResult(Unproven):
@@ -80,71 +80,71 @@ class ContrastResult(Unproven):
     base: float
     new: float
     delta_percent: Number
-    """Null where the other's level is 0 and its own is not."""
+    """Null if the level of `against` alone is 0."""
     times_better: Number
-    """How many times better the variant is: of times, the other's over its own. Null: beyond all bounds."""
+    """How many times better the variant is (for times, level of `against` over its level); null if unbounded."""
     ci_low: Number = None
-    """95 % interval of `delta_percent`, of this row alone."""
+    """95 % interval of `delta_percent` for this row alone."""
     ci_high: Number = None
     p_value: Number = None
     p_adjusted: Number = None
-    """Holm's over all contrasts of the operations that decide, or over those of the others."""
+    """Adjusted (Holm) over all contrasts of the gate operations, or over those of the others."""
     status: Status
     no_worse_than_percent: Number = None
     required_runs: int | None = None
-    """Of each variant, to show a change of the margin's size."""
+    """Runs of each variant that show a change of the margin's size."""
 
     @property
     def most_chance(self) -> float:
-        """`chance_sd_percent`; beyond all bounds where one of two different levels is 0."""
+        """`chance_sd_percent`; infinite if only one of the levels is 0."""
         without = math.inf if self.base != self.new else 0.0
         return without if self.chance_sd_percent is None else self.chance_sd_percent
 
 
 class EffectResult(Model):
-    """What a level of a factor does, or of two together, as the mean over all else that was run."""
+    """Effect of a level of one factor, or of two, as the mean over the other factors."""
 
     operation: str
     factors: list[str]
     levels: list[str]
     bases: list[str]
     delta_percent: float
-    """Of two factors: how much more the two levels do together than each alone (a ratio of ratios)."""
+    """For two factors: their interaction, as a ratio of ratios."""
     ci_low: Number = None
     ci_high: Number = None
 
 
 class TermResult(Model):
-    """One factor, or two together, in one operation: whether any of its levels does anything."""
+    """Test of one factor, or of the interaction of two, in one operation."""
 
     operation: str
     factors: list[str]
     df: int | None = None
     p_value: Number = None
     p_adjusted: Number = None
-    """Holm's over all terms of all operations."""
+    """Adjusted (Holm) over all terms of all operations."""
     proven: bool = False
     largest_percent: float
-    """Of its effects, the largest."""
+    """The largest of its effects."""
 
 
 class RankResult(Model):
-    """The place of a variant in one operation, among those with the same task."""
+    """The rank of a variant in one operation, among the variants of its task."""
 
     operation: str
     workload: dict[str, str]
     variant: str
     level: float
     first: int
-    """Variants that are surely better, plus one."""
+    """Number of significantly better variants, plus one."""
     last: int
-    """All variants, less those that are surely worse."""
+    """Number of variants that are not significantly worse."""
     runs_to_next: int | None = None
-    """Of each, to tell it from the next in the list in four of five cases; null where it is told, or beyond 99."""
+    """Runs of each that distinguish it from the next with a probability of 80 %; null if distinguished, or above 99."""
 
 
 class ClaimResult(Unproven):
-    """What somebody concluded, beside what the runs say."""
+    """A conclusion stated in the params file, and its agreement with the runs."""
 
     says: Literal["better", "worse", "same", "not_better"]
     operation: str
@@ -158,13 +158,13 @@ class ClaimResult(Unproven):
 
 
 class VariantsResult(Model):
-    """A matrix of variants, each beside its baseline."""
+    """A matrix of variants, each compared with its baseline."""
 
     factors: dict[str, list[str]]
     baseline: dict[str, str]
     workload: list[str]
     variants: dict[str, dict[str, str]]
-    """By name, the levels of each; the baseline's first."""
+    """Levels of each variant by its name, the baseline first."""
     operations: list[OperationResult]
     runs: list[VariantRunResult]
     contrasts: list[ContrastResult]
@@ -174,7 +174,7 @@ class VariantsResult(Model):
     claims: list[ClaimResult] = Field(default_factory=list)
 
     def choice(self, variant: str) -> str:
-        """A variant without its task, which a row says once."""
+        """The name of a variant without its task, which a row states once."""
         return variant.removesuffix(f" ({self.task(variant)})")
 
     def task(self, variant: str) -> str:
@@ -183,10 +183,10 @@ class VariantsResult(Model):
 
     @property
     def unjudged(self) -> Unjudged | None:
-        """Why no operation that decides can be judged; None where one can."""
-        there = {row.operation for row in self.contrasts}
-        why = [each.unjudged for each in self.operations if each.slug in there]
-        return None if None in why else max(filter(None, why), key=list(Unjudged).index, default=None)
+        """Why no operation with a contrast can be judged; None if one can."""
+        compared = {row.operation for row in self.contrasts}
+        reasons = [each.unjudged for each in self.operations if each.slug in compared]
+        return None if None in reasons else max(filter(None, reasons), key=list(Unjudged).index, default=None)
 
     def is_baseline(self, variant: str) -> bool:
         """Whether a variant is the baseline of its task."""
@@ -194,12 +194,12 @@ class VariantsResult(Model):
 
     @property
     def beside_baseline(self) -> list[ContrastResult]:
-        """The contrasts with the baseline, by weight: the verdict rests on them."""
+        """The contrasts with the baseline, by weight; the verdict uses them."""
         return [row for row in self.by_weight if self.is_baseline(row.against)]
 
     @property
     def uncompared(self) -> dict[Uncompared, list[str]]:
-        """What no row beside the baseline holds, with the names of the operations that decide."""
+        """Variants without a contrast with the baseline, with the names of the gate operations concerned."""
         found: dict[Uncompared, list[str]] = {}
         for operation in (each for each in self.operations if each.gate):
             there = {run.variant for run in self.runs if operation.slug in run.values}
@@ -219,9 +219,9 @@ class VariantsResult(Model):
 
     @property
     def by_weight(self) -> list[ContrastResult]:
-        """The contrasts: what changed beside the baseline first, of that what is worse, then other changes.
+        """The contrasts: regressions against the baseline, its improvements, other changes, then the rest.
 
-        The rest follows by how hard it is to explain by chance.
+        Within each group, differences that need the largest scatter to be chance come first.
         """
 
         def place(row: ContrastResult) -> tuple[bool, bool, bool, float]:
@@ -231,7 +231,7 @@ class VariantsResult(Model):
         return sorted(self.contrasts, key=place)
 
     def most_telling(self, operation: str | None, most: int) -> list[ContrastResult]:
-        """At most so many rows of an operation (None: of all) in their order, those of most weight."""
+        """The `most` weightiest contrasts of an operation (None: of all), in their order."""
         first = [row for row in self.by_weight if operation in (None, row.operation)][:most]
         return [row for row in self.contrasts if any(row is each for each in first)]
 

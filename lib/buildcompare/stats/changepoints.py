@@ -1,7 +1,7 @@
-"""Find changes of the mean of an autocorrelated series: exact search, and the penalty that noise does not reach.
+"""Find changes of the mean of an autocorrelated series: exact search with a penalty that noise rarely reaches.
 
-A penalty made for independent samples finds a change in every swing of a load test's metric: here it is learned from
-identical runs where there are any, and otherwise scaled with the long-run variance of what the changes leave over.
+A penalty for independent samples finds a change in every swing of a load test's metric. This one is learned from
+identical runs, or else scaled with the long-run variance of the residuals.
 """
 
 from __future__ import annotations
@@ -18,34 +18,27 @@ from scipy.special import stdtrit
 from buildcompare.recordings.recording import FloatArray
 
 PER_VARIANCE, PER_INDEPENDENT = 12.0, 40.0
-"""The penalty without calibration, in long-run variances, for a series worth m independent samples, is the first plus
-the second over m: at most 5 % of AR(1) series of 60 to 1080 samples with phi of 0 to 0.9 show a change (400 each, seed
-20240501); short series with a long memory up to 10 %."""
+"""Penalty without calibration, in long-run variances: the first plus the second over the number of independent samples
+that the series is worth. At most 5 % of AR(1) series of 60 to 1080 samples with phi of 0 to 0.9 show a change (400
+each, seed 20240501); of short series with a long memory up to 10 %."""
 TWO_PER_VARIANCE, TWO_PER_INDEPENDENT = 20.0, 600.0
-"""The same by the noise around the best two splits, or steps of a staircase would pass for noise; they add less than
-1 % (300 each, seed 20240503)."""
-HIGHEST_PHI = 0.97  # above it a series of an hour cannot be told from one that wanders without a level
+"""The same for the noise around the best two splits: else the steps of a staircase would count as noise. They add less
+than 1 % (300 each, seed 20240503)."""
+HIGHEST_PHI = 0.97  # above it, a series of an hour looks like a random walk
 MAD_TO_SD = 1.0 / 0.6745
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
-SHORTEST = 12  # shorter series have no changes: there is nothing to estimate their noise from
-ROUNDS = 5  # of estimating the noise around the changes found with it: 300 series with 0 to 2 steps settled in two
-FALSE_ALARMS = 0.03  # how often a run in which nothing happened may show a change by a calibrated penalty
+SHORTEST = 12  # samples, the least to estimate noise from
+ROUNDS = 5  # iterations of noise and changes: 300 series with 0 to 2 steps settled in two
+FALSE_ALARMS = 0.03  # rate of runs without a change that a calibrated penalty may flag
 OUTLYING = 6.0
-"""Robust standard deviations from the median beyond which samples are left out of the first look at the noise ..."""
-CALM = 0.6  # ... unless less than this part of the samples remained: then nothing is the usual level
+"""Robust standard deviations from the median beyond which samples are left out of the first estimate of the noise."""
+CALM = 0.6  # unless less than this part of the samples remains
 
 
 def robust_sd(deviations: npt.ArrayLike) -> float:
-    """Standard deviation from the median of absolute `deviations`, for a normal distribution."""
-    return MAD_TO_SD * median(np.abs(deviations))
-
-
-def median(values: npt.ArrayLike) -> float:
-    """The median of finite numbers, NaN of none: numpy's takes five times as long for a run's minutes."""
-    ordered = np.sort(np.asarray(values))
-    if not ordered.size:
-        return math.nan
-    return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2.0
+    """Standard deviation from the median of absolute `deviations`, for a normal distribution; NaN without any."""
+    absolute = np.abs(deviations)
+    return MAD_TO_SD * float(np.median(absolute)) if absolute.size else math.nan
 
 
 @dataclass(frozen=True)
@@ -53,11 +46,11 @@ class Ar1Noise:
     """Noise of a series around the means of its segments."""
 
     sd: float = 0.0
-    phi: float = 0.0  # correlation of neighbouring samples (0 to `HIGHEST_PHI`), corrected for the small-sample bias
-    long_run_variance: float = 0.0  # n times the variance of a mean of n samples, for large n
+    phi: float = 0.0  # lag-1 autocorrelation, 0 to `HIGHEST_PHI`, corrected for small-sample bias
+    long_run_variance: float = 0.0  # limit of n times the variance of a mean of n samples
 
     def independent(self, size: int) -> float:
-        """How many independent samples `size` successive ones are worth."""
+        """Effective sample size of `size` successive samples."""
         return size * (1.0 - self.phi) / (1.0 + self.phi)
 
     def mean_variance(self, size: int) -> float:
@@ -82,7 +75,7 @@ def ar1_noise(values: FloatArray, changes: tuple[int, ...] = ()) -> Ar1Noise:
 
 
 def segment_means(values: FloatArray, changes: tuple[int, ...]) -> FloatArray:
-    """At each of `values` the mean of its segment, shape (n,); each of `changes` begins one."""
+    """Mean of each value's segment, shape (n,); `changes` are the first samples of the segments after the first."""
     starts = np.array((0, *changes))
     counts = np.diff(np.append(starts, values.size))
     return np.asarray(np.repeat(np.add.reduceat(values, starts) / counts, counts), dtype=np.float64)
@@ -90,20 +83,20 @@ def segment_means(values: FloatArray, changes: tuple[int, ...]) -> FloatArray:
 
 @dataclass(frozen=True)
 class Changepoints:
-    """Changes of a series that are more than its noise."""
+    """Changes of the mean of a series beyond its noise."""
 
     changes: tuple[int, ...]  # first sample of every segment but the first, increasing
-    penalty: float  # what each had to gain, in the series' unit squared
-    noise: Ar1Noise  # what they leave over
-    calibrated: bool = False  # whether the penalty was learned from identical runs
+    penalty: float  # gain that each change needed, in the series' unit squared
+    noise: Ar1Noise  # noise of the residuals
+    calibrated: bool = False  # True if the penalty was learned from identical runs
 
 
 @dataclass(frozen=True)
 class CalibratedPenalty:
-    """A penalty that identical runs (of about the length of the series to be judged) did not reach."""
+    """A penalty above the gains of identical runs, which should be about as long as the series to be searched."""
 
     MIN_RUNS = 10
-    no_change: tuple[float, ...]  # of each run, its no-change penalty in units of its variance
+    no_change: tuple[float, ...]  # no-change penalty of each run, in units of its variance
 
     def __post_init__(self) -> None:
         if len(self.no_change) < self.MIN_RUNS or not all(each > 0 for each in self.no_change):
@@ -113,14 +106,14 @@ class CalibratedPenalty:
 
     @classmethod
     def learn(cls, runs: Sequence[FloatArray]) -> CalibratedPenalty:
-        """From the values of at least 10 identical runs, all finite, each of shape (n,)."""
+        """Learn from at least 10 identical runs, each of shape (n,), all finite."""
         return cls(tuple(no_change_of(run) for run in runs))
 
     @property
     def factor(self) -> float:
-        """The penalty in units of a series' variance: the largest seen, or more.
+        """Penalty in units of a series' variance, at least the largest of the runs.
 
-        The largest of k is exceeded by one run in k + 1; the bound, by `FALSE_ALARMS` if logarithms are normal.
+        One run in k + 1 exceeds the largest of k; `FALSE_ALARMS` of the runs exceed the bound if logarithms are normal.
         """
         logs = np.log(self.no_change)
         quantile = float(stdtrit(logs.size - 1, 1.0 - FALSE_ALARMS))
@@ -136,12 +129,12 @@ def changepoints(
     Parameters
     ----------
     values
-        Shape (n,), equidistant, all finite; of a metric that varies in proportion to its level, the logarithms.
+        Shape (n,), equidistant, all finite; logarithms of a metric that varies in proportion to its level.
     calibration
-        The penalty of identical runs, with ``CalibratedPenalty.learn(runs)``; by default it follows from the noise of
-        `values` around the best split (or two) at first, then around the changes found, until these stay the same.
+        Penalty of identical runs, by ``CalibratedPenalty.learn(runs)``. By default it follows from the noise of
+        `values` around the best one or two splits, then around the changes, until these stay the same.
     resolution
-        The step in which values were read, where it is known: noise is never taken for smaller than that makes it.
+        Rounding step of the values, if known: a lower bound on their noise.
 
     Returns
     -------
@@ -165,10 +158,10 @@ def changepoints(
     (30,)
     """
     series = _checked(values)
-    found: tuple[int, ...] = ()
+    changes: tuple[int, ...] = ()
     noise, penalty = ar1_noise(series), math.inf
-    least = 1e-9 * float(((series - series.mean()) ** 2).sum()) + 1e-300  # less may come from rounding
-    rounding = resolution**2 / 12.0  # the variance of rounding
+    least = 1e-9 * float(((series - series.mean()) ** 2).sum()) + 1e-300  # smaller gains may come from floating point
+    rounding = resolution**2 / 12.0  # variance of rounding
     for i in range(ROUNDS if series.size >= SHORTEST else 0):
         around = noise if i else first_noise(series)
         if calibration is not None:
@@ -184,17 +177,17 @@ def changepoints(
         trial = max(trial, least)
         if not trial < penalty:
             break
-        before, found, penalty = found, best_segmentation(series, trial), trial
-        noise = ar1_noise(series, found)
-        if found == before or len(found) > series.size // SHORTEST:
+        before, changes, penalty = changes, best_segmentation(series, trial), trial
+        noise = ar1_noise(series, changes)
+        if changes == before or len(changes) > series.size // SHORTEST:
             break
-    return Changepoints(found, penalty, noise, calibration is not None)
+    return Changepoints(changes, penalty, noise, calibration is not None)
 
 
 def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
     """Changes of the mean with the smallest sum of squares plus a penalty for each change.
 
-    Optimal partitioning: with S the cumulated sums, the best cost of the first t samples (less their sum of squares) is
+    Optimal partitioning: with cumulated sums S, the best cost of the first t samples, less their sum of squares, is
     ``G(t) = min over r < t of G(r) + penalty - (S_t - S_r)**2 / (t - r)``.
 
     Parameters
@@ -202,7 +195,7 @@ def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
     values
         Shape (n,), equidistant, all finite.
     penalty
-        Above 0, in the unit of `values` squared; :func:`changepoints` finds the one that noise does not reach.
+        Above 0, in the unit of `values` squared; :func:`changepoints` finds one that noise rarely reaches.
 
     Returns
     -------
@@ -237,7 +230,7 @@ def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
 
 
 def no_change_penalty(values: npt.ArrayLike) -> float:
-    """The smallest penalty at which a series shows no change: the largest gain per change that it offers."""
+    """Smallest penalty at which a series shows no change: its largest gain per change."""
     series = _checked(values)
     if series.size < 2:
         return 0.0
@@ -254,13 +247,13 @@ def no_change_penalty(values: npt.ArrayLike) -> float:
 
 
 def no_change_of(values: FloatArray) -> float:
-    """The no-change penalty of a run in which nothing happened, in units of its variance; NaN where it has none."""
+    """No-change penalty of a run in which nothing happened, in units of its variance; NaN without variance."""
     variance = first_noise(values).sd ** 2
     return no_change_penalty(values) / variance if variance > 0 else math.nan
 
 
 def split_gains(values: FloatArray) -> FloatArray:
-    """How much the sum of squares falls by splitting a series before sample 1, 2, ..., n - 1; shape (n - 1,)."""
+    """Fall of the sum of squares by a split before sample 1, 2, ..., n - 1; shape (n - 1,)."""
     size = values.size
     sums = np.cumsum(values - values.mean())[:-1]
     left = np.arange(1, size)
@@ -268,9 +261,9 @@ def split_gains(values: FloatArray) -> FloatArray:
 
 
 def first_noise(values: FloatArray) -> Ar1Noise:
-    """Noise around the best split, or of what is left without outlying stretches, as a high spike hides itself."""
+    """Noise around the best split, or of the samples without outliers if smaller: a high spike inflates the noise."""
     noise = ar1_noise(values, _best_splits(values, 1))
-    away = values - median(values)
+    away = values - np.median(values)
     calm = np.abs(away) <= OUTLYING * robust_sd(away)
     if calm.all() or calm.sum() < max(CALM * values.size, 3):
         return noise
@@ -279,7 +272,7 @@ def first_noise(values: FloatArray) -> Ar1Noise:
 
 
 def _best_splits(values: FloatArray, splits: int) -> tuple[int, ...]:
-    """The best split, then the best split of one of its sides, and so on (binary segmentation)."""
+    """Find the best splits in turn (binary segmentation)."""
     changes: list[int] = []
     for _ in range(splits):
         edges = (0, *sorted(changes), values.size)

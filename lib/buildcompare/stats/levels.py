@@ -1,30 +1,32 @@
-"""Measure the level of a metric over a window with its standard error: samples are correlated over minutes."""
+"""Measure the level of a metric over a window, with a standard error for autocorrelated samples."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from buildcompare.recordings.recording import FloatArray
 
-STRONGEST = 0.99  # bound on the autoregression before colouring again, as Andrews & Monahan advise (section 3)
-LONGEST_LAG = 60  # bound on the lags of the residuals: an hour's samples rarely carry information on longer ones
-FEWEST = 10  # fewer numbers carry no information on their own correlation
+STRONGEST = 0.99  # bound on the autoregression before recolouring (Andrews & Monahan 1992, section 3)
+LONGEST_LAG = 60  # bound on the lags of the residuals: an hour's samples say little about longer ones
+FEWEST = 10  # samples, the least to estimate an autocorrelation from
+MINUTE_S = 60.0  # queries are rates over one minute: samples closer than that share their data
 
 
 @dataclass(frozen=True)
 class Level:
     """Level of a metric over a window of one run."""
 
-    value: float | None  # the mean, or for times the geometric mean; None where the window holds no number
-    mean: float | None  # the arithmetic mean of the same samples
+    value: float | None  # mean, for times geometric; None if the window holds no number
+    mean: float | None  # arithmetic mean of the same samples
     samples: int
-    missing: int  # samples that were NaN, infinite or absent (and, for times, not above zero)
-    se_log: float = math.nan  # standard error of the logarithm of `value` within this run
-    n_effective: float = math.nan  # how many independent samples would know it as well
-    seconds: float = math.nan  # what the samples cover: the window without its gaps
+    missing: int  # samples that are NaN, infinite or absent, or times not above zero
+    se_log: float = math.nan  # standard error of the logarithm of `value` within the run
+    n_effective: float = math.nan  # effective sample size
+    seconds: float = math.nan  # length of the window without its gaps
 
 
 def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: bool = False) -> Level:
@@ -33,11 +35,11 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
     Parameters
     ----------
     series
-        The metric, indexed by elapsed seconds; samples that are no number are left out and counted.
+        The metric, indexed by elapsed seconds; samples that are not finite are left out and counted as missing.
     window
         Elapsed seconds; samples after ``window[0]`` up to ``window[1]`` count.
     geometric
-        Take the geometric mean, as for times (above zero): of skewed ones a few peaks decide the arithmetic mean.
+        Take the geometric mean, for times (above zero): a few peaks decide the arithmetic mean of skewed ones.
 
     Returns
     -------
@@ -47,8 +49,8 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
     Examples
     --------
     >>> cpu = pd.Series([10.0, 30.0, 40.0, 50.0, float("nan")] * 20, index=range(0, 500, 5))
-    >>> found = measure_level(cpu, (100.0, 400.0))
-    >>> found.value, found.samples, found.missing
+    >>> level = measure_level(cpu, (100.0, 400.0))
+    >>> level.value, level.samples, level.missing
     (32.5, 48, 12)
     """
     return level_of_samples(series.index.to_numpy(), series.to_numpy(dtype=np.float64), window, geometric=geometric)
@@ -57,7 +59,7 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
 def level_of_samples(
     elapsed: FloatArray, samples: FloatArray, window: tuple[float, float], *, geometric: bool = False
 ) -> Level:
-    """What :func:`measure_level` measures, of samples at elapsed seconds, shape (n,) each."""
+    """As :func:`measure_level`, with elapsed seconds and samples as arrays of shape (n,)."""
     inside = (elapsed > window[0]) & (elapsed <= window[1])
     values = samples[inside]
     usable = np.isfinite(values) & ((values > 0) | (not geometric))
@@ -70,12 +72,12 @@ def level_of_samples(
     mean = float(finite.mean())
     scaled = np.log(finite) if geometric else finite
     grid = scaled
-    if step > 0:  # at equal distances, NaN where a sample is missing
+    if step > 0:  # equidistant, NaN for missing samples
         at = elapsed[inside][usable]
         places = np.rint((at - at[0]) / step).astype(np.int64)
-        endless = places[-1] >= 4 * places.size + 100  # hardly any samples: their grid says nothing
-        grid = np.full(1 if endless else places[-1] + 1, np.nan)
-        if not endless:
+        sparse = places[-1] >= 4 * places.size + 100  # too few samples for their autocorrelation
+        grid = np.full(1 if sparse else places[-1] + 1, np.nan)
+        if not sparse:
             grid[places] = scaled
     _, se, n_effective = mean_with_error(grid)
     value = math.exp(float(scaled.mean())) if geometric else mean
@@ -84,14 +86,61 @@ def level_of_samples(
     return Level(value, mean, int(finite.size), missing, se_log, n_effective, covered)
 
 
+def minute_means(
+    elapsed: FloatArray,
+    values: FloatArray,
+    *,
+    start_s: float = 0.0,
+    count: int | None = None,
+    width_s: float = MINUTE_S,
+    closed: Literal["left", "right"] = "left",
+    least: float = 1.0,
+) -> FloatArray:
+    """Average the samples of each minute.
+
+    Parameters
+    ----------
+    elapsed, values
+        Elapsed seconds and values of the samples, shape (n,) each; samples that are not finite are left out.
+    start_s
+        Start of the first minute; earlier samples are left out.
+    count
+        Number of minutes; by default up to the last sample.
+    width_s
+        Length of an interval, if it is not a minute.
+    closed
+        Which end of each interval is part of it: ``right`` as in the windows of :func:`measure_level`.
+    least
+        An interval with fewer samples is a gap.
+
+    Returns
+    -------
+    FloatArray
+        Means, shape (count,); NaN at a gap.
+
+    Examples
+    --------
+    >>> minute_means(np.array([0.0, 30.0, 60.0, 190.0]), np.array([1.0, 3.0, 5.0, 7.0])).tolist()
+    [2.0, 5.0, nan, 7.0]
+    """
+    place = (elapsed - start_s) / width_s
+    minute = (np.floor(place) if closed == "left" else np.ceil(place - 1e-9) - 1.0).astype(np.int64)
+    if count is None:
+        count = max(int(minute.max(initial=-1)) + 1, 0)
+    used = np.isfinite(values) & (minute >= 0) & (minute < count)
+    samples = np.bincount(minute[used], minlength=count)
+    sums = np.bincount(minute[used], values[used], count)
+    return np.where(samples >= max(least, 1.0), sums / np.maximum(samples, 1), np.nan)
+
+
 def mean_of_runs(values: Sequence[float | None]) -> float | None:
-    """The level of a build: the mean over those of its runs that have one."""
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known else None
+    """Level of a build: the mean over its runs that have one."""
+    levels = [value for value in values if value is not None]
+    return math.fsum(levels) / len(levels) if levels else None
 
 
 def delta_percent(base: float | None, new: float | None) -> float | None:
-    """Change of `new` against `base` in percent, from unrounded values; None where it has no meaning."""
+    """Change from `base` to `new` in percent; None if one is unknown, or `base` is zero."""
     if base is None or new is None or base == 0:
         return None
     delta = (new / base - 1.0) * 100.0
@@ -99,23 +148,23 @@ def delta_percent(base: float | None, new: float | None) -> float | None:
 
 
 def mean_with_error(values: FloatArray) -> tuple[float, float, float]:
-    """Mean of equidistant samples (NaN: a gap), its standard error, and how many independent ones would know as much.
+    """Mean of equidistant samples (NaN: a gap), its standard error, and the effective sample size.
 
     AR(1)-prewhitened HAC (Andrews & Monahan 1992, Econometrica 60) with the Bartlett kernel and the automatic bandwidth
-    of Andrews (1991), Econometrica 59, equations 6.2 and 6.4. By hand, as statsmodels' ``cov_hac`` does not prewhiten
-    and has a small-sample bias. The error and the number are NaN with fewer than `FEWEST` samples.
+    of Andrews (1991), Econometrica 59, equations 6.2 and 6.4. statsmodels' ``cov_hac`` does not prewhiten and has a
+    small-sample bias. Error and size are NaN with fewer than `FEWEST` samples.
     """
-    known = np.isfinite(values)
-    count = int(known.sum())
-    mean = float(values[known].mean()) if count else math.nan
+    finite = np.isfinite(values)
+    count = int(finite.sum())
+    mean = float(values[finite].mean()) if count else math.nan
     if count < FEWEST:
         return mean, math.nan, math.nan
-    centred = np.where(known, values - mean, 0.0)
-    both = known[1:] & known[:-1]
+    centred = np.where(finite, values - mean, 0.0)
+    both = finite[1:] & finite[:-1]
     earlier, pairs = np.where(both, centred[:-1], 0.0), max(int(both.sum()), 1)
     rho = _bounded(float(centred[1:] @ earlier), float(earlier @ earlier))
     residuals = np.where(both, centred[1:] - rho * centred[:-1], 0.0)
-    # Their long-run variance: Bartlett-weighted autocovariances up to the automatic bandwidth.
+    # Long-run variance of the residuals: Bartlett-weighted autocovariances up to the automatic bandwidth.
     innovations = float(residuals @ residuals) / pairs
     r = _bounded(float(residuals[1:] @ residuals[:-1]), innovations * pairs)
     alpha = 4.0 * r**2 / ((1.0 - r) ** 2 * (1.0 + r) ** 2)
@@ -131,5 +180,5 @@ def mean_with_error(values: FloatArray) -> tuple[float, float, float]:
 
 
 def _bounded(products: float, squares: float) -> float:
-    """An autoregression within its bounds; 0 where nothing varies."""
+    """Bounded autoregression; 0 without variance."""
     return min(max(products / squares, -STRONGEST), STRONGEST) if squares > 0 else 0.0

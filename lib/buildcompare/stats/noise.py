@@ -1,14 +1,14 @@
-"""Estimate how far two runs of one build lie apart, from repeated runs, earlier comparisons or the catalogue.
+"""Estimate run-to-run noise from repeated runs, earlier comparisons and the catalogue.
 
-What happens inside a run says nothing about the next run of the same build (Kalibera & Jones 2013, "Rigorous
-benchmarking in reasonable time"). All noise here is a standard deviation of log levels, close to a relative one.
-Its numbers count runs of Mattermost's ceiling tests, three of each setup, from which the catalogue's noise comes.
+The scatter within a run does not predict the next run of the same build (Kalibera & Jones 2013, "Rigorous benchmarking
+in reasonable time"). Noise is a standard deviation of log levels, close to a relative one. The catalogue's comes from
+Mattermost's ceiling tests, three runs of each setup; so do the thresholds below.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -22,36 +22,36 @@ from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.planning import root
 
-ENOUGH_DF = 8.0  # with fewer degrees of freedom the other test type is drawn on: three setups of three runs have six
-OTHER_TYPE_DF = 4.0  # what the other test type's variance counts for, at most: two setups of three runs
+ENOUGH_DF = 8.0  # degrees of freedom below which the other test type counts too: three setups of three runs have six
+OTHER_TYPE_DF = 4.0  # largest weight of the other test type: two setups of three runs
 CATALOGUE_DF = 8.0
-"""What a catalogue's noise is known with where it does not say, and what it counts for at most beside repeated runs: it
-was learned in another laboratory. Of 4, 6, 8 and 15 (simulated pairs, seeds from 1,000,000, and identical ceiling runs
-of the development half, each setup by one to three others), fewer leave more undecided, and 15 is wrong more often."""
+"""Degrees of freedom of a catalogue's noise by default, and at most beside repeated runs, as it comes from another
+laboratory. Of 4, 6, 8 and 15 (simulated pairs, seeds from 1,000,000, and identical ceiling runs of the development
+half, each setup by one to three others), fewer leave more undecided, and 15 is wrong more often."""
 ALIKE = 3.0
-"""So many metrics of one run count as one: the changes of eight metrics between identical ceiling runs (development
-half) are as correlated as those of 2.7 independent ones."""
-LEAST_DF = 3.0  # bound on the loss of degrees of freedom to setups that differ: what two setups of 2 and 3 runs have
+"""Metrics of one run that count as one: the changes of eight metrics between identical ceiling runs (development half)
+are worth 2.7 independent ones."""
+LEAST_DF = 3.0  # degrees of freedom left by setups that differ, at least: those of two setups with 2 and 3 runs
 BY_CHANCE = 0.3
-"""Groups whose scatter leaves at least this part of their degrees of freedom differ by chance: of calibrations from 6
-to 12 groups of 2 to 4 runs with one variance, it leaves less in one of 400. With a half (one in 27) the times of
-identical ceiling runs lose a third of the changes of 20 % that are found (development half)."""
-LEAST_REPEATS = 2  # with one degree of freedom, intervals are 13 standard errors wide and show nothing
-LEAST_SD = 1e-4  # runs that agree to the last digit were rounded, not free of noise: no variance at all judges nothing
-CATALOGUE_S = 1800.0  # the catalogues' noise was learned from windows of 30 minutes and more
+"""Part of their degrees of freedom that groups must keep for their variances to count as equal. With equal variances,
+one of 400 calibrations from 6 to 12 groups of 2 to 4 runs keeps less. With a half (one in 27), a third fewer changes of
+20 % in the times of identical ceiling runs are found (development half)."""
+LEAST_REPEATS = 2  # degrees of freedom; with one, intervals are 13 standard errors wide
+LEAST_SD = 1e-4  # runs that agree to the last digit were rounded
+CATALOGUE_S = 1800.0  # shortest windows that the catalogues' noise was learned from
 MAD_EFFICIENCY = 0.37
-"""Of a median absolute deviation, against a standard deviation of normal data: n of its observations are worth 0.37 n
-degrees of freedom (Rousseeuw & Croux 1993, "Alternatives to the median absolute deviation", JASA 88)."""
+"""Efficiency of the median absolute deviation for normal data: n observations are worth 0.37 n degrees of freedom
+(Rousseeuw & Croux 1993, "Alternatives to the median absolute deviation", JASA 88)."""
 ENOUGH_COMPARISONS = 8
-"""From so many earlier comparisons on, their noise takes the place of the catalogue's; of 8 with two databases each, 16
-changes are worth 6 degrees of freedom."""
+"""Earlier comparisons whose noise replaces the catalogue's: 8 with two databases each have 16 changes, worth 6 degrees
+of freedom."""
 Kind = Literal["bounded", "unbounded", "benchmark", "equal_load"]
-"""What a catalogue states noise of: levels in a type of test, or unbounded runs at equal load."""
-LABEL_KEY = ["group", "label", "stat"]  # what a row of a label table is of
+"""Kinds of noise in a catalogue: of levels in a type of test, or of unbounded runs at equal load."""
+LABEL_KEY = ["group", "label", "stat"]  # key of a row of a label table
 
 
 def label_frame(rows: Sequence[tuple[object, ...]], columns: Sequence[str] = ("value",)) -> pd.DataFrame:
-    """A frame of `LABEL_KEY` and numbers, typed also where it is empty."""
+    """Frame of `LABEL_KEY` and numbers, typed even if empty."""
     frame = pd.DataFrame(rows, columns=[*LABEL_KEY, *columns])
     return frame.astype({**dict.fromkeys(LABEL_KEY, "str"), **dict.fromkeys(columns, "float")})
 
@@ -61,7 +61,7 @@ NO_LABELS = label_frame([], ["value", "calls"])
 
 @dataclass(frozen=True)
 class RunLevel:
-    """Level of one metric in one run: its mean over the steady window, positive; NaN is unknown."""
+    """Level of one metric in one run: the mean over its steady window, above zero; NaN if unknown."""
 
     level: float
     se_log: float = math.nan  # standard error of its logarithm within the run
@@ -70,27 +70,27 @@ class RunLevel:
 
 @dataclass(frozen=True, eq=False)
 class RunLevels:
-    """What a calibration learns from one run."""
+    """Levels of one run in a calibration."""
 
     metrics: Mapping[str, RunLevel] = field(default_factory=dict)  # by :func:`series_key`
     labels: pd.DataFrame = field(default_factory=lambda: NO_LABELS)
-    """One row per label and statistic: `LABEL_KEY`, value (seconds) and calls in the window (NaN: unknown)."""
+    """One row per label and statistic: `LABEL_KEY`, value (seconds) and calls in the window (NaN if unknown)."""
     no_change: Mapping[str, float] = field(default_factory=dict)
-    """By metric, how large a change the noise of the run alone looks like (see :mod:`buildcompare.metrics.events`)."""
+    """No-change penalty by metric (:func:`buildcompare.metrics.events.no_change`)."""
 
 
 @dataclass(frozen=True)
 class NoiseAtEqualLoad:
-    """What runs of one group differ by at equal load, in one metric."""
+    """Noise of one metric at equal load between the runs of one group."""
 
-    variance: float  # of one run's log value around that of its build, errors within the run included
-    within: float  # the part of it that the runs' own standard errors explain
+    variance: float  # variance of a run's log value around its build's, with errors within the run
+    within: float  # part of the variance from errors within the runs
     df: float
 
 
-@dataclass(frozen=True, eq=False)  # told apart by what they are, not by what they hold
+@dataclass(frozen=True, eq=False)  # compared by identity
 class RepeatedRuns:
-    """Runs of one build on one setup: between them nothing changed."""
+    """Repeated runs of one build on one setup."""
 
     name: str
     type: TestType
@@ -98,71 +98,15 @@ class RepeatedRuns:
     at_load: Mapping[str, NoiseAtEqualLoad] = field(default_factory=dict)  # by metric, of unbounded runs
 
 
-@dataclass(frozen=True)
-class PastChange:
-    """How far the builds of an earlier comparison lay apart in one metric of one test."""
-
-    comparison: str
-    log_ratio: float  # logarithm of new over base
-    runs: tuple[int, int] = (1, 1)  # of base and new
-    se_log: float = 0.0  # standard error of the log ratio within the runs, where it is at equal load
-    seconds: float = math.nan  # length of the windows
-    within: float = math.nan  # standard error of a single run's level within the run (log scale)
-    same_setup: bool = True
-    misread: bool = False  # whether it was read off plots, with an error that the catalogue states
-
-
-@dataclass(frozen=True, eq=False)
-class PastColumns:
-    """Many earlier changes as arrays of shape (n,), each as the field of :class:`PastChange` of its name."""
-
-    comparison: npt.NDArray[np.int64]  # places in `names`
-    log_ratio: FloatArray
-    runs: FloatArray  # shape (n, 2)
-    se_log: FloatArray
-    seconds: FloatArray
-    within: FloatArray
-    same_setup: npt.NDArray[np.bool_]
-    misread: npt.NDArray[np.bool_]
-    names: Sequence[str] = ()
-
-    @classmethod
-    def of(cls, changes: Sequence[PastChange]) -> PastColumns:
-        """The columns of `changes`."""
-        names = list(dict.fromkeys(each.comparison for each in changes))
-        places = {name: place for place, name in enumerate(names)}
-
-        def floats(name: str) -> FloatArray:
-            return np.array([getattr(each, name) for each in changes], dtype=np.float64)
-
-        return cls(
-            comparison=np.array([places[each.comparison] for each in changes], dtype=np.int64),
-            **{name: floats(name) for name in ("log_ratio", "se_log", "seconds", "within")},
-            runs=floats("runs").reshape(-1, 2),
-            same_setup=np.array([each.same_setup for each in changes], dtype=bool),
-            misread=np.array([each.misread for each in changes], dtype=bool),
-            names=names,
-        )
-
-    def __len__(self) -> int:
-        return self.log_ratio.size
-
-    def __iter__(self) -> Iterator[PastChange]:
-        for i, (base, new) in enumerate(self.runs.astype(int).tolist()):
-            known = {name: getattr(self, name)[i].item() for name in (*_FLOATS, "same_setup", "misread")}
-            yield PastChange(self.names[self.comparison[i]], runs=(base, new), **known)
-
-    def where(self, kept: npt.NDArray[np.bool_]) -> PastColumns:
-        """Those that are `kept`."""
-        if kept.all():
-            return self
-        fields = ("comparison", "runs", *_FLOATS, "same_setup", "misread")
-        return PastColumns(**{name: getattr(self, name)[kept] for name in fields}, names=self.names)
-
-
-_FLOATS = ("log_ratio", "se_log", "seconds", "within")
-PastChanges = Mapping[tuple[str, str], PastColumns | Sequence[PastChange]]
-"""Earlier changes by test type (or ``equal_load``) and metric."""
+PAST_CHANGE = (
+    "comparison", "log_ratio", "base_runs", "new_runs", "se_log", "seconds", "within", "misread", "same_setup",
+)  # fmt: skip
+"""Columns of a change between the builds of an earlier comparison, in one metric of one test: number of the comparison;
+log of new over base; numbers of runs; standard error of the log ratio within the runs at equal load, else 0; length of
+the windows and standard error of a single run's log level within the run, NaN if unknown; 1 if the values were read
+off plots; 1 if the setup is the one at hand."""
+PastChanges = Mapping[tuple[str, str], pd.DataFrame]
+"""Test type (or ``equal_load``) and metric -> earlier changes, with the columns `PAST_CHANGE`."""
 
 
 @dataclass(frozen=True)
@@ -170,13 +114,13 @@ class Noise:
     """Run-to-run noise of one metric or label."""
 
     sd: float  # standard deviation of one run's log level around the level of its build and setup
-    df: float  # degrees of freedom that `sd` is known with
+    df: float  # degrees of freedom of `sd`
     noise_source: NoiseSource
-    within: float | None = None  # standard error that repeated runs had of their own mean (log scale)
-    seconds: float = math.nan  # length of the windows that it was learned from; NaN where unknown
-    at_load: bool = False  # whether it is that of runs compared at equal load, without the error within them
-    comparisons: int = 0  # earlier comparisons that it was learned from
-    within_scale: float = 1.0  # at equal load, how much larger earlier comparisons say the errors within runs are
+    within: float | None = None  # standard error of a run's level within the run (log scale)
+    seconds: float = math.nan  # length of the windows behind it; NaN if unknown
+    at_load: bool = False  # True for runs compared at equal load, without the error within them
+    comparisons: int = 0  # earlier comparisons behind it
+    within_scale: float = 1.0  # factor on the errors within runs at equal load, from earlier comparisons
 
 
 def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float = LEAST_DF) -> Noise | None:
@@ -185,14 +129,14 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float =
     Parameters
     ----------
     groups
-        For each build on one setup the positive levels of a metric in its runs, at least two, in any unit.
+        Levels of a metric, above zero, in any unit: for each build on one setup those of at least two runs.
     least_df
-        Bound on the loss of degrees of freedom to setups that differ.
+        Degrees of freedom left by setups that differ, at least.
 
     Returns
     -------
     Noise or None
-        Standard deviation of one run's log level with its degrees of freedom; None without any group.
+        Standard deviation of one run's log level with its degrees of freedom; None without repeated runs.
 
     Examples
     --------
@@ -201,7 +145,7 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float =
     '1.42 % with 3 degrees of freedom'
     """
     levels = [[each if isinstance(each, RunLevel) else RunLevel(float(each)) for each in group] for group in groups]
-    repeated = [known for group in levels if len(known := [run for run in group if run.level > 0]) > 1]
+    repeated = [runs for group in levels if len(runs := [run for run in group if run.level > 0]) > 1]
     if not repeated:
         return None
     variances = np.array([np.var(np.log([run.level for run in group]), ddof=1) for group in repeated])
@@ -214,9 +158,9 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float =
 
 
 def repeats_noise(*runs: Sequence[RunLevel]) -> Noise | None:
-    """Noise that is known from nothing but the repeated runs to be judged, which count in by themselves.
+    """Noise for repeated runs without any other source: their own scatter is added when they are judged.
 
-    None with fewer than `LEAST_REPEATS` degrees of freedom. Runs that agree to the last digit count as `LEAST_SD`.
+    None with fewer than `LEAST_REPEATS` degrees of freedom. Runs that agree to the last digit get `LEAST_SD`.
     """
     logs = [np.log([run.level for run in of if run.level > 0]) for of in runs]
     if sum(max(log.size - 1, 0) for log in logs) < LEAST_REPEATS:
@@ -226,9 +170,9 @@ def repeats_noise(*runs: Sequence[RunLevel]) -> Noise | None:
 
 
 def pool_variances(variances: FloatArray, dfs: FloatArray, *, least_df: float = LEAST_DF) -> tuple[float, float]:
-    """Pool the variances of groups, and count the degrees of freedom that their scatter leaves beyond `BY_CHANCE`.
+    """Pool the variances of groups, and count the degrees of freedom that their scatter leaves (see `BY_CHANCE`).
 
-    Where one setup is quiet and the next is not, a pooled variance is worth less than its number of runs
+    If one setup is quieter than the next, a pooled variance is worth less than its number of runs
     (Satterthwaite 1946, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2).
     """
     weights, total = dfs / dfs.sum(), float(dfs.sum())
@@ -249,47 +193,48 @@ def metric_noise(
     *,
     misread: float = 0.0,
 ) -> Noise | None:
-    """Run-to-run noise of `metric` from repeated runs, earlier comparisons and the catalogue; None where unknown.
+    """Run-to-run noise of `metric` from repeated runs, earlier comparisons and the catalogue; None if unknown.
 
-    A test type with few runs leans on the other type's variance of the same metric, and then on the catalogue's.
-    `misread` is what a run's level is misread by, in percent, where it was read off a plot.
+    With few runs of a test type, the variance of the other type counts too, and then the catalogue's. `misread` is the
+    reading error of a run's level in percent, if it was read off a plot.
     """
-    known = _repeated_noise(metric, test_type, groups)
-    return with_past(known, (past or {}).get((test_type, metric.slug), ()), misread=misread)
+    noise = _repeated_noise(metric, test_type, groups)
+    return with_past(noise, (past or {}).get((test_type, metric.slug)), misread=misread)
 
 
-def with_past(known: Noise | None, past: PastColumns | Sequence[PastChange], *, misread: float = 0.0) -> Noise | None:
-    """`known` noise with the reading error of plots, scaled to how far the builds of earlier comparisons lay apart.
+def with_past(noise: Noise | None, past: pd.DataFrame | None, *, misread: float = 0.0) -> Noise | None:
+    """Add the reading error of plots, and scale `noise` to the changes between the builds of earlier comparisons.
 
-    Most releases change nothing, some do: so by the median absolute change, of the setup at hand. From
-    `ENOUGH_COMPARISONS` on it takes the place of the catalogue's noise; below that, and beside repeated runs, each
-    counts by its degrees of freedom. Comparisons on other setups can make the noise larger only. Values that were read
-    off plots teach about such values only, and the others about the others.
+    Most releases change nothing, so the scale is the median absolute change on the setup at hand. From
+    `ENOUGH_COMPARISONS` on it replaces the catalogue's noise; with fewer, and beside repeated runs, each counts by its
+    degrees of freedom. Comparisons on other setups only raise the noise. Values read off plots and other values teach
+    about their own kind.
     """
-    if known is not None:  # misread once in each run, however long it is
-        known = replace(known, sd=math.hypot(known.sd, math.log1p(misread / 100.0)))
-    past = past if isinstance(past, PastColumns) else PastColumns.of(past)
-    past = past.where(past.misread == (misread > 0.0))
-    own, others = (past.where(past.same_setup == same) for same in (True, False))
-    count, of_others = (int(np.count_nonzero(np.bincount(changes.comparison))) for changes in (own, others))
+    if noise is not None:  # one reading error per run, whatever its length
+        noise = replace(noise, sd=math.hypot(noise.sd, math.log1p(misread / 100.0)))
+    if past is None:
+        return noise
+    columns = dict(zip(past.columns, past.to_numpy(dtype=np.float64).T, strict=True))  # numpy: a frame's masks are slow
+    usable, same_setup = columns["misread"] == (misread > 0.0), columns["same_setup"] > 0
+    here, elsewhere = usable & same_setup, usable & ~same_setup
+    count, of_others = (np.unique(columns["comparison"][rows]).size for rows in (here, elsewhere))
     enough = count >= ENOUGH_COMPARISONS
-    if not len(past) or (known is None and not enough):
-        return known
-    unit = known or Noise(1.0, 0.0, NoiseSource.LEDGER)
+    if not usable.any() or (noise is None and not enough):
+        return noise
+    unit = noise or Noise(1.0, 0.0, NoiseSource.LEDGER)
 
-    def variance_of(changes: PastColumns) -> float:
-        """The variance of `changes`, in that which `unit` expects of them."""
-        expected = unit.sd * np.sqrt(1.0 / changes.runs[:, 0] + 1.0 / changes.runs[:, 1])
-        if changes.se_log.any():
-            expected = np.array([*map(math.hypot, changes.se_log.tolist(), expected.tolist())])
-        return robust_sd(changes.log_ratio / expected) ** 2
+    def variance_of(rows: npt.NDArray[np.bool_]) -> float:
+        """Variance of changes, in multiples of the one that `unit` expects."""
+        runs = 1.0 / columns["base_runs"][rows] + 1.0 / columns["new_runs"][rows]
+        expected = np.hypot(columns["se_log"][rows], unit.sd * np.sqrt(runs))
+        return robust_sd(columns["log_ratio"][rows] / expected) ** 2
 
-    learned = MAD_EFFICIENCY * len(own)  # degrees of freedom
+    learned = MAD_EFFICIENCY * np.count_nonzero(here)  # degrees of freedom
     kept = 0.0 if enough and unit.noise_source != NoiseSource.CALIBRATION else unit.df
-    variance = (learned * variance_of(own) + kept) / (learned + kept) if len(own) else 1.0
+    variance = (learned * variance_of(here) + kept) / (learned + kept) if learned else 1.0
     if of_others >= ENOUGH_COMPARISONS:
-        variance = max(variance, variance_of(others))
-    seconds, within = own.seconds[own.seconds > 0], own.within[own.within > 0]
+        variance = max(variance, variance_of(elsewhere))
+    seconds, within = (columns[name][here & (columns[name] > 0)] for name in ("seconds", "within"))
     return replace(
         unit,
         sd=max(math.sqrt(variance) * unit.sd, LEAST_SD),
@@ -311,35 +256,34 @@ def _repeated_noise(metric: Metric, test_type: TestType, groups: Sequence[Repeat
 
 
 def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
-    """Noise of the levels of a metric from repeated runs alone, few of them with those of the other test type."""
-    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # by whether of this type, each series of a group
+    """Noise of a metric's levels from repeated runs alone; with few runs, those of the other test type count too."""
+    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # True: of this type; one list per series
     for group in groups:
         for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == slug}):
-            found = [run.metrics[key] for run in group.runs if key in run.metrics]
-            levels[group.type == test_type].append(found)
-    own, other = run_noise(levels[True]), run_noise(levels[False])
-    if own and other and own.df < ENOUGH_DF:
-        return mixed_noise(own, other, min(other.df, OTHER_TYPE_DF))
-    return own or (other and replace(other, df=min(other.df, OTHER_TYPE_DF)))
+            levels[group.type == test_type].append([run.metrics[key] for run in group.runs if key in run.metrics])
+    same, other = run_noise(levels[True]), run_noise(levels[False])
+    if same and other and same.df < ENOUGH_DF:
+        return mixed_noise(same, other, min(other.df, OTHER_TYPE_DF))
+    return same or (other and replace(other, df=min(other.df, OTHER_TYPE_DF)))
 
 
-def laboratory_ratio(known: Sequence[tuple[Noise, Noise]]) -> float:
-    """How many times the variances of a catalogue those of a laboratory's own repeated runs are, over all metrics.
+def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
+    """Ratio of a laboratory's variances, from repeated runs, to the catalogue's, over all metrics.
 
-    Their ratios follow a scaled F distribution, as variances do that scatter about a common prior; its scale is the
-    one of maximum likelihood, which a single metric that is a hundred times as noisy moves little. `ALIKE` metrics
-    count as one, and one more of one degree of freedom agrees with the catalogue. At least 1: few runs are often alike
-    by chance, and that makes their own metrics' noise smaller anyhow.
+    The ratios follow a scaled F distribution, as variances around a common prior do. Its scale is estimated by maximum
+    likelihood, which one metric with a hundred times the noise moves little. `ALIKE` metrics count as one. One more
+    metric, with one degree of freedom, agrees with the catalogue. The ratio is at least 1: few runs often agree by
+    chance.
 
     Parameters
     ----------
-    known
-        Of each metric the noise that repeated runs taught, and the catalogue's.
+    noises
+        Noise of each metric from repeated runs, and from the catalogue.
 
     References
     ----------
     Smyth (2004), "Linear models and empirical Bayes methods", Statistical Applications in Genetics and Molecular
-    Biology 3, whose degrees of freedom of the prior are estimated too; too few metrics tell them here.
+    Biology 3, which estimates the degrees of freedom of the prior too; there are too few metrics for that.
 
     Examples
     --------
@@ -349,11 +293,11 @@ def laboratory_ratio(known: Sequence[tuple[Noise, Noise]]) -> float:
     (3.4, 1.0)
     """
     ratio, df, prior_df = np.array(
-        [(own.sd**2 / stated.sd**2, own.df, stated.df) for own, stated in known] + [(1.0, 1.0, CATALOGUE_DF)]
+        [(runs.sd**2 / stated.sd**2, runs.df, stated.df) for runs, stated in noises] + [(1.0, 1.0, CATALOGUE_DF)]
     ).T
-    weight = np.where(np.arange(ratio.size) < len(known), 1.0 / ALIKE, 1.0)
+    weight = np.where(np.arange(ratio.size) < len(noises), 1.0 / ALIKE, 1.0)
 
-    def surplus(log_scale: float) -> float:  # above zero where the ratios are larger than this scale explains
+    def surplus(log_scale: float) -> float:  # above zero if the ratios exceed this scale
         expected = prior_df * math.exp(log_scale) + df * ratio
         return float(weight @ ((df + prior_df) * df * ratio / expected - df))
 
@@ -361,10 +305,7 @@ def laboratory_ratio(known: Sequence[tuple[Noise, Noise]]) -> float:
 
 
 def in_laboratory(stated: RunSd, ratios: Mapping[Kind, float]) -> RunSd:
-    """What a catalogue states of a metric, as it counts beside repeated runs of a laboratory.
-
-    Its variances are larger by `ratios` (:func:`laboratory_ratio`), of the kinds that repeated runs taught.
-    """
+    """Scale the catalogue's variances of a metric by the `ratios` of a laboratory (:func:`laboratory_ratio`)."""
     percents = {kind: getattr(stated, kind) for kind in ratios}
     sds = {kind: math.log1p(percent / 100.0) * math.sqrt(ratios[kind]) for kind, percent in percents.items() if percent}
     dfs = {kind: min(stated.df.get(kind, CATALOGUE_DF), CATALOGUE_DF) for kind in sds}
@@ -373,7 +314,7 @@ def in_laboratory(stated: RunSd, ratios: Mapping[Kind, float]) -> RunSd:
 
 
 def catalogue_noise(metric: Metric, of: Kind) -> Noise | None:
-    """What the catalogue states; it counts by its degrees of freedom, alone and beside repeated runs."""
+    """Noise of a kind in the catalogue, with its degrees of freedom; None if not stated."""
     percent = getattr(metric.run_sd_percent, of)
     if not percent:
         return None
@@ -383,17 +324,17 @@ def catalogue_noise(metric: Metric, of: Kind) -> Noise | None:
 
 
 def mixed_noise(noise: Noise, other: Noise, other_df: float) -> Noise:
-    """`noise` with the variance of `other` counted in as `other_df` degrees of freedom."""
+    """Pool the variance of `other` into `noise`, with a weight of `other_df` degrees of freedom."""
     df = noise.df + other_df
     return replace(noise, sd=math.sqrt((noise.df * noise.sd**2 + other_df * other.sd**2) / df), df=df)
 
 
 def series_key(slug: str, labels: Mapping[str, str]) -> str:
-    """How a calibration names a series: the metric's slug, and its labels where it has any."""
+    """Key of a series in a calibration: the metric's slug, with its labels if any."""
     listed = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
     return f"{slug}{{{listed}}}" if labels else slug
 
 
 def slug_of(key: str) -> str:
-    """The metric's slug in a key of :func:`series_key`."""
+    """Slug of the metric in a key of :func:`series_key`."""
     return key.partition("{")[0]

@@ -1,6 +1,6 @@
 """Pool the change of one metric over the tests of a release, where their noise is independent.
 
-A line over several tests informs: the verdict rests on the tests' own rows, and counts nothing twice.
+Pooled rows are for information; the verdict uses only the rows of the tests.
 """
 
 import math
@@ -15,11 +15,11 @@ from buildcompare.results.codes import TestType, ValidityStatus
 from buildcompare.stats.effects import Effect, judge_metrics
 
 STEPS, CLOSE = 50, 1e-5
-"""How often the variance between tests is improved at most, and how close its equation then comes to zero."""
+"""Iterations of the variance between tests, and the tolerance of its equation."""
 
 
 def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
-    """The mean change over tests with independent noise, and how much it differs between them.
+    """Pool the changes of tests with independent noise.
 
     Parameters
     ----------
@@ -29,14 +29,14 @@ def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
     Returns
     -------
     Effect and float
-        The mean over tests like these (random effects), and the standard deviation of the logarithm of the ratio
-        between tests beyond their noise, 0 where the noise explains all (Paule & Mandel 1982).
+        Mean over such tests (random effects), and the standard deviation of the log ratio between tests beyond their
+        noise, 0 if the noise explains their scatter (Paule & Mandel 1982).
 
     Notes
     -----
-    Quantiles are those of the noise's own degrees of freedom, as tests of one laboratory share it. Hartung and Knapp's
-    variance has one degree of freedom of two tests: intervals ten times as wide. `benchmarks/identical.py` prints what
-    this one holds.
+    Tests of one laboratory share their noise, so its degrees of freedom count. The variance of Hartung and Knapp has
+    one degree of freedom for two tests, and intervals ten times as wide. `benchmarks/identical.py` prints the coverage
+    of these.
 
     References
     ----------
@@ -59,10 +59,10 @@ def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
 
 
 def _between(ratios: FloatArray, variances: FloatArray) -> float:
-    """The variance between tests by Paule & Mandel: that by which their scatter is what their errors explain.
+    """Variance between tests that makes their weighted scatter equal to its expectation (Paule & Mandel).
 
-    DerSimonian & Kacker (2007), Contemporary Clinical Trials 28, appendix 8. By hand: importing statsmodels' takes half
-    a second of each report and notebook.
+    DerSimonian & Kacker (2007), Contemporary Clinical Trials 28, appendix 8. ``combine_effects`` of statsmodels is the
+    oracle in tests; its import takes half a second.
     """
     between = 0.0
     for _ in range(STEPS):
@@ -78,10 +78,10 @@ def _between(ratios: FloatArray, variances: FloatArray) -> float:
 
 
 def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[PooledResult]:
-    """One line for each metric and type of test that is independent between tests, of at least two valid ones.
+    """Pool each metric over the valid tests of a type whose noise is independent, if it was judged in at least two.
 
-    Rows are those that decide: over the steady windows in bounded tests, at equal load in unbounded ones. Gate metrics
-    are one family, the others another, over all lines of the release (Holm).
+    Deciding rows are pooled: over the steady windows in bounded tests, at equal load in unbounded ones. All rows of
+    gate metrics are one family, the others another (Holm).
     """
     rows: dict[tuple[TestType, str, str], list[tuple[TestResult, MetricResult, Effect]]] = {}
     for test in (each for each in tests if each.validity.status != ValidityStatus.INVALID):
@@ -89,23 +89,22 @@ def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[Pool
             effect = _effect(metric)
             if effect is not None and test.type in catalogue.find(metric.slug).independent_tests:
                 rows.setdefault((test.type, metric.slug, str(metric.labels)), []).append((test, metric, effect))
-    found = [of for of in rows.values() if len(of) > 1]
-    pooled = [pool_effects([effect for _, _, effect in of]) for of in found]
-    means = [(catalogue.find(of[0][1].slug), mean) for of, (mean, _) in zip(found, pooled, strict=True)]
-    lines = []
-    for of, (mean, between), tested in zip(found, pooled, judge_metrics(means), strict=True):
-        if tested is None:
-            continue
-        row = of[0][1].model_dump(include={"name", "slug", "unit", "better", "gate", "labels", "margin_percent"})
-        told = {name: value for name, value in tested.deciding_row().items() if name in PooledResult.model_fields}
-        spread = {"delta_percent": mean.delta_percent, "between_percent": 100.0 * math.expm1(between)}
-        here = {"type": of[0][0].type, "tests": [test.name for test, _, _ in of], "p_adjusted": tested.p_adjusted}
-        lines.append(PooledResult(**row | told | spread | here))
-    return lines
+    groups = [group for group in rows.values() if len(group) > 1]
+    pooled = [pool_effects([effect for _, _, effect in group]) for group in groups]
+    means = [(catalogue.find(group[0][1].slug), mean) for group, (mean, _) in zip(groups, pooled, strict=True)]
+    results = []
+    for group, (mean, between), tested in zip(groups, pooled, judge_metrics(means), strict=True):
+        if tested is not None:
+            test, metric, _ = group[0]
+            fields = vars(metric) | tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "type": test.type}
+            fields |= {"delta_percent": mean.delta_percent, "between_percent": 100.0 * math.expm1(between)}
+            fields["tests"] = [each.name for each, _, _ in group]
+            results.append(PooledResult.model_validate({name: fields[name] for name in PooledResult.model_fields}))
+    return results
 
 
 def _effect(metric: MetricResult) -> Effect | None:
-    """The change in the row that decides; None where it was not judged, or is at unchanged traffic mix."""
+    """Change in the deciding row; None if it was not judged, or was judged at unchanged traffic mix."""
     row = metric.deciding
     if metric.decided_by not in ("level", "equal_load") or row is None or row.delta_percent is None:
         return None

@@ -1,1 +1,1 @@
-"""Every number, code and reason in words."""
+"""Words for numbers, codes and reasons."""

@@ -15,7 +15,7 @@ _LARGE = ((1e9, "billion"), (1e6, "million"))
 _DB_NAMES = {"postgresql": "Postgres", "postgres": "Postgres", "mysql": "MySQL", "mariadb": "MariaDB"}
 SHORT_UNITS = {"percent of one core": "%", "percent": "%"}
 SCALED = {*_SCALES, *SHORT_UNITS}
-"""Units that stand behind a value in a narrow table; of others the metric's name says what is counted."""
+"""Units shown after a value in a narrow table; other units are clear from the metric's name."""
 STATUS_WORDS = {
     Status.REGRESSION: Status.REGRESSION,
     Status.IMPROVEMENT: Status.IMPROVEMENT,
@@ -27,7 +27,7 @@ STATUS_WORDS = {
 STATUS_SYMBOLS = {Status.REGRESSION: "✗", Status.IMPROVEMENT: "✓", Status.EQUIVALENT: "=", Status.NOT_WORSE: "≤",
                   Status.INCONCLUSIVE: "?", Status.NOT_COMPARABLE: "∅"}  # fmt: skip
 DECIDED_WORDS = {"traffic_mix": "at unchanged traffic mix", "equal_load": "at equal load"}
-"""How a metric was measured that a verdict counts; of its level nothing is said."""
+"""Words for the measure that decides a metric; a plain level needs none."""
 VERDICT_WORDS = {Verdict.PASS: "Pass", Verdict.REGRESSION: "Regression", Verdict.INCONCLUSIVE: "Cannot tell",
                  Verdict.INVALID: "Invalid test"}  # fmt: skip
 _SMALL = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
@@ -35,12 +35,12 @@ VERDICT_SYMBOLS = {Verdict.PASS: "✓", Verdict.REGRESSION: "✗", Verdict.INCON
 
 
 def printable(text: str) -> str:
-    """`text` as one line in which nothing steers a terminal: spaces for white space, control characters written out."""
+    """Format `text` in one line: white space becomes spaces, control characters are escaped."""
     return text if text.isprintable() else shown("".join(" " if each.isspace() else each for each in text))
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """A number with at most `digits` significant digits, never in exponent form above 0.001."""
+    """Format a number with at most `digits` significant digits, without exponent above 0.001."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
     places = digits - 1 - math.floor(math.log10(abs(value)))
@@ -51,7 +51,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """A value with its unit: ``10.5 ms``, ``604 MB``, ``15,400 goroutines``; a dash where there is none."""
+    """Format a value with its unit: ``10.5 ms``, ``604 MB``, ``15,400 goroutines``; a dash for None."""
     if value is None:
         return MISSING
     if unit == "users":
@@ -63,29 +63,29 @@ def quantity(value: float | None, unit: str) -> str:
 
 
 def whole(value: float, sign: str = "") -> str:
-    """A number without decimals: ``15,400``; `sign`: ``"+"`` where a rise shall show its own."""
+    """Format a number without decimals: ``15,400``; with `sign` ``"+"`` a rise shows its sign."""
     return f"{value:{sign},.0f}".replace("-", "−")
 
 
 def share(part: float) -> str:
-    """A part of the whole: ``45%``."""
+    """Format a part of 1 in percent: ``45%``."""
     return f"{part:.0%}"
 
 
 def scales(unit: str) -> tuple[tuple[float, str, float], ...]:
-    """In what values of `unit` are read, largest first: from which size on, the name, and the factor."""
+    """Return the scales of `unit`, largest first: least size, name and factor."""
     large = ((2.0 * size, f"{name} {unit}".strip(), 1.0 / size) for size, name in _LARGE)
     return _SCALES.get(unit) or (*large, (0.0, unit, 1.0))
 
 
 def unit_scale(largest: float, unit: str) -> tuple[float, str]:
-    """The factor and the name of the unit in which an axis up to `largest` is read."""
+    """Choose the unit of an axis up to `largest`: factor and name."""
     _, name, factor = next((scale for scale in scales(unit) if abs(largest) >= scale[0]), (0.0, unit, 1.0))
     return factor, name
 
 
 def change(percent: float | None) -> str:
-    """A change with its sign: ``+6.1 %``; a dash where there is none."""
+    """Format a change with its sign: ``+6.1 %``; a dash for None."""
     if percent is None:
         return MISSING
     text = f"{percent:+.1f}" if abs(percent) < 99.95 else f"{percent:+,.0f}"
@@ -93,34 +93,34 @@ def change(percent: float | None) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """An interval of a change: ``+0.9 to +11.5 %``; a dash where there is none."""
+    """Format the interval of a change: ``+0.9 to +11.5 %``; a dash for None."""
     if low is None or high is None:
         return MISSING
     return f"{change(low).removesuffix(' %')} to {change(high)}"
 
 
 def ranged(delta: float | None, low: float | None, high: float | None, name: str = "95 % interval ") -> str:
-    """A change with its interval: ``+6.1 % (95 % interval +0.9 to +11.5 %)``."""
+    """Format a change with its interval: ``+6.1 % (95 % interval +0.9 to +11.5 %)``."""
     return f"{change(delta)} ({name}{interval(low, high)})"
 
 
 def shift_words(users: float) -> str:
-    """How far the new build's ramp is from the base's: ``890 users behind``."""
+    """Format the distance of the new build's ramp from the base's: ``890 users behind``."""
     return f"{abs(users):,.0f} users {'behind' if users < 0 else 'ahead'}"
 
 
 def percent(value: float | None) -> str:
-    """A size in percent without a sign: ``5.2 %``."""
+    """Format a size in percent without a sign: ``5.2 %``."""
     return MISSING if value is None else f"{significant(value, 2)} %"
 
 
 def p_words(p_value: float | None) -> str:
-    """A p-value: ``p 0.030``, ``p below 0.001``."""
+    """Format a p-value: ``p 0.030``, ``p below 0.001``."""
     return f"p {significant(p_value or 0.0, 2)}" if p_value is None or p_value >= 0.001 else "p below 0.001"
 
 
 def counted(count: int, noun: str) -> str:
-    """A small number of things in words: ``one thing``, ``two things``."""
+    """Format a number of things, small numbers in words: ``one thing``, ``two things``."""
     return f"one {noun}" if count == 1 else f"{_SMALL.get(count, count)} {noun}s"
 
 
@@ -132,10 +132,10 @@ def status_words(
     high: float | None = None,
     no_worse_than: float | None = None,
 ) -> str:
-    """A status as people say it: ``no difference beyond 5 %``, ``no worse than 10 %``.
+    """Format a status in words: ``no difference beyond 5 %``, ``no worse than 10 %``.
 
-    Equivalence goes by the 90 % interval (two one-sided tests at 5 %). Where the 95 % interval from `low` to `high`,
-    which is shown beside it, leaves the margin, the words name the 90 % interval.
+    Equivalence is tested with the 90 % interval (two one-sided tests at 5 %). The words name it if the displayed 95 %
+    interval, from `low` to `high`, exceeds the margin.
     """
     if better == "neutral" and status in (Status.REGRESSION, Status.IMPROVEMENT):
         return "lower" if status == Status.REGRESSION else Better.HIGHER
@@ -149,23 +149,23 @@ def status_words(
 
 
 def minutes(seconds: float | None, places: int = 1) -> str:
-    """Elapsed time as minutes: ``18.2 min``."""
+    """Format elapsed time in minutes: ``18.2 min``."""
     return MISSING if seconds is None else f"{seconds / 60:.{places}f} min"
 
 
 def db_name(db_engine: str | None) -> str:
-    """A database's name as people write it."""
+    """Return the usual spelling of a database's name."""
     engine = db_engine or ""
     return _DB_NAMES.get(engine.casefold(), engine[:1].upper() + engine[1:])
 
 
 def test_words(kind: str, db_engine: str | None) -> str:
-    """A test by type and database: ``Unbounded Postgres``."""
+    """Name a test by type and database: ``Unbounded Postgres``."""
     return f"{kind.capitalize()} {db_name(db_engine)}".strip()
 
 
 def listed(items: Iterable[str], most: int = 5) -> str:
-    """The first `most` items, with a count of those left out."""
+    """List the first `most` items, with a count of the others."""
     every = list(items)
     shown = ", ".join(every[:most])
     return shown if len(every) <= most else f"{shown} and {len(every) - most} more"

@@ -1,7 +1,7 @@
-"""Sentences: each is a macro of a template in `sentences/`, named like the code that it is for.
+"""Make sentences from macros of the templates in `sentences/`, which are named like their codes.
 
-A line break in a template is a space, ``{%-`` takes it away. What people wrote (labels, names, notes) is a value and
-never a part of a template.
+A line break in a template is a space, ``{%-`` removes it. Labels, names and notes of users are values, never parts of
+a template.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from jinja2 import BytecodeCache, Environment
 
 MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
-"""Names in one sentence; the others are counted."""
+"""Most names in one sentence; the others are counted."""
 DETAIL = "\x1e"
-"""Stands in a sentence between what everybody reads and what it rests on; no text of people's holds it."""
+"""Separator of a sentence and its detail; texts of users never contain it."""
 _FILTERS = (
     numbers.change, numbers.counted, numbers.db_name, numbers.interval, numbers.listed, numbers.minutes,
     numbers.p_words, numbers.percent, numbers.quantity, numbers.ranged, numbers.share, numbers.shift_words,
@@ -35,7 +35,7 @@ _FILTERS = (
 
 
 def say(file: str, macro: str, *values: object, **named: object) -> str:
-    """Say the sentence `macro` of the template `file` with these values.
+    """Render the sentence `macro` of the template `file` with these values.
 
     Examples
     --------
@@ -45,16 +45,22 @@ def say(file: str, macro: str, *values: object, **named: object) -> str:
     return str(getattr(macros(file), macro)(*values, **named))
 
 
+def say_with_detail(file: str, macro: str, *values: object, **named: object) -> tuple[str, str]:
+    """Render a sentence and its detail, which follows `DETAIL` in the template."""
+    text, _, detail = say(file, macro, *values, **named).partition(DETAIL)
+    return text.strip(), detail.strip()
+
+
 @cache
 def macros(file: str) -> Any:
-    """The macros and tables of a template by their names."""
+    """Load the macros and tables of a template by name."""
     return environment().get_template(f"{file}.j2").module
 
 
 def compiled(module: str) -> BytecodeCache:
-    """Where the file of a `module` keeps its templates compiled: beside its own byte code, and as Python does.
+    """Make a cache of compiled templates beside the byte code of a `module`, if that folder can be written.
 
-    Nothing is kept where nothing can be written. Compiled anew is what changed, and all of it when the module changes.
+    A changed template is compiled again; after a change of the module all templates are.
     """
     from jinja2.bccache import Bucket, FileSystemBytecodeCache
 
@@ -75,13 +81,13 @@ def compiled(module: str) -> BytecodeCache:
 
 @cache
 def environment() -> Environment:
-    """Where the sentences' templates are."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # late: not every command says something
+    """Make the environment of the sentences' templates."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # imported late: not every command needs it
     from jinja2.ext import Extension
     from jinja2.lexer import Token, TokenStream
 
     class OneLine(Extension):
-        """Makes a line break and the indentation after it a space, in templates only."""
+        """Replace a line break and its indentation by a space, in templates only."""
 
         def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
             for token in stream:
@@ -107,34 +113,34 @@ def environment() -> Environment:
 
 
 def _written(value: object) -> object:
-    """What stands in a sentence: a number that no filter has written is cut to three digits."""
+    """Convert a value for a sentence; numbers without a filter get three digits."""
     return numbers.significant(value) if isinstance(value, float) else value
 
 
 def each(items: Iterable[Any], macro: Callable[..., str]) -> list[str]:
-    """What `macro` says of each item."""
+    """Apply `macro` to each item."""
     return [macro(item) for item in items]
 
 
 def largest_first(items: Iterable[Any], key: str) -> list[Any]:
-    """Items by the size of what they hold under `key`; none is zero."""
+    """Sort items by the absolute value of their `key`, None as zero."""
     return sorted(items, key=lambda item: -abs(item[key] or 0.0))
 
 
 def title(test: TestResult) -> str:
-    """A test by type and database: ``Unbounded Postgres``."""
+    """Name a test by type and database: ``Unbounded Postgres``."""
     words = numbers.test_words(test.type, test.db_engine)
     return words if test.name in (f"{test.db_engine}_{test.type}", test.type) else f"{words} ({test.name})"
 
 
 @dataclass(frozen=True)
 class Names:
-    """Names of the builds, and titles of the tests by their name."""
+    """Names of the builds, and titles of the tests by name."""
 
     builds: Pair[str]
     tests: Mapping[str, str]
 
     @classmethod
     def of(cls, labels: tuple[str, str], tests: Iterable[TestResult]) -> Names:
-        """The names that sentences about `tests` need."""
+        """Collect the names for sentences about `tests`."""
         return cls(Pair(*labels), {test.name: title(test) for test in tests})

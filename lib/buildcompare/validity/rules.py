@@ -1,6 +1,7 @@
-"""Judge whether a run and a test may be judged, and up to when: each rule is a function with its codes.
+"""Judge the validity of runs and tests; each rule is a function that yields reasons with codes.
 
-A fault of the measurement is no regression of the build. `benchmarks/validity.py` prints how often each rule speaks.
+The rules keep faults of the measurement from counting as regressions. `benchmarks/validity.py` prints how often each
+rule applies.
 """
 
 import math
@@ -25,66 +26,68 @@ from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side
 from buildcompare.text.sentences import say
 
 REACHED = 0.97
-"""A bounded run that never held this part of its target did another test: published ones end at 1.0005 of it."""
-APART = 0.05  # bounded runs whose loads differ by more were not the same test: published ones agree to 0.1 %
-HELD = 0.97  # below this part of its load a bounded run does not hold it: an agent of eleven lost leaves 0.91
+"""Least part of the target that a bounded run reaches; below it the test was another one. Published runs end at
+1.0005."""
+APART = 0.05  # Largest difference of loads in one bounded test; published loads agree to 0.1 %
+HELD = 0.97  # Least part of its load that a bounded run holds; without one agent of eleven 0.91 remains
 NOT_HELD, HARDLY_HELD = 0.05, 0.25
-"""Parts of the time below `HELD` from which a bounded run is limited and invalid: published ones have none, or 0.22
-where an agent was lost (v9.2)."""
-PROXY_HARDLY_ANY = 0.1  # a proxy shows a restart only below this part of its level: idle servers have 0.003 to 0.14
+"""Parts of the time below `HELD` that limit a bounded run and that make it invalid. Published runs have 0, or 0.22
+with a lost agent (v9.2)."""
+PROXY_HARDLY_ANY = 0.1  # A proxy below this part of its level shows a restart; idle servers have 0.003 to 0.14
 STEEP = 0.4
-"""Users per second, twice mattermost-load-test-ng's stop rule: a curve that moves this fast was not interrupted, but
-has no level yet."""
+"""Slope in users per second, twice mattermost-load-test-ng's stop rule; a steeper curve has no level yet."""
 REPORTED = 0.02
-"""The mean of a published curve is within 0.44 % of the supported users that its run reported (45 curves): further
-apart, they are of different runs."""
-REPORTED_CAPPED = 0.05  # at its ceiling a run's users log in again: its curve is up to 3 % above what it reported
+"""Largest difference between a curve's mean and the run's reported supported users; 45 published curves differ by
+0.44 % at most."""
+REPORTED_CAPPED = 0.05  # The same at the ceiling, where users log in again and the curve is up to 3 % higher
 COVERED, HARDLY_COVERED = 0.9, 0.5
-"""Parts of the samples below which a metric is named, and below which (in every metric) nothing can be judged:
-published runs have 0.99 and more."""
+"""Parts of the samples: a metric below the first is named; if all are below the second, the run is invalid. Published
+runs have 0.99 and more."""
 SILENT_S = 120.0
-"""Longest stretch without samples before a known stop or after the start: twice what an alert query looks back."""
+"""Longest stretch without samples before a known stop or after the start; twice the range of an alert query."""
 CLIMBING = ((600.0, 0.33), (300.0, 0.67))
-"""An unbounded run was cut on its ramp where it climbs over this long at its end at this part of its ramp's slope. Of
-68 published curves cut at 30, 50 and 70 % of their ramp 67, 68 and 68 do, of whole ones none, nor any ceiling test
-(0.28 and 0.49; `benchmarks/validity.py`). A coordinator that rests, after its first alert, climbs at half of it."""
+"""Seconds at the end, and part of the ramp's slope: an unbounded run that climbs so fast for so long was cut on its
+ramp. Of 68 published curves, cut at 30, 50 and 70 % of their ramp, it detects 67, 68 and 68; it detects no whole curve
+and no ceiling test, whose largest parts are 0.28 and 0.49 (`benchmarks/validity.py`). After its first alert a
+coordinator that rests climbs at half the slope."""
 LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
-"""Times of all requests above these are more likely milliseconds: in 68 published tests averages are 0.3 s at most."""
+"""Longest plausible times; longer ones are more likely milliseconds. Averages of 68 published tests are 0.3 s at
+most."""
 END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
-"""A percentile above this part of the histogram's last bound may be longer than it says; none can lie beyond it, but
-for what reading it off a plot adds."""
+"""Multiples of the histogram's last bound. Above the first a percentile may be too low; above the second its unit is
+wrong, since reading off a plot adds only a little."""
 THOUSANDS = 300.0
-"""Levels of two builds this far apart are of two units: in 68 published tests they are 3.8 times apart at most."""
+"""Ratio of two builds' levels from which their units differ; in 68 published tests it is 3.8 at most."""
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
-SHORTER = 0.5  # bounded runs with less than this part of the other build's steady window were cut (published: 0.99)
+SHORTER = 0.5  # Least ratio of steady windows in a bounded test; a shorter run was cut (published: 0.99)
 
 Reasons = Iterator[ValidityReason]
 
 
 @dataclass(frozen=True)
 class RunInTest:
-    """One run with all that its validity depends on."""
+    """One run with everything that decides its validity."""
 
     view: RunView
     test: Test
     catalogue: Catalogue
     coordinator: Coordinator
     labels: Pair[str] = field(default_factory=lambda: Pair(*SIDES))
-    """Of the builds, as the params name them."""
+    """Labels of the builds in the params."""
 
     @cached_property
     def under_load(self) -> tuple[FloatArray, FloatArray]:
-        """Elapsed seconds and values of the load up to the stop, the finite ones, shape (n,) each."""
+        """Finite samples of the load up to the stop: elapsed seconds and values, shape (n,) each."""
         load, stop = self.view.load, self.view.stop
         return samples(pd.Series(dtype=float) if load is None else load, stop.at_s if stop else math.inf)
 
     def sustained(self, seconds: float) -> float:
-        """The highest load that the run was at or above for this long in all."""
+        """Return the highest load that the run reached for `seconds` in total."""
         return sustained(*self.under_load, seconds)
 
     @cached_property
     def levels(self) -> dict[str, float]:
-        """By metric of the catalogue, but for the load, the level in the steady window, where it is positive."""
+        """Positive levels in the steady window by metric of the catalogue, without the load."""
         found = {m.slug: self.view.recording.find(m.slug) for m in self.catalogue.metrics if not m.load}
         levels = {slug: self.view.level(series) for slug, series in found.items() if series is not None}
         values = {slug: (level.value if level else None) or 0.0 for slug, level in levels.items()}
@@ -92,7 +95,7 @@ class RunInTest:
 
     @cached_property
     def climb(self) -> tuple[float, float] | None:
-        """Slope at the end, and of the ramp, where the run was cut on it; in the curve's unit per second."""
+        """Slopes at the end and on the ramp, per second, if the run was cut on its ramp."""
         shape = self.view.shape
         if self.test.type == "bounded" or shape is None or shape.ramp is None:
             return None
@@ -106,7 +109,7 @@ class RunInTest:
 
     @cached_property
     def covered(self) -> dict[str, float]:
-        """By metric of the catalogue, the part of the steady window that has a number in its fullest series."""
+        """Part of the steady window with numbers in the fullest series, by metric of the catalogue."""
         parts: dict[str, float] = {}
         for series in self.view.recording.graphs() if self.view.steady.window else ():
             part = self.view.recording.coverage(series, self.view.steady.window).fraction
@@ -127,7 +130,7 @@ class TestValidity:
 def judge_validity(
     test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator, labels: Pair[str]
 ) -> tuple[Validity, Views]:
-    """Judge the runs of `test`; give the views cut to where they are valid, without estimates that are void."""
+    """Judge the runs of `test`; the views are cut to their valid part, void estimates are removed."""
     found = judge_runs(views.map(lambda of: [RunInTest(view, test, catalogue, coordinator, labels) for view in of]))
     return found.test, Pair.of(lambda side: [*map(_judged, views[side], found.runs[side])])
 
@@ -149,17 +152,17 @@ def _judged(view: RunView, validity: Validity) -> RunView:
 
 
 def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
-    """Judge the runs of one test, alone and beside each other."""
+    """Judge the runs of one test, alone and against each other."""
     of_one_run = (_recorded, _falls, _target, _last_30_minutes, _coverage, _counters_restarted)
     same_build = (_same_recording, _another_build)
     between_runs = (_loads_differ, _window_shorter, _series_missing, _windows_overlap, *same_build, _units)
     alone = Pair.of(
         lambda side: [
-            [_said(reason, side=side, run=i) for rule in of_one_run for reason in rule(own)]
-            for i, own in enumerate(runs[side], start=1)
+            [_with_sentence(reason, side=side, run=i) for rule in of_one_run for reason in rule(run)]
+            for i, run in enumerate(runs[side], start=1)
         ]
     )
-    between = [_said(reason) for rule in between_runs for reason in rule(runs)]
+    between = [_with_sentence(reason) for rule in between_runs for reason in rule(runs)]
     every = [reason for of_side in alone for of_run in of_side for reason in of_run]
     return TestValidity(_validity([*every, *between]), alone.map(lambda of_side: tuple(map(_validity, of_side))))
 
@@ -173,8 +176,8 @@ def _validity(reasons: Sequence[ValidityReason]) -> Validity:
     return Validity(status=status, valid_from_s=limits[0], valid_until_s=limits[1], reasons=list(reasons))
 
 
-def _said(reason: ValidityReason, **place: Any) -> ValidityReason:
-    """The reason with its sentence, and with the run that it is about."""
+def _with_sentence(reason: ValidityReason, **place: Any) -> ValidityReason:
+    """Return the reason with its sentence, side and run."""
     return reason.model_copy(update={"text": say("validity", reason.code, reason.numbers, reason), **place})
 
 
@@ -188,18 +191,18 @@ def _reason(
 # ---- One run --------------------------------------------------------------------------------------------------------
 
 
-def _recorded(own: RunInTest) -> Reasons:
-    view, recording = own.view, own.view.recording
+def _recorded(run: RunInTest) -> Reasons:
+    view, recording = run.view, run.view.recording
     if view.steady.window is None and view.steady.reason:
         yield _reason(ValidityCode.NO_STEADY_WINDOW, because=view.steady.reason)
-    users = recording.total(own.catalogue.load.slug) if view.users is None and own.catalogue.load else None
+    users = recording.total(run.catalogue.load.slug) if view.users is None and run.catalogue.load else None
     values = users.values[np.isfinite(users.values)] if users else np.empty(0)
     if values.size and not values.any():
         yield _reason(ValidityCode.NO_USERS)
-    elif view.load is None and own.test.type == "bounded":
+    elif view.load is None and run.test.type == "bounded":
         yield _reason(ValidityCode.LOAD_UNKNOWN)
     silent_s = recording.duration_s - view.stop.end_s if view.stop and recording.stop_known else 0.0
-    gaps_say_it = view.users is not None and own.test.type == "unbounded"
+    gaps_say_it = view.users is not None and run.test.type == "unbounded"
     if silent_s > SILENT_S and not gaps_say_it:
         yield _reason(ValidityCode.SILENT_END, {"seconds": silent_s})
     graphs = map(recording.samples, recording.graphs())
@@ -208,20 +211,20 @@ def _recorded(own: RunInTest) -> Reasons:
         yield _reason(ValidityCode.SILENT_START, {"seconds": late_s})
 
 
-def _falls(own: RunInTest) -> Reasons:
-    view, bounded = own.view, own.test.type == "bounded"
+def _falls(run: RunInTest) -> Reasons:
+    view, bounded = run.view, run.test.type == "bounded"
     if view.load is None or view.stop is None:
         return
-    allowed = 0.0 if bounded else own.coordinator.fastest_fall
-    # Goroutines come and go by themselves, and a server without users has some hundred left.
+    allowed = 0.0 if bounded else run.coordinator.fastest_fall
+    # Goroutines vary by themselves, and a server without users keeps some hundred.
     hardly_any = PROXY_HARDLY_ANY if view.users is None else curves.HARDLY_ANY
     found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
     falls = [fall for fall in found if view.users is not None or fall.kind == "restart"]
-    falls = _lost(own, falls) if bounded else falls
+    falls = _lost(run, falls) if bounded else falls
     if not falls:
         return
-    stretch = _longest_stretch(own, falls)
-    reasons = [_fall(own, fall, stretch) for fall in falls]
+    stretch = _longest_stretch(run, falls)
+    reasons = [_fall(run, fall, stretch) for fall in falls]
     for code in dict.fromkeys(reason.code for reason in reasons):
         same = [reason for reason in reasons if reason.code == code]
         worst = max(same, key=lambda reason: (reason.status == ValidityStatus.INVALID, voids(reason)))
@@ -229,67 +232,67 @@ def _falls(own: RunInTest) -> Reasons:
 
 
 def voids(reason: ValidityReason) -> bool:
-    """Whether users were lost within the last 30 minutes, or not yet back when these began."""
+    """Test whether users were lost in the last 30 minutes, or were still missing at their start."""
     return "in_last_minutes" in reason.numbers or "still_missing" in reason.numbers
 
 
-def _lost(own: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
-    """The falls of a bounded run, without those of users in excess of its load."""
-    load = max(own.test.users or 0.0, own.sustained(own.view.shortest_s))
+def _lost(run: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
+    """Select the falls of a bounded run below its load."""
+    load = max(run.test.users or 0.0, run.sustained(run.view.shortest_s))
     return [fall for fall in falls if fall.after < HELD * load]
 
 
-def _longest_stretch(own: RunInTest, falls: Sequence[Fall]) -> tuple[float, float]:
-    """The longest part of the steady window in which nobody was missing, and the rates had settled.
+def _longest_stretch(run: RunInTest, falls: Sequence[Fall]) -> tuple[float, float]:
+    """Find the longest part of the steady window without missing users and with settled rates.
 
-    After a restart the server is another one: what follows it does not count.
+    Time after a restart does not count, since a fresh server behaves differently.
     """
-    start, end = own.view.steady.window or (falls[0].at_s, falls[0].at_s)
+    start, end = run.view.steady.window or (falls[0].at_s, falls[0].at_s)
     gone = [(fall.at_s, fall.back_s or math.inf, start if fall.kind == "restart" else None) for fall in falls]
-    begins = [start, *(back + own.view.recording.rate_s for _, back, _ in gone if start < back < end)]
+    begins = [start, *(back + run.view.recording.rate_s for _, back, _ in gone if start < back < end)]
     ends = [[at for at, back, since in gone if back > (begin if since is None else since)] for begin in begins]
     stretches = [(begin, min(ats, default=end)) for begin, ats in zip(begins, ends, strict=True)]
     return max(stretches, key=lambda stretch: stretch[1] - stretch[0])
 
 
-def _fall(own: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityReason:
+def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityReason:
     numbers = {"at_s": fall.at_s, "before": fall.before, "after": fall.after}
-    if own.view.users is None:
+    if run.view.users is None:
         numbers["stand_in"] = 1.0
     if fall.back_s is not None:
         numbers["back_s"] = fall.back_s
     code = ValidityCode.RESTARTED if fall.kind == "restart" else ValidityCode.USERS_LOST
-    if fall.kind != "restart" and fall.after < fall.before:  # a load agent of eleven takes one user in 11 with it
+    if fall.kind != "restart" and fall.after < fall.before:  # one load agent of eleven loses one user in 11
         lost = fall.before - fall.after
         numbers |= {"lost_percent": 100.0 * lost / fall.before, "one_in": fall.before / lost}
-    start = own.view.steady.window[0] if own.view.steady.window else fall.at_s
-    missing = fall.back_s is None or fall.back_s > start  # the steady window began without them
-    if own.test.type == "bounded" and missing:
-        whole = own.view.steady.window or (stretch[0], math.inf)
+    start = run.view.steady.window[0] if run.view.steady.window else fall.at_s
+    missing = fall.back_s is None or fall.back_s > start  # the steady window begins without them
+    if run.test.type == "bounded" and missing:
+        whole = run.view.steady.window or (stretch[0], math.inf)
         begins, until = (None if at == edge else at for at, edge in zip(stretch, whole, strict=True))
         return _reason(
-            code, numbers, invalid=stretch[1] - stretch[0] < own.view.shortest_s, from_s=begins, until_s=until
+            code, numbers, invalid=stretch[1] - stretch[0] < run.view.shortest_s, from_s=begins, until_s=until
         )
-    if own.test.type == "unbounded" and fall.at_s > start:  # in the last 30 minutes
+    if run.test.type == "unbounded" and fall.at_s > start:  # in the last 30 minutes
         return _reason(code, {**numbers, "in_last_minutes": 1.0}, until_s=fall.at_s)
-    if own.test.type == "unbounded" and missing:
+    if run.test.type == "unbounded" and missing:
         numbers["still_missing"] = 1.0
     return _reason(code, numbers)
 
 
-def _target(own: RunInTest) -> Reasons:
-    if own.test.type != "bounded" or own.view.load is None or own.view.users is None or own.view.stop is None:
+def _target(run: RunInTest) -> Reasons:
+    if run.test.type != "bounded" or run.view.load is None or run.view.users is None or run.view.stop is None:
         return
-    # Without a window it was cut on arrival.
-    top = own.sustained(own.view.shortest_s if own.view.steady.window else curves.ARRIVAL_S)
-    if own.test.users is not None and not top >= REACHED * own.test.users:
-        yield _reason(ValidityCode.TARGET_NOT_REACHED, {"reached": top, "target": own.test.users}, invalid=True)
-    elapsed, users = own.under_load
+    # Without a window the run was cut when its users had arrived.
+    top = run.sustained(run.view.shortest_s if run.view.steady.window else curves.ARRIVAL_S)
+    if run.test.users is not None and not top >= REACHED * run.test.users:
+        yield _reason(ValidityCode.TARGET_NOT_REACHED, {"reached": top, "target": run.test.users}, invalid=True)
+    elapsed, users = run.under_load
     up = np.flatnonzero(users >= HELD * top)
     if up.size == 0:
         return
-    falls = _lost(own, find_falls(own.view.load, own.view.stop.at_s, fastest_fall=0.0))
-    until = min((fall.at_s for fall in falls), default=own.view.stop.at_s)
+    falls = _lost(run, find_falls(run.view.load, run.view.stop.at_s, fastest_fall=0.0))
+    until = min((fall.at_s for fall in falls), default=run.view.stop.at_s)
     plateau = users[(elapsed >= elapsed[up[0]]) & (elapsed <= until)]
     below = float(np.mean(plateau < HELD * top)) if plateau.size else 0.0
     if below > NOT_HELD:
@@ -297,12 +300,12 @@ def _target(own: RunInTest) -> Reasons:
         yield _reason(ValidityCode.TARGET_NOT_HELD, numbers, invalid=below > HARDLY_HELD)
 
 
-def _last_30_minutes(own: RunInTest) -> Reasons:
-    estimate, reported, ceiling = own.view.estimate, own.view.run.supported_users, own.test.users
-    if own.test.type == "bounded" or estimate is None:
+def _last_30_minutes(run: RunInTest) -> Reasons:
+    estimate, reported, ceiling = run.view.estimate, run.view.run.supported_users, run.test.users
+    if run.test.type == "bounded" or estimate is None:
         return
-    if own.climb is not None and own.view.stop is not None:
-        numbers = {"at_s": own.view.stop.at_s, "slope": own.climb[0], "ramp_slope": own.climb[1]}
+    if run.climb is not None and run.view.stop is not None:
+        numbers = {"at_s": run.view.stop.at_s, "slope": run.climb[0], "ramp_slope": run.climb[1]}
         yield _reason(ValidityCode.CUT_IN_RAMP, numbers, invalid=True)
         return
     mean = estimate.estimated if estimate.estimated is not None else estimate.at_least
@@ -312,8 +315,8 @@ def _last_30_minutes(own: RunInTest) -> Reasons:
     why = str(estimate.reason)
     if why == "interrupted" and slope is not None and abs(slope) > STEEP:
         why = "still_climbing" if slope > 0 else "still_falling"
-    faults = ["may_be_cut", "too_short", "gaps"]  # the others are no faults of the run
-    if not any("in_last_minutes" in fall.numbers for fall in _falls(own)):  # else these make the slope
+    faults = ["may_be_cut", "too_short", "gaps"]
+    if not any("in_last_minutes" in fall.numbers for fall in _falls(run)):  # falls would explain the slope
         faults += ["still_climbing", "still_falling"]
     if why in faults:
         yield _reason(ValidityCode(why), {} if slope is None else {"slope_users_per_s": slope})
@@ -325,23 +328,23 @@ def _last_30_minutes(own: RunInTest) -> Reasons:
         yield _reason(ValidityCode.OTHER_RUNS, {"curve": mean, "reported": reported, "change": change}, invalid=True)
 
 
-def _coverage(own: RunInTest) -> Reasons:
-    known = own.covered
-    if not known:
+def _coverage(run: RunInTest) -> Reasons:
+    parts = run.covered
+    if not parts:
         return
-    if max(known.values()) < HARDLY_COVERED:
-        numbers = {"covered": max(known.values()), "metrics": len(known)}
+    if max(parts.values()) < HARDLY_COVERED:
+        numbers = {"covered": max(parts.values()), "metrics": len(parts)}
         yield _reason(ValidityCode.LITTLE_COVERAGE, numbers, invalid=True)
         return
-    gaps = {slug: part for slug, part in known.items() if 0.0 < part < COVERED}  # without a number it is missing
+    gaps = {slug: part for slug, part in parts.items() if 0.0 < part < COVERED}  # 0: the metric is missing
     if gaps:
         worst = min(gaps, key=gaps.__getitem__)
         numbers = {"covered": gaps[worst], "metrics": len(gaps), "others": len(gaps) - 1}
         yield _reason(ValidityCode.LITTLE_COVERAGE, numbers, metric=worst)
 
 
-def _counters_restarted(own: RunInTest) -> Reasons:
-    resets = own.view.recording.provenance.get("counter_resets")
+def _counters_restarted(run: RunInTest) -> Reasons:
+    resets = run.view.recording.provenance.get("counter_resets")
     if isinstance(resets, Mapping) and (times := max(map(int, resets.values()), default=0)):
         yield _reason(ValidityCode.COUNTERS_RESTARTED, {"times": times})
 
@@ -350,17 +353,17 @@ def _counters_restarted(own: RunInTest) -> Reasons:
 
 
 def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
-    bounded = runs.map(lambda of: [own for own in of if own.test.type == "bounded" and own.view.users is not None])
-    known = bounded.map(lambda of: [own for own in of if own.view.steady.window])
-    if not all(known):
+    bounded = runs.map(lambda of: [run for run in of if run.test.type == "bounded" and run.view.users is not None])
+    steady = bounded.map(lambda of: [run for run in of if run.view.steady.window])
+    if not all(steady):
         return
-    base, new = (float(np.mean([own.sustained(own.view.shortest_s) for own in of])) for of in known)
+    base, new = (float(np.mean([run.sustained(run.view.shortest_s) for run in of])) for of in steady)
     if not (base > 0 and new > 0 and abs(math.log(new / base)) <= math.log1p(APART)):
         yield _reason(ValidityCode.LOADS_DIFFER, {"base": base, "new": new}, invalid=True)
 
 
 def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
-    windows = runs.map(lambda of: [own.view.steady.window for own in of if own.test.type == "bounded"])
+    windows = runs.map(lambda of: [run.view.steady.window for run in of if run.test.type == "bounded"])
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
         theirs = float(np.median([w[1] - w[0] for w in windows[other] if w] or [0.0]))
         for i, window in enumerate(windows[side], start=1):
@@ -370,20 +373,20 @@ def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
-    there = runs.map(lambda of: {slug for own in of for slug, part in own.covered.items() if part})
+    there = runs.map(lambda of: {slug for run in of for slug, part in run.covered.items() if part})
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
-        if any(own.view.steady.window for own in runs[side]):  # else there is no steady window to cover
+        if any(run.view.steady.window for run in runs[side]):  # parts are of the steady window
             for slug in sorted(there[other] - there[side]):
                 yield _reason(ValidityCode.SERIES_MISSING, metric=slug, side=side)
 
 
 def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Only where the same server's clock tells the times of both."""
+    """Report overlapping pulled runs of one server; times of different servers are not comparable."""
     seen: list[tuple[object, tuple[float, float]]] = []
     for side in SIDES:
-        for i, own in enumerate(runs[side], start=1):
-            server, window = own.view.recording.provenance.get("url"), own.view.recording.window
-            if not own.view.run.is_pulled or not isinstance(server, str):
+        for i, run in enumerate(runs[side], start=1):
+            server, window = run.view.recording.provenance.get("url"), run.view.recording.window
+            if not run.view.run.is_pulled or not isinstance(server, str):
                 continue
             both = (min(window[1], end) - max(window[0], start) for url, (start, end) in seen if url == server)
             if seconds := next((each for each in both if each > 0), 0.0):
@@ -392,62 +395,62 @@ def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _same_recording(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Most likely a path was copied, and nothing was compared."""
+    """Report equal samples; most likely a path was copied."""
     seen: dict[str, Side] = {}
     for side in SIDES:
-        for i, own in enumerate(runs[side], start=1):
-            samples = own.view.recording.samples_sha256
-            if samples in seen and own.view.recording.graphs():
+        for i, run in enumerate(runs[side], start=1):
+            samples = run.view.recording.samples_sha256
+            if samples in seen and run.view.recording.graphs():
                 numbers = {"of_one_build": float(seen[samples] == side)}
                 yield _reason(ValidityCode.SAME_RECORDING, numbers, side=side, run=i, invalid=True)
             seen.setdefault(samples, side)
 
 
 def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
-    """A report of ltctl states its build as people typed it: what contradicts the params' label is another build's."""
-    stated = runs.map(lambda of: [str(own.view.recording.provenance.get("label") or "") for own in of])
+    """Report ltctl recordings that state another build than the params; people type both."""
+    stated = runs.map(lambda of: [str(run.view.recording.provenance.get("label") or "") for run in of])
     typed = any(_plain(runs[side][0].labels[side]) in map(_plain, stated[side]) for side in SIDES if runs[side])
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
-        for i, (own, label) in enumerate(zip(runs[side], stated[side], strict=True), start=1):
-            ours, theirs = own.labels[side], own.labels[other]
+        for i, (run, label) in enumerate(zip(runs[side], stated[side], strict=True), start=1):
+            ours, theirs = run.labels[side], run.labels[other]
             versions = (version_in(label), version_in(ours))
             if not label or _plain(label) == _plain(ours):
                 continue
             if None not in versions and _plain(label) != _plain(theirs):
                 differs = not _one_version(*map(str, versions))
-            else:  # without a version any text may stand there, unless other reports here name their builds
-                named = typed and ours != side  # as compare() calls builds that nobody named
+            else:  # labels without a version differ only if other reports here name their builds
+                named = typed and ours != side  # not the default labels of compare()
                 differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
             if differs:
-                about: dict[str, Any] = {"file": own.view.run.file, "side": side, "run": i, "labels": (label, ours)}
+                about: dict[str, Any] = {"file": run.view.run.file, "side": side, "run": i, "labels": (label, ours)}
                 yield _reason(ValidityCode.ANOTHER_BUILD, invalid=True, **about)
 
 
 def _plain(label: str) -> str:
-    """A label without what people write in two ways: ``V10.4.0 RC1`` is ``v10.4.0-rc1``."""
+    """Remove case, punctuation and leading v from a label: ``V10.4.0 RC1`` equals ``v10.4.0-rc1``."""
     return re.sub(r"[^\w]|_", "", label.casefold()).removeprefix("v")
 
 
 def _one_version(one: str, other: str) -> bool:
-    """Whether two versions nowhere contradict each other: ``10.4`` may be ``10.4.0-rc1``, but that is no ``-rc2``."""
+    """Test whether two versions are compatible: ``10.4`` with ``10.4.0-rc1``, but not ``-rc1`` with ``-rc2``."""
     (numbers, _, before), (others, _, other_before) = one.partition("-"), other.partition("-")
     same = all(int(a) == int(b) for a, b in zip(numbers.split("."), others.split("."), strict=False))
     return same and (not before or not other_before or _plain(before) == _plain(other_before))
 
 
 def _units(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Levels that cannot be in their unit. Where one build alone is slow, it may be: that is a regression."""
+    """Report levels with an implausible unit; if only one build is slow, that is a regression instead."""
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
-        for i, own in enumerate(runs[side], start=1):
-            tops = {table.average: table.top_bucket or math.inf for table in own.catalogue.label_tables}
-            for slug, value in own.levels.items():
-                metric, average = own.catalogue.find(slug), _AVERAGE.match(slug)
+        for i, run in enumerate(runs[side], start=1):
+            tops = {table.average: table.top_bucket or math.inf for table in run.catalogue.label_tables}
+            for slug, value in run.levels.items():
+                metric, average = run.catalogue.find(slug), _AVERAGE.match(slug)
                 times = metric.unit == TIMES
                 theirs = [each.levels[slug] for each in runs[other] if slug in each.levels]
-                p99 = own.levels.get(_AVERAGE.sub("p99", slug), math.inf) if average else math.inf
+                p99 = run.levels.get(_AVERAGE.sub("p99", slug), math.inf) if average else math.inf
                 longest = LONGEST_AVERAGE_S if average else LONGEST_PERCENTILE_S
                 top = tops.get(slug, math.inf) if average else tops.get(_PERCENTILE.sub("avg", slug), math.inf)
-                least = max((per * own.levels.get(of, 0.0) for of, per in metric.least_per.items()), default=0.0)
+                least = max((per * run.levels.get(of, 0.0) for of, per in metric.least_per.items()), default=0.0)
                 if value < least:
                     numbers = {"value": value, "least": least}
                 elif theirs and value >= THOUSANDS * max(theirs):
@@ -460,6 +463,6 @@ def _units(runs: Pair[list[RunInTest]]) -> Reasons:
                     numbers = {"value": value, "longest": longest}
                 else:
                     continue
-                about: dict[str, Any] = {"metric": slug, "unit": metric.unit, "file": own.view.run.file}
+                about: dict[str, Any] = {"metric": slug, "unit": metric.unit, "file": run.view.run.file}
                 yield _reason(ValidityCode.UNLIKELY_UNIT, numbers, invalid=True, side=side, run=i, **about)
-                break  # the others are of the same file
+                break  # one reason per file

@@ -1,4 +1,4 @@
-"""Compare all variants of a matrix: contrasts, effects of factors, ranks, and what somebody concluded."""
+"""Compare all variants of a matrix: contrasts, effects of factors, ranks, and claims."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -35,12 +34,12 @@ from buildcompare.stats.planning import ALPHA, percent
 from buildcompare.variants import model, ranking
 from buildcompare.variants.model import Cell, CellMeans, Levels, Share
 
-SMALLEST = 1e-100  # of a value, and the largest is one over it: ratios of further ones are no numbers
+SMALLEST = 1e-100  # smallest value; the largest is its inverse, so that all ratios are finite
 MOST_CELLS = 200  # a matrix with more is a search, not a comparison
 
 
 def catalogue_of(params: Variants) -> Catalogue:
-    """What the runs measure: the operations, and what the catalogue holds beside them."""
+    """Build the catalogue of the matrix: its operations, then the metrics of its catalogue."""
     if params.metrics is None:
         return Catalogue(metrics=tuple(each.metric(name) for name, each in params.operations.items()))
     try:
@@ -51,7 +50,7 @@ def catalogue_of(params: Variants) -> Catalogue:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One run of a cell, as the params or a file hold it."""
+    """One run of a cell."""
 
     cell: Cell
     measurements: Sequence[Measurement]
@@ -60,22 +59,22 @@ class MeasuredRun:
     source: str | None = None
 
     def value(self, metric: Metric, *, plain: bool = False) -> float | None:
-        """The level of a metric, with `plain` the mean of its values whatever its unit; None where not measured."""
-        found = self._values(metric)
-        return None if found is None else level_of(found, "" if plain else metric.unit).value
+        """Level of a metric, None if not measured; `plain`: the arithmetic mean whatever its unit."""
+        values = self._values(metric)
+        return None if values is None else level_of(values, "" if plain else metric.unit).value
 
     def has_zero(self, metric: Metric) -> bool:
-        """Whether a value of a metric is 0, of which there is no geometric mean."""
-        found = self._values(metric)
-        return found is not None and bool((found <= 0).any())
+        """Whether a value of a metric is 0, so that it has no geometric mean."""
+        values = self._values(metric)
+        return values is not None and bool((values <= 0).any())
 
     def _values(self, metric: Metric) -> FloatArray | None:
         return next((each.values for each in self.measurements if each.metric == metric.slug), None)
 
 
 def read_runs(params: Variants, catalogue: Catalogue) -> list[MeasuredRun]:
-    """Every run; of a file of pgbench each summary is one."""
-    made: list[MeasuredRun] = []
+    """Read all runs; each summary in a file of pgbench is a run."""
+    runs: list[MeasuredRun] = []
     for i, run in enumerate(params.runs):
         fault_at = partial(_fault_of_run, params, i)
         for levels, measured, facts, source in of_run(run, params.factors, catalogue, fault_at):
@@ -85,17 +84,18 @@ def read_runs(params: Variants, catalogue: Catalogue) -> list[MeasuredRun]:
                 fault = InputError(file=source, key=None, expected=expected, found="none")
                 raise params.fault_at(("runs", i), fault)
             cell = tuple(levels[name] for name in params.factors)
-            made.append(MeasuredRun(cell, measured, run.block, {**facts, **run.facts}, source))
-    if len({run.cell for run in made}) > MOST_CELLS:
-        raise InputError(file=None, key="runs", expected=f"at most {MOST_CELLS} variants", found="more")
-    if len({run.cell for run in made}) < 2:
+            runs.append(MeasuredRun(cell, measured, run.block, {**facts, **run.facts}, source))
+    count = len({run.cell for run in runs})
+    if count > MOST_CELLS:
+        raise InputError(file=None, key="runs", expected=f"at most {MOST_CELLS} variants", found=str(count))
+    if count < 2:
         raise InputError(file=None, key="runs", expected="runs of two variants or more", found="one")
     places = [list(params.factors).index(name) for name in params.treatments]
     base = tuple(params.baseline[name] for name in params.treatments)
-    if all(tuple(run.cell[i] for i in places) != base for run in made):
+    if all(tuple(run.cell[i] for i in places) != base for run in runs):
         fault = InputError(file=None, key=None, expected=f"a run of the baseline ({', '.join(base)})", found="none")
         raise params.fault_at(("baseline",), fault)
-    return made
+    return runs
 
 
 _Read = tuple[dict[str, str], Sequence[Measurement], dict[str, float | str], str | None]
@@ -111,21 +111,21 @@ def of_run(
     catalogue: Catalogue,
     fault_at: Callable[[tuple[str, ...], InputError], InputError] = lambda _, error: error,
 ) -> Iterator[_Read]:
-    """Levels, measurements, facts and place of each run that `run` holds; `fault_at` says where in it a fault is."""
+    """Yield levels, measurements, facts and place of each run in `run`; `fault_at` adds the key to an error."""
     if run.values is not None:
-        values = [(name, np.atleast_1d(np.asarray(given, dtype=np.float64))) for name, given in run.values.items()]
-        for name, given in values:
-            wrong = next((each for each in given if each and not SMALLEST <= each <= 1.0 / SMALLEST), None)
+        arrays = {name: np.atleast_1d(np.asarray(values, dtype=np.float64)) for name, values in run.values.items()}
+        for name, values in arrays.items():
+            wrong = next((each for each in values if each and not SMALLEST <= each <= 1.0 / SMALLEST), None)
             if wrong is not None:
                 fault = InputError(file=None, key=None, expected="numbers from 1e-100 to 1e100", found=f"{wrong:g}")
                 raise fault_at(("values", name), fault)
-        yield run.levels, [Measurement.of(name, found, catalogue) for name, found in values], {}, None
+        yield run.levels, [Measurement.of(name, values, catalogue) for name, values in arrays.items()], {}, None
         return
     try:
-        found = pgbench.summaries(read_input(str(run.pgbench), expected=pgbench.EXPECTED))
+        summaries = pgbench.summaries(read_input(str(run.pgbench), expected=pgbench.EXPECTED))
     except InputError as error:
         raise fault_at(("pgbench",), error) from None
-    for summary in found:
+    for summary in summaries:
         stated = {name: str(value) for name, value in summary.settings.items() if name in factors}
         place = f"{run.pgbench}, line {summary.line}"
         for name, level in stated.items():
@@ -137,7 +137,7 @@ def of_run(
 
 
 def compare_cells(params: Variants, runs: Sequence[MeasuredRun], catalogue: Catalogue) -> VariantsResult:
-    """Every analysis of a matrix, operation by operation; what is judged is adjusted over all of them."""
+    """Analyse a matrix, operation by operation; p-values are adjusted over all operations."""
     cells = sorted({run.cell for run in runs}, key=lambda cell: _place(params, cell))
     names = _names(params, cells)
     measured = {each.metric for run in runs for each in run.measurements}
@@ -151,13 +151,13 @@ def compare_cells(params: Variants, runs: Sequence[MeasuredRun], catalogue: Cata
         rows = [(run.cell, value, run.block or "") for run, value in values if value is not None]
         if not metric.gate and len({cell for cell, *_ in rows}) < 2:
             continue
-        stated = metric.run_sd_percent.benchmark
-        levels = model.levels_of(rows, run_sd=None if stated is None else math.log1p(stated / 100.0))
-        found = _contrasts(params, metric, levels, names) if metric.gate else []
-        operations.append(_operation(metric, levels, names, judged=any(effect for _, effect, _ in found)))
+        sd_percent = metric.run_sd_percent.benchmark
+        levels = model.levels_of(rows, run_sd=None if sd_percent is None else math.log1p(sd_percent / 100.0))
+        of_metric = _contrasts(params, metric, levels, names) if metric.gate else []
+        operations.append(_operation(metric, levels, names, judged=any(effect for _, effect, _ in of_metric)))
         if not metric.gate:
             continue
-        contrasts += found
+        contrasts += of_metric
         if levels.means is not None:
             of_terms, of_effects = _effects(params, metric, levels.means)
             terms, effects = [*terms, *of_terms], [*effects, *of_effects]
@@ -179,7 +179,7 @@ def compare_cells(params: Variants, runs: Sequence[MeasuredRun], catalogue: Cata
 
 
 def verdict_of(result: VariantsResult) -> Verdict:
-    """Regression where a variant is surely worse than the baseline; pass where each is decided beside it."""
+    """Regression if a variant is worse than the baseline; pass if all others are decided; else inconclusive."""
     statuses = {row.status for row in result.beside_baseline}
     if Status.REGRESSION in statuses:
         return Verdict.REGRESSION
@@ -188,55 +188,59 @@ def verdict_of(result: VariantsResult) -> Verdict:
 
 
 def _place(params: Variants, cell: Cell) -> tuple[object, ...]:
-    """The order of reports: by workload, the baseline first."""
+    """Sort key of reports: workload, then the baseline first."""
     levels = dict(zip(params.factors, cell, strict=True))
     work = tuple(params.factors[name].index(levels[name]) for name in params.workload)
-    own = tuple((levels[n] != params.baseline[n], params.factors[n].index(levels[n])) for n in params.treatments)
-    return (*work, *own)
+    choice = tuple((levels[n] != params.baseline[n], params.factors[n].index(levels[n])) for n in params.treatments)
+    return (*work, *choice)
 
 
 def _names(params: Variants, cells: Sequence[Cell]) -> dict[Cell, str]:
-    """What each variant is called; an :class:`InputError` where two would be called alike."""
+    """Name of each variant; InputError if two have the same."""
     names = {cell: _name(params, cell) for cell in cells}
     taken: dict[str, Cell] = {}
     for cell, name in names.items():
         if (other := taken.setdefault(name, cell)) != cell:
             expected = "a name of its own for each variant (`names`)"
             both = (dict(zip(params.factors, each, strict=True)) for each in (other, cell))
-            found = f"{name!r} for {' and for '.join(map(str, both))}"
-            raise params.fault_at(("names",), InputError(file=None, key=None, expected=expected, found=found))
+            fault = InputError(
+                file=None, key=None, expected=expected, found=f"{name!r} for {' and '.join(map(str, both))}"
+            )
+            raise params.fault_at(("names",), fault)
     return names
 
 
 def _name(params: Variants, cell: Cell) -> str:
     levels = dict(zip(params.factors, cell, strict=True))
-    known = next((name for name, of in params.names.items() if of == levels), None)
+    given = next((name for name, of in params.names.items() if of == levels), None)
     choice, task = (listed_levels({name: levels[name] for name in of}) for of in (params.treatments, params.workload))
-    return known or (f"{choice} ({task})" if task else choice)
+    return given or (f"{choice} ({task})" if task else choice)
 
 
 def _operation(metric: Metric, levels: Levels, names: Mapping[Cell, str], *, judged: bool) -> OperationResult:
-    named = metric.model_dump(include={"slug", "name", "unit", "better", "gate", "margin_percent"})
-    named["zero_in"] = next((names[cell] for cell in levels.runs if levels.has_zero(cell)), None)
-    means = levels.means
-    if means is None or not means.known:
-        why = means.unjudged if means and means.unjudged else Unjudged.SINGLE
-        source = NoiseSource.REPEATS if judged else NoiseSource.NONE  # of levels of 0
-        return OperationResult(**named, model="none", unjudged=None if judged else why, noise_source=source)
+    means = levels.means if levels.means and levels.means.known else None
+    why = levels.means.unjudged if levels.means and levels.means.unjudged else Unjudged.SINGLE
     return OperationResult(
-        **named,
-        model="mixed" if means.mixed else "linear",
-        run_sd_percent=percent(math.sqrt(means.variance)),
-        block_sd_percent=percent(math.sqrt(means.mixed.between)) if means.mixed else None,
-        noise_source=means.source,
+        slug=metric.slug,
+        name=metric.name,
+        unit=metric.unit,
+        better=metric.better,
+        gate=metric.gate,
+        margin_percent=metric.margin_percent,
+        zero_in=next((names[cell] for cell in levels.runs if levels.has_zero(cell)), None),
+        model="none" if means is None else "mixed" if means.mixed else "linear",
+        run_sd_percent=None if means is None else percent(math.sqrt(means.variance)),
+        block_sd_percent=percent(math.sqrt(means.mixed.between)) if means and means.mixed else None,
+        unjudged=None if means or judged else why,
+        noise_source=means.source if means else NoiseSource.REPEATS if judged else NoiseSource.NONE,
     )
 
 
 def _run(
     run: MeasuredRun, names: Mapping[Cell, str], params: Variants, metrics: Sequence[Metric], zeros: Set[str]
 ) -> VariantRunResult:
-    found = {metric.slug: run.value(metric, plain=metric.slug in zeros) for metric in metrics}
-    values = {slug: value for slug, value in found.items() if value is not None}
+    by_metric = {metric.slug: run.value(metric, plain=metric.slug in zeros) for metric in metrics}
+    values = {slug: value for slug, value in by_metric.items() if value is not None}
     levels = dict(zip(params.factors, run.cell, strict=True))
     facts = {name: value for name, value in run.facts.items() if name not in levels}
     return VariantRunResult(
@@ -245,14 +249,14 @@ def _run(
 
 
 def _pairs(params: Variants, cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
-    """Each variant with the baseline of the same task, and with each that differs in one choice from it."""
-    there, pairs = set(cells), dict[tuple[Cell, Cell], None]()
+    """Pair each variant with the baseline of its task, and with the variants that differ in one factor towards it."""
+    existing, pairs = set(cells), dict[tuple[Cell, Cell], None]()
     free = [list(params.factors).index(name) for name in params.treatments]
     bases = {i: params.baseline[name] for i, name in zip(free, params.treatments, strict=True)}
     for cell in sorted(cells, key=lambda each: _place(params, each)):
         for moved in (bases, *({i: level} for i, level in bases.items())):
             other = tuple(moved.get(i, level) for i, level in enumerate(cell))
-            if other != cell and other in there:
+            if other != cell and other in existing:
                 pairs[cell, other] = None
     return [*pairs]
 
@@ -260,10 +264,11 @@ def _pairs(params: Variants, cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
 def _contrasts(
     params: Variants, metric: Metric, levels: Levels, names: Mapping[Cell, str]
 ) -> list[tuple[ContrastResult, Effect | None, Metric]]:
-    found = []
+    rows = []
     for cell, other in _pairs(params, list(levels.runs)):
         base, new = levels.level(other), levels.level(cell)
         better, worse = (new, base) if metric.better == Better.HIGHER else (base, new)
+        chance_sd, needed = _unproven(levels, cell, other)
         row = ContrastResult(
             operation=metric.slug,
             variant=names[cell],
@@ -274,46 +279,50 @@ def _contrasts(
             delta_percent=_change(base, new),
             times_better=1.0 if base == new else better / worse if worse else None,
             status=Status.INCONCLUSIVE,
-            **_unproven(levels, cell, other),
+            chance_sd_percent=chance_sd,
+            runs_needed=needed,
         )
-        found.append((row, levels.effect(cell, other), metric))
-    return found
+        rows.append((row, levels.effect(cell, other), metric))
+    return rows
 
 
 def _change(base: float, new: float) -> float | None:
-    """In percent; from 0 to anything else there is none."""
+    """Change in percent; None from 0 to another level."""
     return 0.0 if base == new else 100.0 * (new / base - 1.0) if base else None
 
 
-def _unproven(levels: Levels, cell: Cell, other: Cell, *, same_within: float | None = None) -> dict[str, Any]:
-    """What a difference of single runs rests on; nothing where a 0 leaves no ratio."""
+def _unproven(
+    levels: Levels, cell: Cell, other: Cell, *, same_within: float | None = None
+) -> tuple[float | None, dict[str, int | None]]:
+    """Noise of one run (percent) that would explain a difference, and runs to prove it; None for levels of 0."""
     if levels.has_zero(cell, other):
-        return {"chance_sd_percent": None, "runs_needed": {}}
+        return None, {}
     log_ratio = math.log(levels.level(cell) / levels.level(other))
-    runs = 2.0 / sum(1.0 / len(levels.runs[each]) for each in (cell, other))  # of each: twice the harmonic sum
-    needed = ranking.runs_needed(log_ratio, same_within=same_within)
-    return {"chance_sd_percent": ranking.chance_sd(log_ratio, runs), "runs_needed": needed}
+    runs = 2.0 / sum(1.0 / len(levels.runs[each]) for each in (cell, other))  # harmonic mean per variant
+    return ranking.chance_sd(log_ratio, runs), ranking.runs_needed(log_ratio, same_within=same_within)
 
 
-def _adjusted(found: Sequence[tuple[ContrastResult, Effect | None, Metric]]) -> list[ContrastResult]:
-    known = [effect for _, effect, _ in found if effect]
-    adjusted = iter(holm([effect.p_value for effect in known]))
+def _adjusted(contrasts: Sequence[tuple[ContrastResult, Effect | None, Metric]]) -> list[ContrastResult]:
+    effects = [effect for _, effect, _ in contrasts if effect]
+    adjusted = iter(holm([effect.p_value for effect in effects]))
     rows = []
-    for row, effect, metric in found:
+    for row, effect, metric in contrasts:
         if effect is None:
             rows.append(row)
             continue
         p_adjusted = float(next(adjusted))
-        tested = judge(effect, metric.margin_percent, metric.better, p_adjusted, size=float(len(known)))
-        told = {name: value for name, value in tested.deciding_row().items() if name in ContrastResult.model_fields}
-        told |= {"required_runs": None} if isinstance(effect, Share) else {}
-        told |= {"ci_low": None, "ci_high": None} if row.delta_percent is None else {}
-        rows.append(row.model_copy(update={**told, "p_adjusted": p_adjusted}))
+        tested = judge(effect, metric.margin_percent, metric.better, p_adjusted, size=float(len(effects)))
+        judged = {name: value for name, value in tested.deciding_row().items() if name in ContrastResult.model_fields}
+        if isinstance(effect, Share):
+            judged["required_runs"] = None
+        if row.delta_percent is None:
+            judged |= {"ci_low": None, "ci_high": None}
+        rows.append(row.model_copy(update={**judged, "p_adjusted": p_adjusted}))
     return rows
 
 
 def _effects(params: Variants, metric: Metric, means: CellMeans) -> tuple[list[TermResult], list[EffectResult]]:
-    """Main effects of the choices, and how each pair of factors acts together (two workloads set no choice)."""
+    """Main effects of all factors outside the workload, and interactions of all pairs with such a factor."""
     factors = list(params.factors)
     bases = model.reference_levels(params.factors, params.baseline, means)
     every: list[tuple[int, ...]] = [(i,) for i, name in enumerate(factors) if name not in params.workload]
@@ -337,8 +346,8 @@ def _effects(params: Variants, metric: Metric, means: CellMeans) -> tuple[list[T
             effect = means.effect(contrast)
             low, high = effect.interval() if effect else (None, None)
             size = percent(float(contrast @ means.means))
-            told = {"operation": metric.slug, "factors": named, "levels": levels, "bases": of, "delta_percent": size}
-            rows.append(EffectResult.model_validate({**told, "ci_low": low, "ci_high": high}))
+            row = {"operation": metric.slug, "factors": named, "levels": levels, "bases": of, "delta_percent": size}
+            rows.append(EffectResult.model_validate({**row, "ci_low": low, "ci_high": high}))
             contrasts.append(contrast)
         if not rows:
             continue
@@ -352,14 +361,13 @@ def _effects(params: Variants, metric: Metric, means: CellMeans) -> tuple[list[T
 
 
 def _proven(terms: Sequence[TermResult]) -> list[TermResult]:
-    known = [term.p_value for term in terms if term.p_value is not None]
-    adjusted = iter(holm(known))
-    made = []
+    adjusted = iter(holm([term.p_value for term in terms if term.p_value is not None]))
+    rows = []
     for term in terms:
         p_adjusted = None if term.p_value is None else float(next(adjusted))
         proven = p_adjusted is not None and p_adjusted < ALPHA
-        made.append(term.model_copy(update={"p_adjusted": p_adjusted, "proven": proven}))
-    return made
+        rows.append(term.model_copy(update={"p_adjusted": p_adjusted, "proven": proven}))
+    return rows
 
 
 def _ranks(params: Variants, metric: Metric, levels: Levels, names: Mapping[Cell, str]) -> Iterator[RankResult]:
@@ -382,9 +390,61 @@ def _claims_of(params: Variants, metric: Metric, catalogue: Catalogue) -> Iterat
     return ((i, each) for i, each in enumerate(params.claims) if catalogue.find(each.operation).slug == metric.slug)
 
 
+PROVES = {
+    "better": ({Status.IMPROVEMENT}, {Status.REGRESSION}),
+    "worse": ({Status.REGRESSION}, {Status.IMPROVEMENT}),
+    "same": ({Status.EQUIVALENT}, {Status.REGRESSION, Status.IMPROVEMENT}),
+    "not_better": ({Status.REGRESSION, Status.EQUIVALENT}, {Status.IMPROVEMENT}),
+}
+"""Claim -> the statuses that confirm and that contradict it."""
+
+
 def _claim(
     params: Variants, i: int, claim: Claim, metric: Metric, levels: Levels, names: Mapping[Cell, str]
 ) -> ClaimResult:
+    cell, other = _cells_of(params, i, claim, levels, names)
+    new, base = levels.level(cell), levels.level(other)
+    effect = levels.effect(cell, other)
+    chance_sd, needed = _unproven(
+        levels, cell, other, same_within=metric.margin_percent if claim.says == "same" else None
+    )
+    better = (new < base) == (metric.better == Better.LOWER)
+    small = max(new, base) <= min(new, base) * (1.0 + metric.margin_percent / 100.0)
+    agrees = {"better": better, "worse": not better, "same": small, "not_better": not better or small}[claim.says]
+    low, high = effect.interval() if effect and (base or new == base) else (None, None)
+    confirming, contradicting = PROVES[claim.says]
+    judged = judge(effect, metric.margin_percent, metric.better).status if effect else None
+    excludes_zero = low is not None and high is not None and low * high > 0
+    above_scatter = chance_sd is None or chance_sd >= ranking.PLAUSIBLE
+    if judged in confirming:
+        status = ClaimStatus.HOLDS
+    elif judged in contradicting or (judged == Status.EQUIVALENT and excludes_zero and not agrees):
+        status = ClaimStatus.CONTRADICTED
+    elif judged == Status.EQUIVALENT:
+        status = ClaimStatus.WITHIN_MARGIN
+    elif not agrees:
+        status = ClaimStatus.DISAGREES
+    elif effect is None and claim.says != "same" and not small and above_scatter:
+        status = ClaimStatus.LIKELY
+    else:
+        status = ClaimStatus.UNPROVEN
+    return ClaimResult(
+        says=claim.says,
+        operation=metric.slug,
+        variant=names[cell],
+        against=names[other],
+        text=claim.text,
+        delta_percent=_change(base, new),
+        ci_low=low,
+        ci_high=high,
+        status=status,
+        chance_sd_percent=None if claim.says == "same" else chance_sd,
+        runs_needed=needed,
+    )
+
+
+def _cells_of(params: Variants, i: int, claim: Claim, levels: Levels, names: Mapping[Cell, str]) -> tuple[Cell, Cell]:
+    """The variant of a claim and the one that it is compared with."""
     cells = []
     for key, chosen in (("of", claim.of), ("against", {**claim.of, **(claim.against or params.baseline)})):
         cell = tuple(chosen.get(name, "") for name in params.factors)
@@ -395,44 +455,4 @@ def _claim(
     if cells[0] == cells[1]:
         fault = InputError(file=None, key=None, expected="two different variants to compare", found=names[cells[0]])
         raise params.fault_at(("claims", i), fault)
-    new, base = map(levels.level, cells)
-    within = metric.margin_percent if claim.says == "same" else None
-    effect = levels.effect(*cells)
-    better = (new < base) == (metric.better == Better.LOWER)
-    small = max(new, base) <= min(new, base) * (1.0 + metric.margin_percent / 100.0)
-    unproven = _unproven(levels, cells[0], cells[1], same_within=within)
-    agrees = {"better": better, "worse": not better, "same": small, "not_better": not better or small}[claim.says]
-    chance = math.inf if unproven["chance_sd_percent"] is None else unproven["chance_sd_percent"]
-    low, high = effect.interval() if effect and (base or new == base) else (None, None)
-    found = judge(effect, metric.margin_percent, metric.better).status if effect else None
-    holds, contradicted = {
-        "better": ({Status.IMPROVEMENT}, {Status.REGRESSION}),
-        "worse": ({Status.REGRESSION}, {Status.IMPROVEMENT}),
-        "same": ({Status.EQUIVALENT}, {Status.REGRESSION, Status.IMPROVEMENT}),
-        "not_better": ({Status.REGRESSION, Status.EQUIVALENT}, {Status.IMPROVEMENT}),
-    }[claim.says]
-    sure = low is not None and high is not None and low * high > 0
-    if found in holds:
-        status = ClaimStatus.HOLDS
-    elif found in contradicted or (found == Status.EQUIVALENT and sure and not agrees):
-        status = ClaimStatus.CONTRADICTED
-    elif found == Status.EQUIVALENT:
-        status = ClaimStatus.WITHIN_MARGIN
-    elif not agrees:
-        status = ClaimStatus.DISAGREES
-    elif effect is None and claim.says != "same" and not small and chance >= ranking.PLAUSIBLE:
-        status = ClaimStatus.LIKELY
-    else:
-        status = ClaimStatus.UNPROVEN
-    return ClaimResult(
-        says=claim.says,
-        operation=metric.slug,
-        variant=names[cells[0]],
-        against=names[cells[1]],
-        text=claim.text,
-        delta_percent=_change(base, new),
-        ci_low=low,
-        ci_high=high,
-        status=status,
-        **{**unproven, **({"chance_sd_percent": None} if claim.says == "same" else {})},
-    )
+    return cells[0], cells[1]

@@ -1,1 +1,1 @@
-"""Look into one metric or label: numbers over any window, live queries, comments; and the widgets that show them."""
+"""Look into one metric or label: its numbers over any window, live queries, comments, and widgets that show them."""

@@ -1,4 +1,4 @@
-"""Write an analyst's comment into a params file, and leave everything else in it as it was written."""
+"""Append an analyst's comment to a params file; everything else in it stays as written."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from buildcompare.config.params import read_params
 from buildcompare.config.project import read_text, write_files
 from buildcompare.config.yaml import MAX_BYTES
 
-LONGEST = 1_000_000  # characters of a line: nothing that was written is folded anew
+LONGEST = 1_000_000  # characters of a line, so that no line is folded
 
 
 def keep_comment(file: Path | None, comment: str) -> int:
-    """Append a comment to a params file; which one it is, counted from 1.
+    """Append a comment to a params file and return its number, counted from 1.
 
-    The file is read again, so that what was written into it meanwhile stays.
+    The file is read again first, so that edits since the comparison stay.
     """
     text = " ".join(comment.split())
     if not text:
@@ -42,7 +42,7 @@ def keep_comment(file: Path | None, comment: str) -> int:
 
 
 def _with_comment(text: str, comment: str) -> str | None:
-    """The text of a params file with one comment more; None where ruamel.yaml refuses what PyYAML reads."""
+    """Add a comment to the text of a params file; None if ruamel.yaml cannot read it."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString

@@ -1,4 +1,7 @@
-"""Ask the server of a params file by hand, over the times of a test's runs."""
+"""Query the server of a params file by hand, over the times of a test's runs.
+
+prometheus-api-client sends these queries: speed does not matter here, and its errors hold the server's words.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ from buildcompare.results.codes import SIDES
 COLUMNS = ["build", "run", "series", "elapsed_s", "value"]
 
 
-def ask_server(params: Comparison, test: str, views: Views, query: str) -> pd.DataFrame:
-    """Every series of `query` over the times of the runs of a test; see :meth:`Investigation.ask`."""
+def ask_server(params: Comparison, views: Views, query: str) -> pd.DataFrame:
+    """Return every series of `query` over the times of the runs; see :meth:`Investigation.ask`."""
     source = params.source
     if source.kind != "prometheus" or source.url is None:
         expected = "`kind: prometheus` with the `url` of a server"
@@ -34,20 +37,20 @@ def ask_server(params: Comparison, test: str, views: Views, query: str) -> pd.Da
         for number, view in enumerate(views[side], start=1):
             url = view.run.url or source.url
             start, end = view.recording.window
-            asked = source.model_copy(update={"url": url})
-            frames += [each.assign(build=side, run=number) for each in _answer(asked, query, start, end)]
+            of_run = source.model_copy(update={"url": url})
+            frames += [each.assign(build=side, run=number) for each in _answer(of_run, query, start, end)]
     return pd.concat(frames, ignore_index=True)[COLUMNS] if frames else pd.DataFrame(columns=COLUMNS)
 
 
 def _answer(source: Source, query: str, start: float, end: float) -> list[pd.DataFrame]:
-    """One run's answer by prometheus-api-client, at the source's step, or as fine as one answer may be."""
+    """Query one run at the source's step, or at the finest step of a single answer."""
     from prometheus_api_client.exceptions import PrometheusApiClientException
     from requests import RequestException
 
     step_s = source.step_s * max(1.0, math.ceil((end - start) / source.step_s / MAX_POINTS))
     times = [dt.datetime.fromtimestamp(each, dt.UTC) for each in (start, end)]
     hide = hiding(secrets_of(source))
-    exact = {"start": f"{start:.3f}", "end": f"{end:.3f}"}  # it rounds to seconds
+    exact = {"start": f"{start:.3f}", "end": f"{end:.3f}"}  # the client rounds to seconds
     try:
         answer = prometheus_client(source).custom_query_range(query, *times, step=f"{step_s:g}", params=exact)
         return [_frame(series, start, hide) for series in answer if series.get("values")]

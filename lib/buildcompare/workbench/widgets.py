@@ -1,4 +1,4 @@
-"""The widgets of `investigate.ipynb`: what is chosen, the chart, and the answer."""
+"""Show an investigation as widgets: choices, the chart, and the answer."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ import numpy as np
 import pandas as pd
 import traitlets
 
-from buildcompare.comparison.analysis import Analysis, analyse, read_recordings
+from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.errors import BuildcompareError
 from buildcompare.config.params import read_params
 from buildcompare.config.project import root
-from buildcompare.figures import component, themes
+from buildcompare.figures import axes, component, themes
 from buildcompare.figures.chart import chart, group_of
 from buildcompare.figures.curves import metric_at_load
-from buildcompare.figures.samples import lines, spread
 from buildcompare.results import MetricResult, RunResult
 from buildcompare.results.codes import SIDES
 from buildcompare.text.numbers import (
@@ -37,27 +36,27 @@ from buildcompare.text.numbers import (
     whole,
 )
 from buildcompare.text.sentences import say
-from buildcompare.workbench.investigation import Investigation, look_into
+from buildcompare.workbench.measure import Investigation, look_into
 
 HERE = Path(__file__).parent
-MOST_ROWS = 12
-"""Of the table of what moves with it: those that move most alike."""
+MOST_ROWS = 12  # most rows of the table of other metrics
 LOOK = """.buildcompare table { border-collapse: collapse; } .buildcompare svg { width: 100%; }
 .buildcompare td, .buildcompare th { text-align: left; padding: 0.1em 1em 0.1em 0; }
 .buildcompare caption { text-align: left; font-weight: 600; }"""
-YES, NO = "✓", "✗"
+TICK = {True: "✓", False: "✗"}
 WHOLE = ipywidgets.Layout(width="100%")
+ROW = ipywidgets.Layout(flex_flow="row wrap")
 
 
 class Chart(anywidget.AnyWidget):
-    """The chart of one metric; what a reader zooms to reaches the kernel.
+    """The chart of one metric; it sends the zoomed range to the kernel.
 
     Attributes
     ----------
     chart
-        What :func:`buildcompare.figures.chart.chart` packed; empty: nothing is shown.
+        Attributes from :func:`buildcompare.figures.chart.chart`; empty shows nothing.
     chosen
-        ``axis`` (elapsed, ramp or users) and ``range`` on it (minutes or users; None: everything).
+        ``axis`` (elapsed, ramp or users) and ``range`` on it (minutes or users; None is everything).
     """
 
     _esm = f"{component()}\n{(HERE / 'host.js').read_text('utf-8')}"
@@ -67,38 +66,35 @@ class Chart(anywidget.AnyWidget):
 
 
 class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
-    """Widgets that look into one metric or label after the other.
+    """Widgets for one metric or label at a time.
 
-    The last line of a cell shows them: choose a comparison, a test, a metric or label; drag a window in the chart, or
-    state another margin; and read the numbers at once. The query below runs against the server of the params file, and
-    a note is kept in the params file as a comment.
+    As the last line of a cell it shows them. Choose a comparison, a test, a metric or label; drag a window in the
+    chart, or enter another margin: the numbers follow at once. The query runs against the server of the params file,
+    and a note is kept there as a comment.
 
     Parameters
     ----------
     seen
-        Where to begin (:func:`buildcompare.investigate`).
+        The first view, from :func:`buildcompare.investigate`.
 
     Attributes
     ----------
     seen
-        What is shown now.
+        The present view.
     """
 
     def __init__(self, seen: Investigation) -> None:
         self.seen = seen
-        self._compared: dict[str, Analysis] = {}
-        self._told, self._setting = "", False
+        first = _shown_path(seen.analysis.params.file)
+        self._compared = {first: seen.analysis}
+        self._suggested, self._setting = "", False
         files = sorted(file.relative_to(root()).as_posix() for file in (root() / "params").glob("*.yaml"))
-        own = _shown_path(seen.file)
-        self._compared[own] = seen.analysis
-        self.comparison = _dropdown("Comparison", [own, *(file for file in files if file != own)])
+        self.comparison = _dropdown("Comparison", [first, *(file for file in files if file != first)])
         self.test, self.metric, self.label = (_dropdown(name) for name in ("Test", "Metric", "Label"))
-        self.window = ipywidgets.FloatRangeSlider(
-            description="Minutes", continuous_update=False, readout_format=".1f", step=0.1, layout=WHOLE
-        )
-        self.margin = ipywidgets.BoundedFloatText(
-            description="Margin, %", min=0.1, max=1000.0, step=0.5, layout=ipywidgets.Layout(width="12em")
-        )
+        about: dict[str, Any] = {"continuous_update": False, "readout_format": ".1f", "step": 0.1, "layout": WHOLE}
+        self.window = ipywidgets.FloatRangeSlider(description="Minutes", **about)
+        narrow = ipywidgets.Layout(width="12em")
+        self.margin = ipywidgets.BoundedFloatText(description="Margin, %", min=0.1, max=1000.0, step=0.5, layout=narrow)
         self.steady = ipywidgets.Button(description="Steady windows", tooltip="Measure over each run's steady window")
         self.chart, self.at_load = Chart(), Chart()
         self.answer, self.measured, self.message = (ipywidgets.HTML() for _ in range(3))
@@ -108,46 +104,29 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         self.ask = ipywidgets.Button(description="Ask the server")
         self.keep = ipywidgets.Button(description="Keep as comment")
         self._listen()
-        row = ipywidgets.Layout(flex_flow="row wrap")
-        super().__init__(
-            [
-                ipywidgets.HBox([self.comparison, self.test, self.metric, self.label], layout=row),
-                self.message,
-                self.chart,
-                self.at_load,
-                ipywidgets.HBox([self.window, self.steady, self.margin]),
-                self.answer,
-                self.measured,
-                self.findings,
-                self.spread,
-                self.why,
-                self.beginning,
-                ipywidgets.HBox([self.events, self.beside, self.moves], layout=row),
-                ipywidgets.HTML("<b>PromQL</b>"),
-                self.query,
-                self.ask,
-                self.answered,
-                ipywidgets.HTML("<b>Comment</b>"),
-                self.comment,
-                self.keep,
-            ]
-        )
+        choices = ipywidgets.HBox([self.comparison, self.test, self.metric, self.label], layout=ROW)
+        window = ipywidgets.HBox([self.window, self.steady, self.margin])
+        numbers = [self.answer, self.measured, self.findings, self.spread, self.why, self.beginning]
+        others = ipywidgets.HBox([self.events, self.beside, self.moves], layout=ROW)
+        asked = [ipywidgets.HTML("<b>PromQL</b>"), self.query, self.ask, self.answered]
+        note = [ipywidgets.HTML("<b>Comment</b>"), self.comment, self.keep]
+        super().__init__([choices, self.message, self.chart, self.at_load, window, *numbers, others, *asked, *note])
         self.add_class("buildcompare")
         self._show(seen)
         if seen.moved:
             self._zoom(self.window.value)
 
-    # ---- What a reader does -----------------------------------------------------------------------------------------
+    # ---- Actions of a reader ----------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        def on(widget: Any, trait: str, change_to: Callable[[Any], Investigation]) -> None:
+        def on(widget: Any, trait: str, view_of: Callable[[Any], Investigation]) -> None:
             def changed(event: Any) -> None:
                 if self._setting:
                     return
                 with self._faults():
-                    chosen = change_to(event["new"])
-                    if _state(chosen) != _state(self.seen):  # else the page repeats what it was told
-                        self._show(chosen)
+                    view = view_of(event["new"])
+                    if _state(view) != _state(self.seen):  # else the browser echoes the present view
+                        self._show(view)
 
             widget.observe(changed, trait)
 
@@ -156,14 +135,14 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         on(self.metric, "value", lambda slug: self.seen.choose(metric=slug) if slug else self.seen)
         on(self.label, "value", lambda name: self.seen.choose(label=name) if name else self.seen.choose())
         on(self.window, "value", self._slid)
-        on(self.margin, "value", self._margined)
+        on(self.margin, "value", self._with_margin)
         on(self.chart, "chosen", self._zoomed)
         self.steady.on_click(lambda _: self._show(self.seen.over()))
         self.ask.on_click(self._ask)
         self.keep.on_click(self._keep)
 
     def _opened(self, file: str) -> Investigation:
-        """The same test and metric of another comparison, where it has them; each is read and compared once."""
+        """The same test and metric of another comparison, if it has them; each comparison is analysed once."""
         if file not in self._compared:
             params = read_params(root() / file)
             self._compared[file] = analyse(params, read_recordings(params))
@@ -178,14 +157,14 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         self._zoom(ends)
         return moved
 
-    def _margined(self, percent: float) -> Investigation:
-        """The same judged by another margin, which holds until the comparison is read again."""
+    def _with_margin(self, percent: float) -> Investigation:
+        """Judge by another margin, which holds until the comparison is read again."""
         judged = self.seen.with_margin(percent)
-        self._compared[_shown_path(judged.file)] = judged.analysis
+        self._compared[_shown_path(judged.analysis.params.file)] = judged.analysis
         return judged
 
     def _zoomed(self, chosen: dict[str, Any]) -> Investigation:
-        """The windows that a chart was zoomed to; over connected users there are none."""
+        """The windows of the chart's zoom; a range of connected users is no window."""
         if chosen.get("range") is None:
             return self.seen.over()
         if chosen["axis"] == "users":
@@ -203,17 +182,18 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         self._say("")
         with self._faults():
             answer = self.seen.ask(self.query.value)
-            told = say("workbench", "answered", answer["series"].nunique(), len(answer))
-            self.answered.value = f"<p>{told}</p>{'' if answer.empty else lines(answer, told)}"
+            words = say("workbench", "answered", answer["series"].nunique(), len(answer))
+            picture = "" if answer.empty else axes.image(axes.lines(answer), words)
+            self.answered.value = f"<p>{words}</p>{picture}"
 
     def _keep(self, _: object) -> None:
         with self._faults():
             number = self.seen.keep(self.comment.value)
-            self._say(say("workbench", "kept", number, _shown_path(self.seen.file)))
+            self._say(say("workbench", "kept", number, _shown_path(self.seen.analysis.params.file)))
 
     @contextlib.contextmanager
     def _faults(self) -> Iterator[None]:
-        """Show a fault where the reader is, and leave the rest as it was."""
+        """Show an error as a message, and keep the present view."""
         try:
             yield
         except BuildcompareError as error:
@@ -222,7 +202,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
     def _say(self, text: str, role: str = "status") -> None:
         self.message.value = f'<p role="{role}">{html.escape(text)}</p>'
 
-    # ---- What is shown ----------------------------------------------------------------------------------------------
+    # ---- Views ------------------------------------------------------------------------------------------------------
 
     def _show(self, seen: Investigation) -> None:
         before, self.seen = self.seen, seen
@@ -230,7 +210,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         self._say("")
         try:
             if _state(before)[:-1] != _state(seen)[:-1] or not self.chart.chart:
-                self._show_choice(seen)  # what a window does not touch is drawn once
+                self._show_choice(seen)  # not redrawn where only the window changes
             self._show_windows(seen)
             caveat = f" {say('workbench', 'searched')}" if seen.moved else ""
             self.answer.value, self.measured.value = _answer(seen), f"<p>{html.escape(seen.measured + caveat)}</p>"
@@ -238,43 +218,41 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
             self.why.value = _why(seen)
             self.events.value, self.beside.value = _events(seen), _beside(seen)
             self.moves.value = _moves(seen)
-            if self.comment.value == self._told:  # else it is being written
-                self.comment.value = self._told = seen.comment
+            if self.comment.value == self._suggested:  # the reader has not edited it
+                self.comment.value = self._suggested = seen.comment
         finally:
             self._setting = False
 
     def _show_choice(self, seen: Investigation) -> None:
         tests = [each.name for each in seen.analysis.results.tests]
-        metrics = [(name, slug) for slug, name in seen.metrics.items()]
+        metrics = [("–", ""), *((name, slug) for slug, name in seen.metrics.items())]
         labels = [("–", ""), *((name, name) for name in seen.label_names)]
-        own = " ".join(seen.label) if seen.label else ""
-        chosen = ((self.test, tests, seen.test), (self.metric, [("–", ""), *metrics], seen.metric or ""))
-        for widget, options, value in (*chosen, (self.label, labels, own)):
-            widget.options, widget.value = options, value
+        self.test.options, self.test.value = tests, seen.test
+        self.metric.options, self.metric.value = metrics, seen.metric or ""
+        self.label.options, self.label.value = labels, " ".join(seen.label or ())
         self.chart.chart, self.at_load.chart = _chart(seen), _at_load(seen)
         self.findings.value, self.beginning.value = _findings(seen), _beginning(seen)
         self.margin.value, self.margin.disabled = seen.margin_percent, not seen.has_margin
         self.query.value = seen.query or ""
-        served = seen.analysis.params.source.kind == "prometheus"
-        self.ask.disabled = not served
-        self.answered.value = "" if served else say("workbench", "no_server")
+        has_server = seen.analysis.params.source.kind == "prometheus"
+        self.ask.disabled = not has_server
+        self.answered.value = "" if has_server else say("workbench", "no_server")
 
     def _show_windows(self, seen: Investigation) -> None:
-        """Put the slider where the windows are, and show everything where they are the runs' own."""
+        """Move the slider to the windows, and zoom out for steady windows."""
         longest = max(run.duration_s for runs in seen.view.result.runs for run in runs) / 60.0
         spans = [run.steady.window for runs in seen.views for run in runs if run.steady.window]
-        ends = [each / 60.0 for each in spans[-1]] if spans else [0.0, longest]
         self.window.max = longest
-        self.window.value = ends
+        self.window.value = [each / 60.0 for each in spans[-1]] if spans else [0.0, longest]
         self.window.disabled = not seen.follows
         if not seen.moved:
             self._zoom(None)
 
     def _zoom(self, ends: Sequence[float] | None) -> None:
-        """Show what lies between two times in minutes, or everything, without measuring anew."""
+        """Zoom the chart to a range of minutes, or to everything, without measuring."""
         axis = self.chart.chosen["axis"] if ends is None else "elapsed"
-        chosen: dict[str, Any] = {"axis": axis, "range": None if ends is None else [*ends]}
         setting, self._setting = self._setting, True
+        chosen: dict[str, Any] = {"axis": axis, "range": None if ends is None else [*ends]}
         self.chart.chosen = chosen
         self._setting = setting
 
@@ -293,16 +271,22 @@ def _shown_path(file: Path | None) -> str:
     return file.resolve().relative_to(root()).as_posix() if file.resolve().is_relative_to(root()) else str(file)
 
 
+# ---- HTML of each part ----------------------------------------------------------------------------------------------
+
+
 def _chart(seen: Investigation) -> dict[str, str]:
-    """The chart of the metric, or of the label where its source has samples over time."""
+    """Chart of the metric, or of a label with samples over time."""
     if seen.samples.empty:
         return {}
-    drawn = seen.row if isinstance(seen.row, MetricResult) else seen.as_metric
-    return chart(seen.view, drawn, drawn.labels, title=seen.name, alt=seen.measured, find=seen.series)
+    row = seen.row
+    if not isinstance(row, MetricResult):  # the chart of a label needs these fields only
+        fields: dict[str, Any] = {"name": seen.name, "slug": seen.slug, "unit": seen.unit, "labels": {}}
+        row = MetricResult.model_construct(**fields)
+    return chart(seen.view, row, row.labels, title=seen.name, alt=seen.measured, find=seen.series)
 
 
 def _at_load(seen: Investigation) -> dict[str, str]:
-    """The chart over connected users, where the metric is compared at equal load."""
+    """Chart over connected users of a metric that is compared at equal load."""
     row = seen.row
     if not isinstance(row, MetricResult) or row.labels or row.slug not in seen.view.at_load:
         return {}
@@ -311,15 +295,17 @@ def _at_load(seen: Investigation) -> dict[str, str]:
 
 
 def _spread(seen: Investigation) -> str:
-    known = seen.samples[seen.samples["inside"] & np.isfinite(seen.samples["value"].astype(float))]
-    if known.empty:
+    finite = seen.samples[seen.samples["inside"] & np.isfinite(seen.samples["value"].astype(float))]
+    if finite.empty:
         return f"<p>{say('workbench', 'no_samples')}</p>"
-    alt = say("workbench", "spread_alt", seen.name, seen.labels)
-    return spread(known, seen.autocorrelation, seen.labels, seen.unit, alt)
+    drawing = axes.spread(finite, seen.autocorrelation, seen.unit)
+    return axes.image(drawing, say("workbench", "spread_alt", seen.name, seen.labels))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = "", names: Sequence[str] = ()) -> str:
-    """A table in HTML; `names` are the classes of its columns."""
+    """Table in HTML; `names` are CSS classes of its columns. Without rows it is empty."""
+    if not rows:
+        return ""
     classes = [f' class="{name}"' for name in names] or [""] * len(head)
     heads = "".join(f'<th scope="col">{html.escape(each)}</th>' for each in head)
     body = "".join(
@@ -334,67 +320,43 @@ def _answer(seen: Investigation) -> str:
     rows = []
     for over, row in zip(seen.answer.index, _records(seen.answer), strict=True):
         status = status_words(row["status"], seen.better, row["margin_percent"], row["ci_low"], row["ci_high"])
-        rows.append(
-            [
-                (DECIDED_WORDS | {"supported_users": "supported users"}).get(str(over), seen.name),
-                *(quantity(row[side], seen.unit) for side in SIDES),
-                change(row["change_percent"]),
-                interval(row["ci_low"], row["ci_high"]),
-                status,
-                _effective(row["n_effective"]),
-                percent(row["detectable_percent"]),
-            ]
-        )
+        name = (DECIDED_WORDS | {"supported_users": "supported users"}).get(str(over), seen.name)
+        levels = [quantity(row[side], seen.unit) for side in SIDES]
+        moved = [change(row["change_percent"]), interval(row["ci_low"], row["ci_high"]), status]
+        rows.append([name, *levels, *moved, _effective(row["n_effective"]), percent(row["detectable_percent"])])
     heads = ["", *seen.labels, "Change", "95 % interval", "Status", "Effective samples", "Detectable"]
-    return _table(heads, rows, names=["over", "base", "new", "change", "interval", "status", "effective", "detectable"])
+    return _table(heads, rows, names=["over", *SIDES, "change", "interval", "status", "effective", "detectable"])
 
 
 def _why(seen: Investigation) -> str:
-    rows = [
-        [row["claim"], _number(row["number"]), _number(row["limit"]), YES if row["holds"] else NO]
-        for row in _records(seen.why)
-    ]
-    if not rows and seen.row.reason is not None:
+    claims = _records(seen.why)
+    if not claims and seen.row.reason is not None:
         return f"<p>{html.escape(say('workbench', 'not_judged', seen.row.reason))}</p>"
-    return _table(["Why this status", "is", "limit", ""], rows) if rows else ""
+    rows = [[row["claim"], _number(row["number"]), _number(row["limit"]), TICK[row["holds"]]] for row in claims]
+    return _table(["Why this status", "is", "limit", ""], rows)
+
+
+def _event(seen: Investigation, row: dict[Any, Any]) -> list[str]:
+    return [seen.labels[row["build"]], row["kind"], minutes(row["at_s"]), change(row["size_percent"])]
 
 
 def _events(seen: Investigation) -> str:
-    rows = [
-        [
-            seen.labels[row["build"]],
-            row["kind"],
-            minutes(row["at_s"]),
-            change(row["size_percent"]),
-            YES if row["matched"] else NO,
-        ]
-        for row in _records(seen.events)
-    ]
+    rows = [[*_event(seen, row), TICK[row["matched"]]] for row in _records(seen.events)]
     return _table(["Build", "Event", "At", "Size", "In both"], rows or [[MISSING] * 5], caption="Events")
 
 
 def _beside(seen: Investigation) -> str:
-    rows = [
-        [
-            row["name"],
-            seen.labels[row["build"]],
-            row["kind"],
-            minutes(row["at_s"]),
-            change(row["size_percent"]),
-            YES if row["together"] else NO,
-        ]
-        for row in _records(seen.events_beside.head(MOST_ROWS))
-    ]
+    events = _records(seen.events_beside.head(MOST_ROWS))
+    rows = [[row["name"], *_event(seen, row), TICK[row["together"]]] for row in events]
     caption = "Events of other metrics in these windows"
-    return _table(["", "Build", "Event", "At", "Size", "Together"], rows, caption=caption) if rows else ""
+    return _table(["", "Build", "Event", "At", "Size", "Together"], rows, caption=caption)
 
 
 def _beginning(seen: Investigation) -> str:
-    rows = [
-        [str(name).replace("_", " "), *(_number(row[column], 4) for column in seen.beginning)]
-        for name, row in zip(seen.beginning.index, _records(seen.beginning), strict=True)
-    ]
-    return _table(["", *seen.labels, "Difference", "from", "to"], rows, caption="How the load came up") if rows else ""
+    measures = [str(name).replace("_", " ") for name in seen.beginning.index]
+    records = zip(measures, _records(seen.beginning), strict=True)
+    rows = [[name, *(_number(row[column], 4) for column in seen.beginning)] for name, row in records]
+    return _table(["", *seen.labels, "Difference", "from", "to"], rows, caption="How the load came up")
 
 
 def _findings(seen: Investigation) -> str:
@@ -402,7 +364,7 @@ def _findings(seen: Investigation) -> str:
         f"<li>{html.escape(row['text'])} <small>{html.escape(row['detail'])}</small></li>"
         for row in _records(seen.findings)
     ]
-    return f"<b>What the report says of it</b><ul>{''.join(lines)}</ul>" if lines else ""
+    return f"<b>Findings of the report</b><ul>{''.join(lines)}</ul>" if lines else ""
 
 
 def _moves(seen: Investigation) -> str:
@@ -414,7 +376,7 @@ def _moves(seen: Investigation) -> str:
 
 
 def _records(frame: pd.DataFrame) -> list[dict[Any, Any]]:
-    """The rows of a frame; None where there is no number."""
+    """Rows of a frame, with None for missing numbers."""
     return frame.astype(object).where(frame.notna(), None).to_dict("records")
 
 

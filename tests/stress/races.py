@@ -1,6 +1,6 @@
 """Publish and record from many processes at once: is anything lost?
 
-    python benchmarks/races.py 5000
+    python tests/stress/races.py 5000
 
 Half of the rounds are publications of four reports, into one of which somebody puts a file of their own at every
 round; the other half are records in one ledger. Eight processes race. Printed is what should be there, what is there,
@@ -34,15 +34,13 @@ for i in range(rounds):
 """
 RECORDING = """
 import pathlib, sys
-from buildcompare.history.ledger import Entry, locked, read_ledger, record
+from buildcompare.history.ledger import Entry, record
 folder, racer, rounds = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 for i in range(rounds):
     name = f"{racer}-{i}"
     known = {"name": name, "base": {"label": f"{name}-a"}, "new": {"label": f"{name}-b"}, "source": "report"}
     test = {"name": "t", "type": "unbounded", "supported_users": {"base": 900.0 + i, "new": 901.0 + i}}
-    with locked(folder):
-        position = read_ledger(folder).next_position
-        record(folder, [Entry.model_validate({**known, "tests": [test], "position": position})])
+    record(folder, [Entry.model_validate({**known, "tests": [test], "position": 1})], at_end=True)
 """
 
 
@@ -58,12 +56,12 @@ def main(rounds: int, folder: Path) -> int:
     print(f"{each * RACERS} publications: {found} of {each * RACERS} files of others are there, {len(left)} left over")
     lost = each * RACERS - found + len(left)
     raced(RECORDING, ledger, each)
-    from buildcompare.history.ledger import LOCK, read_ledger
+    from buildcompare.history.ledger import read_ledger
 
-    entries = read_ledger(ledger).read()
-    places = sorted(entry.position or 0 for entry in entries.values())
+    entries = read_ledger(ledger).chain
+    places = [entry.position for entry in entries]
     whole = len({*places} & {*range(1, each * RACERS + 1)})
-    left = [path for path in ledger.rglob(".*") if path.name != LOCK]
+    left = [*ledger.rglob(".*")]
     print(f"{each * RACERS} records: {len(entries)} entries at {whole} different places, {len(left)} left over")
     return 1 if lost or whole < each * RACERS or left else 0
 

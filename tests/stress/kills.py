@@ -1,6 +1,6 @@
 """Kill a command at random moments: what stands afterwards is the state before it or after it, and no litter.
 
-    python benchmarks/kills.py 200
+    python tests/stress/kills.py 200
 
 kills `report`, `report --record`, `batch`, `history-import`, `calibrate`, `index` and `pull` so often in all, from none
 and from an earlier state of other contents. A state is the contents of every file, byte for byte, but for the moment at
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "tests"))
 
 from buildcompare.figures import unpacked  # noqa: E402

@@ -1,6 +1,6 @@
 """Publish many reports with one command, kill it in the middle, start it again: does anything grow, is anything lost?
 
-    python benchmarks/soak.py 1000
+    python tests/stress/soak.py 1000
 
 makes `batch` publish so many small comparisons of shared recordings, two at a time, and prints at 18 moments the CPU
 that a report took since the moment before, and what the command and its fork server hold: their memory, open files
@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "tests"))
 
 from support import small_params, write_params  # noqa: E402  # the tests' own parts

@@ -1,0 +1,253 @@
+"""Measure and judge one test, from its recordings to its result."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
+
+from buildcompare import results as schema
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.params import Coordinator, Test
+from buildcompare.findings import verdict
+from buildcompare.labels.noise import LabelNoise
+from buildcompare.labels.tables import LabelTables, compare_label_tables, label_tables
+from buildcompare.labels.traffic_mix import TrafficMix, split_averages
+from buildcompare.load.users import compare_supported_users, limited_by, with_estimates
+from buildcompare.load.view import RunView, Views, compare_ramps, view_run, with_ramp_ups
+from buildcompare.metrics.compare import compare_counted_errors, compare_error_rates, judge_measured, measure_metrics
+from buildcompare.metrics.compare_events import Found, compare_events, search_events
+from buildcompare.metrics.equal_load import MetricAtLoad
+from buildcompare.metrics.judge_at_load import MeasuredAtLoad, measure_at_load
+from buildcompare.metrics.measurements import Measured, compare_distributions, measure_measurements
+from buildcompare.profiles.compare import compare_profiles
+from buildcompare.profiles.stacks import Profile
+from buildcompare.recordings.recording import Recording, utc
+from buildcompare.results.codes import SIDES, Pair, Side, Verdict
+from buildcompare.stats.noise import PastChanges, RepeatedRuns
+from buildcompare.stats.planning import Looks
+from buildcompare.validity.rules import judge_validity
+
+TestRecordings = Mapping[Side, Sequence[Recording]]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the runs of a test are judged by; other windows of them are judged by the same."""
+
+    test: Test
+    views: Views
+    groups: Sequence[RepeatedRuns]
+    past: PastChanges | None
+    looks: Looks
+    label_noise: LabelNoise
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Measurements of a test, which do not depend on margins."""
+
+    evidence: Evidence
+    recordings: TestRecordings
+    labels: Pair[str]
+    profiles: Pair[list[Profile]] | None
+    unjudged: schema.TestResult
+    """Its result before judgement: without supported users, metrics and events."""
+    metrics: Sequence[Measured]
+    splits: Mapping[str, tuple[str, TrafficMix]]
+    at_load: MeasuredAtLoad
+    events: Pair[list[Found]]
+
+
+@dataclass(frozen=True)
+class TestView:
+    """One test: its recordings, measurements and result, as figures need them."""
+
+    __test__ = False  # not a test class of pytest's
+
+    result: schema.TestResult
+    recordings: TestRecordings
+    catalogue: Catalogue
+    labels: Pair[str]
+    at_load: Mapping[str, MetricAtLoad]
+    """Each metric over the connected users, by slug; empty in a bounded test."""
+    estimates: Estimates | None = None
+    profiles: Pair[list[Profile]] | None = None
+
+
+class Options(TypedDict, total=False):
+    """The keywords of :func:`measure_test`."""
+
+    coordinator: Coordinator | None
+    groups: Sequence[RepeatedRuns]
+    past: PastChanges | None
+    label_noise: LabelNoise | None
+    labels: tuple[str, str]
+    looks: Sequence[tuple[int, int]]
+    planned_runs: int | None
+    profiles: Pair[list[Profile]] | None
+
+
+def compare_test(test: Test, recordings: TestRecordings, catalogue: Catalogue, **options: Unpack[Options]) -> TestView:
+    """Compare the runs of one test; `options` are the keywords of :func:`measure_test`."""
+    return judge_test(measure_test(test, recordings, catalogue, **options), catalogue)
+
+
+def measure_test(
+    test: Test,
+    recordings: TestRecordings,
+    catalogue: Catalogue,
+    *,
+    coordinator: Coordinator | None = None,
+    groups: Sequence[RepeatedRuns] = (),
+    past: PastChanges | None = None,
+    label_noise: LabelNoise | None = None,
+    labels: tuple[str, str] = SIDES,
+    looks: Sequence[tuple[int, int]] = (),
+    planned_runs: int | None = None,
+    profiles: Pair[list[Profile]] | None = None,
+) -> Estimates:
+    """Measure the runs of one test.
+
+    The noise between runs is learned from `groups` of repeated runs and from `past` comparisons, else it is the
+    catalogue's. `label_noise` is the noise of labels learned from `groups`, if several tests share it. `looks` are the
+    runs of base and new at earlier looks at this test, `planned_runs` the final number of runs of each build.
+    """
+    coordinator = coordinator or Coordinator()
+    views = Pair.of(
+        lambda side: [
+            replace(view_run(recording, test.type, catalogue, coordinator), run=run)
+            for recording, run in zip(recordings[side], test.runs(side), strict=True)
+        ]
+    )
+    validity, views = judge_validity(test, with_estimates(test, views), catalogue, coordinator, Pair(*labels))
+    views = with_ramp_ups(views)
+    now = len(test.base), len(test.new)
+    every_look = [*(look for look in looks if look != now), now]
+    seen = Looks.of(every_look, planned_runs)
+    evidence = Evidence(test, views, groups, past, seen, label_noise or LabelNoise(groups, catalogue.label_tables))
+    tables = label_tables(views, evidence.label_noise)
+    benchmark = test.type == "benchmark"
+    measured = measure_measurements(recordings, catalogue, groups, past) if benchmark else None
+    limited = limited_by(test, views, catalogue, coordinator)
+    settings = {"looks": every_look, "level": seen.level, "planned_runs": planned_runs, "limited_by": limited}
+    unjudged = _unjudged(evidence, recordings, catalogue, tables, validity, profiles).model_copy(update=settings)
+    return Estimates(
+        evidence,
+        recordings,
+        Pair(*labels),
+        profiles,
+        unjudged,
+        metrics=measure_metrics(test, views, catalogue, groups, past) if measured is None else measured,
+        splits={} if benchmark else split_averages(tables, catalogue),
+        at_load=measure_at_load(test, views, catalogue, groups, past),
+        events=search_events(test, views, catalogue, groups),
+    )
+
+
+def _unjudged(
+    evidence: Evidence,
+    recordings: TestRecordings,
+    catalogue: Catalogue,
+    tables: LabelTables,
+    validity: schema.Validity,
+    profiles: Pair[list[Profile]] | None,
+) -> schema.TestResult:
+    """Everything in the result of a test that no margin judges."""
+    test, views = evidence.test, evidence.views
+    counted = Pair.of(lambda side: [run.errors for run in test.runs(side)])
+    return schema.TestResult(
+        name=test.name,
+        type=test.type,
+        db_engine=test.db_engine,
+        users=test.users,
+        verdict=Verdict.INCONCLUSIVE,
+        runs=views.map(lambda runs: [run_result(view, catalogue) for view in runs]),
+        supported_users=None,
+        ramp_up=compare_ramps(views),
+        metrics=[],
+        distributions=compare_distributions(recordings, catalogue) if test.type == "benchmark" else [],
+        errors=[*compare_error_rates(views), *compare_counted_errors(test, views)],
+        errors_counted=counted if any(count is not None for counts in counted for count in counts) else None,
+        labels=compare_label_tables(tables, catalogue),
+        events=[],
+        profiles=None if profiles is None else compare_profiles(profiles),
+        validity=validity,
+    )
+
+
+def compare_levels(
+    evidence: Evidence,
+    tables: LabelTables,
+    catalogue: Catalogue,
+    *,
+    at_load: Mapping[str, schema.LoadAdjustedResult] | None = None,
+) -> list[schema.MetricResult]:
+    """Judge every metric of a test over the windows of `evidence.views`."""
+    test, views, looks = evidence.test, evidence.views, evidence.looks
+    measured = measure_metrics(test, views, catalogue, evidence.groups, evidence.past)
+    splits = split_averages(tables, catalogue)
+    return judge_measured(measured, test, catalogue, at_load=at_load, splits=splits, looks=looks)
+
+
+def judge_test(estimates: Estimates, catalogue: Catalogue) -> TestView:
+    """Judge the measurements of a test by the margins of `catalogue`."""
+    evidence = estimates.evidence
+    test, views, groups, looks = evidence.test, evidence.views, evidence.groups, evidence.looks
+    users = None
+    if test.type == "unbounded":
+        users = compare_supported_users(test, views, catalogue, groups, evidence.past, looks)
+    at_load = estimates.at_load.judged(catalogue, looks)
+    metrics = judge_measured(estimates.metrics, test, catalogue, at_load=at_load, splits=estimates.splits, looks=looks)
+    unjudged = estimates.unjudged
+    judged: dict[str, object] = {
+        "verdict": verdict.of_test(metrics, users, unjudged.validity, unjudged.errors),
+        "supported_users": users,
+        "metrics": metrics,
+        "events": compare_events(estimates.events, test, views, catalogue),
+    }
+    result = unjudged.model_copy(update=judged)
+    curves, profiles = estimates.at_load.curves, estimates.profiles
+    return TestView(result, estimates.recordings, catalogue, estimates.labels, curves, estimates, profiles)
+
+
+def run_result(view: RunView, catalogue: Catalogue) -> schema.RunResult:
+    """One run, with the metrics that it lacks."""
+    recording, stop = view.recording, view.stop
+    recorded = {series.metric for series in recording.graphs()}
+    wanted = [] if recording.measurements and not recorded else catalogue.metrics  # benchmarks need no series
+    until = stop.at_s if stop else recording.duration_s  # after the stop rates are NaN
+    return schema.RunResult(
+        start=utc(recording.window[0]),
+        end=utc(recording.window[1]),
+        duration_s=recording.duration_s,
+        stop_s=stop.at_s if stop else None,
+        shutdown=bool(stop and stop.shutdown),
+        window=view.steady.window,
+        window_method=view.steady.method,
+        window_reason=view.steady.reason,
+        load_curve=view.load_slug,
+        phases=list(view.shape.phases) if view.shape else [],
+        ramp_up=view.ramp_up,
+        validity=view.validity,
+        estimated_supported_users=view.estimate,
+        reported_supported_users=view.run.supported_users,
+        coverage=[recording.coverage(series, (0.0, until)) for series in recording.graphs()],
+        missing=[metric.slug for metric in wanted if metric.slug not in recorded],
+        notes=[note.text for note in recording.notes],
+        server=_server(recording),
+        samples_sha256=recording.samples_sha256,
+    )
+
+
+def _server(recording: Recording) -> schema.ServerResult | None:
+    """The server of a pulled recording; None if the provenance has another form."""
+    origin = recording.provenance
+    try:
+        return schema.ServerResult(
+            **origin["server"],
+            **{name: origin[name] for name in ("url", "step_s", "label_step_s", "counter_resets", "warnings")},
+            queries=len(origin["queries"]),
+            points=sum(query["points"] for query in origin["queries"]),
+            missing_points=sum(query["missing_points"] for query in origin["queries"] if query["role"] == "graph"),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,139 @@
+"""Read what a comparison is made from: params, catalogue, recordings, profiles, calibration."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from buildcompare.calibration.learn import Calibration, read_calibration
+from buildcompare.config.catalogue import Catalogue, read_catalogue
+from buildcompare.config.errors import InputError, SourceError
+from buildcompare.config.params import Comparison, Run, check_params, read_params
+from buildcompare.config.project import resolve
+from buildcompare.profiles.stacks import Profile, read_profile
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.sources import Slot, is_kept, read_run, shown
+from buildcompare.results.codes import SIDES, Pair, Side
+
+BUNDLED = "params/v10.4.0-rc1.yaml"
+"""Params file of a notebook without parameters."""
+
+
+def parameters(params_file: str | None = None, **given: Any) -> Comparison:
+    """Read the parameters of a notebook: a params file, or its keys as papermill fills them in.
+
+    Parameters
+    ----------
+    params_file
+        The path of a params file. Without it and without keys, the file that the environment variable ``PARAMS`` names
+        (``make lab PARAMS=...`` sets it), or else the bundled comparison.
+    **given
+        The keys of a params file, such as ``base`` and ``tests``; None counts as not given.
+
+    Returns
+    -------
+    Comparison
+        The checked parameters, for :func:`compare`.
+
+    Raises
+    ------
+    InputError
+        Where a key is missing, unknown or wrong; it names file and key.
+
+    Examples
+    --------
+    >>> parameters("params/v10.4.0-rc1.yaml", name=None).base.label
+    'v10.3.0'
+    """
+    given = {key: value for key, value in given.items() if value is not None}
+    if not given:
+        return read_params(resolve(params_file or os.environ.get("PARAMS") or BUNDLED))
+    comparison = check_params(given)
+    if comparison.name is None:
+        expected = "`name: ...` in the params file, whose own name papermill does not tell a notebook"
+        raise InputError(file=None, key="name", expected=expected, found="none")
+    return comparison
+
+
+def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Catalogue:
+    """`catalogue`, or the one that `params` name with their operations; with the margins of `params`."""
+    try:
+        catalogue = read_catalogue(params.metrics) if catalogue is None else catalogue
+    except InputError as error:
+        raise params.fault_at(("metrics",), error) from None
+    catalogue = catalogue.with_operations(params.operations)
+    try:
+        return catalogue.with_margins(params.margins)
+    except InputError as error:
+        fault = InputError(file=None, key=None, expected=error.expected, found=error.found)
+        raise params.fault_at(("margins", str(error.key).removeprefix("margins.")), fault) from None
+
+
+def pull_recordings(params: Comparison, *, refresh: bool = False, quiet: bool = False) -> None:
+    """Pull the runs that are not at hand from their server, or with `refresh` all that come from one."""
+    catalogue = catalogue_of(params)
+    missing = [
+        (slot, run)
+        for slot, run in runs_of(params)
+        if run.is_pulled and (refresh or not is_kept(slot, run, params.source, catalogue))
+    ]
+    for slot, run in shown(missing, quiet=quiet):
+        _read(params, catalogue, slot, run, refresh=refresh)
+
+
+def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, dict[Side, list[Recording]]]:
+    """Read every run; what must be pulled from a server is pulled once and kept (`refresh`: again)."""
+    pull_recordings(params, refresh=refresh)
+    catalogue = catalogue_of(params)
+    recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}
+    for slot, run in runs_of(params):
+        recordings[slot.test][slot.build].append(_read(params, catalogue, slot, run))
+    return recordings
+
+
+def runs_of(params: Comparison) -> Iterator[tuple[Slot, Run]]:
+    """Every run of the comparison, and its place in it."""
+    for test in params.tests:
+        for side in SIDES:
+            for number, run in enumerate(test.runs(side), start=1):
+                yield Slot(params.name or "", test.name, side, number), run
+
+
+def _read(params: Comparison, catalogue: Catalogue, slot: Slot, run: Run, *, refresh: bool = False) -> Recording:
+    """Read a run; a fault says which one of the params it was met in."""
+    try:
+        return read_run(run, params.source, catalogue, slot, refresh=refresh)
+    except (InputError, SourceError) as error:
+        test = [each.name for each in params.tests].index(slot.test)
+        if not run.is_pulled and isinstance(error, InputError):
+            location = ("tests", test, slot.build, slot.run - 1, *run.place_of(error))
+            raise params.fault_at(location, error) from None
+        place = f"tests[{test}].{slot.build}[{slot.run - 1}] ({slot.test}, {slot.build}, run {slot.run})"
+        raise error.within(place) from None
+
+
+def read_profiles(params: Comparison) -> dict[str, Pair[list[Profile]] | None]:
+    """The profiles of each test that has some."""
+    return {test.name: _profiles(params, number) for number, test in enumerate(params.tests)}
+
+
+def _profiles(params: Comparison, number: int) -> Pair[list[Profile]] | None:
+    """The profiles of one test; a fault says which one of the params it was met in."""
+    named = params.tests[number].profiles
+    if named is None:
+        return None
+    found: dict[Side, list[Profile]] = {"base": [], "new": []}
+    for side in SIDES:
+        for i, path in enumerate(getattr(named, side)):
+            try:
+                found[side].append(read_profile(path))
+            except InputError as error:
+                raise params.fault_at(("tests", number, "profiles", side, i), error) from None
+    return Pair.of(found.__getitem__)
+
+
+def calibration_of(params: Comparison, file: str) -> Calibration:
+    """The calibration that `params` name."""
+    try:
+        return read_calibration(file, params.metrics)
+    except InputError as error:
+        raise params.fault_at(("calibration",), error) from None

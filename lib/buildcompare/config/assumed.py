@@ -1,0 +1,124 @@
+"""Recognise the catalogue of a set of metrics, and assume unit and direction of other metrics from their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from buildcompare.config.catalogue import Catalogue, LabelTable, Metric, catalogue_names, read_catalogue, slugify
+from buildcompare.results.codes import Better
+
+_LASTS = r"latency|duration|delay|wait|rtt|times?|elapsed|p\d\d+|percentile"
+_UNITS = {
+    r"(ms|millis|milliseconds?)": "ms",
+    r"(us|micros|microseconds?)": "µs",
+    r"(ns|nanos|nanoseconds?)": "ns",
+    r"(rps|(requests|reqs?)-(per-(second|sec|s)|s))": "requests/s",
+    r"(qps|queries-per-(second|sec|s))": "queries/s",
+    r"(tps|transactions-per-(second|sec|s))": "transactions/s",
+    r"per-(second|sec|s)": "1/s",
+    r"bytes": "bytes",
+    r"(kb|mb|gb|kib|mib|gib)": "{}",
+    r"(percent|pct|percentage)": "percent",
+    r"(ratio|fraction)": "ratio",
+    r"(seconds?|secs?|s)": "seconds",
+    r"(users|vus|clients)": "users",
+    rf"({_LASTS})": "seconds",
+}
+"""Pattern of whole words -> unit; the first match counts. Base units are those of Prometheus and OpenTelemetry."""
+_DIRECTIONS = {
+    r"(errors?|fail(ed|ures?)|timeouts?|exceptions?|dropped|rejected|[45]xx)": (Better.LOWER, True),
+    r"(uptime|age|timestamp|created)": (Better.NEUTRAL, False),
+    r"(throughput|goodput|[rqt]ps|per-(second|sec|s)|requests-s|success(es|ful)?|availability)": (Better.HIGHER, True),
+    r"hits?": (Better.HIGHER, False),
+    r"(cpu|memory|mem|heap|rss|ram|stack|swap|gc|threads|goroutines|queue|backlog|lag|allocs?)": (Better.LOWER, False),
+    rf"({_LASTS})": (Better.LOWER, True),
+    r"(ms|us|ns|seconds?|secs?|s|(milli|micro|nano)(s|seconds?))$": (Better.LOWER, True),
+}
+"""Pattern of whole words -> better direction, and whether a regression fails the comparison; the first match counts."""
+_LOAD = r"(users|vus|clients|concurrency)$"
+
+
+class OpenCatalogue(Catalogue):
+    """A catalogue that assumes the unit and direction of what it does not list."""
+
+    metrics: tuple[Metric, ...] = ()
+
+    def find(self, name: str) -> Metric:
+        """The metric that `name` means, or one assumed from its words."""
+        metric = super().find(name)
+        return metric if metric.known else assumed_metric(name)
+
+
+def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
+    """List the metrics that `catalogue` assumes too: `units` are those of the recorded values, by name."""
+    metrics = [*catalogue.metrics]
+    for name, unit in units.items():
+        metric = catalogue.find(name)
+        if not metric.known and metric.slug not in {each.slug for each in metrics}:
+            load = metric.load and not any(each.load for each in metrics)
+            metrics.append(metric.model_copy(update={"unit": unit, "load": load}))
+    return catalogue.model_copy(update={"metrics": tuple(metrics)})
+
+
+def assumed_metric(name: str) -> Metric:
+    """Assume unit, direction and gate of a metric from its name.
+
+    Examples
+    --------
+    >>> metric = assumed_metric("checkout_duration_ms")
+    >>> metric.unit, str(metric.better), metric.gate
+    ('ms', 'lower', True)
+    """
+    slug = slugify(re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z0-9])", "_", name))
+    unit = ""
+    for pattern, unit_of_words in _UNITS.items():
+        if words := _words(pattern, slug):
+            unit = unit_of_words.format(words.upper().replace("IB", "iB"))
+            break
+    rules = (rule for pattern, rule in _DIRECTIONS.items() if _words(pattern, slug))
+    better, gate = next(rules, (Better.NEUTRAL, False))
+    load = better == Better.NEUTRAL and bool(_words(_LOAD, slug))
+    return Metric(name=name, slug=slugify(name), unit=unit, better=better, gate=gate, load=load, known=False)
+
+
+def _words(pattern: str, slug: str) -> str:
+    match = re.search(rf"(?:^|-)({pattern})(?:-|$)", slug)
+    return match[1] if match else ""
+
+
+def open_catalogue(names: Iterable[str] | None = None) -> OpenCatalogue:
+    """Merge catalogues, by default all; of several metrics with one slug the first stays."""
+    read = [read_catalogue(name) for name in (catalogue_names() if names is None else names)]
+    metrics: dict[str, Metric] = {}
+    tables: dict[str, LabelTable] = {}
+    variables: dict[str, str] = {}
+    for each in read:
+        metrics = {metric.slug: metric for metric in each.metrics} | metrics
+        tables = {table.group: table for table in each.label_tables} | tables
+        variables = each.variables | variables
+    only = read[0] if len(read) == 1 else None
+    return OpenCatalogue.model_construct(
+        prior_source=only.prior_source if only else None,
+        variables=variables,
+        metrics=tuple(metrics.values()),
+        label_tables=tuple(tables.values()),
+        alerts=only.alerts if only else (),
+        error_rates=only.error_rates if only else (),
+    )
+
+
+def recognised(names: Iterable[str]) -> str | None:
+    """Name the catalogue that lists most of these metrics, or None.
+
+    One must list at least half of them, and among these a gate or the load by a name of several words: `latency`, `cpu`
+    and `rps` are the words of every product.
+    """
+    names, best = [*names], (0, "")
+    for each in catalogue_names():
+        catalogue = read_catalogue(each)
+        matches = [(name, metric) for name in names if (metric := catalogue.find(name)).known]
+        telling = any((metric.gate or metric.load) and "-" in slugify(name) for name, metric in matches)
+        if telling and 2 * len(matches) >= len(names) and len(matches) > best[0]:
+            best = len(matches), each
+    return best[1] or None

@@ -1,0 +1,256 @@
+"""Compare the events of two builds: match them, group them, and pick those that deserve a warning."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.params import Test
+from buildcompare.load.view import RunView, Views
+from buildcompare.metrics.events import (
+    AFTER_RAMP_S,
+    MetricEvent,
+    RunEvents,
+    find_events,
+    find_ramp_events,
+    search_window,
+)
+from buildcompare.results import Event
+from buildcompare.results.codes import SIDES, Pair, Side
+from buildcompare.stats.changepoints import CalibratedPenalty
+from buildcompare.stats.noise import RepeatedRuns
+
+SMALLEST_SHARE = 0.2  # events below this part of the metric's margin are left out
+FOLLOWS = 1.5
+"""A level shift follows the load up to this many times the load's own change: costs grow faster than users (simulated
+servers: by the power 1.2)."""
+TOGETHER_S = 120.0
+"""Events of one build that start within this time are one group: minute averages of rates over one minute."""
+SAME_S = 360.0
+"""Largest distance of the same event in both builds, from the start of their runs (a drop: also from the end). Jobs of
+the server and the end of the agents vary by minutes."""
+ALIKE = 0.5  # smallest ratio of sizes of the same event in both builds
+ERROR = 0.05  # rate of false warnings, over all series of a test
+LONE = 6.0
+"""Margins that a spike or drop must exceed to warn without another metric. Identical runs have lone excursions of 6
+margins (p99 store times +60 %, CPU -31 %) in Mattermost's published ceiling tests."""
+RAMP_FROM = 0.3  # the ramp is searched from this part of the load's level on: below it the server starts cold
+RAMP_WITNESSES = 2
+"""Metrics that must jump by their margins for a warning on the ramp. One jumps in one run alone in 14 of 31 pairs of
+identical unbounded runs (Mattermost's ceiling tests, `benchmarks/events.py`), two in none."""
+NEARBY_S = 1200.0  # the other run is measured up to this long before and after an event, the longest excursion
+
+
+@dataclass(frozen=True)
+class PlacedEvent(MetricEvent):
+    """An event of one metric of one build, matched and grouped."""
+
+    metric: str
+    build: Side
+    matched: bool  # the other build has it too
+    phase: Literal["steady", "ramp"] = "steady"
+    group: int = 0  # number shared by simultaneous events of one build, by time from 1
+    warning: bool = False  # in one build only, and certainly larger than the metric's margin
+
+
+Found: TypeAlias = tuple[dict[str, RunEvents], dict[str, RunEvents]]
+"""Events of one run by metric: of its steady window, and of its ramp."""
+
+
+def search_events(
+    test: Test, views: Views, catalogue: Catalogue, identical: Sequence[RepeatedRuns] = ()
+) -> Pair[list[Found]]:
+    """Find the events of every run, whatever their size."""
+
+    def events_of(view: RunView) -> Found:
+        series = ((metric.slug, view.recording.total(metric.slug)) for metric in catalogue.metrics)
+        curves = {slug: view.recording.curve(each) for slug, each in series if each is not None}
+        return _steady_events(test, view, curves, identical), _ramp_events(test, view, curves)
+
+    return views.map(lambda runs: [events_of(view) for view in runs])
+
+
+def compare_events(found: Pair[list[Found]], test: Test, views: Views, catalogue: Catalogue) -> list[Event]:
+    """Compare the events of two builds that are large enough for the metrics' margins, run by run."""
+    events: list[Event] = []
+    margins = {metric.slug: metric.margin_percent for metric in catalogue.metrics}
+
+    def large(runs: Mapping[str, RunEvents], share: float = 1.0) -> dict[str, RunEvents]:
+        return {slug: run.beyond(share * margins[slug]) for slug, run in runs.items()}
+
+    for number, pair in enumerate(itertools.zip_longest(*found)):
+        base, new = (large(run[0], SMALLEST_SHARE) if run else {} for run in pair)
+        ramps = [large(run[1]) if run else {} for run in pair]
+        groups = max((event.group or 0 for event in events), default=0)
+        on_ramp = match_ramp_events(ramps[0], ramps[1])
+        ramp_groups = max((event.group for event in on_ramp), default=0)
+        steady = (replace(each, group=each.group + ramp_groups) for each in match_events(base, new, margins))
+        for event in (*on_ramp, *steady):
+            follows = test.type == "unbounded" and _follows_load(event, views[event.build][number])
+            warning = event.warning and None not in pair and not follows
+            events.append(_event_row(event, run=number + 1, group=groups + event.group, warning=warning))
+    return events
+
+
+def _event_row(event: PlacedEvent, *, run: int, group: int, warning: bool) -> Event:
+    return Event(
+        metric=event.metric,
+        build=event.build,
+        run=run,
+        kind=event.kind,
+        phase=event.phase,
+        at_s=event.at_s,
+        span_s=event.span_s,
+        size=event.size,
+        size_percent=event.size_percent,
+        ci=event.ci,
+        group=group,
+        matched=event.matched,
+        warning=warning,
+    )
+
+
+def _steady_events(
+    test: Test, view: RunView, curves: Mapping[str, pd.Series], identical: Sequence[RepeatedRuns]
+) -> dict[str, RunEvents]:
+    window = search_window(view.steady.window, test.type)
+    if window is None:
+        return {}
+    runs = [run for group in identical if group.type == test.type for run in group.runs]  # with windows as long
+    events: dict[str, RunEvents] = {}
+    for slug, curve in curves.items():
+        penalties = tuple(each for run in runs if (each := run.no_change.get(slug, 0.0)) > 0)
+        calibration = CalibratedPenalty(penalties) if len(penalties) >= CalibratedPenalty.MIN_RUNS else None
+        events[slug] = find_events(curve, window, calibration=calibration)
+    return events
+
+
+def _ramp_events(test: Test, view: RunView, curves: Mapping[str, pd.Series]) -> dict[str, RunEvents]:
+    """Events of the upper part of a run's ramp; in an unbounded test up to its first alert."""
+    shape, steady = view.shape, view.steady.window
+    if shape is None or steady is None:
+        return {}
+    line_end_s = shape.ramp.end_s if shape.ramp else None
+    end_s = shape.top_s if test.type == "bounded" else line_end_s
+    if end_s is None:
+        return {}
+    until_s = steady[0] + AFTER_RAMP_S if test.type == "bounded" else min(end_s + AFTER_RAMP_S, steady[0])
+    elapsed, values = shape.curve.between(-math.inf, end_s)
+    low = elapsed[values < RAMP_FROM * shape.curve.level]
+    since_s = float(low[-1] if low.size else elapsed[0])
+    if not until_s > since_s:
+        return {}
+    return {slug: find_ramp_events(curve, (since_s, end_s), until_s) for slug, curve in curves.items()}
+
+
+def _follows_load(event: PlacedEvent, view: RunView) -> bool:
+    """True if a level shifted as the users did, who climb throughout an unbounded test."""
+    if event.kind != "level" or event.size_percent is None or view.load is None or event.metric == view.load_slug:
+        return False
+    load = view.load[np.isfinite(view.load.to_numpy())]
+    before = load[(load.index > event.around_s[0]) & (load.index <= event.at_s)]
+    after = load[(load.index > event.at_s) & (load.index <= event.around_s[1])]
+    if before.empty or after.empty or not before.mean() > 0:
+        return False
+    moved = 100.0 * (float(after.mean()) / float(before.mean()) - 1.0)
+    return moved * event.size_percent > 0 and abs(event.size_percent) <= FOLLOWS * abs(moved)
+
+
+def match_events(
+    base: Mapping[str, RunEvents], new: Mapping[str, RunEvents], margins: Mapping[str, float]
+) -> tuple[PlacedEvent, ...]:
+    """Match the events of two runs, group them, and pick those that deserve a warning; by group and time.
+
+    Events of the test itself (the ramp's end, a job at a fixed time) show in both builds at about the same elapsed
+    time. A warning needs an event that the other build does not show and whose interval, simultaneous over all series
+    of the test at 95 %, lies beyond the metric's margin. A spike or drop also needs a second metric, or a size beyond
+    `LONE` margins. Runs and margins (percent) are given by slug; a metric without a margin never warns.
+    """
+    pairs = zip(SIDES, (base, new), (new, base), strict=True)
+    events = [
+        PlacedEvent(**vars(event), metric=slug, build=build, matched=_matched(slug, event, here, other))
+        for build, here, other in pairs
+        for slug, run in here.items()
+        for event in run.events
+    ]
+    # Standard errors of an interval that holds for all series at once (Sidak 1967).
+    z = float(ndtri(0.5 + 0.5 * (1.0 - ERROR) ** (1.0 / max(len(base) + len(new), 1))))
+    placed = []
+    for number, group in enumerate(_together(events), 1):
+        for each in group:
+            witnessed = each.kind == "level" or any(other.metric != each.metric for other in group)
+            least = margins.get(each.metric, math.inf) * (1.0 if witnessed else LONE)
+            warning = not each.matched and each.at_least_percent(z) >= least
+            placed.append(replace(each, group=number, warning=warning))
+    return tuple(placed)
+
+
+def match_ramp_events(base: Mapping[str, RunEvents], new: Mapping[str, RunEvents]) -> tuple[PlacedEvent, ...]:
+    """Match the events of two ramps and group them.
+
+    Their sizes depend on the load at that moment: any metric that moves in the same direction at about the same time in
+    the other build is the same event.
+    """
+    events = []
+    for build, here, other in zip(SIDES, (base, new), (new, base), strict=True):
+        others = [each for run in other.values() for each in run.events]
+        for slug, event in ((slug, event) for slug, run in here.items() for event in run.events):
+            matched = any(event.kind == each.kind and _near(event, each) for each in others)
+            events.append(PlacedEvent(**vars(event), metric=slug, build=build, matched=matched, phase="ramp"))
+    return tuple(
+        replace(each, group=number, warning=not each.matched and len({e.metric for e in group}) >= RAMP_WITNESSES)
+        for number, group in enumerate(_together(events), 1)
+        for each in group
+    )
+
+
+def _together(events: Sequence[PlacedEvent]) -> list[list[PlacedEvent]]:
+    """Group simultaneous events of one build, by time."""
+    groups: list[list[PlacedEvent]] = []
+    for each in sorted(events, key=lambda each: (each.build, each.matched, each.start_s, each.metric)):
+        first = groups[-1][0] if groups else None
+        alike = first is not None and (first.build, first.matched) == (each.build, each.matched)
+        if first is None or not alike or each.start_s > first.start_s + TOGETHER_S:
+            groups.append([])
+        groups[-1].append(each)
+    return sorted(groups, key=lambda group: (group[0].start_s, group[0].build))
+
+
+def _matched(slug: str, event: MetricEvent, here: Mapping[str, RunEvents], other: Mapping[str, RunEvents]) -> bool:
+    if slug not in other:
+        return False
+    shorter_s = other[slug].end_s - here[slug].end_s
+    for each in other[slug].events:
+        small, large = sorted((abs(event.size), abs(each.size)))
+        near = _near(event, each) or (event.kind == "drop" and _near(event, each, shorter_s))
+        if event.kind == each.kind and event.size * each.size > 0 and near and small >= ALIKE * large:
+            return True
+    contrast, there = _contrast(event, here[slug]), _contrast(event, other[slug])
+    return contrast != 0.0 and there / contrast >= ALIKE
+
+
+def _near(one: MetricEvent, other: MetricEvent, later_s: float = 0.0) -> bool:
+    """True if `other` lies within `SAME_S` of `one` moved by `later_s`."""
+    since, until, at = one.span_s[0] + later_s, one.span_s[1] + later_s, one.at_s + later_s
+    return since - SAME_S <= other.at_s <= until + SAME_S or (
+        other.span_s[0] - SAME_S <= at <= other.span_s[1] + SAME_S
+    )
+
+
+def _contrast(event: MetricEvent, run: RunEvents) -> float:
+    """Change of the means of any run over the times of an event; NaN without numbers there."""
+    begin, end = event.start_s, event.at_s if event.kind == "level" else event.span_s[1]
+    first, last = max(event.around_s[0], begin - NEARBY_S), min(event.around_s[1], end + NEARBY_S)
+    if event.kind == "level":
+        return run.mean(end, last) - run.mean(first, begin)
+    outside = (run.times_s >= first) & (run.times_s < last) & ((run.times_s < begin) | (run.times_s >= end))
+    around = run.averages[outside]
+    return run.mean(begin, end) - float(around.mean()) if around.size else float("nan")

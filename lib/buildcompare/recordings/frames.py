@@ -1,0 +1,343 @@
+"""Turn a table of samples, a user's frame or a file's columns of text, into series in the catalogue's units.
+
+Ambiguous numbers and times are refused; the message names both readings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.recordings.files import LATEST, MAX_GRAPHS, Curve, InputFile, series_of, suffix_factor
+from buildcompare.recordings.series import FloatArray, Note, Series
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
+MAX_LABELS = 47
+EARLIEST = 1e8
+"""March 1973 in seconds since 1970; smaller times count from the start of the run."""
+LONGEST_STEP_S = 500.0
+"""Longest plausible sampling step; elapsed times further apart may be milliseconds."""
+SEPARATOR = "separator"
+"""Key in a frame's `attrs` for the separator of its text file."""
+FEW_DIGITS = 7
+"""Most digits of values read off a plot; computed averages and rates have sixteen."""
+DIGITISED = Note(
+    "digitised",
+    "read off a plot, as its counts are no whole numbers: fast movements are smoothed, and where two lines cross one "
+    "hides the other",
+)
+_NO_VALUE = ("", "null", "undefined")
+_CLOCK = re.compile(
+    r"(?:|timestamp|date|time|date[ _]?time|ts|elapsed(?:[ _]time)?)(?:[ _]?[(\[]?(ms|s|us|µs|ns)[)\]]?)?"
+)
+_SECONDS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
+_DAY_OR_MONTH = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})\b(.*)")
+_GRAFANA_NAME = re.compile(r"(.+)-data(?:-as-\w+)?-\d{4}-\d\d-\d\d.*\.csv(?:\.gz)?")
+"""Name of a panel's CSV from Grafana: the panel's title and the time of the export."""
+_NUMBER = r"^\s*(?P<number>[+-]?[\d.,]*\d[.,]?(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\d\s.,].*)?$"
+"""A number with either decimal mark, and its unit; for RE2, whose ``\\d`` is ASCII only."""
+_PLAIN = r"(?i)^\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)\s*$"
+_READINGS = {
+    decimal: rf"^[+-]?(?:\d*(?:\{decimal}\d*)?(?:[eE][+-]?\d+)?|[1-9]\d{{0,2}}(?:\{group}\d{{3}})+(?:\{decimal}\d*)?)$"
+    for decimal, group in ((".", ","), (",", "."))
+}
+"""Patterns of numbers by decimal mark; the other mark groups thousands."""
+
+
+def read_frame(
+    frame: pd.DataFrame, catalogue: Catalogue, file: InputFile | None = None
+) -> tuple[tuple[Series, ...], tuple[Note, ...]]:
+    """Read the series of a table, and a note if they seem to be read off a plot.
+
+    Parameters
+    ----------
+    frame
+        Tidy (time, metric, value, labels) or wide (a column for each metric, the time in a column or the index).
+    catalogue
+        Catalogue with the units of the metrics.
+    file
+        File of the table, for messages; None for a user's frame.
+    """
+    if file is None:
+        file = InputFile(None, b"", b"")
+        frame = frame.rename(columns={"time": "timestamp"})
+        is_numbered = isinstance(frame.index, pd.RangeIndex) and (frame.index.start, frame.index.step) == (0, 1)
+        timed = clock_of(frame.columns) if is_numbered else "timestamp" in frame.columns
+        if not {"metric", "value"} <= {*frame.columns} and not timed:  # wide
+            if is_numbered:
+                expected = "times: a column `timestamp`, or an index of seconds or dates; or the numbers of a "
+                expected += 'benchmark without times: frame.to_dict("list")'
+                raise file.fault("index", expected, f"the default index of {len(frame)} rows")
+            frame = frame.set_axis(frame.columns.map(str), axis=1).rename_axis(index="timestamp", columns=None)
+            frame = frame.melt(var_name="metric", ignore_index=False).reset_index()
+        frame = frame.reset_index(drop=True)
+    series = series_of(file, _curves(frame, file, catalogue), catalogue)
+    return series, _digitised(series)
+
+
+def clock_of(columns: Iterable[object]) -> str | None:
+    """Find the only column of times by its name, such as ``timestamp`` or ``time_ms``; None if there is not one."""
+    names = list(map(str, columns))
+    matches = [name for name in names if name and _CLOCK.fullmatch(name.strip().casefold())]
+    sure = [name for name in matches if not name.casefold().startswith("elapsed")] or matches
+    return sure[0] if len(sure) == 1 else "" if not sure and names[:1] == [""] else None
+
+
+def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Iterator[Curve]:
+    """Yield the curves of a tidy or a wide table."""
+    clock = clock_of(frame.columns)
+    columns = {str(column).casefold(): column for column in frame.columns}
+    if clock is None or frame.shape[1] < 2 or ("metric" in columns and "value" not in columns):
+        raise file.fault("columns", EXPECTED_COLUMNS, ", ".join(map(repr, list(frame.columns)[:8])) or "none")
+    if frame.empty:
+        raise file.fault("rows", "at least one", "none")
+    metric = columns.get("metric", columns.get("series"))
+    is_tidy = metric is not None and "value" in columns
+    values = [columns["value"]] if is_tidy else [column for column in frame.columns if column != clock]
+    if SEPARATOR in frame.attrs:
+        frame = with_decimal_points(frame, values, file, clock=clock)
+    times = _times(frame[clock], file)
+    if not is_tidy:
+        yield from _wide(frame[values], times, file, catalogue)
+        return
+    labels = [column for column in frame.columns if column not in (clock, metric, *values)]
+    if len(labels) > MAX_LABELS:
+        raise file.fault("columns", f"at most {MAX_LABELS} beside a metric and its value", str(len(labels)))
+    groups = frame.groupby([metric, *labels], sort=False, dropna=False, observed=True)
+    if groups.ngroups > MAX_GRAPHS:  # refused before the slow part
+        raise file.fault("metrics", f"at most {MAX_GRAPHS} series to draw", f"{groups.ngroups:,}")
+    if (numbers := _all_numbers(frame[values[0]])) is not None:  # fast path: no value has a unit
+        frame = frame.assign(**{values[0]: numbers})
+    for key, indices in groups.indices.items():
+        rows = np.sort(indices)
+        name, *own = key if isinstance(key, tuple) else (key,)
+        if not isinstance(name, str) or not name:
+            raise file.fault(f"metric, {_row(file, frame.index, rows[0])}", "a metric's name", "nothing")
+        column = frame[values[0]].iloc[rows]
+        read = numbers_of(column, file, catalogue.find(name).unit)
+        texts = dict(zip(map(str, labels), map(str, own), strict=True))
+        yield Curve(name, times[rows], read, texts, partial(_row, file, column.index))
+
+
+def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Catalogue) -> Iterator[Curve]:
+    """Yield a curve for each column, named after its header or, for a panel from Grafana, after the file."""
+    grafana = _GRAFANA_NAME.fullmatch(Path(file.path or "").name)
+    title = grafana[1].strip() if grafana else None
+    for column in map(str, frame.columns):
+        name, unit = _unit_in(column, catalogue)
+        metric = name if catalogue.find(name).known else title or (None if name.casefold() == "value" else name)
+        if not metric:
+            expected = "a metric's name (or a file named as Grafana does: 'P99 API times-data-2024-12-11 10_00_00.csv')"
+            raise file.fault("columns", expected, repr(column))
+        labels = {"series": column} if metric != name and frame.shape[1] > 1 else {}
+        values = numbers_of(frame[column], file, catalogue.find(metric).unit, stated=unit)
+        yield Curve(metric, times, values, labels, partial(_row, file, frame.index))
+
+
+def _unit_in(column: str, catalogue: Catalogue) -> tuple[str, str]:
+    """Split a header such as ``P99 API times (ms)`` into metric and unit, where the catalogue has that metric."""
+    parts = re.fullmatch(r"(.+?)\s*[(\[]([^()\[\]]+)[)\]]", column)
+    if parts and catalogue.find(parts[1]).known and not catalogue.find(column).known:
+        return parts[1], parts[2]
+    return column, ""
+
+
+def _digitised(series: Sequence[Series]) -> tuple[Note, ...]:
+    """Return a note if series seem to be read off a plot: their counts are fractions with few digits."""
+    counted = ("users", "goroutines")  # servers export both as whole numbers
+    values = [each.values[np.isfinite(each.values) & (each.values != 0)] for each in series if each.unit in counted]
+    moving = np.concatenate([np.empty(0), *values])
+    if moving.size == 0 or np.mean(moving != np.rint(moving)) <= 0.5:
+        return ()
+    scaled = moving * 10.0 ** (FEW_DIGITS - 1 - np.floor(np.log10(np.abs(moving))))
+    return (DIGITISED,) if np.mean(np.abs(scaled - np.rint(scaled)) < 1e-3) > 0.99 else ()
+
+
+def _row(file: InputFile, rows: pd.Index, index: int) -> str:
+    """Name a place in a message: a line of a file or a row of a frame."""
+    return f"{'row' if file.path is None else 'line'} {rows[index]}"
+
+
+# ---- Times ----------------------------------------------------------------------------------------------------------
+
+
+def _times(column: pd.Series, file: InputFile) -> FloatArray:
+    """Convert times to seconds since 1970 or since the run's start; text without a zone is UTC."""
+    name, place = str(column.name), partial(_row, file, column.index)
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
+        return np.asarray(column.dt.total_seconds())
+    seconds = None if pd.api.types.is_datetime64_any_dtype(column) else _all_numbers(column)
+    if seconds is None:
+        return _instants(column, file, place)
+    bad = np.flatnonzero(~np.isfinite(seconds))
+    if bad.size:
+        raise file.fault(f"{name}, {place(bad[0])}", "a time", repr(column.iloc[bad[0]]))
+    return _seconds(seconds, name, file)
+
+
+def _seconds(numbers: FloatArray, column: str, file: InputFile) -> FloatArray:
+    """Convert times to seconds by the unit in the column's name, or by their size.
+
+    Times since 1970 fit only one unit. Small numbers are seconds since the run's start; they are refused if their steps
+    are so long that they may be milliseconds.
+    """
+    named = _CLOCK.fullmatch(column.strip().casefold())
+    low, high = (numbers.min(), numbers.max()) if numbers.size else (0.0, 0.0)
+    if named and named[1]:
+        return numbers / _SECONDS[named[1]]
+    for size in sorted({*_SECONDS.values()}):
+        if EARLIEST * size <= low and high < LATEST * size:
+            return numbers / size
+    step = float(np.median(np.diff(np.unique(numbers)))) if low < high < EARLIEST else 0.0
+    if step > LONGEST_STEP_S and file.path is not None:
+        expected = f"times of one unit (a column named {column or 'time'}_s or {column or 'time'}_ms)"
+        raise file.fault(column, expected, f"steps of {step:g}, in seconds or milliseconds")
+    return numbers
+
+
+def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -> FloatArray:
+    """Convert dates in ISO 8601 to seconds since 1970; all have a zone, or none has and they are UTC."""
+    codes, unique = pd.factorize(column, use_na_sentinel=False)
+    texts = pd.Series(unique)
+    dates = pd.to_datetime(texts, utc=True, format="ISO8601", errors="coerce")
+
+    def fault(bad: Any, expected: str) -> None:
+        rows = np.flatnonzero(np.asarray(bad)[codes])
+        if rows.size:
+            text = column.iloc[rows[0]]
+            days = _DAY_OR_MONTH.fullmatch(str(text)) if expected == "a time such as " else None
+            pairs = (days.group(1, 2), days.group(2, 1)) if days else ()
+            either = [f"{days[3]}-{b:0>2}-{a:0>2}{days[4]}" for a, b in pairs if int(b) <= 12] if days else []
+            expected += (" or ".join(dict.fromkeys(either)) or "2024-01-01T00:00:00Z") if expected[-1] == " " else ""
+            raise file.fault(f"{column.name}, {place(rows[0])}", expected, repr(text))
+
+    fault(dates.isna(), "a time such as ")
+    zoned = texts.astype(str).str[10:].str.contains("Z|[+-]").to_numpy()
+    if zoned.any():
+        fault(~zoned, "a time with its zone, as others have")
+    return np.asarray(dates.dt.as_unit("us").astype("int64").to_numpy() / 1e6)[codes]  # nanoseconds end in 2262
+
+
+# ---- Numbers --------------------------------------------------------------------------------------------------------
+
+
+def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: str = "") -> FloatArray:
+    """Convert texts to values in `unit`, from the unit after each number or the header's (`stated`); NaN if empty."""
+    import pyarrow.compute as pc
+
+    place = partial(_row, file, column.index)
+    factor = suffix_factor(file, f"{column.name}, header", stated, unit) if stated else 1.0
+    if (numbers := _all_numbers(column)) is not None:
+        return numbers * factor
+    texts = _texts(column)
+    parts, bare = pc.extract_regex(texts, _NUMBER), _are_numbers(texts)
+    suffixes = np.asarray(pc.fill_null(pc.utf8_trim_whitespace(pc.struct_field(parts, "unit")), ""), dtype=object)
+    digits = pc.if_else(bare, texts, pc.fill_null(pc.struct_field(parts, "number"), "none"))
+    bad = np.flatnonzero(~_are_numbers(digits) | (~bare & (suffixes == "")))
+    if bad.size:
+        raise file.fault(f"{column.name}, {place(bad[0])}", "a number or NaN", repr(column.iloc[bad[0]]))
+    values = _parsed(digits).copy()  # Arrow's memory is read-only
+    for suffix in pd.unique(suffixes[~bare]):
+        rows = np.flatnonzero(~bare & (suffixes == suffix))
+        values[rows] *= suffix_factor(file, f"{column.name}, {place(rows[0])}", suffix, unit)
+    alone = np.flatnonzero(bare & np.isfinite(values) & (values != 0))
+    if alone.size and not stated:
+        expected = "a unit behind each value, as others have"
+        raise file.fault(f"{column.name}, {place(alone[0])}", expected, repr(column.iloc[alone[0]]))
+    values[bare] *= factor
+    return values
+
+
+def with_decimal_points(
+    frame: pd.DataFrame, columns: Sequence[str], file: InputFile, *, clock: str | None = None
+) -> pd.DataFrame:
+    """Rewrite the numbers in text columns, and in a numeric `clock`, with a point as decimal mark.
+
+    A file is refused if all its numbers, such as ``1,234``, can be read with a decimal point and with a comma.
+    """
+    if clock is not None and all(part.str.fullmatch(r"[\d.,]+").all() for part in (frame[clock][:1], frame[clock])):
+        columns = [*columns, clock]
+    if frame.attrs[SEPARATOR] == "," and not any(frame[each].str.contains(",", regex=False).any() for each in columns):
+        return frame
+    cells = pd.concat({column: frame[column] for column in columns})
+    parts = cells.str.extract(_NUMBER)
+    heads = parts["number"].dropna()
+    heads = heads[heads.str.contains("[.,]")]
+    fits = {mark: heads.str.contains(pattern) for mark, pattern in _READINGS.items()}
+    sure = [mark for mark in fits if fits[mark].all()]
+    if heads.empty or (sure == ["."] and not heads.str.contains(",", regex=False).any()):
+        return frame
+    if len(sure) == 2:
+        (column, line), text = heads.index[0], heads.iloc[0]
+        mark = "," if "," in text else "."
+        expected = f"a number of one reading ({text.replace(mark, '.')} or {text.replace(mark, '')})"
+        raise file.fault(f"{column}, line {line}", expected, repr(text))
+    if not sure:
+        mark = max(fits, key=lambda each: int(fits[each].sum()))
+        (column, line), like = heads[~fits[mark]].index[0], heads[fits[mark]]
+        expected = f"one decimal mark, as in {like.iloc[0]!r} of line {like.index[0][1]}" if len(like) else "a number"
+        raise file.fault(f"{column}, line {line}", expected, repr(heads[column, line]))
+    (decimal,), group = sure, "," if sure == ["."] else "."
+    numbers = parts["number"].str.replace(group, "", regex=False).str.replace(decimal, ".", regex=False)
+    cells = (numbers + parts["unit"].fillna("")).fillna(cells)
+    return frame.assign(**{column: cells.loc[column] for column in columns})
+
+
+def _texts(column: pd.Series) -> pa.ChunkedArray:
+    """Convert the cells of a column to text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    made = pa.array([*map(str, column)] if pd.api.types.is_object_dtype(column) else column)
+    chunks = made.chunks if isinstance(made, pa.ChunkedArray) else [made]
+    return pc.fill_null(pa.chunked_array(chunks, type=made.type).cast(pa.string()), "nan")
+
+
+def _all_numbers(column: pd.Series) -> FloatArray | None:
+    """Convert a column to numbers, NaN for empty cells; None if a cell is no plain number."""
+    if pd.api.types.is_numeric_dtype(column):
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    texts = _texts(column)
+    with contextlib.suppress(ValueError):
+        return _cast(texts)
+    with contextlib.suppress(ValueError):
+        return _parsed(texts) if _are_numbers(texts[:100]).all() else None
+    return None
+
+
+def _are_numbers(texts: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return np.asarray(pc.or_(pc.match_substring_regex(texts, _PLAIN), pc.is_in(texts, pa.array(_NO_VALUE))))
+
+
+def _parsed(texts: pa.ChunkedArray) -> FloatArray:
+    """Parse numbers with blanks around them; NaN if a cell has no value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return _cast(pc.if_else(pc.is_in(texts, pa.array(_NO_VALUE)), "nan", pc.utf8_trim_whitespace(texts)))
+
+
+def _cast(texts: pa.ChunkedArray) -> FloatArray:
+    """Parse numbers as Python does, to the last bit; ValueError for ``1_000``, digits outside ASCII and other text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    numbers = np.asarray(pc.cast(texts, pa.float64()))
+    if np.isnan(numbers).any() and pc.any(pc.match_substring(texts, "(")).as_py():
+        raise ValueError("nan(1), which Arrow takes for NaN")
+    return numbers

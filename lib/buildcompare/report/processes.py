@@ -1,0 +1,139 @@
+"""Run functions in children of a fork server, which share its imports but no state.
+
+The server is a fresh Python that imports :mod:`buildcompare.report.preload` once. It starts no thread, so it can be
+forked safely.
+"""
+
+import atexit
+import contextlib
+import functools
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from multiprocessing import forkserver, util
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, TypeVar
+
+from buildcompare.config.errors import ExecutionError
+from buildcompare.config.project import locked, short_parent, socket_folder
+
+T = TypeVar("T")
+PRELOAD = ["buildcompare.report.preload", "buildcompare.api"]
+GRACE_S = 5.0
+"""Seconds for a child to clean up when nobody waits for its result."""
+_asker: Connection | None = None  # In a child, the pipe to the process that waits for its result
+_servers: set[int] = set()  # Process ids
+
+
+def is_safe() -> bool:
+    """Test whether processes can be forked: not on Windows, nor on macOS, whose system libraries do not allow it."""
+    return sys.platform not in ("darwin", "win32") and "forkserver" in multiprocessing.get_all_start_methods()
+
+
+def is_child() -> bool:
+    """Test whether this process is a child of the fork server."""
+    return _asker is not None
+
+
+def tell(message: object) -> None:
+    """Send a message from a child to the process that waits for it; without such a process the child ends."""
+    if _asker is not None:
+        try:
+            _asker.send((False, message))
+        except OSError:
+            raise SystemExit(1) from None
+
+
+def in_child(task: Callable[..., T], *arguments: object, hear: Callable[[Any], object] | None = None) -> T:
+    """Call `task` in a child and return its result; `hear` gets the child's messages.
+
+    A child that ends before its task is an :class:`ExecutionError`. A task must catch all its exceptions.
+    """
+    process, here = start(task, *arguments)
+    try:
+        _servers.add(here.recv())
+        while True:
+            is_result, message = here.recv()
+            if is_result:
+                result: T = message
+                return result
+            if hear is not None:
+                hear(message)
+    except EOFError:
+        process.join(GRACE_S)
+        raise ExecutionError(f"its process {_ended(process.exitcode)}") from None
+    finally:
+        here.close()
+        for end in (lambda: None, process.terminate, process.kill):  # a finished child ends by itself
+            end()
+            process.join(GRACE_S)
+            if not process.is_alive():
+                break
+
+
+def start(task: Callable[..., object], *arguments: object) -> tuple[Any, Connection]:
+    """Start a child that calls `task`; the connection yields the server's process id, messages, then the result."""
+    here, there = multiprocessing.Pipe(duplex=False)
+    process = _context().Process(target=_child, args=(there, dict(os.environ), os.getcwd(), task, arguments))
+    process.start()
+    there.close()
+    return process, here
+
+
+def begin() -> None:
+    """Start the fork server early, so that it imports in the background; otherwise the first child starts it."""
+    if is_safe():
+        with contextlib.suppress(OSError):  # the first child raises it again
+            _context()
+
+
+@functools.cache
+def _context() -> Any:
+    made: Any = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(PRELOAD)
+    with socket_folder():  # which removes those that killed processes left
+        folder = Path(tempfile.mkdtemp(prefix="bc-", dir=short_parent()))
+    lock = contextlib.ExitStack()
+    lock.enter_context(locked(folder))
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
+    try:
+        forkserver.ensure_running()  # its socket stands in the folder
+    finally:
+        tempfile.tempdir = before
+    # multiprocessing removes its folder in this one at -100
+    util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=-101)
+    atexit.register(lock.close)
+    atexit.register(_end_servers, os.getpid())
+    multiprocessing.current_process().daemon = False  # a worker of Dask is one, which could have no children
+    return made
+
+
+def _end_servers(owner: int) -> None:
+    """Kill servers that have finished their imports, and wait for them; others end with this process."""
+    for server in _servers if os.getpid() == owner else ():
+        with contextlib.suppress(OSError):
+            os.kill(server, signal.SIGKILL)  # it has no state, and a normal end takes 0.1 s
+            os.waitpid(server, 0)
+
+
+def _child(asker: Connection, environment: Mapping[str, str], folder: str, task: Any, arguments: Any) -> None:
+    global _asker  # noqa: PLW0603  # one asker for each child
+    _asker = asker
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # exit handlers remove half-made files
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # the waiting process reports it, or is gone
+        asker.send(os.getppid())
+        asker.send((True, task(*arguments)))
+
+
+def _ended(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"

@@ -1,0 +1,286 @@
+"""Choose what an investigation looks at: a test, a metric or label, and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+from buildcompare.comparison.analysis import Analysis, Evidence, TestView, with_margins
+from buildcompare.config.errors import InputError, meant
+from buildcompare.load.curve import SteadyState
+from buildcompare.load.view import RunView, Views
+from buildcompare.recordings.recording import Recording, Series
+from buildcompare.results import LabelResult, MetricResult
+from buildcompare.results.codes import SIDES, Pair, Side, Window
+from buildcompare.stats.effects import LABEL_MARGIN_PERCENT
+from buildcompare.stats.noise import series_key
+
+STEADY: Pair[Window | None] = Pair(None, None)
+"""No chosen windows: each run is measured over its steady window."""
+T = TypeVar("T", bound="Target")
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Target:
+    """One metric or label of one test of a comparison, over chosen windows.
+
+    Attributes
+    ----------
+    analysis
+        The whole comparison.
+    test
+        Name of the test.
+    metric
+        Slug of the metric (with its labels, where it has several series); None for a label.
+    label
+        Group, label and statistic, such as ``("api", "getPost", "p99")``; None for a metric.
+    windows
+        Start and end in elapsed seconds by build; None means the steady window of each run.
+    """
+
+    analysis: Analysis
+    test: str
+    metric: str | None = None
+    label: tuple[str, str, str] | None = None
+    windows: Pair[Window | None] = STEADY
+
+    def __repr__(self) -> str:
+        labels = self.labels
+        return f"<{type(self).__name__} of {self.name} in {self.test}: {labels.base} against {labels.new}>"
+
+    @cached_property
+    def view(self) -> TestView:
+        """The test with its recordings and its results."""
+        return next(view for view in self.analysis.tests() if view.result.name == self.test)
+
+    @property
+    def labels(self) -> Pair[str]:
+        """Names of the builds."""
+        return self.view.labels
+
+    @cached_property
+    def reported(self) -> Any:
+        """Its row in the report: a MetricResult or a LabelResult."""
+        if self.label is not None:
+            rows = self.view.result.labels
+            return next(row for row in rows if (row.group, row.label, row.stat) == self.label)
+        return next(row for row in self.view.result.metrics if metric_key(row) == self.metric)
+
+    @property
+    def name(self) -> str:
+        """Name of the metric or label."""
+        return " ".join(self.label) if self.label else self.reported.full_name
+
+    @property
+    def slug(self) -> str:
+        """Slug of the metric, without labels; for a label its group."""
+        return self.label[0] if self.label else str(self.reported.slug)
+
+    @property
+    def unit(self) -> str:
+        """Unit of levels and samples."""
+        return self.analysis.catalogue.label_table(self.label[0]).unit if self.label else self.reported.unit
+
+    @property
+    def better(self) -> str:
+        """``lower``, ``higher`` or ``neutral``."""
+        return "lower" if self.label else str(self.reported.better)
+
+    @property
+    def margin_percent(self) -> float:
+        """The smallest change that matters."""
+        return LABEL_MARGIN_PERCENT if self.label else self.reported.margin_percent
+
+    @property
+    def has_margin(self) -> bool:
+        """Whether the catalogue has a margin for it; labels share a fixed one."""
+        return self.label is None and any(metric.slug == self.slug for metric in self.analysis.catalogue.metrics)
+
+    @property
+    def is_load(self) -> bool:
+        """Whether the metric is the connected users."""
+        load = self.analysis.catalogue.load
+        return load is not None and self.metric == load.slug
+
+    @property
+    def metrics(self) -> dict[str, str]:
+        """Names of the test's metrics by the slugs that :meth:`choose` takes."""
+        return {metric_key(row): row.full_name for row in self.view.result.metrics}
+
+    @property
+    def label_names(self) -> list[str]:
+        """The test's labels, as :meth:`choose` takes them: ``api getPost p99``."""
+        return [label_name(row) for row in self.view.result.labels]
+
+    @property
+    def moved(self) -> bool:
+        """Whether windows were chosen."""
+        return any(self.windows)
+
+    @property
+    def follows(self) -> bool:
+        """Whether its numbers depend on the windows; values of whole runs and of benchmarks do not."""
+        if self.label is not None:
+            return bool(self.reported.window == "steady")
+        return self.view.result.type != "benchmark"
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What the test is judged by, with its runs over the chosen windows."""
+        if self.view.estimates is None:
+            raise ValueError(f"{self.test}: a test without estimates has no other windows")
+        evidence = self.view.estimates.evidence
+
+        def over(side: Side) -> list[RunView]:
+            runs, window = evidence.views[side], self.windows[side]
+            return runs if window is None else [replace(r, steady=SteadyState(window, r.steady.method)) for r in runs]
+
+        return replace(evidence, views=Pair.of(over))
+
+    @property
+    def views(self) -> Views:
+        """Runs of both builds over the chosen windows."""
+        return self.evidence.views
+
+    def series(self, recording: Recording) -> Series | None:
+        """Its samples in one run as recorded; None without samples over time."""
+        if self.label is not None:
+            return label_series(recording, self.label)
+        return recording.find(self.reported.slug, self.reported.labels)
+
+    def runs(self) -> Iterator[tuple[Side, int, RunView, Series | None]]:
+        """Build, number, view and series of each run."""
+        for side in SIDES:
+            for number, run in enumerate(self.views[side], start=1):
+                yield side, number, run, self.series(run.recording)
+
+    @cached_property
+    def query(self) -> str | None:
+        """The PromQL query of the catalogue for it, if there is one."""
+        source = self.analysis.params.source
+        wanted = ("label", *self.label[::2]) if self.label else ("graph", self.slug, "")
+        questions = self.analysis.catalogue.questions(label_step_s=source.label_step_s, rate_s=source.rate_s)
+        return next((each.query for each in questions if (each.role, each.metric, each.stat) == wanted), None)
+
+    def choose(self: T, test: str | None = None, metric: str | None = None, label: str | None = None) -> T:
+        """Look at another test, metric or label of the same comparison.
+
+        Parameters
+        ----------
+        test
+            Name of the test; by default the same.
+        metric
+            Slug or name of the metric; by default the same, where the test has it.
+        label
+            The label as ``api getPost p99``, or its name alone.
+
+        Returns
+        -------
+        Investigation
+            Over the same windows; in another test over the steady windows.
+
+        Raises
+        ------
+        InputError
+            Where there is no such test, metric or label; the message lists those that there are.
+        """
+        tests = [each.name for each in self.analysis.results.tests]
+        name = _one_of("test", test or self.test or tests[0], tests)
+        moved = replace(self, test=name, windows=self.windows if name == self.test else STEADY)
+        if label:
+            if metric:
+                raise InputError(file=None, key="label", expected="a metric or a label", found="both")
+            keys = {label_name(row): (row.group, row.label, row.stat) for row in moved.view.result.labels}
+            full = next((full for full, each in keys.items() if each[1] == label), label)
+            return replace(moved, metric=None, label=keys[_one_of("label", full, [*keys])])
+        slugs = [*moved.metrics]
+        wanted = metric or (self.metric if self.metric in slugs else next(iter(slugs), "")) or ""
+        slug = wanted if wanted in slugs else self.analysis.catalogue.find(wanted).slug
+        return replace(moved, label=None, metric=_one_of("metric", slug, slugs, wanted))
+
+    def over(
+        self: T, window: Sequence[float] | None = None, *, base: Sequence[float] | None = None,
+        new: Sequence[float] | None = None,
+    ) -> T:  # fmt: skip
+        """Measure over other windows.
+
+        Parameters
+        ----------
+        window
+            Start and end in elapsed seconds, for both builds; without any window, the steady windows.
+        base, new
+            The same for one build.
+
+        Returns
+        -------
+        Investigation
+            The same metric or label over these windows.
+
+        Raises
+        ------
+        InputError
+            Where a window does not lie in its runs.
+        """
+        chosen = Pair(_window(self.view, "base", base or window), _window(self.view, "new", new or window))
+        return replace(self, windows=chosen)
+
+    def with_margin(self: T, percent: float) -> T:
+        """Judge the comparison by another margin of this metric; nothing is measured again.
+
+        Parameters
+        ----------
+        percent
+            The smallest change that matters.
+
+        Returns
+        -------
+        Investigation
+            The same metric over the same windows.
+
+        Raises
+        ------
+        InputError
+            Where the margin is not above 0, or the catalogue has none for it.
+        """
+        return replace(self, analysis=with_margins(self.analysis, {self.slug: percent}))
+
+
+def metric_key(row: MetricResult) -> str:
+    """Slug of a metric with its labels."""
+    return series_key(row.slug, row.labels)
+
+
+def label_name(row: LabelResult) -> str:
+    """Group, label and statistic as one text."""
+    return f"{row.group} {row.label} {row.stat}"
+
+
+def label_series(recording: Recording, label: tuple[str, str, str]) -> Series | None:
+    """Samples of a label over time, where its source has them."""
+    of_labels = (each for each in recording.series if each.role == "label")
+    return next((each for each in of_labels if (each.metric, each.name, each.stat) == label), None)
+
+
+def _one_of(key: str, name: str, choices: Sequence[str], written: str | None = None) -> str:
+    """Return `name` if it is one of `choices`; else raise an InputError that lists them."""
+    if name not in choices:
+        expected = f"one of {', '.join(choices)}" if choices else f"a test with a {key}"
+        raise InputError(file=None, key=key, expected=expected, found=f"{(written or name)!r}{meant(name, choices)}")
+    return name
+
+
+def _window(view: TestView, side: Side, ends: Sequence[float] | None) -> Window | None:
+    """Check a window of all runs of a build."""
+    if not ends:
+        return None
+    longest = max(run.duration_s for run in view.result.runs[side])
+    expected = f"start and end in elapsed seconds, between 0 and {longest:.0f} ({side})"
+    try:
+        start, end = (float(each) for each in ends)
+    except (TypeError, ValueError):
+        raise InputError(file=None, key="windows", expected=expected, found=repr(ends)) from None
+    if not 0.0 <= start < end <= longest + 1.0:
+        raise InputError(file=None, key="windows", expected=expected, found=f"{start:g} to {end:g}")
+    return start, end
