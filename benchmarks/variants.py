@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.stats.effects import holm
-from buildcompare.variants.model import between_cells, cell_means, interaction, main_effect
+from labmatrix.model import between_cells, cell_means, interaction, main_effect
 
 DESIGNS = {
     "2 x 3 x 2, three runs of each": ((2, 3, 2), 3, None),

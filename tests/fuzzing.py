@@ -24,10 +24,7 @@ from buildcompare.comparison import export
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import BuildcompareError
 from buildcompare.config.params import Run, Source, read_params
-from buildcompare.config.variants import read_variants
 from buildcompare.config.yaml import checked, read_yaml
-from buildcompare.experiment import run as experiment
-from buildcompare.experiment.matrix import cells, read_matrix
 from buildcompare.history.ledger import read_ledger
 from buildcompare.history.table import read_table
 from buildcompare.profiles.stacks import read_profile
@@ -39,6 +36,9 @@ from buildcompare.recordings.sources import read
 from buildcompare.report.markdown import BLOCKS, markers, put_written, read_written
 from buildcompare.results import Results
 from buildcompare.workbench.comments import keep_comment
+from labmatrix.experiment import run as experiment
+from labmatrix.experiment.matrix import cells, read_matrix
+from labmatrix.params import read_variants
 
 PROJECT = Path(__file__).parents[1]
 CORPUS = Path(__file__).parent / "corpus"

@@ -8,10 +8,19 @@ Examples
 <Verdict.PASS: 'pass'>
 """
 
+from importlib.metadata import entry_points
+
 import lazy_loader
 
 # The public names stand in __init__.pyi. A module is imported when a name of it is first used: most take a second.
-_public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_public, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_REGISTERED = {entry.name: entry for entry in entry_points(group="buildcompare.names")}
+"""Names from packages that build on this one, such as labmatrix."""
+__all__ += _REGISTERED  # noqa: PLE0605 - a list already
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> object:
@@ -19,4 +28,4 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         return version("buildcompare")
-    return _public(name)
+    return _REGISTERED[name].load() if name in _REGISTERED else _public(name)

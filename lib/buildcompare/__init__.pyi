@@ -1,19 +1,18 @@
 """The public names, each with the module that defines it."""
 
+import labmatrix.analysis
+import labmatrix.api
+import labmatrix.params
+
 from .api import Result as Result
-from .api import VariantsReport as VariantsReport
 from .api import compare as compare
-from .api import compare_variants as compare_variants
 from .api import investigate as investigate
 from .comparison.analysis import parameters as parameters
-from .comparison.matrix import variants_parameters as variants_parameters
 from .config.errors import BuildcompareError as BuildcompareError
 from .config.errors import InputError as InputError
 from .config.errors import SourceError as SourceError
 from .config.params import Comparison as Comparison
 from .config.params import read_params as read_params
-from .config.variants import Variants as Variants
-from .config.variants import read_variants as read_variants
 from .history.view import History as History
 from .history.view import read_history as read_history
 from .labels.tables import label_table as label_table
@@ -57,6 +56,13 @@ from .stats.planning import look_level as look_level
 from .stats.planning import plan_runs as plan_runs
 from .workbench.measure import Investigation as Investigation
 from .workbench.widgets import Workbench as Workbench
+
+# Registered in pyproject.toml, since only relative imports can stand above.
+Variants = labmatrix.params.Variants
+VariantsReport = labmatrix.api.VariantsReport
+compare_variants = labmatrix.api.compare_variants
+read_variants = labmatrix.params.read_variants
+variants_parameters = labmatrix.analysis.variants_parameters
 
 __all__: list[str]
 __version__: str

@@ -370,9 +370,9 @@ def run(
 ) -> None:
     """Run an experiment, or go on with it: every combination of its factors, in a random order."""
     from buildcompare.config.project import root
-    from buildcompare.experiment.matrix import read_matrix
-    from buildcompare.experiment.run import run as run_all
     from buildcompare.text.sentences import say
+    from labmatrix.experiment.matrix import read_matrix
+    from labmatrix.experiment.run import run as run_all
 
     with _faults_reported():
         read = read_matrix(matrix)

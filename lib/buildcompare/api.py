@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 import pandas as pd
 
 from buildcompare.comparison.analysis import Analysis, analyse, parameters, read_recordings, with_margins
-from buildcompare.comparison.matrix import Matrix, analyse_matrix
 from buildcompare.config.assumed import open_catalogue, recognised, with_assumed
 from buildcompare.config.catalogue import Catalogue, Operation, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Build, Comparison, Run, Source, Test
 from buildcompare.config.project import write_files, writing
-from buildcompare.config.variants import Variants
 from buildcompare.config.yaml import checked
 from buildcompare.findings.verdict import opening
 from buildcompare.recordings.recording import Recording
+from buildcompare.report import publication
+from buildcompare.report.notebook import notebook_of
+from buildcompare.report.sections import EmbeddedResults, parts_of, sections_of
 from buildcompare.results import Results, dumps
 from buildcompare.results.codes import SIDES, Pair, Severity, Side, TestType, Verdict
 from buildcompare.results.tables import frame
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from buildcompare.workbench.measure import Investigation
+
+_MOST_TESTS = 8
 
 Values: TypeAlias = Mapping[str, float | Sequence[float]]
 Input: TypeAlias = Union[pd.DataFrame, str, "os.PathLike[str]", Recording, Values]
@@ -296,7 +299,15 @@ def _recordings(run: Input, catalogue: Catalogue) -> list[Recording]:
     return read_runs(os.fspath(run), catalogue)
 
 
-class _Report:
+WIDTH = 100
+
+
+def cut(line: str) -> str:
+    """Cut a line of a printed summary at `WIDTH` characters."""
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
+
+
+class Shown:
     """Output of a report: JSON for programs, a page for people."""
 
     results: Results
@@ -309,7 +320,6 @@ class _Report:
     def to_html(self, file: str | os.PathLike[str]) -> Path:
         """Write the report as one page that opens offline, and return its path."""
         from buildcompare.report.exporters import page  # late: nbconvert takes long to import
-        from buildcompare.report.notebook import notebook_of
 
         path = Path(file)
         with writing(path, "output", "a file that can be written"):
@@ -326,8 +336,6 @@ class _Report:
         """
         from IPython.display import display
 
-        from buildcompare.report.sections import parts_of, sections_of
-
         if section not in sections_of(self.results):
             raise KeyError(f"no section {section!r}; there are: {', '.join(sections_of(self.results))}")
         display(*parts_of(self, section))  # type: ignore[no-untyped-call]  # IPython's has no types
@@ -336,16 +344,13 @@ class _Report:
         """Keep results.json in the notebook; run by hand, save it too, unless a report was published there."""
         from IPython.display import display
 
-        from buildcompare.report import publication
-        from buildcompare.report.sections import EmbeddedResults
-
         if not self.published:
             print(publication.save_results(self.results))
         display(EmbeddedResults(self.results))  # type: ignore[no-untyped-call]  # IPython's has no types
 
 
 @dataclass(frozen=True, repr=False)
-class Result(_Report, Analysis):
+class Result(Shown, Analysis):
     """The result of a comparison: tables as DataFrames, figures, and the report.
 
     As the last line of a notebook's cell it shows the verdict, the findings and the table of metrics.
@@ -475,11 +480,11 @@ class Result(_Report, Analysis):
         headline = opening(self.results)
         lines = [f"<buildcompare.Result: {self.results.base.label} against {self.results.new.label}>", headline.title]
         notable = [each for each in self.results.findings if each.severity != Severity.INFO][:5]
-        lines += [f"  {each.severity}: {_cut(each.text)}" for each in notable]
+        lines += [f"  {each.severity}: {cut(each.text)}" for each in notable]
         for test in self.results.tests[:_MOST_TESTS]:
             changed = ", ".join(row.name for row in test.metrics if row.at_unchanged_mix.status.changed)
             what = f", changed: {changed}" if changed else ""
-            lines.append(_cut(f"  {test.name}: {test.verdict}, {len(test.metrics)} metrics{what}"))
+            lines.append(cut(f"  {test.name}: {test.verdict}, {len(test.metrics)} metrics{what}"))
         left_out = len(self.results.tests) - _MOST_TESTS
         lines += [f"  and {left_out} more tests"] if left_out > 0 else []
         return "\n".join([*lines, "Look into .metrics .labels .events .findings; .plot(metric); .to_html(file)"])
@@ -488,76 +493,3 @@ class Result(_Report, Analysis):
         from buildcompare.report.sections import summary
 
         return summary(self).styled()
-
-
-def compare_variants(variants: Variants, *, command: str | None = None) -> VariantsReport:
-    """Compare the variants of a matrix with their baseline.
-
-    Parameters
-    ----------
-    variants
-        The matrix, from :func:`read_variants` or :func:`variants_parameters`.
-    command
-        The command that reproduces the report, for its provenance.
-
-    Returns
-    -------
-    VariantsReport
-        Contrasts, effects of factors, ranks and findings.
-
-    Raises
-    ------
-    InputError
-        Where a run cannot be read, or nothing can be compared.
-
-    Examples
-    --------
-    >>> from buildcompare.config.variants import read_variants
-    >>> report = compare_variants(read_variants("params/ceilometer-schemas.yaml"))
-    >>> rows = report.contrasts.query("operation == 'resource-list' and variant == 'Normalise + index'")
-    >>> rows[["against", "times_better"]].round(2).values.tolist()[0]
-    ['Master', 4.5]
-    """
-    made = analyse_matrix(variants, command=command)
-    return VariantsReport(**vars(made))
-
-
-@dataclass(frozen=True, repr=False)
-class VariantsReport(_Report, Matrix):
-    """The result for a matrix of variants: tables as DataFrames, figures, and the report."""
-
-    @property
-    def verdict(self) -> Verdict:
-        """Regression where a variant is surely worse than the baseline."""
-        return self.results.verdict
-
-    @functools.cached_property
-    def contrasts(self) -> pd.DataFrame:
-        """One row for each variant beside another, in each operation."""
-        return pd.DataFrame([row.model_dump() for row in self.result.contrasts])
-
-    @functools.cached_property
-    def effects(self) -> pd.DataFrame:
-        """One row for each level of a factor, and for each pair of levels of two factors."""
-        return pd.DataFrame([row.model_dump() for row in self.result.effects])
-
-    @functools.cached_property
-    def ranking(self) -> pd.DataFrame:
-        """One row for each variant in each operation: its level and the places that it may have."""
-        return pd.DataFrame([row.model_dump() for row in self.result.ranking])
-
-    @functools.cached_property
-    def findings(self) -> pd.DataFrame:
-        """The findings, the most severe first, each with its evidence."""
-        return pd.DataFrame([row.model_dump() for row in self.results.findings])
-
-    def __repr__(self) -> str:
-        lines = [f"<buildcompare.VariantsReport: {len(self.result.variants)} variants>", opening(self.results).title]
-        return "\n".join([*lines, *(f"  {each.severity}: {_cut(each.text)}" for each in self.results.findings[:5])])
-
-
-_MOST_TESTS, _WIDTH = 8, 100
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"

@@ -17,10 +17,10 @@ from typer.testing import CliRunner, Result
 import buildcompare as bc
 from buildcompare import __main__ as command_line
 from buildcompare.comparison.export import PACKET_BYTES, openmetrics, packets, read_results, statsd_lines
-from buildcompare.config.variants import check_variants
 from buildcompare.results import Results, dumps
 from buildcompare.results.base import Label
 from buildcompare.results.codes import Status
+from labmatrix.params import check_variants
 from prometheus_server import free_port, needed, running
 from victoriametrics import statsd_exporter_program
 

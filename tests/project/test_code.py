@@ -17,8 +17,12 @@ LONG = {"loadsim/server.py: play"}
 
 @cache
 def trees(project: Path) -> dict[str, ast.Module]:
-    """Syntax tree by file, for all files of lib/buildcompare and lib/loadsim."""
-    files = [file for package in ("buildcompare", "loadsim") for file in (project / "lib" / package).rglob("*.py")]
+    """Syntax tree by file, for all files of lib."""
+    files = [
+        file
+        for package in ("buildcompare", "labmatrix", "loadsim")
+        for file in (project / "lib" / package).rglob("*.py")
+    ]
     return {
         str(file.relative_to(project / "lib")).removeprefix("buildcompare/"): ast.parse(file.read_text("utf-8"))
         for file in files

@@ -116,7 +116,7 @@ def test_no_tracked_file_names_a_registry_or_this_machine(project: Path) -> None
 
 FLOORS = (
     "results", "config", "recordings", "text", "stats", "load", "labels", "metrics", "profiles", "validity",
-    "calibration", "findings", "history", "variants", "comparison", "experiment", "figures", "workbench", "report",
+    "calibration", "findings", "history", "comparison", "figures", "workbench", "report",
     "api", "__init__", "__main__",
 )  # fmt: skip
 """Rooms from the ground up; a room imports only from its own floor and the floors below (CONTRIBUTING.md)."""
@@ -139,7 +139,7 @@ def imports(project: Path) -> list[tuple[str, str]]:
     library = project / "lib"
     modules = {
         ".".join(file.relative_to(library).with_suffix("").parts).removesuffix(".__init__"): file
-        for package in ("buildcompare", "loadsim")
+        for package in ("buildcompare", "labmatrix", "loadsim")
         for file in (library / package).rglob("*.py")
     }
     for module, file in modules.items():
@@ -181,6 +181,11 @@ def test_only_the_command_line_imports_the_simulator(project: Path) -> None:
     }
     assert {room for _, room in outside} <= {"config", "recordings"}
     users = {a for a, b in imports(project) if b.startswith("loadsim") and not a.startswith("loadsim")}
+    assert users == {"buildcompare.__main__"}
+
+
+def test_only_the_command_line_imports_the_matrix_of_variants(project: Path) -> None:
+    users = {a for a, b in imports(project) if b.startswith("labmatrix") and not a.startswith("labmatrix")}
     assert users == {"buildcompare.__main__"}
 
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import Comparison
+from buildcompare.config.params import Reported
 from buildcompare.config.project import resolve
-from buildcompare.config.variants import Variants
 from buildcompare.results import ArtefactProvenance
-from buildcompare.results.codes import SIDES
 
 FOLDER = "artefacts"
 """Folder of artefacts in a report's folder."""
@@ -31,43 +29,31 @@ class Artefact:
     bytes: int
 
 
-def found_of(params: Comparison | Variants) -> list[tuple[ArtefactProvenance, list[Artefact]]]:
+def found_of(params: Reported) -> list[tuple[ArtefactProvenance, list[Artefact]]]:
     """The files of each run; :class:`InputError` if one cannot be copied, or at too many."""
     found, files, size = [], 0, 0
-    for location, paths, row in _named(params):
+    for of_run in params.run_files():
+        path = f"{FOLDER}/{of_run.folder}"
         try:
-            own = list(listed(paths, PurePosixPath(row.path)))
+            own = list(listed(of_run.paths, PurePosixPath(path)))
             files, size = files + len(own), size + sum(each.bytes for each in own)
             if files > MAX_FILES or size > MAX_BYTES:
                 expected = f"at most {MAX_FILES:,} files and {MAX_BYTES // 1_000_000} MB in one report"
                 seen = f"{files:,} files, {size:,} bytes up to here"
                 raise InputError(file=None, key=FOLDER, expected=expected, found=seen)
         except InputError as error:
-            raise params.fault_at((*location, FOLDER), error) from None
+            raise params.fault_at((*of_run.location, FOLDER), error) from None
         if own:
-            counted = {"files": len(own), "bytes": sum(each.bytes for each in own)}
-            found.append((row.model_copy(update=counted), own))
+            row = ArtefactProvenance(
+                test=of_run.test,
+                build=of_run.build,
+                run=of_run.run,
+                path=path,
+                files=len(own),
+                bytes=sum(each.bytes for each in own),
+            )
+            found.append((row, own))
     return found
-
-
-_Named = tuple[tuple[str | int, ...], list[str], ArtefactProvenance]
-
-
-def _named(params: Comparison | Variants) -> Iterator[_Named]:
-    """Location in the params, named paths and folder in the report of each run."""
-    none = {"files": 0, "bytes": 0}
-    if isinstance(params, Variants):
-        for i, run in enumerate(params.runs):
-            name = ", ".join(run.levels.values()) or str(run.pgbench)
-            row = ArtefactProvenance(test=name, build=None, run=i + 1, path=f"{FOLDER}/run-{i + 1}", **none)
-            yield ("runs", i), run.artefacts, row
-        return
-    for number, test in enumerate(params.tests):
-        for side in SIDES:
-            for i, each in enumerate(test.runs(side)):
-                place = f"{FOLDER}/{test.name}/{side}-{i + 1}"
-                row = ArtefactProvenance(test=test.name, build=side, run=i + 1, path=place, **none)
-                yield ("tests", number, side, i), each.artefacts, row
 
 
 def listed(paths: Iterable[str], place: PurePosixPath) -> Iterator[Artefact]:

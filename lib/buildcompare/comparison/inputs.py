@@ -12,9 +12,9 @@ from typing import Any
 from buildcompare.comparison import artefacts
 from buildcompare.comparison.reading import runs_of
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import Comparison
+from buildcompare.config.kinds import kind_of_params, kinds
+from buildcompare.config.params import Comparison, Reported
 from buildcompare.config.project import resolve
-from buildcompare.config.variants import Variants
 from buildcompare.recordings.files import matching
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")
@@ -22,18 +22,29 @@ NOT_IN_REPORTS = ("anywidget", "ipywidgets", "jupyterlab")
 """Packages for notebooks in JupyterLab only, which an environment may lack."""
 
 
-def files_of(params: Comparison | Variants) -> list[str]:
+def notebook_of(params: Reported) -> Path:
+    """Return the notebook that makes the report."""
+    kind = kind_of_params(params)
+    return NOTEBOOK.with_name(kind.notebook) if kind else NOTEBOOK
+
+
+def files_of(params: Reported) -> list[str]:
     """Paths of all files of the report as the params name them, pulled ones included."""
-    named: list[str | None] = []
-    if params.metrics is not None:
-        is_path = params.metrics.endswith((".yaml", ".yml"))
-        named.append(params.metrics if is_path else f"params/metrics/{params.metrics}.yaml")
+    kind = kind_of_params(params)
+    named: list[str | None] = [str(notebook_of(params))]
+    if catalogue := getattr(params, "metrics", None):
+        named.append(catalogue if catalogue.endswith((".yaml", ".yml")) else f"params/metrics/{catalogue}.yaml")
     with suppress(InputError):  # publishing reports it
         named += [each.named for _, files in artefacts.found_of(params) for each in files]
-    if isinstance(params, Variants):
-        named += [str(NOTEBOOK.with_name("variants.ipynb")), *(run.pgbench for run in params.runs)]
-        return list(dict.fromkeys(path for path in named if path))
-    named += [str(NOTEBOOK), params.calibration]
+    if kind:
+        named += kind.files(params)
+    elif isinstance(params, Comparison):
+        named += _files_of_builds(params)
+    return list(dict.fromkeys(path for path in named if path))
+
+
+def _files_of_builds(params: Comparison) -> list[str | None]:
+    named = [params.calibration]
     for slot, run in runs_of(params):
         named += [slot.path] if run.is_pulled else [*matching(run.files), run.labels]
     for profiles in (test.profiles for test in params.tests if test.profiles is not None):
@@ -41,10 +52,10 @@ def files_of(params: Comparison | Variants) -> list[str]:
     if params.history is not None:
         entries = sorted(resolve(params.history, is_folder=True).glob("[!.]*"))
         named += [f"{params.history.rstrip('/')}/{entry.name}" for entry in entries if entry.is_file()]
-    return list(dict.fromkeys(path for path in named if path))
+    return named
 
 
-def inputs_sha256(params: Comparison | Variants, **settings: Any) -> str:
+def inputs_sha256(params: Reported, **settings: Any) -> str:
     """A hash of the params, of the contents of all files, of `settings`, and of the code."""
     asked = {"params": params.model_dump(mode="json"), "settings": settings, "code": code_sha256()}
     made = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
@@ -56,9 +67,10 @@ def inputs_sha256(params: Comparison | Variants, **settings: Any) -> str:
 @cache
 def code_sha256() -> str:
     """A hash of the library's files and of the versions of the packages that it asks for."""
-    made, library = hashlib.sha256(), Path(__file__).parents[1]
-    for file in sorted(file for file in library.rglob("*") if file.is_file() and file.suffix != ".pyc"):
-        made.update(f"{file.relative_to(library).as_posix()}\n".encode() + file.read_bytes())
+    made = hashlib.sha256()
+    for library in (Path(__file__).parents[1], *(kind.folder for kind in kinds())):
+        for file in sorted(file for file in library.rglob("*") if file.is_file() and file.suffix != ".pyc"):
+            made.update(f"{file.relative_to(library).as_posix()}\n".encode() + file.read_bytes())
     for asked in metadata.requires("buildcompare") or ():
         name, marker = re.split(r"[^\w.-]", asked, maxsplit=1)[0], asked.partition(";")[2]
         if name not in NOT_IN_REPORTS and not re.search(r"\bextra\b", marker):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AwareDatetime, Discriminator, Field, Tag
@@ -291,10 +292,42 @@ class Coordinator(Strict):
         return self.users_dec / self.rest_s
 
 
-class Comparison(Traced):
-    """A base build, a new build, and the tests of both."""
+class RunFiles(NamedTuple):
+    """Files that one run left behind, as the params name them."""
+
+    location: tuple[str | int, ...]
+    """Keys that lead to the run in the params."""
+    paths: list[str]
+    test: str
+    build: Side | None
+    run: int
+    folder: str
+    """Their folder among the artefacts of a report."""
+
+
+class Reported(Traced):
+    """Keys that params files of every kind have, for their report."""
 
     name: FileName | None = None
+    setup: dict[str, SetupValue] = Field(default_factory=dict)
+    comments: list[str] = Field(default_factory=list)
+    action_items: list[str] = Field(default_factory=list)
+    action_items_title: str = Field(default="Action Items", min_length=1, max_length=100)
+
+    @field_validator("setup", "comments", "action_items", mode="before")
+    @classmethod
+    def _left_empty(cls, value: Any, info: Any) -> Any:
+        """Treat an empty value (`comments:`) as none."""
+        return value if value is not None else {} if info.field_name == "setup" else []
+
+    def run_files(self) -> Iterator[RunFiles]:
+        """Yield the files that each run left behind."""
+        raise NotImplementedError
+
+
+class Comparison(Reported):
+    """A base build, a new build, and the tests of both."""
+
     base: Build
     new: Build
     metrics: str = Field(default="mattermost", min_length=1)
@@ -302,12 +335,8 @@ class Comparison(Traced):
     operations: dict[Annotated[str, Field(min_length=1, max_length=200)], Operation] = Field(default_factory=dict)
     """Name -> quantity of a benchmark that the catalogue does not list."""
     tests: Named[Test]
-    setup: dict[str, SetupValue] = Field(default_factory=dict)
     grafana: dict[str, HttpUrl] = Field(default_factory=dict)
     coordinator: Coordinator = Field(default_factory=Coordinator)
-    comments: list[str] = Field(default_factory=list)
-    action_items: list[str] = Field(default_factory=list)
-    action_items_title: str = Field(default="Action Items", min_length=1, max_length=100)
     margins: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     """Slug of a metric -> margin in percent, in place of the catalogue's."""
     calibration: str | None = None
@@ -315,13 +344,10 @@ class Comparison(Traced):
     planned_runs: int | None = Field(default=None, ge=1, le=99)
     """Planned number of runs per build, for reports made before all runs are done."""
 
-    @field_validator(
-        "setup", "grafana", "comments", "action_items", "margins", "coordinator", "operations", mode="before"
-    )
+    @field_validator("grafana", "margins", "coordinator", "operations", mode="before")
     @classmethod
-    def _left_empty(cls, value: Any, info: Any) -> Any:
-        """Treat an empty value (`comments:`) as none."""
-        return value if value is not None else ([] if info.field_name in ("comments", "action_items") else {})
+    def _no_mapping(cls, value: Any) -> Any:
+        return {} if value is None else value
 
     @model_validator(mode="after")
     def _pullable(self) -> Comparison:
@@ -331,6 +357,14 @@ class Comparison(Traced):
                 expected = f"`{key}` in each run where source.kind is {self.source.kind}"
                 raise unlike(expected, f"none in `{side}` of test {test.name!r}")
         return self
+
+    def run_files(self) -> Iterator[RunFiles]:
+        """Yield the files that each run left behind."""
+        for number, test in enumerate(self.tests):
+            for side in SIDES:
+                for i, run in enumerate(test.runs(side)):
+                    location = ("tests", number, side, i)
+                    yield RunFiles(location, run.artefacts, test.name, side, i + 1, f"{test.name}/{side}-{i + 1}")
 
 
 def read_params(file: str | Path) -> Comparison:

@@ -23,7 +23,7 @@ from buildcompare.results import MetricResult
 
 _DRAWN = {
     "curves": ["at_equal_load", "graph", "graphs", "users"],
-    "benchmarks": ["contrasts", "ecdfs", "heat_map", "interactions"],
+    "benchmarks": ["ecdfs"],
 }
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=_DRAWN)
 

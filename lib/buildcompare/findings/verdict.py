@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from buildcompare.findings import variants
+from buildcompare.config.kinds import kind_of_results
 from buildcompare.findings.finding import grouped
 from buildcompare.findings.labels import labels_beyond_noise
 from buildcompare.findings.metrics import failing, leans, lost
@@ -120,8 +120,8 @@ def opening(results: Results) -> Opening:
 
     A missing load is stated first because it limits the other statements.
     """
-    if results.variants is not None:
-        return Opening(*variants.opening(results, results.variants))
+    if kind := kind_of_results(results):
+        return Opening(*kind.opening(results))
     valid = [test for test in results.tests if test.verdict != Verdict.INVALID]
     every = [cause for test in valid for cause in causes(test.metrics, test.supported_users, test.errors, title(test))]
     match results.verdict:

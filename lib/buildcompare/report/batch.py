@@ -115,15 +115,16 @@ def _pack(order: Order) -> Bundle | Outcome:
     """Pull and check the inputs of a report; return an outcome instead if it is current or faulty."""
     from buildcompare.comparison import analysis
     from buildcompare.comparison.inputs import code_sha256, files_of
-    from buildcompare.config.params import Comparison, read_params
+    from buildcompare.config.kinds import kind_of
+    from buildcompare.config.params import Comparison, params_of
     from buildcompare.config.project import resolve
-    from buildcompare.config.variants import holds_variants, read_variants
     from buildcompare.config.yaml import read_yaml
     from buildcompare.report import publication, publish
 
     def pack(output: Path | None) -> Bundle | Outcome:
-        settings, variants = order.settings, holds_variants(read_yaml(order.params))
-        params = read_variants(order.params) if variants else read_params(order.params)
+        settings, document = order.settings, read_yaml(order.params)
+        kind = kind_of(document)
+        params = kind.read(order.params) if kind else params_of(document, order.params)
         if isinstance(params, Comparison):
             analysis.pull_recordings(params, quiet=True)
         folder = publish.folder_of(order.params, output)

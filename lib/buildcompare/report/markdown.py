@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from nbformat import NotebookNode
 
 from buildcompare.config.errors import InputError
+from buildcompare.config.kinds import kind_of_results
 from buildcompare.figures import Figure, names
 from buildcompare.findings import above_the_fold, headlines
 from buildcompare.findings.verdict import opening
@@ -28,8 +29,8 @@ _LIKE_A_MARKER = re.compile(r"<[!\s-]*hand[-_\s]*written[-_\s]*(begin|end)\b[^\n
 
 def graphs_of(notebook: NotebookNode, results: Results) -> list[Figure]:
     """Select the figures for README.md from an executed notebook with `results`."""
-    variants = results.variants is not None
-    return [each for each in figures_of(notebook) if (each.shown if variants else each.graph_of is not None)]
+    kind = kind_of_results(results)
+    return [each for each in figures_of(notebook) if (each.shown if kind else each.graph_of is not None)]
 
 
 def files_of(graphs: Sequence[Figure], results: Results, suffix: str | None = "svg") -> dict[str, bytes]:
@@ -47,10 +48,11 @@ def render(results: Results, graphs: Sequence[Figure], suffix: str | None = "svg
     graphs = sorted(graphs, key=lambda graph: order.index(graph.name) if graph.name in order else len(order))
     tests = sorted(results.tests, key=lambda test: (test.type, db_name(test.db_engine)))  # bounded ones first
     begins = opening(results)
-    about = results.findings if results.variants else headlines(results.findings)
+    kind = kind_of_results(results)
+    about = results.findings if kind else headlines(results.findings)
     told, rest = above_the_fold(about, begins.states)
     said = {"opening": begins, "told": told, "rest": rest, "notice": NOTICE, "markers": markers}
-    name = "variants.md" if results.variants else "README.md"
+    name = kind.markdown if kind else "README.md"
     return template(name).render(results=results, tests=tests, graphs=graphs, suffix=suffix, **said)
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from buildcompare.comparison.artefacts import FOLDER as ARTEFACTS
 from buildcompare.config.errors import InputError
+from buildcompare.config.kinds import kind_of_results, kinds
 from buildcompare.config.project import locked, own_folder, root, write_files, writing
 from buildcompare.results import Results, dumps
 
 RESULTS, HTML, README, NOTEBOOK, JUNIT = "results.json", "report.html", "README.md", "comparison.ipynb", "junit.xml"
-VARIANTS = "variants.ipynb"
 FOLDERS = {
     "graphs": re.compile(r"(?:.+_0_.+|(?:contrasts|interaction|heat_map).*)\.(?:svg|png)"),
     "images": re.compile(r"[0-9a-f]{8}\.(png|jpeg|gif|webp)"),
@@ -31,6 +31,12 @@ OLD, NEW = "old", "new"
 def reports() -> Path:
     """Return the folder of all reports."""
     return root() / "reports"
+
+
+def notebook_name(results: Results) -> str:
+    """Return the name of the executed notebook in the report's folder."""
+    kind = kind_of_results(results)
+    return kind.notebook if kind else NOTEBOOK
 
 
 def save_results(results: Results) -> str:
@@ -50,7 +56,7 @@ def whole(folder: Path, made_from: str) -> Results | None:
         results = Results.model_validate_json((folder / RESULTS).read_bytes())
     except (OSError, ValueError):
         return None
-    notebook = VARIANTS if results.variants else NOTEBOOK
+    notebook = notebook_name(results)
     there = all((folder / name).exists() for name in (MADE - {"graphs", NOTEBOOK}) | {notebook})
     there = there and ("](graphs/" not in (folder / README).read_text("utf-8") or (folder / "graphs").is_dir())
     return results if there and results.provenance.run.get("inputs_sha256") == made_from else None
@@ -114,7 +120,7 @@ def _take_over(old: Path, folder: Path) -> None:
             if not os.path.lexists(target := folder / entry.relative_to(old)):
                 target.parent.mkdir(exist_ok=True)
                 entry.rename(target)
-        for name in (*MADE, VARIANTS, *FOLDERS, ARTEFACTS):
+        for name in _ours():
             shutil.rmtree(old / name, ignore_errors=True)  # fails on files
             with contextlib.suppress(OSError):
                 (old / name).unlink()
@@ -126,11 +132,16 @@ def _others(folder: Path) -> list[Path]:
     """List the user's files in a report's folder."""
     if not folder.is_dir():
         return []
-    own = {*MADE, VARIANTS, *FOLDERS, ARTEFACTS}
+    own = _ours()
     return [
         *(each for each in folder.iterdir() if each.name not in own),
         *(each for name, made in FOLDERS.items() for each in _inside(folder / name) if not made.fullmatch(each.name)),
     ]
+
+
+def _ours() -> set[str]:
+    """Names that a report of any kind takes in its folder."""
+    return {*MADE, *(kind.notebook for kind in kinds()), *FOLDERS, ARTEFACTS}
 
 
 def _inside(folder: Path) -> list[Path]:

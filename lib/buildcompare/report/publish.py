@@ -15,11 +15,11 @@ from pydantic_core import to_json
 
 from buildcompare.comparison import analysis, artefacts
 from buildcompare.comparison.inputs import NOTEBOOK as NOTEBOOK
-from buildcompare.comparison.inputs import files_of, inputs_sha256
+from buildcompare.comparison.inputs import files_of, inputs_sha256, notebook_of
 from buildcompare.config.errors import ExecutionError, InputError
-from buildcompare.config.params import Comparison, params_of
+from buildcompare.config.kinds import kind_of, kind_of_params
+from buildcompare.config.params import Comparison, Reported, params_of
 from buildcompare.config.project import resolve, root, socket_folder, write_files
-from buildcompare.config.variants import Variants, holds_variants, read_variants
 from buildcompare.config.yaml import read_yaml
 from buildcompare.figures import rasteriser
 from buildcompare.history.entry import entry_of, place_in_words
@@ -29,7 +29,6 @@ from buildcompare.report.commonmark import images
 from buildcompare.report.notebook import keep_beside_results, without_scripts
 from buildcompare.results import Results, dumps
 from buildcompare.results.tables import tables
-from buildcompare.variants.compare import catalogue_of, read_runs
 
 Engine = Literal["warm", "kernel"]
 LedgerAs = Literal["monthly", "study"] | None
@@ -43,8 +42,8 @@ class KernelInputError(InputError):
         Exception.__init__(self, message)
 
 
-def execute(params: Comparison | Variants, *, command: str, engine: Engine | None = None) -> NotebookNode:
-    """Run the notebook of builds or of variants with a warm `engine` or a kernel; `command` makes the report again.
+def execute(params: Reported, *, command: str, engine: Engine | None = None) -> NotebookNode:
+    """Run the notebook of `params` with a warm `engine` or a kernel; `command` makes the report again.
 
     Faulty input (a missing, empty or damaged file) raises :class:`InputError`, any other error
     :class:`ExecutionError`.
@@ -52,7 +51,7 @@ def execute(params: Comparison | Variants, *, command: str, engine: Engine | Non
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
-    source = NOTEBOOK if isinstance(params, Comparison) else NOTEBOOK.with_name(publication.VARIANTS)
+    source = notebook_of(params)
     given = {**params.model_dump(mode="json"), "command": command}
     notebook: NotebookNode
     with _settings(engine or best_engine()) as settings:
@@ -147,14 +146,14 @@ def _folder_for(params_file: Path, output: Path | None) -> tuple[Path, str]:
     return folder, identity
 
 
-def pictures_of(params: Comparison | Variants, folder: Path) -> dict[str, bytes]:
+def pictures_of(params: Reported, folder: Path) -> dict[str, bytes]:
     """List pictures in the params and in the hand-written blocks of README.md, by their paths as written."""
     texts = [*params.comments, *params.action_items, *params.setup.values()]
     texts += markdown.read_written(folder / publication.README).values()
     return {path: contents for text in texts for path, _, contents in images(text)}
 
 
-def made_from(params: Comparison | Variants, params_file: Path, folder: Path, *, graphs: Graphs) -> str | None:
+def made_from(params: Reported, params_file: Path, folder: Path, *, graphs: Graphs) -> str | None:
     """Hash all inputs of the report in `folder`; None if a file is missing, which the notebook then reports."""
     if not all("\0" not in path and resolve(path).is_file() for path in files_of(params)):
         return None
@@ -200,8 +199,8 @@ def publish(
     markdown.read_written(folder / publication.README)  # raises at a broken marker before any work
     if isinstance(params, Comparison):
         analysis.pull_recordings(params, refresh=refresh, quiet=not progress)
-    else:
-        read_runs(params, catalogue_of(params))  # its errors name file and line, unlike the kernel's
+    elif kind := kind_of_params(params):
+        kind.check(params)  # its errors name file and line, unlike the kernel's
     command, recorded = f"python -m buildcompare report {shlex.quote(shown_as(params_file))}", None
     inputs = made_from(params, params_file, folder, graphs=graphs)
     if resume and inputs is not None and (kept := publication.whole(folder, inputs)) is not None:
@@ -223,14 +222,14 @@ def publish(
     return Published(folder, results, recorded)
 
 
-def _checked(params_file: Path, ledger_as: LedgerAs) -> tuple[Comparison | Variants, Ledger | None]:
+def _checked(params_file: Path, ledger_as: LedgerAs) -> tuple[Reported, Ledger | None]:
     """Read and check the params and their ledger, with all checks that need no notebook."""
     document = read_yaml(params_file)
-    if holds_variants(document):
+    if kind := kind_of(document):
         if ledger_as is not None:
-            expected = "two builds to record (a matrix of variants has no place in a ledger)"
-            raise InputError(file=params_file, key="factors", expected=expected, found="variants")
-        return read_variants(params_file), None
+            expected = f"two builds to record ({kind.name} have no place in a ledger)"
+            raise InputError(file=params_file, key=None, expected=expected, found=kind.name)
+        return kind.read(params_file), None
     params = params_of(document, params_file)
     ledger = _ledger_of(params, params_file, ledger_as)
     analysis.catalogue_of(params)
@@ -263,7 +262,7 @@ def _write(notebook: NotebookNode, results: Results, staging: Path, folder: Path
 
     drawn = markdown.graphs_of(notebook, results) if graphs else []
     written = markdown.read_written(folder / publication.README)
-    name = publication.VARIANTS if results.variants else publication.NOTEBOOK
+    name = publication.notebook_name(results)
     csv = {f"tables/{table}.csv": text for table, text in tables(results).items()}
     beside = [publication.README, publication.RESULTS, name, *csv]
     texts = {publication.RESULTS: dumps(results), publication.JUNIT: junit.render(results)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,8 +10,8 @@ from pydantic import Field, Tag
 from pydantic.functional_validators import BeforeValidator, field_validator, model_validator
 
 from buildcompare.config.catalogue import Operation
-from buildcompare.config.params import MOST_VALUES, ONE_OR_MANY, FileName, SetupValue, name_of
-from buildcompare.config.yaml import Document, Strict, Traced, checked, read_yaml, refuse
+from buildcompare.config.params import MOST_VALUES, ONE_OR_MANY, Reported, RunFiles, name_of
+from buildcompare.config.yaml import Document, Strict, checked, read_yaml, refuse
 
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 Level = Annotated[Name, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
@@ -57,10 +58,9 @@ class Claim(Strict):
     """The analyst's wording."""
 
 
-class Variants(Traced):
+class Variants(Reported):
     """A matrix of variants, each run once or more, beside one baseline."""
 
-    name: FileName | None = None
     title: str | None = Field(default=None, min_length=1, max_length=200)
     factors: Annotated[dict[Name, Annotated[list[Level], Field(min_length=1)]], Field(min_length=1)]
     baseline: Levels
@@ -74,17 +74,13 @@ class Variants(Traced):
     """Catalogue of further metrics, beside `operations`."""
     runs: Annotated[list[VariantRun], Field(min_length=2)]
     claims: list[Claim] = Field(default_factory=list)
-    setup: dict[str, SetupValue] = Field(default_factory=dict)
-    comments: list[str] = Field(default_factory=list)
-    action_items: list[str] = Field(default_factory=list)
-    action_items_title: str = Field(default="Action Items", min_length=1, max_length=100)
 
-    @field_validator("workload", "claims", "comments", "action_items", mode="before")
+    @field_validator("workload", "claims", mode="before")
     @classmethod
     def _no_list(cls, value: Any) -> Any:
         return [] if value is None else value
 
-    @field_validator("names", "operations", "setup", mode="before")
+    @field_validator("names", "operations", mode="before")
     @classmethod
     def _no_mapping(cls, value: Any) -> Any:
         return {} if value is None else value
@@ -118,6 +114,12 @@ class Variants(Traced):
     def treatments(self) -> list[str]:
         """The factors to compare: those outside `workload`."""
         return [name for name in self.factors if name not in self.workload]
+
+    def run_files(self) -> Iterator[RunFiles]:
+        """Yield the files that each run left behind."""
+        for i, run in enumerate(self.runs):
+            name = ", ".join(run.levels.values()) or str(run.pgbench)
+            yield RunFiles(("runs", i), run.artefacts, name, None, i + 1, f"run-{i + 1}")
 
 
 def read_variants(file: str | Path) -> Variants:

@@ -50,8 +50,10 @@ def _of(result: VariantsResult, slug: str, judged: float | None) -> dict[str, An
     return {**told, "unjudged": None if judged is not None else of.unjudged or Unjudged.CONFOUNDED}
 
 
-def opening(results: Results, result: VariantsResult) -> tuple[str, str]:
+def opening(results: Results) -> tuple[str, str]:
     """Return the title and the first sentence of a report."""
+    result = results.variants
+    assert result is not None
     rows, beside = result.by_weight, result.beside_baseline
     first = beside[0] if beside else None
     row = first and {**first.model_dump(), "name": result.operation(first.operation).name}

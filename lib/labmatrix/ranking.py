@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from buildcompare.results.codes import Better
 from buildcompare.stats.effects import Effect, holm
 from buildcompare.stats.planning import ALPHA, POWER, enough_runs, percent, quantile
-from buildcompare.variants.model import Cell, Levels, Share
+from labmatrix.model import Cell, Levels, Share
 
 SCATTERS = (2.0, 5.0, 10.0, 20.0)
 """Assumed standard deviations of one run, percent. Supported users in Mattermost's ceiling tests vary by 0.6 to 2.8 on

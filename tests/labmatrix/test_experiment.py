@@ -24,10 +24,10 @@ import buildcompare as bc
 from buildcompare import __main__ as command_line
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import read_params
-from buildcompare.config.variants import read_variants
 from buildcompare.config.yaml import checked, yaml_text
-from buildcompare.experiment.matrix import Matrix, cells, read_matrix
-from buildcompare.experiment.run import CELLS, CellState, State, _born, _clear
+from labmatrix.experiment.matrix import Matrix, cells, read_matrix
+from labmatrix.experiment.run import CELLS, CellState, State, _born, _clear
+from labmatrix.params import read_variants
 from prometheus_server import free_port, needed, running
 from support import yaml_data
 

@@ -12,9 +12,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 import buildcompare as bc
-from buildcompare.config.variants import check_variants, read_variants
 from buildcompare.text.numbers import change
 from conftest import BrowserThread
+from labmatrix.params import check_variants, read_variants
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'</script>"
 SEEN = """() => ({

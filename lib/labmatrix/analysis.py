@@ -11,15 +11,15 @@ from buildcompare.comparison import artefacts
 from buildcompare.comparison.provenance import provenance
 from buildcompare.config.errors import InputError, plural
 from buildcompare.config.project import resolve
-from buildcompare.config.variants import Variants, check_variants, read_variants
 from buildcompare.findings import gravest_first
-from buildcompare.findings import variants as findings
 from buildcompare.findings.finding import finding
 from buildcompare.results.base import Label
 from buildcompare.results.codes import Pair
 from buildcompare.results.variants import VariantsResult
 from buildcompare.text.sentences import Names, say
-from buildcompare.variants.compare import catalogue_of, compare_cells, read_runs, verdict_of
+from labmatrix import findings
+from labmatrix.compare import catalogue_of, compare_cells, read_runs, verdict_of
+from labmatrix.params import Variants, check_variants, read_variants
 
 BUNDLED = "params/azbench.yaml"
 """The matrix of a notebook without parameters."""

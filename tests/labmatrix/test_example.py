@@ -17,8 +17,8 @@ import pytest
 from buildcompare.comparison.analysis import analyse, import_comparisons, read_recordings
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import read_params
-from buildcompare.experiment.matrix import cells, read_matrix
 from buildcompare.results import Results
+from labmatrix.experiment.matrix import cells, read_matrix
 from prometheus_server import needed
 from support import yaml_data
 

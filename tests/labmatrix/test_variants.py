@@ -20,17 +20,17 @@ from typer.testing import CliRunner
 
 import buildcompare as bc
 from buildcompare.__main__ import app
-from buildcompare.api import VariantsReport
 from buildcompare.comparison.export import samples
 from buildcompare.config.errors import InputError
-from buildcompare.config.variants import check_variants
 from buildcompare.config.yaml import yaml_text
-from buildcompare.findings.variants import opening
 from buildcompare.report import publication
 from buildcompare.report.publish import publish
 from buildcompare.results.codes import Unjudged
 from buildcompare.text.sentences import say
-from buildcompare.variants.ranking import chance_sd, runs_needed
+from labmatrix.api import VariantsReport
+from labmatrix.findings import opening
+from labmatrix.params import check_variants
+from labmatrix.ranking import chance_sd, runs_needed
 from support import yaml_data
 
 
@@ -155,7 +155,7 @@ def small(values: dict[str, list[float]], **more: Any) -> VariantsReport:
 
 
 def begins(found: VariantsReport) -> str:
-    return " / ".join(opening(found.results, found.result))
+    return " / ".join(opening(found.results))
 
 
 def test_a_claim_within_the_margin_is_told_as_the_figures_are() -> None:

@@ -18,9 +18,9 @@ from buildcompare.comparison import artefacts
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import BuildcompareError, InputError
 from buildcompare.config.params import Run
-from buildcompare.config.variants import VariantRun
 from buildcompare.config.yaml import checked
-from buildcompare.experiment.matrix import OUTPUT, Cell, Command, Matrix, filled, hider
+from labmatrix.experiment.matrix import OUTPUT, Cell, Command, Matrix, filled, hider
+from labmatrix.params import VariantRun
 
 ENDS_S = 10.0
 """Seconds that a program has to end after a signal."""
@@ -218,7 +218,7 @@ def _numbers(matrix: Matrix, cell: Cell, values: Mapping[str, str], folder: Path
 
 def _check(matrix: Matrix, cell: Cell, result: dict[str, Any]) -> None:
     """Read the result as the report will; CellError if it cannot."""
-    from buildcompare.variants.compare import of_run  # late: it takes time to import
+    from labmatrix.compare import of_run  # late: it takes time to import
 
     try:
         run = checked(VariantRun, {"levels": dict(cell.levels), **result})

@@ -24,9 +24,9 @@ from buildcompare.config.catalogue import slugify
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import root, write_files, writing
 from buildcompare.config.yaml import Strict, yaml_text
-from buildcompare.experiment.cell import RECORDING, CellError, end_group, first_line, run_cell, tear_down
-from buildcompare.experiment.matrix import Cell, Matrix, cells, hider
 from buildcompare.text.sentences import say
+from labmatrix.experiment.cell import RECORDING, CellError, end_group, first_line, run_cell, tear_down
+from labmatrix.experiment.matrix import Cell, Matrix, cells, hider
 
 STATE, CELLS, GROUPS = "state.json", "cells", "groups.yaml"
 

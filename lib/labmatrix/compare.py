@@ -12,7 +12,6 @@ import numpy as np
 
 from buildcompare.config.catalogue import Catalogue, Metric, read_catalogue
 from buildcompare.config.errors import InputError
-from buildcompare.config.variants import Claim, VariantRun, Variants
 from buildcompare.metrics.measurements import level_of
 from buildcompare.recordings import pgbench
 from buildcompare.recordings.files import read_input
@@ -31,8 +30,9 @@ from buildcompare.results.variants import (
 )
 from buildcompare.stats.effects import Effect, holm, judge
 from buildcompare.stats.planning import ALPHA, percent
-from buildcompare.variants import model, ranking
-from buildcompare.variants.model import Cell, CellMeans, Levels, Share
+from labmatrix import model, ranking
+from labmatrix.model import Cell, CellMeans, Levels, Share
+from labmatrix.params import Claim, VariantRun, Variants
 
 SMALLEST = 1e-100  # smallest value; the largest is its inverse, so that all ratios are finite
 MOST_CELLS = 200  # a matrix with more is a search, not a comparison
