@@ -201,7 +201,7 @@ def test_papermill_runs_each_notebook_by_itself(name: str, project: Path, params
         parameters={"params_file": str(params_file), **ANALYSES[name]},
     )  # fmt: skip
     notebook = nbformat.read(output, as_version=4)
-    assert 10 <= len(notebook.cells) <= 20
+    assert 10 <= len(notebook.cells) <= 15
     tables = [o["data"]["text/html"] for o in outputs_of(notebook) if "text/html" in o.get("data", {})]
     assert tables
     if name == "investigate":
