@@ -13,7 +13,7 @@ import buildcompare as bc
 from buildcompare.comparison import analysis, measure
 from buildcompare.config.errors import InputError
 
-MEASURING = ("read_recordings", "measure_test", "view_run", "measure_metrics", "measure_at_load", "search_events")
+MEASURING = ("read_recordings", "compare_test", "view_run", "measure_metrics", "measure_at_load", "search_events")
 
 
 def said(result: bc.Result) -> dict[str, Any]:

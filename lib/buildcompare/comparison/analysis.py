@@ -10,7 +10,7 @@ from buildcompare import findings
 from buildcompare import results as schema
 from buildcompare.calibration.learn import beside_runs, groups_without
 from buildcompare.comparison import artefacts
-from buildcompare.comparison.measure import Evidence, TestRecordings, TestView, compare_levels, compare_test, judge_test
+from buildcompare.comparison.measure import TestRecordings, TestView, compare_test, judge_test
 from buildcompare.comparison.plan import plan_tests
 from buildcompare.comparison.provenance import provenance
 from buildcompare.comparison.reading import (
@@ -40,9 +40,9 @@ from buildcompare.stats.pooling import pool_metrics
 from buildcompare.text.sentences import say
 
 __all__ = [
-    "Analysis", "Evidence", "TestRecordings", "TestView", "analyse", "calibration_of", "catalogue_of",
-    "compare_levels", "compare_test", "import_comparisons", "parameters", "pull_recordings", "read_profiles",
-    "read_recordings", "runs_of", "with_margins",
+    "Analysis", "TestRecordings", "TestView", "analyse", "calibration_of", "catalogue_of", "compare_test",
+    "import_comparisons", "parameters", "pull_recordings", "read_profiles", "read_recordings", "runs_of",
+    "with_margins",
 ]  # fmt: skip
 
 
@@ -104,16 +104,8 @@ def analyse(
     }
     tests, noise = [each.result for each in compared.values()], supported_users_noise(catalogue, groups)
     past = compare_to_ledger(ledger, params, tests, noise, simulated=simulated) if ledger else None
-    results = _concluded(
-        params,
-        catalogue,
-        compared,
-        simulated=simulated,
-        self_check=self_check,
-        past=past,
-        inputs=_inputs(recordings, profiles),
-        command=command,
-    )
+    inputs = _inputs(recordings, profiles)
+    results = _concluded(params, catalogue, compared, past, inputs, self_check, command, simulated=simulated)
     return Analysis(params, catalogue, recordings, results, compared)
 
 
@@ -121,50 +113,38 @@ def _inputs(
     recordings: Mapping[str, TestRecordings], profiles: Mapping[str, Pair[list[Profile]] | None]
 ) -> list[schema.InputProvenance]:
     """Every file that the comparison read, with its checksum."""
-    inputs = [
+    runs = [
         schema.InputProvenance(test=test, build=side, run=i, kind=str(run.provenance.get("kind", "")), **file)
         for test, runs in recordings.items()
         for side in SIDES
         for i, run in enumerate(runs[side], start=1)
         for file in run.provenance.get("files", ())
     ]
-    inputs += [
+    return runs + [
         schema.InputProvenance(test=test, build=side, run=i, kind="profile", **profile.provenance)
         for test, both in profiles.items()
         for side in SIDES
         for i, profile in enumerate(both[side] if both else (), start=1)
     ]
-    return inputs
 
 
 A = TypeVar("A", bound=Analysis)
 
 
 def with_margins(analysis: A, margins: Mapping[str, float]) -> A:
-    """The same comparison judged by other margins (percent by metric), beside those that it has.
-
-    Nothing is read or measured again.
-    """
+    """The same comparison judged by other margins (percent by metric); nothing is read or measured again."""
     params = analysis.params.model_copy(update={"margins": {**analysis.params.margins, **margins}})
     catalogue, results = analysis.catalogue.with_margins(margins), analysis.results
-    compared = {
-        name: judge_test(view.estimates, catalogue) for name, view in analysis.compared.items() if view.estimates
-    }
+    measured = {name: view.estimates for name, view in analysis.compared.items() if view.estimates}
+    compared = {name: judge_test(estimates, catalogue) for name, estimates in measured.items()}
     past: Past | None = None
     if results.history is not None:
         margin = catalogue.load.margin_percent if catalogue.load else 0.0
         history = results.history.model_copy(update={"margin_percent": margin})
         past = history, results.drift, results.setup_differences
-    results = _concluded(
-        params,
-        catalogue,
-        compared,
-        simulated=results.simulated,
-        self_check=results.self_check,
-        past=past,
-        inputs=results.provenance.inputs,
-        command=results.provenance.run["command"],
-    )
+    inputs, command = results.provenance.inputs, results.provenance.run["command"]
+    self_check, simulated = results.self_check, results.simulated
+    results = _concluded(params, catalogue, compared, past, inputs, self_check, command, simulated=simulated)
     return replace(analysis, params=params, catalogue=catalogue, results=results, compared=compared)
 
 
@@ -172,12 +152,12 @@ def _concluded(
     params: Comparison,
     catalogue: Catalogue,
     compared: Mapping[str, TestView],
-    *,
-    simulated: bool,
-    self_check: dict[str, Any] | None,
     past: Past | None,
     inputs: list[schema.InputProvenance],
+    self_check: Any,
     command: str | None,
+    *,
+    simulated: bool,
 ) -> schema.Results:
     """The results of a comparison whose tests were judged."""
     tests, labels = [each.result for each in compared.values()], (params.base.label, params.new.label)
@@ -219,8 +199,7 @@ def import_comparisons(folder: Path, ledger: Path) -> list[Entry]:
     asked.sort(key=lambda each: [(int(part or 0), text) for text, part in re.findall(r"(\D*)(\d*)", each.new.label)])
     entries = []
     for params in asked:
-        results = analyse(params, read_recordings(params)).results
-        made = entry_of(params, results.tests, position=1, simulated=results.simulated, verdict=results.verdict)
-        entries.append(made)
+        made = analyse(params, read_recordings(params)).results
+        entries.append(entry_of(params, made.tests, position=1, simulated=made.simulated, verdict=made.verdict))
     record(ledger, entries, at_end=True)
     return entries

@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path, PurePosixPath
 
 from buildcompare.config.errors import InputError
@@ -31,29 +32,23 @@ class Artefact:
 
 def found_of(params: Reported) -> list[tuple[ArtefactProvenance, list[Artefact]]]:
     """The files of each run; :class:`InputError` if one cannot be copied, or at too many."""
-    found, files, size = [], 0, 0
-    for of_run in params.run_files():
-        path = f"{FOLDER}/{of_run.folder}"
+    artefacts, number, size = [], 0, 0
+    for run in params.run_files():
+        path = f"{FOLDER}/{run.folder}"
         try:
-            own = list(listed(of_run.paths, PurePosixPath(path)))
-            files, size = files + len(own), size + sum(each.bytes for each in own)
-            if files > MAX_FILES or size > MAX_BYTES:
+            files = list(listed(run.paths, PurePosixPath(path)))
+            number, of_run = number + len(files), sum(each.bytes for each in files)
+            size += of_run
+            if number > MAX_FILES or size > MAX_BYTES:
                 expected = f"at most {MAX_FILES:,} files and {MAX_BYTES // 1_000_000} MB in one report"
-                seen = f"{files:,} files, {size:,} bytes up to here"
-                raise InputError(file=None, key=FOLDER, expected=expected, found=seen)
+                found = f"{number:,} files, {size:,} bytes up to here"
+                raise InputError(file=None, key=FOLDER, expected=expected, found=found)
         except InputError as error:
-            raise params.fault_at((*of_run.location, FOLDER), error) from None
-        if own:
-            row = ArtefactProvenance(
-                test=of_run.test,
-                build=of_run.build,
-                run=of_run.run,
-                path=path,
-                files=len(own),
-                bytes=sum(each.bytes for each in own),
-            )
-            found.append((row, own))
-    return found
+            raise params.fault_at((*run.location, FOLDER), error) from None
+        if files:
+            about = {"test": run.test, "build": run.build, "run": run.run, "path": path}
+            artefacts.append((ArtefactProvenance(**about, files=len(files), bytes=of_run), files))
+    return artefacts
 
 
 def listed(paths: Iterable[str], place: PurePosixPath) -> Iterator[Artefact]:
@@ -61,17 +56,15 @@ def listed(paths: Iterable[str], place: PurePosixPath) -> Iterator[Artefact]:
     taken: set[str] = set()
     for path in paths:
         top = resolve(path)
-        stem, number = top.name or "files", 1
-        name = stem
-        while name in taken:
-            number += 1
-            name = f"{number}-{stem}"
+        stem = top.name or "files"
+        names = (f"{number}-{stem}" if number > 1 else stem for number in count(1))
+        name = next(each for each in names if each not in taken)
         taken.add(name)
         yield from _walk(top, place / name, path)
 
 
 def _walk(file: Path, place: PurePosixPath, named: str) -> Iterator[Artefact]:
-    """The file, or all files of a folder by name; links (to anywhere) and devices (endless) are refused."""
+    """Yield a file, or all files of a folder; links and devices are refused."""
     expected, found = "a file or folder without symbolic links", None
     try:
         about = file.lstat()

@@ -5,9 +5,10 @@ import math
 import re
 import socket
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import fmean, geometric_mean
+from types import SimpleNamespace
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
@@ -61,6 +62,9 @@ HELP = {
     "supported_users_status": "1 for the status of the supported users, 0 for the others.",
 }
 
+_FIRST = ("comparison", "test", "metric", "series", "operation", "variant")
+"""Labels that stand before the name in a gauge of statsd."""
+
 Sample = tuple[str, dict[str, str], float]
 
 
@@ -97,14 +101,13 @@ def samples(results: Results) -> Iterator[Sample]:
 
 
 def _of_variants(of: dict[str, str], matrix: VariantsResult) -> Iterator[Sample]:
-    """The level of each variant in each operation, and its change from the baseline of the same task."""
     modelled = {(row.operation, row.variant): row.level for row in matrix.ranking}
     for operation in matrix.operations:
         unit, factor = UNITS.get(operation.unit, ("value", 1.0))
         labels = {**of, "operation": operation.slug}
         for variant in matrix.variants:
-            runs = [run.values[operation.slug] for run in matrix.runs
-                    if run.variant == variant and operation.slug in run.values]  # fmt: skip
+            of_variant = (run.values for run in matrix.runs if run.variant == variant)
+            runs = [values[operation.slug] for values in of_variant if operation.slug in values]
             alone = fmean(runs) if 0 in runs else geometric_mean(runs) if runs else math.nan
             level = modelled.get((operation.slug, variant), alone)
             named = {**labels, "variant": variant} | ({"unit": operation.unit} if unit == "value" else {})
@@ -141,61 +144,54 @@ def _float(value: float | None) -> float:
 
 
 def openmetrics(results: Results) -> bytes:
-    """The results in the text format of OpenMetrics, which Prometheus reads too (node_exporter's textfiles)."""
+    """Write the results as OpenMetrics text, which Prometheus and node_exporter's textfile collector read."""
     families: dict[str, GaugeMetricFamily] = {}
     for name, labels, value in samples(results):
         if math.isfinite(value):
             family = families.setdefault(name, GaugeMetricFamily(f"{PREFIX}_{name}", HELP[name]))
             family.add_sample(family.name, labels, value)
 
-    class Collected:
-        def collect(self) -> Iterable[GaugeMetricFamily]:
-            return families.values()
-
-    text: bytes = generate_latest(Collected())  # type: ignore[no-untyped-call]  # it has no types
+    collected = SimpleNamespace(collect=families.values)
+    text: bytes = generate_latest(collected)  # type: ignore[no-untyped-call]  # it has no types
     return text
 
 
 def statsd_lines(results: Results) -> list[str]:
-    """Gauges of statsd: labels become parts of the name, ``buildcompare.COMPARISON.TEST.METRIC.metric_seconds.base``.
-
-    Of a matrix they are ``buildcompare.COMPARISON.OPERATION.VARIANT.variant_seconds``.
+    """Write gauges of statsd, labels as parts of their names: ``buildcompare.COMPARISON.TEST.METRIC.metric_seconds``.
 
     A number below zero follows a zero: alone it would be a decrement. Characters that a name cannot have are replaced;
-    if names become equal by this, the changed ones end with a hash of the original.
+    if names become equal by this, the changed parts end with a hash of the original.
     """
-    lines, names = list[str](), list[tuple[tuple[str, ...], float]]()
+    gauges: list[tuple[list[str], float]] = []
     for name, labels, value in samples(results):
-        if name == "comparison_info" or not math.isfinite(value):
-            continue
-        known = {key: text for key, text in labels.items() if key not in ("unit", "decided_by")}
-        first = [
-            known.pop(key) for key in ("comparison", "test", "metric", "series", "operation", "variant") if key in known
-        ]
-        names.append(((PREFIX, *first, name, *known.values()), value))
-    plain = Counter(_gauge(parts) for parts, _ in names)
-    for parts, value in names:
-        gauge = _gauge(parts, apart=plain[_gauge(parts)] > 1)
-        number = f"{value:.10g}"
-        lines.append(f"{gauge}:0|g\n{gauge}:{number}|g" if value < 0 else f"{gauge}:{number}|g")
+        if name != "comparison_info" and math.isfinite(value):
+            first = [labels[key] for key in _FIRST if key in labels]
+            last = [text for key, text in labels.items() if key not in (*_FIRST, "unit", "decided_by")]
+            gauges.append(([PREFIX, *first, name, *last], value))
+    plain = Counter(".".join(map(_plain, parts)) for parts, _ in gauges)
+    lines = []
+    for parts, value in gauges:
+        gauge = ".".join(map(_plain, parts))
+        if plain[gauge] > 1:
+            gauge = ".".join(part if part == _plain(part) else _hashed(part) for part in parts)
+        zero = f"{gauge}:0|g\n" if value < 0 else ""
+        lines.append(f"{zero}{gauge}:{value:.10g}|g")
     return lines
 
 
-def _gauge(parts: Sequence[str], *, apart: bool = False) -> str:
-    """The name of a gauge; with `apart` each changed part ends with a hash of the original."""
-    names = [re.sub(r"[^A-Za-z0-9_-]+", "_", part)[:100] for part in parts]
-    if apart:
-        hashes = [hashlib.sha256(part.encode()).hexdigest()[:8] for part in parts]
-        every = zip(names, parts, hashes, strict=True)
-        names = [name if name == part else f"{name}-{own}" for name, part, own in every]
-    return ".".join(names)
+def _plain(part: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", part)[:100]
 
 
-def packets(lines: Iterable[str], *, size: int = PACKET_BYTES) -> Iterator[bytes]:
-    """Lines in packets of at most `size` bytes."""
+def _hashed(part: str) -> str:
+    return f"{_plain(part)}-{hashlib.sha256(part.encode()).hexdigest()[:8]}"
+
+
+def packets(lines: Iterable[str]) -> Iterator[bytes]:
+    """Join lines to packets of at most `PACKET_BYTES`."""
     packet = ""
     for line in lines:
-        if packet and len(packet) + 1 + len(line) > size:
+        if packet and len(packet) + 1 + len(line) > PACKET_BYTES:
             yield packet.encode()
             packet = ""
         packet = f"{packet}\n{line}" if packet else line
@@ -204,24 +200,21 @@ def packets(lines: Iterable[str], *, size: int = PACKET_BYTES) -> Iterator[bytes
 
 
 def statsd_address(target: str) -> tuple[Any, Any]:
-    """Family and address of a ``HOST:PORT``; an :class:`InputError` where it is none or the name does not resolve."""
-    fault: dict[str, Any] = {"file": None, "key": "--statsd"}
+    """Resolve ``HOST:PORT`` to the family and address of a socket."""
     named = re.fullmatch(r"(\[[0-9A-Fa-f:.%a-z]+\]|[^\s:\[\]/]+):(\d{1,5})", target)
     if named is None or not 0 < int(named[2]) < 65_536:
-        raise InputError(**fault, expected="HOST:PORT, such as 127.0.0.1:8125", found=repr(target[:80]))
+        expected = "HOST:PORT, such as 127.0.0.1:8125"
+        raise InputError(file=None, key="--statsd", expected=expected, found=repr(target[:80]))
     try:
-        found = socket.getaddrinfo(named[1].strip("[]"), int(named[2]), type=socket.SOCK_DGRAM)
+        resolved = socket.getaddrinfo(named[1].strip("[]"), int(named[2]), type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or "no name that a host can have"
-        raise InputError(**fault, expected="a host that can be found", found=f"{named[1]}: {why}") from None
-    return found[0][0], found[0][4]
+        found = f"{named[1]}: {getattr(error, 'strerror', None) or 'no name that a host can have'}"
+        raise InputError(file=None, key="--statsd", expected="a host that can be found", found=found) from None
+    return resolved[0][0], resolved[0][4]
 
 
 def send_statsd(results: Results, address: tuple[Any, Any]) -> int:
-    """Send the gauges to an address of :func:`statsd_address`, and return their number.
-
-    UDP has no acknowledgement, but a refusal by the receiving machine raises :class:`SourceError`.
-    """
+    """Send the gauges and return their number; a refusal by the receiving machine is a :class:`SourceError`."""
     lines = statsd_lines(results)
     with socket.socket(address[0], socket.SOCK_DGRAM) as sender:
         try:

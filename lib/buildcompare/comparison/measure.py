@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict, Unpack
 
 from buildcompare import results as schema
 from buildcompare.config.catalogue import Catalogue
@@ -30,24 +29,17 @@ TestRecordings = Mapping[Side, Sequence[Recording]]
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What the runs of a test are judged by; other windows of them are judged by the same."""
+class Estimates:
+    """Measurements of a test, which do not depend on margins, and the noise by which they are judged."""
 
     test: Test
+    recordings: TestRecordings
     views: Views
+    labels: Pair[str]
     groups: Sequence[RepeatedRuns]
     past: PastChanges | None
     looks: Looks
     label_noise: LabelNoise
-
-
-@dataclass(frozen=True)
-class Estimates:
-    """Measurements of a test, which do not depend on margins."""
-
-    evidence: Evidence
-    recordings: TestRecordings
-    labels: Pair[str]
     profiles: Pair[list[Profile]] | None
     unjudged: schema.TestResult
     """Its result before judgement: without supported users, metrics and events."""
@@ -73,25 +65,7 @@ class TestView:
     profiles: Pair[list[Profile]] | None = None
 
 
-class Options(TypedDict, total=False):
-    """The keywords of :func:`measure_test`."""
-
-    coordinator: Coordinator | None
-    groups: Sequence[RepeatedRuns]
-    past: PastChanges | None
-    label_noise: LabelNoise | None
-    labels: tuple[str, str]
-    looks: Sequence[tuple[int, int]]
-    planned_runs: int | None
-    profiles: Pair[list[Profile]] | None
-
-
-def compare_test(test: Test, recordings: TestRecordings, catalogue: Catalogue, **options: Unpack[Options]) -> TestView:
-    """Compare the runs of one test; `options` are the keywords of :func:`measure_test`."""
-    return judge_test(measure_test(test, recordings, catalogue, **options), catalogue)
-
-
-def measure_test(
+def compare_test(
     test: Test,
     recordings: TestRecordings,
     catalogue: Catalogue,
@@ -104,55 +78,56 @@ def measure_test(
     looks: Sequence[tuple[int, int]] = (),
     planned_runs: int | None = None,
     profiles: Pair[list[Profile]] | None = None,
-) -> Estimates:
-    """Measure the runs of one test.
+) -> TestView:
+    """Measure and judge the runs of one test.
 
     The noise between runs is learned from `groups` of repeated runs and from `past` comparisons, else it is the
     catalogue's. `label_noise` is the noise of labels learned from `groups`, if several tests share it. `looks` are the
     runs of base and new at earlier looks at this test, `planned_runs` the final number of runs of each build.
     """
-    coordinator = coordinator or Coordinator()
-    views = Pair.of(
-        lambda side: [
-            replace(view_run(recording, test.type, catalogue, coordinator), run=run)
-            for recording, run in zip(recordings[side], test.runs(side), strict=True)
-        ]
-    )
-    validity, views = judge_validity(test, with_estimates(test, views), catalogue, coordinator, Pair(*labels))
+    coordinator, label_noise = coordinator or Coordinator(), label_noise or LabelNoise(groups, catalogue.label_tables)
+
+    def view(side: Side) -> list[RunView]:
+        views = [view_run(recording, test.type, catalogue, coordinator) for recording in recordings[side]]
+        return [replace(view, run=run) for view, run in zip(views, test.runs(side), strict=True)]
+
+    views, names = Pair.of(view), Pair(*labels)
+    validity, views = judge_validity(test, with_estimates(test, views), catalogue, coordinator, names)
     views = with_ramp_ups(views)
+    tables = label_tables(views, label_noise)
     now = len(test.base), len(test.new)
     every_look = [*(look for look in looks if look != now), now]
     seen = Looks.of(every_look, planned_runs)
-    evidence = Evidence(test, views, groups, past, seen, label_noise or LabelNoise(groups, catalogue.label_tables))
-    tables = label_tables(views, evidence.label_noise)
-    benchmark = test.type == "benchmark"
-    measured = measure_measurements(recordings, catalogue, groups, past) if benchmark else None
-    limited = limited_by(test, views, catalogue, coordinator)
-    settings = {"looks": every_look, "level": seen.level, "planned_runs": planned_runs, "limited_by": limited}
-    unjudged = _unjudged(evidence, recordings, catalogue, tables, validity, profiles).model_copy(update=settings)
-    return Estimates(
-        evidence,
-        recordings,
-        Pair(*labels),
-        profiles,
-        unjudged,
-        metrics=measure_metrics(test, views, catalogue, groups, past) if measured is None else measured,
-        splits={} if benchmark else split_averages(tables, catalogue),
-        at_load=measure_at_load(test, views, catalogue, groups, past),
-        events=search_events(test, views, catalogue, groups),
-    )
+    unjudged = _unjudged(test, recordings, views, catalogue, tables, validity)
+    settings = {
+        "looks": every_look,
+        "level": seen.level,
+        "planned_runs": planned_runs,
+        "limited_by": limited_by(test, views, catalogue, coordinator),
+        "profiles": None if profiles is None else compare_profiles(profiles),
+    }
+    unjudged = unjudged.model_copy(update=settings)
+    if test.type == "benchmark":
+        metrics, splits = measure_measurements(recordings, catalogue, groups, past), {}
+    else:
+        metrics, splits = measure_metrics(test, views, catalogue, groups, past), split_averages(tables, catalogue)
+    at_load = measure_at_load(test, views, catalogue, groups, past)
+    events = search_events(test, views, catalogue, groups)
+    estimates = Estimates(
+        test, recordings, views, names, groups, past, seen, label_noise, profiles, unjudged, metrics, splits, at_load,
+        events,
+    )  # fmt: skip
+    return judge_test(estimates, catalogue)
 
 
 def _unjudged(
-    evidence: Evidence,
+    test: Test,
     recordings: TestRecordings,
+    views: Views,
     catalogue: Catalogue,
     tables: LabelTables,
     validity: schema.Validity,
-    profiles: Pair[list[Profile]] | None,
 ) -> schema.TestResult:
-    """Everything in the result of a test that no margin judges."""
-    test, views = evidence.test, evidence.views
     counted = Pair.of(lambda side: [run.errors for run in test.runs(side)])
     return schema.TestResult(
         name=test.name,
@@ -169,36 +144,19 @@ def _unjudged(
         errors_counted=counted if any(count is not None for counts in counted for count in counts) else None,
         labels=compare_label_tables(tables, catalogue),
         events=[],
-        profiles=None if profiles is None else compare_profiles(profiles),
         validity=validity,
     )
 
 
-def compare_levels(
-    evidence: Evidence,
-    tables: LabelTables,
-    catalogue: Catalogue,
-    *,
-    at_load: Mapping[str, schema.LoadAdjustedResult] | None = None,
-) -> list[schema.MetricResult]:
-    """Judge every metric of a test over the windows of `evidence.views`."""
-    test, views, looks = evidence.test, evidence.views, evidence.looks
-    measured = measure_metrics(test, views, catalogue, evidence.groups, evidence.past)
-    splits = split_averages(tables, catalogue)
-    return judge_measured(measured, test, catalogue, at_load=at_load, splits=splits, looks=looks)
-
-
 def judge_test(estimates: Estimates, catalogue: Catalogue) -> TestView:
     """Judge the measurements of a test by the margins of `catalogue`."""
-    evidence = estimates.evidence
-    test, views, groups, looks = evidence.test, evidence.views, evidence.groups, evidence.looks
+    test, views, looks, unjudged = estimates.test, estimates.views, estimates.looks, estimates.unjudged
     users = None
     if test.type == "unbounded":
-        users = compare_supported_users(test, views, catalogue, groups, evidence.past, looks)
+        users = compare_supported_users(test, views, catalogue, estimates.groups, estimates.past, looks)
     at_load = estimates.at_load.judged(catalogue, looks)
     metrics = judge_measured(estimates.metrics, test, catalogue, at_load=at_load, splits=estimates.splits, looks=looks)
-    unjudged = estimates.unjudged
-    judged: dict[str, object] = {
+    judged = {
         "verdict": verdict.of_test(metrics, users, unjudged.validity, unjudged.errors),
         "supported_users": users,
         "metrics": metrics,

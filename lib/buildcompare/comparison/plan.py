@@ -41,9 +41,8 @@ def plan_text(results: Results) -> str:
         return say("plan", "nothing") + "\n"
     rows = [f"- {say('plan', 'planned', row, titles[plan.test])}" for plan in open_ for row in plan.undecided]
     orders = [f"- {say('plan', 'order', plan, titles[plan.test])}" for plan in open_]
-    return "\n".join(
-        [*rows, "", say("plan", "in_order"), *orders, say("plan", "why_order"), "", say("plan", "how"), ""]
-    )
+    end = [say("plan", "why_order"), "", say("plan", "how"), ""]
+    return "\n".join([*rows, "", say("plan", "in_order"), *orders, *end])
 
 
 def _plan(test: TestResult) -> TestPlan:

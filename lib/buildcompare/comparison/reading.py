@@ -71,11 +71,8 @@ def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Cata
 def pull_recordings(params: Comparison, *, refresh: bool = False, quiet: bool = False) -> None:
     """Pull the runs that are not at hand from their server, or with `refresh` all that come from one."""
     catalogue = catalogue_of(params)
-    missing = [
-        (slot, run)
-        for slot, run in runs_of(params)
-        if run.is_pulled and (refresh or not is_kept(slot, run, params.source, catalogue))
-    ]
+    pulled = [(slot, run) for slot, run in runs_of(params) if run.is_pulled]
+    missing = [(slot, run) for slot, run in pulled if refresh or not is_kept(slot, run, params.source, catalogue)]
     for slot, run in shown(missing, quiet=quiet):
         _read(params, catalogue, slot, run, refresh=refresh)
 
@@ -99,7 +96,7 @@ def runs_of(params: Comparison) -> Iterator[tuple[Slot, Run]]:
 
 
 def _read(params: Comparison, catalogue: Catalogue, slot: Slot, run: Run, *, refresh: bool = False) -> Recording:
-    """Read a run; a fault says which one of the params it was met in."""
+    """Read a run; an error names its place in the params."""
     try:
         return read_run(run, params.source, catalogue, slot, refresh=refresh)
     except (InputError, SourceError) as error:
@@ -112,23 +109,22 @@ def _read(params: Comparison, catalogue: Catalogue, slot: Slot, run: Run, *, ref
 
 
 def read_profiles(params: Comparison) -> dict[str, Pair[list[Profile]] | None]:
-    """The profiles of each test that has some."""
-    return {test.name: _profiles(params, number) for number, test in enumerate(params.tests)}
+    """The profiles of each test; None without any."""
 
+    def profile(path: str, *location: str | int) -> Profile:
+        try:
+            return read_profile(path)
+        except InputError as error:
+            raise params.fault_at(location, error) from None
 
-def _profiles(params: Comparison, number: int) -> Pair[list[Profile]] | None:
-    """The profiles of one test; a fault says which one of the params it was met in."""
-    named = params.tests[number].profiles
-    if named is None:
-        return None
-    found: dict[Side, list[Profile]] = {"base": [], "new": []}
-    for side in SIDES:
-        for i, path in enumerate(getattr(named, side)):
-            try:
-                found[side].append(read_profile(path))
-            except InputError as error:
-                raise params.fault_at(("tests", number, "profiles", side, i), error) from None
-    return Pair.of(found.__getitem__)
+    def profiles(number: int, side: Side) -> list[Profile]:
+        paths = getattr(params.tests[number].profiles, side)
+        return [profile(path, "tests", number, "profiles", side, i) for i, path in enumerate(paths)]
+
+    return {
+        test.name: Pair(profiles(number, "base"), profiles(number, "new")) if test.profiles else None
+        for number, test in enumerate(params.tests)
+    }
 
 
 def calibration_of(params: Comparison, file: str) -> Calibration:

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from buildcompare.comparison.analysis import Analysis, compare_levels
+from buildcompare.comparison.analysis import Analysis
 from buildcompare.config.errors import InputError
 from buildcompare.findings.subject import subject
 from buildcompare.labels.tables import judge_label_tables, label_tables
+from buildcompare.labels.traffic_mix import split_averages
 from buildcompare.load.view import RunView
+from buildcompare.metrics.compare import judge_measured, measure_metrics
 from buildcompare.metrics.compare_events import compare_events, search_events
 from buildcompare.metrics.events import search_window
 from buildcompare.recordings.recording import Recording, Series
@@ -58,8 +60,10 @@ class Investigation(Target):
         if not self.moved or self.view.result.type == "benchmark":
             return self.view.result.metrics
         at_load = {row.slug: row.load_adjusted for row in self.view.result.metrics if row.load_adjusted}
-        tables = label_tables(self.views, self.evidence.label_noise)
-        return compare_levels(self.evidence, tables, self.analysis.catalogue, at_load=at_load)
+        given, catalogue = self.estimates, self.analysis.catalogue
+        measured = measure_metrics(given.test, self.views, catalogue, given.groups, given.past)
+        splits = split_averages(label_tables(self.views, given.label_noise), catalogue)
+        return judge_measured(measured, given.test, catalogue, at_load=at_load, splits=splits, looks=given.looks)
 
     @cached_property
     def row(self) -> MetricResult | LabelResult:
@@ -340,16 +344,16 @@ class Investigation(Target):
         """Events of every metric, with the metric's slug and the group of simultaneous events."""
         events = self.view.result.events
         if self.moved and self.view.result.type != "benchmark":
-            catalogue, test, views = self.analysis.catalogue, self.evidence.test, self.views
+            catalogue, test, views = self.analysis.catalogue, self.estimates.test, self.views
             slugs = dict.fromkeys(row.slug for row in self.view.result.metrics)
             narrowed = catalogue.model_copy(update={"metrics": tuple(map(catalogue.find, slugs))})
-            events = compare_events(search_events(test, views, narrowed, self.evidence.groups), test, views, narrowed)
+            events = compare_events(search_events(test, views, narrowed, self.estimates.groups), test, views, narrowed)
         columns = [*EVENT_COLUMNS, "metric", "group"]
         return pd.DataFrame([event.model_dump(include={*columns}) for event in events], columns=columns)
 
     @cached_property
     def _judged_labels(self) -> list[tuple[LabelResult, Any]]:
-        tables = label_tables(self.views, self.evidence.label_noise)
+        tables = label_tables(self.views, self.estimates.label_noise)
         return judge_label_tables(tables, self.analysis.catalogue)
 
     @cached_property

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from buildcompare.comparison.analysis import Analysis, Evidence, TestView, with_margins
+from buildcompare.comparison.analysis import Analysis, TestView, with_margins
+from buildcompare.comparison.measure import Estimates
 from buildcompare.config.errors import InputError, meant
 from buildcompare.load.curve import SteadyState
 from buildcompare.load.view import RunView, Views
@@ -126,23 +127,22 @@ class Target:
             return bool(self.reported.window == "steady")
         return self.view.result.type != "benchmark"
 
-    @cached_property
-    def evidence(self) -> Evidence:
-        """What the test is judged by, with its runs over the chosen windows."""
+    @property
+    def estimates(self) -> Estimates:
+        """Measurements of the test over its steady windows, and the noise by which they are judged."""
         if self.view.estimates is None:
             raise ValueError(f"{self.test}: a test without estimates has no other windows")
-        evidence = self.view.estimates.evidence
+        return self.view.estimates
 
-        def over(side: Side) -> list[RunView]:
-            runs, window = evidence.views[side], self.windows[side]
-            return runs if window is None else [replace(r, steady=SteadyState(window, r.steady.method)) for r in runs]
-
-        return replace(evidence, views=Pair.of(over))
-
-    @property
+    @cached_property
     def views(self) -> Views:
         """Runs of both builds over the chosen windows."""
-        return self.evidence.views
+
+        def over(side: Side) -> list[RunView]:
+            runs, window = self.estimates.views[side], self.windows[side]
+            return runs if window is None else [replace(r, steady=SteadyState(window, r.steady.method)) for r in runs]
+
+        return Pair.of(over)
 
     def series(self, recording: Recording) -> Series | None:
         """Its samples in one run as recorded; None without samples over time."""
