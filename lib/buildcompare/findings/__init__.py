@@ -69,12 +69,12 @@ def find(
 ) -> list[Finding]:
     """Find all findings about `tests`, the gravest first; faulty inputs are searched only with a catalogue."""
     names = Names.of(labels, tests)
-    found = [finding(each, names, test.name) for rule in _OF_ONE_TEST for test in tests for each in rule(test)]
-    found += [finding(each, names) for rule in _ACROSS_TESTS for each in rule(tests)]
+    findings = [finding(each, names, test.name) for rule in _OF_ONE_TEST for test in tests for each in rule(test)]
+    findings += [finding(each, names) for rule in _ACROSS_TESTS for each in rule(tests)]
     if catalogue is not None:
         rules = (recordings.users, recordings.unrecognised, recordings.assumed)
-        found += [finding(each, names) for rule in rules for each in rule(tests, inputs, catalogue)]
-    return gravest_first([*found, *of_the_past])
+        findings += [finding(each, names) for rule in rules for each in rule(tests, inputs, catalogue)]
+    return gravest_first([*findings, *of_the_past])
 
 
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
@@ -148,8 +148,8 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
     for test in (each for each in tests if each.verdict == Verdict.REGRESSION):
         rows: list[tuple[str, Decided | None]] = [(each.name, each.deciding) for each in test.metrics if each.gate]
         beside = [(each.name, each.judged) for each in test.metrics if not each.gate and each.better != "neutral"]
-        worse = [(row.delta_percent or 0.0, name) for name, row in beside if row.status == Status.REGRESSION]
-        movers = [(name, size) for size, name in sorted(worse, key=lambda each: -abs(each[0]))[:MOST_MOVERS]]
+        worse = [(name, row.delta_percent or 0.0) for name, row in beside if row.status == Status.REGRESSION]
+        movers = sorted(worse, key=lambda each: -abs(each[1]))[:MOST_MOVERS]
         for name, row in [("supported users", test.supported_users), *rows]:
             if row and row.status == Status.REGRESSION and row.delta_percent is not None:
                 evidence = {"name": name, "delta_percent": row.delta_percent, "movers": movers}
@@ -171,8 +171,7 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
                 numbers = {"required_runs", "required_runs_show_percent", "delta_percent"}
                 evidence = {**named, **row.model_dump(include=numbers)}
                 rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))
-    first = sorted(rows, key=lambda each: each[:2])[:1]  # the plan of further runs has the others
-    for _, _, name, evidence in first:
+    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[:1]:  # the plan of further runs has the others
         yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)
 
 

@@ -1,9 +1,10 @@
 """Turn the outcome of a rule into a finding or suggestion."""
 
-import json
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from pydantic_core import to_jsonable_python
 
 from buildcompare.results import Finding, Suggestion
 from buildcompare.results.codes import FindingKind, Severity, SuggestionKind
@@ -15,7 +16,10 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class Found:
-    """Outcome of a rule; `evidence` has every number of its sentence, `test` defaults to the rule's test."""
+    """Outcome of a rule; `evidence` has every number of its sentence, `test` defaults to the rule's test.
+
+    Models, tuples and enums in `evidence` become plain JSON in results, NaN becomes null.
+    """
 
     kind: FindingKind
     severity: Severity
@@ -30,7 +34,7 @@ class Found:
 def finding(found: Found, names: Names, test: str | None = None) -> Finding:
     """Make a finding with its sentence; `test` is used if the outcome names none."""
     test = found.test or test
-    evidence = _as_json(found.evidence)
+    evidence = to_jsonable_python(found.evidence, inf_nan_mode="null")
     text, detail = sentence(found.kind, evidence, names, test, **found.beside)
     parts = (test, found.kind, found.metric, evidence.get("side"))
     return Finding(
@@ -61,9 +65,9 @@ def suggestion(
     kind: SuggestionKind, evidence: Mapping[str, object], names: Names, *, test: str | None = None, **beside: object
 ) -> Suggestion:
     """Make a suggestion with its sentence."""
-    held = _as_json(evidence)
-    text = say("suggestions", kind, held, names.tests.get(test or "", ""), **beside)
-    return Suggestion(kind=kind, test=test, text=text, evidence=held)
+    plain = to_jsonable_python(evidence, inf_nan_mode="null")
+    text = say("suggestions", kind, plain, names.tests.get(test or "", ""), **beside)
+    return Suggestion(kind=kind, test=test, text=text, evidence=plain)
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
@@ -72,9 +76,3 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
     return groups
-
-
-def _as_json(evidence: Mapping[str, object]) -> dict[str, Any]:
-    """Convert evidence for JSON: plain strings, null for NaN."""
-    held: dict[str, Any] = json.loads(json.dumps(evidence), parse_constant=lambda _: None)
-    return held

@@ -24,12 +24,10 @@ def find(
         return
     levels = [row for row in drift if _is_drift(row, history.margin_percent)]
     severity = Severity.WARNING if any(_is_unusual(row) for row in levels) else Severity.INFO
-    differences = [row.model_dump() for row in setup_differences]
     if any(row.kind == SetupChange.CHANGED for row in setup_differences):
-        yield _of_the_past(FindingKind.SETUP_DIFFERENCES, severity, {"differences": differences})
+        yield _of_the_past(FindingKind.SETUP_DIFFERENCES, severity, {"differences": setup_differences})
     for rows in grouped((row.against, row) for row in levels).values():
-        between = [each.model_dump() for each in history.between]
-        evidence = {"rows": _dumped(rows), "between": between, "differences": differences}
+        evidence = {"rows": _dumped(rows), "between": history.between, "differences": setup_differences}
         yield _of_the_past(FindingKind.LEVEL_DRIFT, severity, evidence)
     tests = {row.test for row in levels}
     beside = [row for row in drift if row.kind == DriftKind.PREVIOUS_NEW and row.test in tests]
@@ -39,8 +37,8 @@ def find(
     for pair in grouped(((row.against, row.test), row) for row in between_databases).values():
         flipped = [row for row in pair if row.flipped]
         if any(row.beyond_chance for row in flipped):  # in at least one build
-            seen = {"rows": [row.model_dump() for row in pair], "earlier_comparisons": flipped[0].earlier_comparisons}
-            yield _of_the_past(FindingKind.BETWEEN_DATABASES, Severity.INFO, seen)
+            evidence = {"rows": pair, "earlier_comparisons": flipped[0].earlier_comparisons}
+            yield _of_the_past(FindingKind.BETWEEN_DATABASES, Severity.INFO, evidence)
 
 
 def former_setup(
@@ -52,8 +50,7 @@ def former_setup(
     rows = [row for row in rows if changed and row.against == changed[0].against]
     if rows:
         worst = max(rows, key=lambda row: abs(row.delta_percent or 0.0))
-        evidence = worst.model_dump(include={"delta_percent", "against"})
-        evidence["differences"] = [row.model_dump() for row in changed]
+        evidence = {"delta_percent": worst.delta_percent, "against": worst.against, "differences": changed}
         yield suggestion(SuggestionKind.FORMER_SETUP, evidence, NAMES, test=worst.test, row=worst)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.labels.tables import agreeing_labels, most_moved, times_slower, unexplained_labels
-from buildcompare.results import LabelResult, TestResult
+from buildcompare.results import TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, Status, ValidityStatus
 from buildcompare.stats.effects import LABEL_ALPHA
 from buildcompare.stats.planning import ALPHA
@@ -65,15 +65,12 @@ def frames(test: TestResult) -> Iterator[Found]:
     if test.profiles is None:
         return
     noise_known = sum(test.profiles.runs) > 2  # not with one profile per build
-    grown = {
-        name: [
-            row.model_dump(exclude={"p_adjusted"})
-            for row in rows
-            if row.points >= LEAST_POINTS and (not noise_known or (row.p_adjusted or 0.0) < ALPHA)
-        ][:MOST]
-        for name, rows in (("own", test.profiles.own), ("total", test.profiles.total))
-    }
-    yield Found(FindingKind.PROFILES, Severity.INFO, {**grown, "noise_known": noise_known})
+    evidence: dict[str, object] = {"noise_known": noise_known}
+    for name in ("own", "total"):
+        grown = (row for row in getattr(test.profiles, name) if row.points >= LEAST_POINTS)
+        beyond = [row for row in grown if not noise_known or (row.p_adjusted or 0.0) < ALPHA]
+        evidence[name] = [row.model_dump(exclude={"p_adjusted"}) for row in beyond[:MOST]]
+    yield Found(FindingKind.PROFILES, Severity.INFO, evidence)
 
 
 def labels_in_one_build(tests: Sequence[TestResult]) -> Iterator[Found]:
@@ -107,20 +104,21 @@ def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
     if not agreed:
         return
     rare = agreed[0].marked > 1 and agreed[0].expected < RARE
-    found = []
+    labels = []
     for each in agreed:
         in_tests = {
             test: {"delta_percent": row.delta_percent, "marked": row.status.changed} for test, row in each.rows.items()
         }
-        found.append({**each.label, "marked": each.marked, "expected": each.expected, "tests": in_tests})
-    evidence = {"labels": found, "not_named": max(len(agreed) - MOST_LABELS, 0)}
+        labels.append({**each.label, "marked": each.marked, "expected": each.expected, "tests": in_tests})
+    evidence = {"labels": labels, "not_named": max(len(agreed) - MOST_LABELS, 0)}
     yield Found(FindingKind.LABELS_IN_SEVERAL_TESTS, Severity.WARNING if rare else Severity.INFO, evidence)
 
 
 def methods_with_handlers(test: TestResult) -> Iterator[Found]:
     """Find API handlers that are slower together with a database method, after adjusting for their whole tables."""
     slower = [row for row in test.labels if row.status == Status.REGRESSION and row.stat == "avg"]
-    surely = _largest_first(row for row in slower if (row.p_adjusted or 0.0) < ALPHA)
+    surely = [row for row in slower if (row.p_adjusted or 0.0) < ALPHA]
+    surely.sort(key=lambda row: -(row.delta_percent or 0.0))
     handlers, methods = ([row for row in surely if row.group == group] for group in (API, STORE))
     if handlers and methods:
         evidence = {
@@ -129,7 +127,3 @@ def methods_with_handlers(test: TestResult) -> Iterator[Found]:
             "not_named": [max(len(rows) - MOST_LABELS, 0) for rows in (handlers, methods)],
         }
         yield Found(FindingKind.METHODS_WITH_HANDLERS, Severity.INFO, evidence)
-
-
-def _largest_first(rows: Iterator[LabelResult]) -> list[LabelResult]:
-    return sorted(rows, key=lambda row: -(row.delta_percent or 0.0))

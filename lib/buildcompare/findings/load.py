@@ -28,8 +28,7 @@ LATER_S = 300.0
 
 def supported_users(test: TestResult) -> Iterator[Found]:
     """Report both builds' supported users, or the reason why they cannot be compared."""
-    users = test.supported_users
-    if users is None:
+    if (users := test.supported_users) is None:
         return
     keys = {"base", "new", "delta_percent", "ci_low", "ci_high", "status", "band_percent", "no_worse_than_percent",
             "at_least", "reason"}  # fmt: skip
@@ -136,22 +135,16 @@ def events(test: TestResult) -> Iterator[Found]:
         events, alarming = alone[number], _alarming(test, alone[number])
         first = max(events, key=lambda event: (event.warning, abs(event.size_percent or 0.0)))
         rare = test.type == "unbounded" and (alarming or first.phase == "ramp")
-        evidence: dict[str, object] = {
-            "side": first.build,
-            "group": number,
-            "phase": first.phase,
-            "events": [event.model_dump() for event in events],
-            "names": {
-                each.metric: metrics[each.metric].name if each.metric in metrics else each.metric for each in events
-            },
-            "identical_pairs": IDENTICAL_PAIRS if rare else None,
-        }
+        slugs = [event.metric for event in events]
+        names = {slug: metrics[slug].name if slug in metrics else slug for slug in slugs}
+        evidence: dict[str, object] = {"side": first.build, "group": number, "phase": first.phase, "events": events}
+        evidence |= {"names": names, "identical_pairs": IDENTICAL_PAIRS if rare else None}
         id_ = f"{test.name}.{FindingKind.EVENT}.{first.build}.{number}"
         yield Found(FindingKind.EVENT, Severity.WARNING if alarming else Severity.INFO, evidence, id=id_)
     if folded := gravest[MOST_EVENTS:]:
         alarming = any(_alarming(test, alone[number]) for number in folded)
-        evidence = {"groups": sorted(folded)}
-        yield Found(FindingKind.MORE_EVENTS, Severity.WARNING if alarming else Severity.INFO, evidence)
+        severity = Severity.WARNING if alarming else Severity.INFO
+        yield Found(FindingKind.MORE_EVENTS, severity, {"groups": sorted(folded)})
 
 
 def _alarming(test: TestResult, events: list[Event]) -> bool:

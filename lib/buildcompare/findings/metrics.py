@@ -9,6 +9,7 @@ from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
 from buildcompare.results import LEANING, Decided, ErrorRateResult, MetricResult, TestResult
 from buildcompare.results.codes import Better, FindingKind, NoiseSource, ReasonCode, Severity, Status, ValidityStatus
 from buildcompare.stats.effects import Effect
+from buildcompare.stats.noise import series_key
 from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
 
 ERRORS_PERCENT = 0.025
@@ -33,10 +34,7 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
     not feel, is an info.
     """
     changed = (
-        (
-            (metric.slug, tuple(sorted(metric.labels.items())), metric.judged.delta_percent > 0),
-            (test, metric),
-        )
+        ((metric.slug, series_key(metric.slug, metric.labels), metric.judged.delta_percent > 0), (test, metric))
         for test in tests
         for metric in test.metrics
         if metric.judged.delta_percent is not None and _significant(metric)
@@ -56,10 +54,10 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
             "rest": [_in_test(t, m) for t, m in elsewhere if not _significant(m)],
         }
         row = metric.judged
-        told = {"by_chance_percent": row.by_chance_percent, "leans_worse": leans(row.p_worse_one_sided)}
+        evidence = metric.model_dump(include=keys) | {"groups": groups, "by_chance_percent": row.by_chance_percent}
+        evidence["leans_worse"] = leans(row.p_worse_one_sided)
         if metric.decided_by == "equal_load":
-            told |= {"own_load_percent": metric.delta_percent, **row.model_dump(include=keys)}
-        evidence = {**metric.model_dump(include=keys), **told, "groups": groups}
+            evidence |= {"own_load_percent": metric.delta_percent, **row.model_dump(include=keys)}
         yield Found(FindingKind.METRIC, severity, evidence, test=test.name, metric=slug)
 
 
@@ -90,24 +88,18 @@ def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
 
 def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> Severity:
     worse = [row for _, row in rows if row.judged.status == Status.REGRESSION and row.better != "neutral"]
-    decided = [metric.deciding for _, metric in rows if metric.gate]
-    if any(each and each.status == Status.REGRESSION for each in decided):
+    decided = [metric.deciding for _, metric in rows if metric.gate and metric.deciding]
+    if any(each.status == Status.REGRESSION for each in decided):
         return Severity.CRITICAL
-    if any(each and leans(each.p_worse_one_sided) for each in decided):
+    leaning = any(leans(each.p_worse_one_sided) for each in decided)
+    if leaning or any(metric.gate or alone or agreeing > 1 for metric in worse):
         return Severity.WARNING
-    if any(metric.gate for metric in worse):
-        return Severity.WARNING  # a change at each build's own load is only an info
-    return Severity.WARNING if worse and (alone or agreeing > 1) else Severity.INFO
+    return Severity.INFO  # such as a change at each build's own load
 
 
 def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
-    row = metric.judged
-    return {
-        "test": test.name,
-        "delta_percent": row.delta_percent,
-        "status": row.status,
-        "decided_by": metric.decided_by,
-    }
+    row = metric.judged.model_dump(include={"delta_percent", "status"})
+    return {"test": test.name, **row, "decided_by": metric.decided_by}
 
 
 def unjudgeable(test: TestResult) -> Iterator[Found]:
@@ -119,7 +111,7 @@ def unjudgeable(test: TestResult) -> Iterator[Found]:
 
 
 def _rose_from_zero(metric: MetricResult) -> bool:
-    """Test whether every run of the base is zero and no run of the new build is."""
+    """Test whether the metric is zero in every run of the base and in no run of the new build."""
     base, new = metric.levels
     return bool(base and new) and not any(base) and all(new) and metric.better != Better.HIGHER
 
@@ -132,12 +124,12 @@ def single_runs(test: TestResult) -> Iterator[Found]:
             continue
         if not benchmark and not (metric.gate and metric.reason and metric.reason.code == ReasonCode.NO_NOISE):
             continue
-        within = Effect(
-            math.log1p(metric.delta_percent / 100.0), metric.within_se_log or math.nan, math.inf, 0.0, NoiseSource.NONE
-        )
-        low, high = within.interval() if metric.within_se_log and benchmark else (None, None)
-        told = metric.model_dump(include={"slug", "name", "unit", "base", "new", "delta_percent"})
-        evidence = {**told, "within_low": low, "within_high": high}
+        low = high = None
+        if metric.within_se_log and benchmark:
+            log = math.log1p(metric.delta_percent / 100.0)
+            low, high = Effect(log, metric.within_se_log, math.inf, 0.0, NoiseSource.NONE).interval()
+        evidence = metric.model_dump(include={"slug", "name", "unit", "base", "new", "delta_percent"})
+        evidence |= {"within_low": low, "within_high": high}
         yield Found(FindingKind.SINGLE_RUNS, Severity.INFO, evidence, metric=metric.slug)
 
 
@@ -197,8 +189,8 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 def _row_evidence(row: Row) -> dict[str, object]:
     test, metric = row
-    told = metric.judged.model_dump(include={"delta_percent", "ci_low", "ci_high"})
-    return {"test": test.name, **metric.model_dump(include={"slug", "name", "margin_percent", "decided_by"}), **told}
+    size = metric.judged.model_dump(include={"delta_percent", "ci_low", "ci_high"})
+    return {"test": test.name, **metric.model_dump(include={"slug", "name", "margin_percent", "decided_by"}), **size}
 
 
 def traffic_mix(test: TestResult) -> Iterator[Found]:

@@ -27,7 +27,7 @@ def validity(test: TestResult) -> Iterator[Found]:
     if test.validity.status != ValidityStatus.VALID:
         severity = Severity.INFO if only_usual_limits(test) else Severity.WARNING
         invalid = test.validity.status == ValidityStatus.INVALID
-        evidence = {**test.validity.model_dump(mode="json"), "several": any(len(runs) > 1 for runs in test.runs)}
+        evidence = {**test.validity.model_dump(), "several": any(len(runs) > 1 for runs in test.runs)}
         yield Found(FindingKind.VALIDITY, Severity.CRITICAL if invalid else severity, evidence)
 
 
@@ -47,11 +47,11 @@ def looks(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def left_out(test: TestResult) -> Iterator[Found]:
-    """Report runs that their build's supported users leave out."""
+    """Report runs that do not count for their build's supported users."""
     for side, i, run in _each_run(test):
         estimates = [each.estimated_supported_users for each in test.runs[side]]
-        estimate, known = run.estimated_supported_users, any(each and each.estimated is not None for each in estimates)
-        if known and estimate and estimate.reason:
+        estimate, others = run.estimated_supported_users, any(each and each.estimated is not None for each in estimates)
+        if others and estimate and estimate.reason:
             yield Found(FindingKind.RUN_LEFT_OUT, Severity.WARNING, {"side": side, "run": i, "reason": estimate.reason})
 
 
@@ -73,7 +73,7 @@ def coverage(test: TestResult) -> Iterator[Found]:
                 yield Found(kind, Severity.WARNING, {**place, "slugs": lacking})
         if gaps:
             worst = min(gaps, key=lambda c: c.fraction)
-            size = {"worst": worst.model_dump(), "worst_percent": 100 * worst.finite / worst.expected}
+            size = {"worst": worst, "worst_percent": 100 * worst.finite / worst.expected}
             yield Found(FindingKind.GAPS, Severity.WARNING, {**place, "slugs": [c.slug for c in gaps], **size})
 
 

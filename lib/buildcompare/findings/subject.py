@@ -1,6 +1,6 @@
 """Find the test, metric or label of a finding, which a notebook opens to show its numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,56 +32,40 @@ class Subject:
 
 def subject(finding: Finding, tests: Sequence[TestResult]) -> Subject:
     """Return the subject of `finding`, the first if there are several."""
-    evidence = finding.evidence
-    named = _named(finding.kind, evidence)
-    about = finding.test or named.get("test") or next(iter(evidence.get("tests", ())), None)
+    kind, evidence = finding.kind, finding.evidence
+    named = _first(evidence, {"group", "label"} if kind in OF_A_TABLE else {"slug"})
+    places = (evidence.get("tests"), named.get("tests"), evidence if kind == Kind.COUNTED_ERRORS else None)
+    listed = (name for place in places for name in place or ())
+    about = finding.test or _first(evidence, {"test"}).get("test") or next(listed, None)
     test = next((each for each in tests if each.name == about), None)
     if test is None:
         return Subject()
-    if finding.kind in OF_A_TABLE:
-        keys = ("group", "label", "stat")
-        wanted = {key: named[key] for key in keys if key in named}
-        labels = ((row.group, row.label, row.stat) for row in test.labels)
-        label = next((each for each in labels if wanted.items() <= dict(zip(keys, each, strict=True)).items()), None)
-        return Subject(test.name, label=label)
-    slug = named.get("slug", finding.metric)
-    if finding.kind in OF_THE_LOAD:
+    if kind in OF_A_TABLE:
+        if kind == Kind.METHODS_WITH_HANDLERS:
+            named = {"group": "api", "label": next(iter(evidence["handlers"])), "stat": "avg"}
+        wanted = [(key, named[key]) for key in ("group", "label", "stat") if key in named]
+        labels = (row for row in test.labels if all(getattr(row, key) == value for key, value in wanted))
+        label = next(labels, None)
+        return Subject(test.name, label=(label.group, label.label, label.stat) if label else None)
+    slug = finding.metric or named.get("slug")
+    if kind in OF_THE_LOAD:
         slug = min((run.load_curve for run in (*test.runs.base, *test.runs.new) if run.load_curve), default=None)
-    elif finding.kind == Kind.MORE_EVENTS:
+    elif kind == Kind.EVENT:
+        slug = evidence["events"][0]["metric"]
+    elif kind == Kind.MORE_EVENTS:
         slug = next((each.metric for each in test.events if each.group == evidence["groups"][0]), None)
-    elif finding.kind == Kind.BLIND_SPOTS:
+    elif kind == Kind.BLIND_SPOTS:
         slug = next((each.slug for each in test.metrics if each.gate), None)
     rows = [row for row in test.metrics if row.slug == slug]
     moved = evidence.get("delta_percent")
-    own = [row for row in rows if moved in (row.delta_percent, row.judged.delta_percent)]
-    row = next(iter([*own, *rows]), None)
+    same = [row for row in rows if moved in (row.delta_percent, row.judged.delta_percent)]
+    row = next(iter([*same, *rows]), None)
     return Subject(test.name, metric=series_key(row.slug, row.labels) if row else None)
 
 
-def _named(kind: Kind, evidence: Mapping[str, Any]) -> dict[str, Any]:
-    """Find the first test, metric or label in the evidence."""
-    match kind:
-        case Kind.EVENT:
-            return {"slug": evidence["events"][0]["metric"]}
-        case Kind.GAPS:
-            return {"slug": evidence["worst"]["slug"]}
-        case Kind.UNCHANGED:
-            rows = (*evidence["differ"], evidence["largest_undecided"], *evidence["same_rows"])
-            return next((row for row in rows if row), {})
-        case Kind.COUNTED_ERRORS:
-            return {"test": next(iter(evidence))}
-        case Kind.LEVEL_DRIFT | Kind.PREVIOUS_NEW | Kind.BETWEEN_DATABASES:
-            return {"test": evidence["rows"][0]["test"]}
-        case Kind.LABELS:
-            return dict(next(iter(evidence["moved_most"]), {}))
-        case Kind.LABELS_BEYOND_NOISE:
-            return dict(evidence["labels"][0])
-        case Kind.LABELS_IN_SEVERAL_TESTS:
-            return {**evidence["labels"][0], "test": next(iter(evidence["labels"][0]["tests"]))}
-        case Kind.LABELS_IN_ONE_BUILD:
-            return dict(evidence["rows"][0])
-        case Kind.NO_LABEL_TABLE:
-            return {"group": evidence["group"]}
-        case Kind.METHODS_WITH_HANDLERS:
-            return {"group": "api", "label": next(iter(evidence["handlers"])), "stat": "avg"}
-    return {}
+def _first(evidence: object, keys: Set[str]) -> Mapping[str, Any]:
+    """Return the first mapping in `evidence` with one of the keys, outer ones first; empty without any."""
+    if isinstance(evidence, Mapping) and keys & evidence.keys():
+        return evidence
+    parts = evidence.values() if isinstance(evidence, Mapping) else evidence if isinstance(evidence, list) else ()
+    return next((named for part in parts if (named := _first(part, keys))), {})

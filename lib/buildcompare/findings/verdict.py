@@ -14,6 +14,7 @@ from buildcompare.results import (
     MetricResult,
     Results,
     SupportedUsersResult,
+    TestPlan,
     TestResult,
     Validity,
 )
@@ -127,9 +128,8 @@ def opening(results: Results) -> Opening:
     match results.verdict:
         case Verdict.REGRESSION:
             worse = _by_name(cause for cause in every if cause.kind == CauseKind.REGRESSION)
-            made = Opening(
-                say("opening", "headed", results.verdict, worse, len(results.tests)), say("opening", "regressed")
-            )
+            heading = say("opening", "headed", results.verdict, worse, len(results.tests))
+            made = Opening(heading, say("opening", "regressed"))
         case Verdict.INVALID:
             made = _invalid(results, every)
         case Verdict.INCONCLUSIVE:
@@ -152,12 +152,10 @@ def _invalid(results: Results, every: Sequence[Cause]) -> Opening:
     several = any(len(runs) > 1 for test in results.tests for runs in test.runs)
     builds = {"base": results.base.label, "new": results.new.label}
     worse = _by_name(cause for cause in every if cause.kind == CauseKind.REGRESSION)
-    about = [each.id for each in results.findings if each.kind == FindingKind.VALIDITY and each.test in tests]
-    return Opening(
-        say("opening", "invalid_title", list(why), len(results.tests)),
-        say("opening", "invalid", why, several, builds, worse),
-        tuple(about) if len(tests) == 1 else (),
-    )
+    states = [each.id for each in results.findings if each.kind == FindingKind.VALIDITY and each.test in tests]
+    heading = say("opening", "invalid_title", list(why), len(results.tests))
+    sentence = say("opening", "invalid", why, several, builds, worse)
+    return Opening(heading, sentence, tuple(states) if len(tests) == 1 else ())
 
 
 def _undecided(results: Results, every: Sequence[Cause]) -> Opening:
@@ -179,12 +177,10 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
     """Return how much worse each gate metric may still be in one of the tests: the bad end of its interval, percent."""
-    rows = [(metric.name, metric.better, metric.deciding) for test in tests for metric in test.metrics if metric.gate]
-    rows += [(USERS, Better.HIGHER, test.supported_users) for test in tests]
-    possible: dict[str, float] = {}
-    for name, better, row in rows:
-        possible[name] = max(possible.get(name, 0.0), _worst(row, better))
-    return {name: worst for name, worst in possible.items() if worst > 0}
+    gates = [metric for test in tests for metric in test.metrics if metric.gate]
+    worst = [(metric.name, _worst(metric.deciding, metric.better)) for metric in gates]
+    worst += [(USERS, _worst(test.supported_users, Better.HIGHER)) for test in tests]
+    return {name: max(sizes) for name, sizes in grouped(worst).items() if max(sizes) > 0}
 
 
 def _worst(row: Decided | None, better: Better) -> float:
@@ -196,32 +192,32 @@ def _worst(row: Decided | None, better: Better) -> float:
 
 def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict[str, object] | None:
     """Find the cheapest further runs that detect the margin in a row of `about` (test's title, row's name)."""
-    titles = {test.name: title(test) for test in results.tests}
-    rows = [(titles[plan.test], row) for plan in results.plan if plan.test in titles for row in plan.rows]
-    matching = [(test, row) for test, row in rows if (test, row.name) in about]
-    if not matching:
-        return None
-    test, row = min(matching, key=lambda each: each[1].steps[-1].hours)
-    return {"test": test, "name": row.name, **dict(row.steps[-1])}
+    planned = ((test, row.name, row.steps[-1]) for test, plan in _plans(results) for row in plan.rows)
+    matching = [each for each in planned if each[:2] in about]
+    test, name, step = min(matching, key=lambda each: each[2].hours, default=(None, None, None))
+    return {"test": test, "name": name, **dict(step)} if step else None
 
 
 def _excluding(results: Results) -> dict[str, object] | None:
     """Find the further runs that exclude a good part of the worst possible change of a gate metric."""
-    gates = {(test.name, metric.slug): metric for test in results.tests for metric in test.metrics if metric.gate}
-    titles = {test.name: title(test) for test in results.tests}
+    gates = {(title(test), metric.slug): metric for test in results.tests for metric in test.metrics if metric.gate}
     planned = [
-        (_worst(metric.deciding, metric.better), titles[plan.test], row)
-        for plan in results.plan
+        (_worst(metric.deciding, metric.better), test, row)
+        for test, plan in _plans(results)
         for row in plan.undecided
-        if (metric := gates.get((plan.test, row.slug or "")))
+        if (metric := gates.get((test, row.slug or "")))
     ]
-    if not planned:
-        return None
-    size, test, row = max(planned, key=lambda each: each[0])
-    for step in row.steps:
-        if step.no_worse_than_percent is not None and step.no_worse_than_percent < WORTH_IT * size:
-            return {"test": test, "name": row.name, **dict(step)}
+    for size, test, row in sorted(planned, key=lambda each: -each[0])[:1]:
+        for step in row.steps:
+            if step.no_worse_than_percent is not None and step.no_worse_than_percent < WORTH_IT * size:
+                return {"test": test, "name": row.name, **dict(step)}
     return None
+
+
+def _plans(results: Results) -> list[tuple[str, TestPlan]]:
+    """List the plans of further runs, each with its test's title."""
+    titles = {test.name: title(test) for test in results.tests}
+    return [(titles[plan.test], plan) for plan in results.plan]
 
 
 def _by_name(causes: Iterable[Cause]) -> list[list[Cause]]:
