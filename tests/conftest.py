@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ T = TypeVar("T")
 # Before numpy is imported, for this process and all that it starts: matrices here are small, and threads that wait for
 # each other beside another worker's cost more than the sums themselves.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 
 # ---- A skip is a failure where BUILDCOMPARE_REQUIRE_ALL=1 -----------------------------------------------------------

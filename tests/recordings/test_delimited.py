@@ -84,7 +84,7 @@ def read_text(text: str | bytes, name: str = "run.csv") -> Recording:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(frame=frames())
 def test_a_frame_reads_back_equal_from_every_form(form: str, frame: pd.DataFrame) -> None:
     found, expected = read_text(FORMS[form](frame)), Recording.from_frame(frame)

@@ -32,7 +32,7 @@ def test_what_is_right_is_read(kind: str, whole: dict[str, list[bytes]], tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", fuzzing.READERS)
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 @given(data=st.data())
 def test_whatever_stands_in_a_file(
     kind: str, whole: dict[str, list[bytes]], tmp_path: Path, data: st.DataObject

@@ -142,7 +142,7 @@ def test_what_users_feel_must_be_there_in_both_builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     ratio=st.floats(0.01, 100.0),
     noise=st.floats(0.0, 0.5),

@@ -7,7 +7,7 @@ import re
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -41,7 +41,6 @@ def opened(markup: str) -> set[str]:
     return set(re.findall(r"<([a-z0-9]+)", markup))
 
 
-@settings(deadline=None)  # the first call imports the parser
 @given(WRITTEN)
 def test_written_html_holds_only_what_markdown_makes(text: str) -> None:
     markup = str(commonmark.to_html(text))
