@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from buildcompare import findings
 from buildcompare import results as schema
@@ -12,7 +12,7 @@ from buildcompare.calibration.learn import beside_runs, groups_without
 from buildcompare.comparison import artefacts
 from buildcompare.comparison.measure import TestRecordings, TestView, compare_test, judge_test
 from buildcompare.comparison.plan import plan_tests
-from buildcompare.comparison.provenance import provenance
+from buildcompare.comparison.provenance import params_sha256, provenance
 from buildcompare.comparison.reading import (
     calibration_of,
     catalogue_of,
@@ -28,14 +28,14 @@ from buildcompare.config.params import Comparison, read_params
 from buildcompare.config.project import resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
-from buildcompare.history.chain import Past, compare_to_ledger, supported_users_noise
+from buildcompare.history.chain import compare_to_ledger, supported_users_noise
 from buildcompare.history.changes import past_changes
 from buildcompare.history.entry import entry_of
 from buildcompare.history.ledger import Entry, read_ledger, record
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.profiles.stacks import Profile
 from buildcompare.results.base import Label
-from buildcompare.results.codes import SIDES, Pair
+from buildcompare.results.codes import SIDES, Pair, Verdict
 from buildcompare.stats.pooling import pool_metrics
 from buildcompare.text.sentences import say
 
@@ -104,9 +104,46 @@ def analyse(
     }
     tests, noise = [each.result for each in compared.values()], supported_users_noise(catalogue, groups)
     past = compare_to_ledger(ledger, params, tests, noise, simulated=simulated) if ledger else None
-    inputs = _inputs(recordings, profiles)
-    results = _concluded(params, catalogue, compared, past, inputs, self_check, command, simulated=simulated)
-    return Analysis(params, catalogue, recordings, results, compared)
+    history, drift, setup_differences = past or (None, [], [])
+    results = schema.Results(
+        comparison=params.name or "",
+        base=Label(label=params.base.label),
+        new=Label(label=params.new.label),
+        simulated=simulated,
+        verdict=Verdict.INCONCLUSIVE,
+        verdict_rule=say("reasons", "verdict_rule"),
+        setup=[schema.SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
+        setup_differences=setup_differences,
+        drift=drift,
+        history=history,
+        comments=params.comments,
+        action_items=params.action_items,
+        action_items_title=params.action_items_title,
+        grafana=[schema.GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
+        tests=tests,
+        self_check=self_check,
+        findings=[],
+        provenance=provenance(
+            params, params.metrics, _inputs(recordings, profiles), command, artefacts.found_of(params)
+        ),
+    )
+    return Analysis(params, catalogue, recordings, _concluded(results, catalogue), compared)
+
+
+def _concluded(results: schema.Results, catalogue: Catalogue) -> schema.Results:
+    """Conclude from the tests and the history of `results`: verdict, findings, suggestions, pooled metrics and plan."""
+    tests, labels = results.tests, (results.base.label, results.new.label)
+    past = (results.history, results.drift, results.setup_differences) if results.history else None
+    settings = {
+        "verdict": verdict.of_comparison(tests),
+        "pooled": pool_metrics(tests, catalogue),
+        "plan": plan_tests(tests),
+        "suggestions": findings.suggest(tests, labels, findings_history.former_setup(*past) if past else ()),
+        "findings": findings.find(
+            tests, labels, results.provenance.inputs, catalogue, findings_history.find(*past) if past else ()
+        ),
+    }
+    return results.model_copy(update=settings)
 
 
 def _inputs(
@@ -137,54 +174,14 @@ def with_margins(analysis: A, margins: Mapping[str, float]) -> A:
     catalogue, results = analysis.catalogue.with_margins(margins), analysis.results
     measured = {name: view.estimates for name, view in analysis.compared.items() if view.estimates}
     compared = {name: judge_test(estimates, catalogue) for name, estimates in measured.items()}
-    past: Past | None = None
-    if results.history is not None:
-        margin = catalogue.load.margin_percent if catalogue.load else 0.0
-        history = results.history.model_copy(update={"margin_percent": margin})
-        past = history, results.drift, results.setup_differences
-    inputs, command = results.provenance.inputs, results.provenance.run["command"]
-    self_check, simulated = results.self_check, results.simulated
-    results = _concluded(params, catalogue, compared, past, inputs, self_check, command, simulated=simulated)
+    margin = catalogue.load.margin_percent if catalogue.load else 0.0
+    settings = {
+        "tests": [view.result for view in compared.values()],
+        "history": results.history and results.history.model_copy(update={"margin_percent": margin}),
+        "provenance": results.provenance.model_copy(update={"params_sha256": params_sha256(params)}),
+    }
+    results = _concluded(results.model_copy(update=settings), catalogue)
     return replace(analysis, params=params, catalogue=catalogue, results=results, compared=compared)
-
-
-def _concluded(
-    params: Comparison,
-    catalogue: Catalogue,
-    compared: Mapping[str, TestView],
-    past: Past | None,
-    inputs: list[schema.InputProvenance],
-    self_check: Any,
-    command: str | None,
-    *,
-    simulated: bool,
-) -> schema.Results:
-    """The results of a comparison whose tests were judged."""
-    tests, labels = [each.result for each in compared.values()], (params.base.label, params.new.label)
-    history, drift, setup_differences = past or (None, [], [])
-    return schema.Results(
-        comparison=params.name or "",
-        base=Label(label=labels[0]),
-        new=Label(label=labels[1]),
-        simulated=simulated,
-        verdict=verdict.of_comparison(tests),
-        verdict_rule=say("reasons", "verdict_rule"),
-        setup=[schema.SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
-        setup_differences=setup_differences,
-        drift=drift,
-        history=history,
-        comments=params.comments,
-        action_items=params.action_items,
-        action_items_title=params.action_items_title,
-        grafana=[schema.GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
-        tests=tests,
-        pooled=pool_metrics(tests, catalogue),
-        plan=plan_tests(tests),
-        self_check=self_check,
-        suggestions=findings.suggest(tests, labels, findings_history.former_setup(*past) if past else ()),
-        findings=findings.find(tests, labels, inputs, catalogue, findings_history.find(*past) if past else ()),
-        provenance=provenance(params, params.metrics, inputs, command, artefacts.found_of(params)),
-    )
 
 
 def import_comparisons(folder: Path, ledger: Path) -> list[Entry]:

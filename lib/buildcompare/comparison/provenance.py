@@ -8,42 +8,44 @@ import platform
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 
 from buildcompare import results as schema
+from buildcompare.config.params import Reported
 from buildcompare.config.project import commit, root
 
 
 def provenance(
-    params: BaseModel,
+    params: Reported,
     catalogue: str,
     inputs: list[schema.InputProvenance],
     command: str | None,
     copied: Sequence[tuple[schema.ArtefactProvenance, object]] = (),
 ) -> schema.Provenance:
-    """Where results come from; equal parameters give one hash, whether from a file, papermill or a cell."""
-    dumped = params.model_dump(mode="json")
-    asked = json.dumps(dumped, sort_keys=True, ensure_ascii=False)
+    """Return where results come from; `copied` has the files of the runs that the report copies."""
     return schema.Provenance(
-        params_sha256=hashlib.sha256(asked.encode()).hexdigest(),
+        params_sha256=params_sha256(params),
         catalogue=catalogue,
         inputs=inputs,
         artefacts=[row for row, _ in copied],
-        run=_this_run(command or f"python -m buildcompare report params/{dumped['name']}.yaml"),
+        run={
+            "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            "command": command or f"python -m buildcompare report params/{params.name}.yaml",
+            **running_code(root()),
+        },
     )
 
 
-def _this_run(command: str) -> dict[str, Any]:
-    """The facts that differ between two runs on the same inputs."""
-    created = dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return {"created": created, "command": command, **running_code(root())}
+def params_sha256(params: BaseModel) -> str:
+    """Hash the parameters; equal ones give one hash, whether from a file, papermill or a cell."""
+    text = json.dumps(params.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @functools.cache
-def running_code(project: Path) -> dict[str, Any]:
-    """The commit and package versions of the running code, as they were at import."""
+def running_code(project: Path) -> dict[str, str | dict[str, str] | None]:
+    """Return the commit and package versions of the running code, as they were at import."""
     packages = ("buildcompare", "numpy", "pandas", "scipy", "statsmodels")
     versions = {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}}
     return {"git_commit": commit(project), "versions": versions}

@@ -319,7 +319,6 @@ def templates() -> Environment:
     """Load the templates' environment with the functions that templates may call."""
     look: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     loader = FileSystemLoader([TEMPLATES, TEMPLATES / "sections", *(kind.folder / "templates" for kind in kinds())])
-    look["bytecode_cache"] = sentences.compiled(__file__)
     made = Environment(loader=loader, autoescape=select_autoescape(["html.j2", "xml.j2"]), **look)
     usable = {name: getattr(module, name) for module, names in CALLABLE for name in names.split()}
     made.filters |= usable | {"test_title": title_of}

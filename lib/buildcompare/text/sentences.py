@@ -7,9 +7,7 @@ a template.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,7 +19,7 @@ from buildcompare.results.codes import Pair
 from buildcompare.text import numbers
 
 if TYPE_CHECKING:
-    from jinja2 import BytecodeCache, Environment
+    from jinja2 import Environment
 
 MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
 """Most names in one sentence; the others are counted."""
@@ -32,6 +30,11 @@ _FILTERS = (
     numbers.p_words, numbers.percent, numbers.quantity, numbers.ranged, numbers.share, numbers.shift_words,
     numbers.significant, numbers.status_words, numbers.test_words, numbers.whole, plural, zip,
 )  # fmt: skip
+_TABLES = {
+    "DETAIL": DETAIL, "MOST_LABELS": MOST_LABELS, "MOST_MOVERS": MOST_MOVERS, "MOST_METRICS": MOST_METRICS,
+    "STATUS_SYMBOLS": numbers.STATUS_SYMBOLS, "DECIDED_WORDS": numbers.DECIDED_WORDS,
+    "VERDICT_WORDS": numbers.VERDICT_WORDS,
+}  # fmt: skip
 
 
 def say(file: str, macro: str, *values: object, **named: object) -> str:
@@ -57,28 +60,6 @@ def macros(file: str) -> Any:
     return environment().get_template(f"{file}.j2").module
 
 
-def compiled(module: str) -> BytecodeCache:
-    """Make a cache of compiled templates beside the byte code of a `module`, if that folder can be written.
-
-    A changed template is compiled again; after a change of the module all templates are.
-    """
-    from jinja2.bccache import Bucket, FileSystemBytecodeCache
-
-    place, settings = Path(module).parent / "__pycache__", Path(module).read_text("utf-8")
-
-    class Compiled(FileSystemBytecodeCache):
-        def get_source_checksum(self, source: str) -> str:
-            return super().get_source_checksum(source + settings)
-
-        def dump_bytecode(self, bucket: Bucket) -> None:
-            if not sys.dont_write_bytecode:
-                with suppress(OSError):
-                    place.mkdir(exist_ok=True)
-                    super().dump_bytecode(bucket)
-
-    return Compiled(str(place), "%s.pyc")
-
-
 @cache
 def environment() -> Environment:
     """Make the environment of the sentences' templates."""
@@ -94,21 +75,17 @@ def environment() -> Environment:
                 is_text = token.type == "data"
                 yield Token(token.lineno, "data", re.sub(r"\s*\n\s*", " ", token.value)) if is_text else token
 
-    templates = FileSystemLoader(Path(__file__).parent / "sentences")
-    look: dict[str, Any] = {"autoescape": False, "undefined": StrictUndefined, "extensions": [OneLine]}
-    look["finalize"] = _written
-    look["bytecode_cache"] = compiled(__file__)
-    made = Environment(loader=templates, optimized=False, **look)  # noqa: S701  # most sentences are said once or never
-    known: dict[str, Any] = {function.__name__: function for function in (*_FILTERS, each, largest_first, title)}
-    made.filters |= known
-    made.globals |= known
-    made.globals |= {"MOST_LABELS": MOST_LABELS, "MOST_MOVERS": MOST_MOVERS, "MOST_METRICS": MOST_METRICS}
-    made.globals |= {
-        "DETAIL": DETAIL,
-        "STATUS_SYMBOLS": numbers.STATUS_SYMBOLS,
-        "DECIDED_WORDS": numbers.DECIDED_WORDS,
-        "VERDICT_WORDS": numbers.VERDICT_WORDS,
-    }
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "sentences"),
+        autoescape=False,  # noqa: S701  # sentences are plain text, which pages escape
+        undefined=StrictUndefined,
+        extensions=[OneLine],
+        finalize=_written,
+        optimized=False,  # most sentences are said once or never
+    )
+    usable = {function.__name__: function for function in (*_FILTERS, each, largest_first, title)}
+    made.filters.update(usable)
+    made.globals.update(usable, **_TABLES)
     return made
 
 
