@@ -28,14 +28,14 @@ from buildcompare.config.params import Comparison, read_params
 from buildcompare.config.project import resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
-from buildcompare.history.chain import compare_to_ledger, supported_users_noise
+from buildcompare.history.chain import Past, compare_to_ledger, supported_users_noise
 from buildcompare.history.changes import past_changes
 from buildcompare.history.entry import entry_of
 from buildcompare.history.ledger import Entry, read_ledger, record
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.profiles.stacks import Profile
 from buildcompare.results.base import Label
-from buildcompare.results.codes import SIDES, Pair, Verdict
+from buildcompare.results.codes import SIDES, Pair
 from buildcompare.stats.pooling import pool_metrics
 from buildcompare.text.sentences import say
 
@@ -104,30 +104,35 @@ def analyse(
     }
     tests, noise = [each.result for each in compared.values()], supported_users_noise(catalogue, groups)
     past = compare_to_ledger(ledger, params, tests, noise, simulated=simulated) if ledger else None
-    history, drift, setup_differences = past or (None, [], [])
-    results = schema.Results(
+    origin = provenance(params, params.metrics, _inputs(recordings, profiles), command, artefacts.found_of(params))
+    results = _unconcluded(params, tests, past or (None, [], []), origin).model_copy(
+        update={"simulated": simulated, "self_check": self_check}
+    )
+    return Analysis(params, catalogue, recordings, _concluded(results, catalogue), compared)
+
+
+def _unconcluded(
+    params: Comparison, tests: list[schema.TestResult], past: Past, origin: schema.Provenance
+) -> schema.Results:
+    """The results of the tests and of the past, without conclusions."""
+    history, drift, setup_differences = past
+    return schema.Results(
         comparison=params.name or "",
         base=Label(label=params.base.label),
         new=Label(label=params.new.label),
-        simulated=simulated,
-        verdict=Verdict.INCONCLUSIVE,
+        simulated=False,
+        verdict=verdict.of_comparison(tests),
         verdict_rule=say("reasons", "verdict_rule"),
         setup=[schema.SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
         setup_differences=setup_differences,
         drift=drift,
         history=history,
-        comments=params.comments,
-        action_items=params.action_items,
-        action_items_title=params.action_items_title,
+        **params.model_dump(include={"comments", "action_items", "action_items_title"}),
         grafana=[schema.GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
         tests=tests,
-        self_check=self_check,
         findings=[],
-        provenance=provenance(
-            params, params.metrics, _inputs(recordings, profiles), command, artefacts.found_of(params)
-        ),
+        provenance=origin,
     )
-    return Analysis(params, catalogue, recordings, _concluded(results, catalogue), compared)
 
 
 def _concluded(results: schema.Results, catalogue: Catalogue) -> schema.Results:
