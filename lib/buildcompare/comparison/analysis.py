@@ -105,17 +105,17 @@ def analyse(
     tests, noise = [each.result for each in compared.values()], supported_users_noise(catalogue, groups)
     past = compare_to_ledger(ledger, params, tests, noise, simulated=simulated) if ledger else None
     origin = provenance(params, params.metrics, _inputs(recordings, profiles), command, artefacts.found_of(params))
-    results = _unconcluded(params, tests, past or (None, [], []), origin).model_copy(
+    results = _unconcluded(params, tests, past, origin).model_copy(
         update={"simulated": simulated, "self_check": self_check}
     )
     return Analysis(params, catalogue, recordings, _concluded(results, catalogue), compared)
 
 
 def _unconcluded(
-    params: Comparison, tests: list[schema.TestResult], past: Past, origin: schema.Provenance
+    params: Comparison, tests: list[schema.TestResult], past: Past | None, origin: schema.Provenance
 ) -> schema.Results:
     """The results of the tests and of the past, without conclusions."""
-    history, drift, setup_differences = past
+    history, drift, setup_differences = past or (None, [], [])
     return schema.Results(
         comparison=params.name or "",
         base=Label(label=params.base.label),
