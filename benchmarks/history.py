@@ -25,8 +25,7 @@ from buildcompare.comparison.analysis import analyse, catalogue_of, read_recordi
 from buildcompare.config.params import Comparison, read_params
 from buildcompare.history.chain import compare_to_ledger, supported_users_noise
 from buildcompare.history.changes import past_changes
-from buildcompare.history.entry import entry_of
-from buildcompare.history.ledger import LAST_READ, Entry, read_ledger, record
+from buildcompare.history.ledger import Entry, entry_of, read_ledger, record
 from buildcompare.results import TestResult
 from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.noise import Noise, with_past
@@ -74,7 +73,6 @@ def write(folder: Path, count: int) -> Path:
 def looking_back(params: Comparison, tests: Sequence[TestResult], folder: Path) -> float:
     """CPU seconds of all that a report asks of a ledger; each learned noise three times, as four tests ask for it."""
     catalogue = catalogue_of(params)
-    LAST_READ.clear()  # each report is a process
     began = time.process_time()
     ledger = read_ledger(folder)
     ledger.find(entry_of(params, position=1))

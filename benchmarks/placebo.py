@@ -26,8 +26,7 @@ from buildcompare import findings
 from buildcompare.calibration.learn import beside_runs, run_levels
 from buildcompare.comparison.analysis import analyse, compare_test, read_recordings
 from buildcompare.config.params import Comparison, Run, Test
-from buildcompare.history.entry import entry_of
-from buildcompare.history.ledger import record
+from buildcompare.history.ledger import entry_of, record
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import view_run
 from buildcompare.stats.noise import RepeatedRuns

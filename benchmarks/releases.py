@@ -28,8 +28,7 @@ import numpy.typing as npt
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.params import Build, Comparison, Source, Test
 from buildcompare.findings.verdict import opening
-from buildcompare.history.entry import entry_of
-from buildcompare.history.ledger import record
+from buildcompare.history.ledger import entry_of, record
 from buildcompare.recordings.recording import FloatArray, Recording
 from buildcompare.results import Results
 from buildcompare.results.codes import SIDES, Side

@@ -1,9 +1,11 @@
-"""Drift against known truth: chains whose noise, drift and jumps were made by hand or drawn from a generator."""
+"""Drift and errors in chains whose truth is known: made by hand, or drawn from a generator."""
 
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from buildcompare.history.chain import Chain, measure_change, measure_repeats
-from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest
-from buildcompare.results.codes import NoiseSource, Pair
+import buildcompare as bc
+from buildcompare.history.chain import ErrorChange, measure_repeats
+from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, record
+from buildcompare.results.codes import Pair
 from buildcompare.results.history import BetweenComparisons
-from buildcompare.stats.noise import Noise
 
-NOISE = Noise(sd=0.018, df=math.inf, noise_source=NoiseSource.CATALOGUE)
+SD, DF = math.log1p(0.019), 11  # of one run's supported users, in the catalogue
 
 
 def chain(levels: Sequence[float | None]) -> list[Entry]:
@@ -41,16 +43,20 @@ def entries(
     return found
 
 
+def past_of(comparisons: Sequence[Entry]) -> bc.History:
+    with tempfile.TemporaryDirectory() as folder:
+        record(Path(folder), comparisons)
+        return bc.read_history(folder, last=None)
+
+
 def drift_of(comparisons: Sequence[Entry]) -> pd.DataFrame:
     """The rows of same_version: each comparison's base beside the earlier new."""
-    analysed = Chain(sorted(comparisons, key=lambda each: each.place), NOISE)
-    rows = [row for place in range(len(comparisons)) for row in analysed.step(place).drift]
-    return pd.DataFrame([vars(row) for row in rows if row.kind == "same_version"]).set_index("comparison")
+    return past_of(comparisons).drift.query("kind == 'same_version'").set_index("comparison")
 
 
 def same_version(comparisons: Sequence[Entry]) -> tuple[pd.DataFrame, BetweenComparisons]:
     """The rows of same_version, and what is between comparisons."""
-    (between,) = Chain(sorted(comparisons, key=lambda each: each.place), NOISE).between
+    (between,) = past_of(comparisons).chain.between
     return drift_of(comparisons), between
 
 
@@ -66,21 +72,13 @@ def compared(before: float, value: float, runs: int = 1) -> pd.Series:
 
 def test_a_change_has_the_interval_of_two_single_runs() -> None:
     change = compared(8638.0, 6537.0)
-    half = 1.959964 * 0.018 * math.sqrt(2.0)
+    half = stats.t.ppf(0.975, DF) * SD * math.sqrt(2.0)
     center = math.log(6537 / 8638)
     assert change["delta_percent"] == pytest.approx(100 * (6537 / 8638 - 1))
-    assert change["ci_low"] == pytest.approx(100 * math.expm1(center - half), abs=1e-4)
-    assert change["ci_high"] == pytest.approx(100 * math.expm1(center + half), abs=1e-4)
+    assert change["ci_low"] == pytest.approx(100 * math.expm1(center - half))
+    assert change["ci_high"] == pytest.approx(100 * math.expm1(center + half))
     assert (change["before"], change["value"]) == (8638.0, 6537.0)
-    assert change["p_value"] == pytest.approx(2 * stats.norm.sf(abs(center) / (0.018 * math.sqrt(2.0))))
-
-
-def test_few_degrees_of_freedom_widen_the_interval() -> None:
-    learned = Noise(0.018, 4.0, NoiseSource.CALIBRATION)
-    change = measure_change(100.0, 100.0, learned, Pair(1, 1))
-    assert change is not None
-    expected = 100 * math.expm1(stats.t.ppf(0.975, 4) * 0.018 * math.sqrt(2.0))
-    assert change.interval()[1] == pytest.approx(expected)
+    assert change["p_value"] == pytest.approx(2 * stats.t.sf(abs(center) / (SD * math.sqrt(2.0)), DF))
 
 
 def test_repeated_runs_narrow_the_interval() -> None:
@@ -90,14 +88,9 @@ def test_repeated_runs_narrow_the_interval() -> None:
     assert quarter == pytest.approx(half / 2)
 
 
-@pytest.mark.parametrize("pair", [(None, 1.0), (1.0, None), (0.0, 1.0), (1.0, -1.0), (math.inf, 1.0), (1.0, math.nan)])
-def test_no_change_without_two_levels(pair: tuple[float | None, float | None]) -> None:
-    assert measure_change(*pair, NOISE, Pair(1, 1)) is None
-
-
 def test_a_quiet_chain_has_no_jump_and_one_jump_is_found() -> None:
     rng = np.random.default_rng(1)
-    quiet = 10_000 * np.exp(rng.normal(0, 0.018, 20))
+    quiet = 10_000 * np.exp(rng.normal(0, SD, 20))
     assert not jumps(chain(quiet))
     quiet[12:] *= 1.5
     assert jumps(chain(quiet)) == ["c12"]
@@ -127,7 +120,7 @@ def test_the_deviation_between_comparisons_is_found_despite_jumps() -> None:
 
 def test_the_deviation_is_no_less_than_two_single_runs() -> None:
     _, between = same_version(chain([10_000.0] * 10))
-    assert between.sd_percent == pytest.approx(100 * math.expm1(0.018 * math.sqrt(2)))
+    assert between.sd_percent == pytest.approx(100 * math.expm1(SD * math.sqrt(2)))
 
 
 def test_few_links_call_no_jump() -> None:
@@ -169,7 +162,7 @@ def test_chains_whose_batches_scatter_rarely_have_a_false_jump_and_show_a_true_o
     levels, own = np.empty((200, 1, links + 1)), np.empty((200, 2, links + 1))
     for i in range(200):
         levels[i] = np.exp(math.log(10_000) + rng.normal(size=links + 1) * 0.08 / math.sqrt(2))
-        own[i] = np.exp(rng.normal(size=(2, links + 1)) * NOISE.sd)
+        own[i] = np.exp(rng.normal(size=(2, links + 1)) * SD)
     drawn = (levels * own).swapaxes(0, 1)
     quiet = drift_of(entries(*drawn))
     assert quiet.loc[quiet["jump"], "test"].nunique() <= 0.09 * 200
@@ -195,3 +188,77 @@ def test_repeats_are_pooled_within_groups() -> None:
     percents = [100 * math.expm1(sd) for sd in expected]
     assert (found.sd_percent, found.ci_low, found.ci_high) == pytest.approx(tuple(percents))
     assert measure_repeats(pd.Series([100.0, 104.0]), [0, 1]) is None
+
+
+# ---- Counts of errors -------------------------------------------------------------------------------------------
+
+
+def drawn(seed: int, count: int, sd: float = 0.07) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of both builds along a chain of one test."""
+    rng = np.random.default_rng(seed)
+    base = rng.uniform(1_500, 8_000, count)
+    new = base * np.exp(rng.normal(size=count) * sd)
+    return base, new
+
+
+def changes(
+    base: np.ndarray,
+    new: np.ndarray,
+    *,
+    loads: Mapping[int, tuple[float, float]] | None = None,
+    kind: str = "unbounded",
+) -> list[tuple[str, ErrorChange]]:
+    """What is found in a chain in which both builds support one user, but for comparisons with other `loads`."""
+    users = [Pair(*(loads or {}).get(i, (1.0, 1.0))) for i in range(base.size)]
+    return changes_in({"t": (base, new)}, kind=kind, users=users)
+
+
+def changes_in(
+    tests: Mapping[str, tuple[np.ndarray, np.ndarray]], *, kind: str = "bounded", users: Sequence[Any] | None = None
+) -> list[tuple[str, ErrorChange]]:
+    """What is found in a chain of several tests, each with the errors of both builds, in so many comparisons."""
+    chain = []
+    for i in range(len(next(iter(tests.values()))[0])):
+        about = {"type": kind, "supported_users": users and users[i]}
+        counted = [
+            LedgerTest.model_validate({**about, "name": name, "errors": Pair(base[i], new[i])})
+            for name, (base, new) in tests.items()
+        ]
+        builds = {side: LedgerBuild(label=f"{side} {i}") for side in ("base", "new")}
+        chain.append(Entry(name=f"c{i}", position=i + 1, tests=counted, source="report", **builds))
+    return [(name, change) for name, step in past_of(chain).steps.items() for change in step.errors]
+
+
+def test_nothing_is_said_of_a_chain_in_which_nothing_happened() -> None:
+    assert not changes_in({f"t{seed}": drawn(seed, 30) for seed in range(30_000, 30_200)})
+    few = changes(np.full(9, 3.0), np.array([[2.0, 3.0, 5.0][i % 3] for i in range(9)]))
+    assert not few, "single errors are chance"
+
+
+def test_errors_that_triple_are_found() -> None:
+    chains = {f"t{seed}": drawn(seed, 30) for seed in range(30_000, 30_100)}
+    for _, new in chains.values():
+        new[12] *= 3.0
+    found = [(name, change.test.name) for name, change in changes_in(chains)]
+    assert {name for name, _ in found} == {"c12"}
+    assert len(found) >= 99
+
+
+@pytest.mark.parametrize("load", [1.0, 2.0])
+def test_errors_count_relative_to_the_load(load: float) -> None:
+    base, new = drawn(1, 20)
+    base[3], new[3] = 2_000.0, 4_000.0
+    loads = {3: (5_000.0, 5_000.0 * load)}
+    found = changes(base, new, loads=loads)
+    assert [name for name, _ in found] == ([] if load == 2.0 else ["c3"])
+    assert [each.delta_percent for _, each in found] == pytest.approx([100.0] * len(found))
+    assert [each.usual_percent for _, each in found] == pytest.approx([100 * math.expm1(0.07)] * len(found), rel=0.5)
+    bounded = changes(base, new, loads=loads, kind="bounded")
+    assert [name for name, _ in bounded] == ["c3"], "in a bounded test both builds serve the same users"
+
+
+def test_too_few_comparisons_or_none_with_errors_in_both_builds_say_nothing() -> None:
+    base, new = drawn(1, 4)
+    base[0], new[0] = 100.0, 100_000.0
+    assert not changes(base, new)
+    assert not changes(np.zeros(9), np.full(9, 5.0))

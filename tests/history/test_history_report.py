@@ -12,8 +12,7 @@ from typer.testing import CliRunner, Result
 from buildcompare import __main__ as command_line
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
-from buildcompare.history.entry import entry_of, place_in_words
-from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, read_ledger, record
+from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, entry_of, place_in_words, read_ledger, record
 from buildcompare.history.setup import plain_text, setup_differences
 from buildcompare.history.table import import_table
 from buildcompare.report import publish as run_report

@@ -119,11 +119,11 @@ def test_hover_shows_the_levels_and_the_release_and_another_metric_changes_them(
         return [*seen, read_at(page, 0.8)]
 
     seen = opened(browser, page_file, work)
-    held = read_ledger(page_file.parents[1] / "ledger").by_name
+    ledger = read_ledger(page_file.parents[1] / "ledger")
     levels: list[tuple[float, float]] = []
     tests = ("mysql_unbounded", "mysql_unbounded", "mysql_unbounded", "postgresql_bounded")
     for i, ((where, texts), name) in enumerate(zip(seen, tests, strict=True)):
-        own = held[where.partition(";")[0].partition(",")[0]]
+        own = ledger.entry(where.partition(";")[0].partition(",")[0])
         test = next(each for each in own.tests if each.name == name)
         runs = test.levels_of_runs["avg-api-times"]
         base, new = tuple(test.levels) if i < 2 else (runs.base[0], runs.new[0])

@@ -18,8 +18,7 @@ from buildcompare.config.params import check_params
 from buildcompare.config.yaml import yaml_text
 from buildcompare.history import changes
 from buildcompare.history.changes import past_changes
-from buildcompare.history.entry import entry_of
-from buildcompare.history.ledger import Ledger, read_ledger, record
+from buildcompare.history.ledger import Ledger, entry_of, read_ledger, record
 from buildcompare.results import Results
 from buildcompare.stats.noise import ENOUGH_COMPARISONS, PastChanges
 from support import small_params, write_params, yaml_data

@@ -13,8 +13,7 @@ from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import check_params
 from buildcompare.findings.metrics import ERRORS_PER_USER_MINUTE
-from buildcompare.history.entry import entry_of
-from buildcompare.history.ledger import read_ledger
+from buildcompare.history.ledger import entry_of, read_ledger
 from buildcompare.report import junit
 from buildcompare.results import ErrorRateResult, Results
 from buildcompare.results.base import Reason

@@ -30,8 +30,7 @@ from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
 from buildcompare.history.chain import Past, compare_to_ledger, supported_users_noise
 from buildcompare.history.changes import past_changes
-from buildcompare.history.entry import entry_of
-from buildcompare.history.ledger import Entry, read_ledger, record
+from buildcompare.history.ledger import Entry, entry_of, read_ledger, record
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.profiles.stacks import Profile
 from buildcompare.results.base import Label

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,8 +20,7 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Comparison
-from buildcompare.history.entry import entry_of
-from buildcompare.history.ledger import Entry, Ledger, LedgerTest, uncollected
+from buildcompare.history.ledger import Entry, Ledger, LedgerTest, entry_of, test_frame, test_rows
 from buildcompare.history.setup import changed_settings, setup_differences
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import TestResult
@@ -84,73 +83,52 @@ class Step:
         return changed_settings(self.setup_differences)
 
 
-def tests_frame(entries: Sequence[Entry]) -> pd.DataFrame:
-    """One row per test of each comparison.
-
-    Columns: `entry` (its place in `entries`); `type`, `db_engine`, `name` (only if tests of a comparison share type and
-    database) and their number `key`; `users`, `errors` and `runs` of both builds, NaN if unknown or zero; `version`
-    and `minor` of both builds and `setup` as numbers, -1 if unknown.
-    """
-    places = np.repeat(np.arange(len(entries)), [len(entry.tests) for entry in entries])
-    listed = [test for entry in entries for test in entry.tests]
-    pairs_of_tests = ((test.levels, test.errors or Pair(None, None), test.runs) for test in listed)
-    numbers = [(a.base, a.new, b.base, b.new, c.base, c.new) for a, b, c in pairs_of_tests]
-    pairs = [f"{name}_{side}" for name in ("users", "errors", "runs") for side in SIDES]
-    values = np.array(numbers, dtype=np.float64).reshape(-1, len(pairs))
-    tests = pd.DataFrame(np.where(values > 0, values, np.nan), columns=pairs)
-    for name, texts in {
-        "version": [build.version for entry in entries for build in entry.builds],
-        "minor": [build.minor for entry in entries for build in entry.builds],
-    }.items():
-        codes = pd.factorize(np.array(texts, dtype=object))[0].reshape(-1, 2)
-        tests[[f"{name}_{side}" for side in SIDES]] = codes[places]
-    setups = [
-        repr((sorted(entry.setup.items()), sorted(entry.coordinator.items()))) if entry.setup else None
-        for entry in entries
-    ]
-    tests["setup"] = pd.factorize(np.array(setups, dtype=object))[0][places]
-    tests["entry"] = places
-    tests["type"], tests["db_engine"] = zip(*[test.key for test in listed], strict=True)
-    shared = tests.duplicated(["entry", "type", "db_engine"], keep=False)
-    tests["name"] = np.where(shared, [test.name for test in listed], "")
-    tests["key"] = tests.groupby(["type", "db_engine", "name"], sort=False).ngroup()
-    return tests
-
-
 @dataclass(frozen=True, eq=False)
 class Chain:
     """Comparisons in the order of their chain, then studies, with what is usual between them.
 
+    `tests` is a frame of :func:`~buildcompare.history.ledger.test_frame`, `entry_at` reads the entry at a place, and
     `noise` is that of one run's supported users; without it nothing is compared.
     """
 
-    entries: Sequence[Entry]
+    tests: pd.DataFrame
+    entry_at: Callable[[int], Entry]
     noise: Noise | None
+
+    @classmethod
+    def of(cls, ledger: Ledger, noise: Noise | None) -> Chain:
+        """The chain of a ledger."""
+        listed = ledger.listed
+        return cls(ledger.tests, lambda place: ledger.entry(listed[place].name), noise)
+
+    @functools.cached_property
+    def _places(self) -> npt.NDArray[np.int64]:
+        """Place of each test's comparison."""
+        key = self.tests["comparison"].where(self.tests["position"].notna(), "study " + self.tests["comparison"])
+        return pd.factorize(key)[0]
+
+    @functools.cached_property
+    def _starts(self) -> npt.NDArray[np.int64]:
+        """First row of each comparison, and the number of rows."""
+        return np.searchsorted(self._places, np.arange(self.count + 1)).astype(np.int64)
+
+    @property
+    def count(self) -> int:
+        """Number of comparisons, studies included."""
+        return int(self._places[-1]) + 1 if self._places.size else 0
 
     @functools.cached_property
     def length(self) -> int:
         """Number of comparisons in the chain."""
-        return sum(entry.kind == "monthly" for entry in self.entries)
-
-    @functools.cached_property
-    def tests(self) -> pd.DataFrame:
-        """See :func:`tests_frame`."""
-        return tests_frame(self.entries)
+        return int(np.unique(self._places[self.tests["position"].notna()]).size)
 
     @functools.cached_property
     def _keys(self) -> npt.NDArray[np.int64]:
-        return self.tests["key"].to_numpy()
-
-    @functools.cached_property
-    def _starts(self) -> npt.NDArray[np.int64]:
-        return np.searchsorted(self.tests["entry"], np.arange(len(self.entries) + 1))
-
-    @functools.cached_property
-    def _levels(self) -> FloatArray:
-        """Supported users, shape (entries, keys, 2)."""
-        levels = np.full((len(self.entries), self._keys.max() + 1, 2), np.nan)
-        levels[self.tests["entry"], self._keys] = self.tests[["users_base", "users_new"]]
-        return levels
+        """Number of each test's type and database, and of its name if tests of a comparison share both."""
+        about = self.tests[["type", "db_engine"]].assign(place=self._places)
+        name = self.tests["test"].where(about.duplicated(keep=False), "")
+        groups = about.assign(name=name).groupby(["type", "db_engine", "name"], sort=False)
+        return np.asarray(groups.ngroup(), dtype=np.int64)
 
     @functools.cached_property
     def _earlier(self) -> npt.NDArray[np.int64]:
@@ -160,16 +138,15 @@ class Chain:
         to an older line of releases, does not break the chain of the others; else the last one with levels.
         """
         earlier = np.full(len(self.tests), -1)
-        same_version: dict[tuple[int, int], int] = {}
+        same_version: dict[tuple[int, str], int] = {}
         last: dict[int, int] = {}
-        columns = ["key", "minor_base", "minor_new", "users_base", "users_new"]
-        chain = self.tests.loc[self.tests["entry"] < self.length, columns].dropna(
-            how="all", subset=["users_base", "users_new"]
-        )
-        for row, key, base, new, _, users in chain.itertuples(name=None):
+        columns = ["minor_base", "minor_new", "users_base", "users_new"]
+        chain = self.tests.loc[self.tests["position"].notna(), columns].dropna(how="all", subset=columns[2:])
+        for row, base, new, _, users in chain.itertuples(name=None):
+            key = self._keys[row]
             earlier[row] = same_version.get((key, base), last.get(key, -1))
             last[key] = row
-            if new >= 0 and users > 0:
+            if isinstance(new, str) and users > 0:
                 same_version[key, new] = row
         return earlier
 
@@ -185,8 +162,8 @@ class Chain:
         assert self.noise is not None
         rows = np.flatnonzero(self._earlier >= 0)
         now, before = self.tests.iloc[rows], self.tests.iloc[self._earlier[rows]].set_axis(rows)
-        same = (now["minor_base"] >= 0) & (now["minor_base"] == before["minor_new"])
-        ratios = (now["users_base"] / before["users_new"]).where(same).map(math.log).abs().groupby(now["key"])
+        same = now["minor_base"].eq(before["minor_new"]) & now["minor_base"].notna()
+        ratios = (now["users_base"] / before["users_new"]).where(same).map(math.log).abs().groupby(self._keys[rows])
         links = ratios.count()
         sd = ratios.apply(lambda each: robust_sd(each.dropna())).clip(lower=math.sqrt(2.0) * self.noise.sd)
         usual = sd.where(links >= LEAST_COUNT)
@@ -195,11 +172,11 @@ class Chain:
     @functools.cached_property
     def between(self) -> list[BetweenComparisons]:
         """What is usual, as results hold it."""
-        keys = self.tests.drop_duplicates("key").set_index("key")
+        first = self.tests.groupby(self._keys)[["type", "db_engine"]].first()
         return [
             BetweenComparisons(
-                type=keys.loc[key, "type"],
-                db_engine=keys.loc[key, "db_engine"] or None,
+                type=first.loc[key, "type"],
+                db_engine=first.loc[key, "db_engine"] or None,
                 links=links,
                 sd_percent=None if math.isnan(sd) else percent(sd),
             )
@@ -209,30 +186,29 @@ class Chain:
     @property
     def repeats(self) -> RepeatedMeasurements | None:
         """Run-to-run deviation of builds measured more than once in single runs on one recorded setup."""
+        columns = ["key", "setup", "users", "runs", "version"]
+        tests = self.tests.assign(key=self._keys)
         sides = [
-            self.tests[["key", "setup", f"users_{side}", f"runs_{side}", f"version_{side}"]].set_axis(
-                ["key", "setup", "users", "runs", "version"], axis=1
-            )
+            tests[["key", "setup", f"users_{side}", f"runs_{side}", f"version_{side}"]].set_axis(columns, axis=1)
             for side in SIDES
         ]
-        builds = pd.concat(sides)
-        single = builds[(builds["runs"] == 1) & (builds[["setup", "version"]] >= 0).all(axis=1)].dropna()
-        return measure_repeats(single["users"], single.groupby(["key", "setup", "version"]).ngroup())
+        builds = pd.concat(sides).dropna().query("runs == 1")
+        return measure_repeats(builds["users"], builds.groupby(["key", "setup", "version"]).ngroup())
 
     @functools.cached_property
     def errors(self) -> FloatArray:
         """Per test of the chain, log ratio of error counts, its variance by chance, the usual size, and their count."""
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
-        logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["entry"] < self.length)
-        sizes = logs.abs().groupby(tests["key"])
-        usual = tests["key"].map(sizes.apply(lambda each: robust_sd(each.dropna())))
+        logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["position"].notna())
+        sizes = logs.abs().groupby(self._keys)
+        usual = sizes.apply(lambda each: robust_sd(each.dropna())).to_numpy()[self._keys]
         chance = 1.0 / tests["errors_base"] + 1.0 / tests["errors_new"]
         return np.stack([logs, chance, usual, sizes.transform("count")], axis=1)
 
     def step(self, place: int) -> Step:
         """The comparison at `place`, compared with those before it."""
-        entry, noise = self.entries[place], self.noise
+        entry, noise = self.entry_at(place), self.noise
         tests = [test for test in entry.tests if any(test.levels)]
         if noise is None:
             return Step(entry, changes=[(test, None) for test in tests])
@@ -242,7 +218,7 @@ class Chain:
         drift = [*self._drift(place), *self._databases(place)]
         if not place:
             return Step(entry, None, (), drift, changes, self._error_changes(place))
-        before = self.entries[place - 1]
+        before = self.entry_at(place - 1)
         setup = setup_differences(before, entry)
         return Step(entry, before.name, setup, drift, changes, self._error_changes(place))
 
@@ -250,8 +226,9 @@ class Chain:
         return range(self._starts[place], self._starts[place + 1])
 
     def _test(self, row: int) -> tuple[Entry, LedgerTest]:
-        place = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return self.entries[place], self.entries[place].tests[row - int(self._starts[place])]
+        place = int(self._places[row])
+        entry = self.entry_at(place)
+        return entry, entry.tests[row - int(self._starts[place])]
 
     def _row(self, kind: DriftKind, rows: Pair[int], sides: Pair[Side], against: str) -> Drift | None:
         """The level of the test in the second row beside that of the first; None without two levels."""
@@ -288,7 +265,7 @@ class Chain:
         linked = [row for row in self._rows(place) if self._earlier[row] >= 0]
         for row in sorted(linked, key=lambda row: int(self._keys[row])):
             earlier, _ = self._test(int(self._earlier[row]))
-            changed = changed_settings(setup_differences(earlier, self.entries[place]))
+            changed = changed_settings(setup_differences(earlier, self.entry_at(place)))
             _, sd = self.usual[self._keys[row]]
             for kind, side in zip((DriftKind.SAME_VERSION, DriftKind.PREVIOUS_NEW), SIDES, strict=True):
                 drift = self._row(kind, Pair(int(self._earlier[row]), row), Pair("new", side), earlier.name)
@@ -305,34 +282,26 @@ class Chain:
         `flipped` says whether they stand in another order than with the last new build before. Left out if a comparison
         has several tests of one type and database.
         """
-        tests = self.tests.iloc[self._starts[place] : self._starts[place + 1]]
-        alone = tests[(tests["db_engine"] != "") & (tests["name"] == "")].sort_values(["type", "db_engine"])
-        for _, group in alone.groupby("type"):
+        here = self.tests.iloc[self._starts[place] : self._starts[place + 1]]
+        alone = here[(here["db_engine"] != "") & ~here.duplicated(["type", "db_engine"], keep=False)]
+        users = self.tests.iloc[: self._starts[place]].assign(key=self._keys[: self._starts[place]])
+        for _, group in alone.sort_values("db_engine").groupby("type"):
             for rows in itertools.combinations(group.index, 2):
-                first, second = (self._levels[:place, self._keys[row]] for row in rows)
-                logs = np.log(second / first)
-                known = logs[~np.isnan(logs[:, 1]), 1]
+                first, second = (
+                    users[users["key"] == self._keys[row]].set_index("comparison")[["users_base", "users_new"]]
+                    for row in rows
+                )
+                logs = np.log(second / first).dropna(how="all")
+                new = logs["users_new"].dropna()
                 against = str(self._test(rows[0])[1].db_engine)
                 for side in SIDES:
                     drift = self._row(DriftKind.BETWEEN_DATABASES, Pair(*rows), Pair(side, side), against)
                     if drift is not None:
                         order = np.sign((drift.value or 0.0) - (drift.before or 0.0))
                         more: dict[str, object] = {"same_version": True}
-                        if known.size and known[-1] * order < 0:
-                            more |= self._earlier_orders(np.where(np.sign(logs) == order, logs, np.nan))
+                        if new.size and new.iloc[-1] * order < 0:
+                            more |= _earlier_orders(logs.where(np.sign(logs) == order).dropna(how="all"))
                         yield drift.model_copy(update=more)
-
-    def _earlier_orders(self, logs: FloatArray) -> dict[str, object]:
-        """Fields of databases that flipped, from earlier log ratios of the same sign, NaN for others; shape (n, 2)."""
-        places = np.flatnonzero(~np.isnan(logs).all(axis=1))
-        earlier = [
-            DatabaseOrder(
-                comparison=self.entries[place].name,
-                **{s: percent(log) for s, log in zip(SIDES, logs[place].tolist(), strict=True) if not math.isnan(log)},
-            )
-            for place in places[-MOST_EARLIER:].tolist()
-        ]
-        return {"flipped": True, "earlier": earlier, "earlier_comparisons": places.size}
 
     def _error_changes(self, place: int) -> list[ErrorChange]:
         """Tests whose error counts changed as in no other comparison of the chain.
@@ -350,6 +319,17 @@ class Chain:
             if abs(log) > least and count >= LEAST_COUNT:
                 changes.append(ErrorChange(self._test(row)[1], percent(log), percent(usual), int(count)))
         return changes
+
+
+def _earlier_orders(logs: pd.DataFrame) -> dict[str, object]:
+    """Fields of databases that flipped, from the earlier log ratios of the same sign, NaN for others."""
+    earlier = [
+        DatabaseOrder(
+            comparison=name, **{s: percent(log) for s, log in zip(SIDES, row, strict=True) if not math.isnan(log)}
+        )
+        for name, *row in logs.iloc[-MOST_EARLIER:].itertuples(name=None)
+    ]
+    return {"flipped": True, "earlier": earlier, "earlier_comparisons": len(logs)}
 
 
 def measure_change(before: float | None, value: float | None, noise: Noise, runs: Pair[int]) -> Effect | None:
@@ -387,18 +367,18 @@ def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] =
     return (metric_noise(load, "unbounded", groups), load.margin_percent) if load else (None, 0.0)
 
 
-@uncollected()
 def compare_to_ledger(
     ledger: Ledger, params: Comparison, tests: Sequence[TestResult], known: UsersNoise, *, simulated: bool
 ) -> Past:
     """Compare the results of `params` with the chain before its entry, or with the whole if it has none yet."""
     noise, margin_percent = known
-    recorded, studies = ledger.find(entry_of(params, position=1)), ledger.studies
+    recorded = ledger.find(entry_of(params, position=1))
     is_study = recorded is not None and recorded.kind == "study"
     before = (recorded and recorded.position) or ledger.next_position
-    chain = [each for each in ledger.chain if each.simulated == simulated and (each.position or 0) < before]
+    studies = [each for each in ledger.listed if each.position is None]
+    chain = [each for each in ledger.listed if each.simulated == simulated and (each.position or before) < before]
     chain = [] if is_study else chain
-    digests = "".join(ledger.digests[entry.name] for entry in (*chain, *studies))
+    digests = "".join(each.sha256 for each in (*chain, *studies))
     history = HistoryResult(
         ledger=params.history or "",
         comparisons=len(chain),
@@ -411,7 +391,10 @@ def compare_to_ledger(
         unknown = NoHistory.NO_NOISE if noise is None else NoHistory.NO_EARLIER
         return history.model_copy(update={"reason": NoHistory.STUDY if is_study else unknown}), [], []
     entry = entry_of(params, tests, position=before, simulated=simulated)
-    past = Chain([*chain, entry, *studies], noise)
+    held = ledger.tests
+    earlier = held[(held["simulated"] == simulated) & (held["position"] < before)]
+    frame = pd.concat([earlier, test_frame(test_rows(entry)), held[held["position"].isna()]], ignore_index=True)
+    past = Chain(frame, lambda place: entry if place == len(chain) else ledger.entry(chain[place].name), noise)
     step = past.step(len(chain))
     learned: dict[str, object] = {"before": step.before, "between": past.between, "repeats": past.repeats}
     learned |= {"run_sd_percent": percent(noise.sd), "noise_source": noise.noise_source}

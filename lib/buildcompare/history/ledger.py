@@ -7,26 +7,31 @@ derived from them, so that a better analysis applies to the whole past.
 from __future__ import annotations
 
 import contextlib
-import gc
+import functools
 import hashlib
+import itertools
 import json
-import os
 import shutil
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from stat import S_ISREG
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
+import numpy as np
+import pandas as pd
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_core import from_json
 
 from buildcompare.config import project
-from buildcompare.config.errors import ADDRESSES, InputError
-from buildcompare.config.params import FileName, Named, version_in
+from buildcompare.config.errors import ADDRESSES, InputError, named
+from buildcompare.config.params import Comparison, FileName, Named, Test, version_in
 from buildcompare.config.project import read_text, writing
 from buildcompare.config.yaml import Strict, checked
-from buildcompare.results.codes import SIDES, Pair, TestType, Verdict
+from buildcompare.results import TestResult
+from buildcompare.results.codes import SIDES, Pair, TestType, ValidityStatus, Verdict
+from buildcompare.stats.levels import mean_of_runs
+from buildcompare.stats.noise import series_key
+from buildcompare.text.sentences import say
 
 MAKING, RECORDED = ".making", ".recorded"
 """Folders in a ledger's: files being written, and files that count but are not yet in their places.
@@ -34,10 +39,8 @@ MAKING, RECORDED = ".making", ".recorded"
 One rename turns the first into the second."""
 PACKED = "entries.parquet"  # of version 0.2
 MAX_BYTES = 1_000_000  # an entry of forty tests has some 20 kB
-NEWEST = 200
-"""Monthly comparisons whose metrics are read: noise is learned from the latest. With two databases their 400 changes
-tell a standard deviation within 6 %."""
 _DATABASES = {"postgres": "postgresql"}  # other spellings of databases
+_EXPECTED = "an entry that `report --record` or `history-import` wrote"
 
 
 def _pair(data: Any, default: int | None = None) -> Any:
@@ -89,29 +92,15 @@ class LedgerAtLoad(Strict):
     within_se_log: NotNegative  # standard error of log(new / base) within the runs
 
 
-class LedgerTest(Strict):
-    """One test of a comparison; figures are pairs of base and new, null if unknown."""
+class ChainTest(Strict, extra="ignore"):
+    """The part of a test that is read from every comparison; figures are pairs of base and new, null if unknown."""
 
-    name: FileName
+    name: Name
     type: TestType
     db_engine: str | None = Field(default=None, min_length=1, max_length=60)
-    users: Count | None = None  # the target (bounded) or the ceiling (unbounded)
     supported_users: Users | None = None
     runs: RunCounts = Pair(1, 1)
     errors: Counts | None = None
-    looks: list[Look] = Field(default_factory=list)
-    """Runs of base and new at each earlier look at this comparison."""
-    levels_of_runs: dict[str, Pair[list[Level]]] = Field(default_factory=dict)
-    """Metric (:func:`buildcompare.stats.noise.series_key`) -> level of each run over its steady window."""
-    within_se_log: dict[str, NotNegative] = Field(default_factory=dict)
-    """Metric -> standard error of log(new / base) within the runs."""
-    at_load: dict[str, LedgerAtLoad] = Field(default_factory=dict)  # by metric
-    misread: list[str] = Field(default_factory=list)  # metrics read off plots, with a reading error
-    windows_s: Pair[list[Level]] = Field(default_factory=lambda: Pair(list[float](), list[float]()))
-    """Length of each run's steady window."""
-    samples: list[str] = Field(default_factory=list)  # SHA-256 of each run's samples
-    written: Users | None = None
-    """Figures that people published about this test; both null: none."""
 
     @field_validator("db_engine")
     @classmethod
@@ -128,14 +117,34 @@ class LedgerTest(Strict):
         """Supported users of each build."""
         return self.supported_users or Pair(None, None)
 
+
+class LedgerTest(ChainTest, extra="forbid"):
+    """One test of a comparison."""
+
+    name: FileName
+    users: Count | None = None  # the target (bounded) or the ceiling (unbounded)
+    looks: list[Look] = Field(default_factory=list)
+    """Runs of base and new at each earlier look at this comparison."""
+    levels_of_runs: dict[str, Pair[list[Level]]] = Field(default_factory=dict)
+    """Metric (:func:`buildcompare.stats.noise.series_key`) -> level of each run over its steady window."""
+    within_se_log: dict[str, NotNegative] = Field(default_factory=dict)
+    """Metric -> standard error of log(new / base) within the runs."""
+    at_load: dict[str, LedgerAtLoad] = Field(default_factory=dict)  # by metric
+    misread: list[str] = Field(default_factory=list)  # metrics read off plots, with a reading error
+    windows_s: Pair[list[Level]] = Field(default_factory=lambda: Pair(list[float](), list[float]()))
+    """Length of each run's steady window."""
+    samples: list[str] = Field(default_factory=list)  # SHA-256 of each run's samples
+    written: Users | None = None
+    """Figures that people published about this test; both null: none."""
+
     @property
     def all_looks(self) -> list[tuple[int, int]]:
         """Runs of base and new at each look so far."""
         return list(dict.fromkeys([*self.looks, (self.runs.base, self.runs.new)]))
 
 
-class Entry(Strict):
-    """One comparison in the ledger. A study answers a question of its own and stays outside the chain."""
+class ChainEntry(Strict):
+    """The part of an entry that is read from every comparison of a ledger."""
 
     schema_version: Literal[1] = 1
     name: FileName
@@ -145,14 +154,14 @@ class Entry(Strict):
     new: LedgerBuild
     verdict: Annotated[Verdict, Field(strict=False)] | None = None
     simulated: bool = False
-    tests: Named[LedgerTest]
+    tests: Named[ChainTest]
     setup: dict[str, str] = Field(default_factory=dict)  # rows of the setup table, in Markdown
     coordinator: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
     servers: list[Name] = Field(default_factory=list)
     source: Name  # ``report``, or the file name of the imported table
 
     @model_validator(mode="after")
-    def _placed(self) -> Entry:
+    def _placed(self) -> ChainEntry:
         if (self.kind == "monthly") != (self.position is not None):
             raise ValueError("a `position` for a monthly comparison, and none for a study")
         return self
@@ -163,16 +172,17 @@ class Entry(Strict):
         return Pair(self.base, self.new)
 
     @property
-    def place(self) -> tuple[bool, int, str]:
-        """Sort key: the chain in its order, then studies by name."""
-        return self.position is None, self.position or 0, self.name
-
-    @property
     def builds_compared(self) -> list[tuple[object, ...]]:
         """Both builds by label, and by version if the versions differ: either identifies the comparison."""
         by_label = tuple((build.label, build.version) for build in self.builds)
         by_version = tuple(build.version for build in self.builds)
         return [by_label, by_version] if None not in by_version and len({*by_version}) == 2 else [by_label]
+
+
+class Entry(ChainEntry):
+    """One comparison in the ledger. A study answers a question of its own and stays outside the chain."""
+
+    tests: Named[LedgerTest]  # type: ignore[assignment]  # lists are invariant; entries are never changed
 
     def looked_at(self, test: LedgerTest) -> LedgerTest:
         """`test`, a later look at this comparison, with its earlier looks."""
@@ -181,122 +191,158 @@ class Entry(Strict):
         return test.model_copy(update={"looks": [look for look in earlier if look != now]})
 
 
-_NO_WINDOWS = Pair(list[float](), list[float]())
+TEST_COLUMNS = (
+    "comparison", "position", "simulated", "setup", "type", "db_engine", "test",
+    *(f"{name}_{side}" for name in ("version", "minor", "users", "errors", "runs") for side in SIDES),
+)  # fmt: skip
 
 
-class OlderTest(LedgerTest, extra="ignore"):
-    """A test of a comparison before the `NEWEST`: nothing is learned from its metrics, so they are not read."""
+def test_rows(entry: ChainEntry) -> list[tuple[object, ...]]:
+    """One row of `TEST_COLUMNS` for each test of a comparison."""
+    stated = repr((sorted(entry.setup.items()), sorted(entry.coordinator.items()))) if entry.setup else None
+    about = (entry.name, entry.position, entry.simulated, stated)
+    builds = (entry.base.version, entry.new.version, entry.base.minor, entry.new.minor)
+    return [
+        (*about, *test.key, test.name, *builds, *test.levels, *(test.errors or (None, None)), *test.runs)
+        for test in entry.tests
+    ]
 
-    levels_of_runs: dict[str, Pair[list[Level]]] = Field(default_factory=dict, validation_alias="-0")
-    within_se_log: dict[str, NotNegative] = Field(default_factory=dict, validation_alias="-1")
-    at_load: dict[str, LedgerAtLoad] = Field(default_factory=dict, validation_alias="-2")
-    samples: list[str] = Field(default_factory=list, validation_alias="-3")
-    misread: list[str] = Field(default_factory=list, validation_alias="-4")
-    windows_s: Pair[list[Level]] = Field(default_factory=lambda: _NO_WINDOWS, validation_alias="-5")
+
+def test_frame(rows: Iterable[tuple[object, ...]]) -> pd.DataFrame:
+    """Frame of tests from rows of :func:`test_rows`, in their order.
+
+    `position` is NaN for studies; `setup` is a text, None if not stated; `users` (supported) and `errors` are NaN if
+    unknown or zero.
+    """
+    tests = pd.DataFrame(rows, columns=TEST_COLUMNS)
+    figures = [*TEST_COLUMNS[-6:], "position"]
+    values = tests[figures].astype(np.float64)
+    return tests.assign(**values.where(values > 0))
 
 
-class OlderEntry(Entry):
-    """A comparison before the `NEWEST`."""
+class Listed(NamedTuple):
+    """A comparison of a ledger without its tests."""
 
-    tests: Named[OlderTest]  # type: ignore[assignment]  # lists are invariant; entries are never changed
+    name: str
+    position: int | None  # None: a study
+    minor: str | None  # of the new build
+    simulated: bool
+    sha256: str  # of its file
+
+    @property
+    def order(self) -> tuple[bool, int, str]:
+        """Sort key: the chain in its order, then studies by name."""
+        return self.position is None, self.position or 0, self.name
 
 
 class Ledger:
-    """Comparisons by name, indexed by their builds and places.
+    """Comparisons by name.
 
     Parameters
     ----------
     folder
         Where their files are.
-    entries
-        In any order; two at one place are an :class:`InputError`.
-    digests
-        SHA-256 of each comparison's file, by its name.
+    read
+        Each with the SHA-256 of its file, in any order; two at one place are an :class:`InputError`.
     """
 
-    def __init__(
-        self, folder: Path = Path(), entries: Iterable[Entry] = (), digests: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, folder: Path = Path(), read: Iterable[tuple[ChainEntry, str]] = ()) -> None:
         self.folder = folder
-        self.digests = digests or {}
-        self.by_name: dict[str, Entry] = {}
+        self.by_name: dict[str, Listed] = {}
+        self._entries: dict[str, Entry] = {}  # those that were read whole
         self._names: dict[str, str] = {}  # by name without regard to case
-        self._places: dict[int, str] = {}
+        self._positions: dict[int, str] = {}
         self._compared: dict[tuple[object, ...], set[str]] = defaultdict(set)
-        self._simulated: Counter[bool] = Counter()
-        for entry in entries:
-            self._add(entry)
+        self._rows: list[tuple[object, ...]] = []
+        for entry, sha256 in read:
+            self._add(entry, sha256)
+            self._rows += test_rows(entry)
+
+    @functools.cached_property
+    def tests(self) -> pd.DataFrame:
+        """Tests of all comparisons (see :func:`test_frame`): the chain in its order, then the studies by name."""
+        return test_frame(self._rows).sort_values(["position", "comparison"], kind="stable", ignore_index=True)
+
+    @property
+    def listed(self) -> list[Listed]:
+        """The chain in its order, then the studies by name."""
+        return sorted(self.by_name.values(), key=lambda each: each.order)
+
+    def entry(self, name: str) -> Entry:
+        """The whole entry of a comparison, which is read from its file."""
+        if name not in self._entries:
+            self._entries[name] = _read(self.folder / f"{name}.json", Entry)[0]
+        return self._entries[name]
 
     @property
     def entries(self) -> list[Entry]:
-        """The chain in its order, then the studies by name."""
-        return sorted(self.by_name.values(), key=lambda entry: entry.place)
+        """Whole entries: the chain in its order, then the studies by name."""
+        return [self.entry(each.name) for each in self.listed]
 
     @property
     def chain(self) -> list[Entry]:
         """The monthly comparisons, in their order."""
-        return [entry for entry in self.entries if entry.kind == "monthly"]
+        return [self.entry(each.name) for each in self.listed if each.position is not None]
 
     @property
     def studies(self) -> list[Entry]:
         """The studies, by name."""
-        return [entry for entry in self.entries if entry.kind == "study"]
+        return [self.entry(each.name) for each in self.listed if each.position is None]
 
     @property
     def next_position(self) -> int:
         """The place after the last of the chain."""
-        return 1 + max(self._places, default=0)
+        return 1 + max(self._positions, default=0)
 
-    def alike(self, other: Entry) -> list[str]:
+    def alike(self, other: ChainEntry) -> list[str]:
         """Names of the entries of the comparison that `other` is of: several of a repeated study."""
         return sorted({name for builds in other.builds_compared for name in self._compared.get(builds, ())})
 
-    def find(self, other: Entry) -> Entry | None:
+    def find(self, other: ChainEntry) -> Entry | None:
         """The entry of the comparison that `other` is of; of several the one with its name."""
         alike = self.alike(other)
-        return self.by_name[other.name if other.name in alike else alike[0]] if alike else None
+        return self.entry(other.name if other.name in alike else alike[0]) if alike else None
 
     def namesake(self, entry: Entry) -> Entry | None:
         """The earlier record of this comparison; an InputError if its name or its builds are another's."""
         if self.folder in ADDRESSES:
             raise InputError(file=self.folder, key="history", expected="a local folder", found="an address: read only")
         builds, alike = f"{entry.base.label} with {entry.new.label}", self.alike(entry)
-        same = self.by_name.get(self._names.get(entry.name.casefold(), ""))
+        name = self._names.get(entry.name.casefold())
+        same = self.entry(name) if name else None
         if same and not ((same.name, same.kind) == (entry.name, entry.kind) and entry.name in alike):
             found = f"that of {same.base.label} with {same.new.label}"
             raise self._fault(same.name, "name", f"the comparison of {builds}, or another name", found)
-        for other in (self.by_name[name] for name in alike):
-            if other is not same and other.kind == entry.kind == "monthly":
+        for other in alike:
+            if other != name and entry.kind == "monthly" and self.by_name[other].position is not None:
                 expected = f"{entry.name!r}, or no record yet of {builds}"
-                raise self._fault(other.name, "name", expected, f"the same comparison as {other.name!r}")
+                raise self._fault(other, "name", expected, f"the same comparison as {other!r}")
         return same
 
     def place(self, entry: Entry) -> Entry:
         """Add `entry` and return it as it is recorded: at its earlier place, with its earlier looks."""
         same = self.namesake(entry)
-        if self._simulated[not entry.simulated] > (same is not None and same.simulated != entry.simulated):
+        other = next((each for each in self.by_name.values() if each.name != entry.name), None)
+        if other and other.simulated != entry.simulated:
             kinds = ("measured", "simulated")
-            expected = f"a {kinds[not entry.simulated]} comparison, as the others of this ledger"
+            expected = f"a {kinds[other.simulated]} comparison, as the others of this ledger"
             found = f"a {kinds[entry.simulated]} one"
             raise InputError(file=self.folder, key=entry.name, expected=expected, found=found)
         if same is not None:
             tests = [same.looked_at(test) for test in entry.tests]
             entry = entry.model_copy(update={"position": same.position, "tests": tests})
-            self._simulated[same.simulated] -= 1
-            for builds in same.builds_compared:
-                self._compared[builds].discard(same.name)
         self._add(entry)
+        self._entries[entry.name] = entry
         return entry
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: ChainEntry, sha256: str = "") -> None:
         if entry.position is not None:
-            other = self._places.setdefault(entry.position, entry.name)
+            other = self._positions.setdefault(entry.position, entry.name)
             if other != entry.name:
                 expected = f"another place than {other}'s"
                 raise self._fault(entry.name, "position", expected, f"{entry.position} in both")
-        self.by_name[entry.name] = entry
+        self.by_name[entry.name] = Listed(entry.name, entry.position, entry.new.minor, entry.simulated, sha256)
         self._names[entry.name.casefold()] = entry.name
-        self._simulated[entry.simulated] += 1
         for builds in entry.builds_compared:
             self._compared[builds].add(entry.name)
 
@@ -304,37 +350,8 @@ class Ledger:
         return InputError(file=self.folder / f"{name}.json", key=key, expected=expected, found=found)
 
 
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Stop the garbage collector meanwhile: it would search the entries again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-class _Read(NamedTuple):
-    """An entry as it was read from a file, and the state of the file: size, time of change, inode."""
-
-    state: tuple[int, int, int]
-    entry: Entry
-    sha256: str
-
-
-LAST_READ: dict[Path, dict[str, _Read]] = {}
-"""The ledger that was read last, by folder and file name: one report reads it three times."""
-
-
-@uncollected()
-def read_ledger(folder: Path, newest: int = NEWEST) -> Ledger:
-    """Read and check a ledger; a missing folder is an empty one.
-
-    Of a longer chain only the `newest` comparisons have their metrics. Files that did not change since this process
-    read them last are not read again.
-    """
+def read_ledger(folder: Path) -> Ledger:
+    """Read and check a ledger; a missing folder is an empty one."""
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="history", expected="a folder", found="something else")
     if (folder / PACKED).exists():
@@ -343,55 +360,26 @@ def read_ledger(folder: Path, newest: int = NEWEST) -> Ledger:
     if (folder / RECORDED).exists():
         with _locked(folder):  # puts into place what a killed process recorded
             pass
-    before, names = LAST_READ.get(folder, {}), _file_names(folder)
-    model = Entry if len(names) <= newest else OlderEntry
-    entries = {name: _read(folder, name, model, before.get(name)) for name in names}
-    if model is OlderEntry:
-        last = max((each.entry.position or 0 for each in entries.values()), default=0)
-        late = [name for name, each in entries.items() if (each.entry.position or last) > last - newest]
-        entries |= {name: _read(folder, name, Entry, entries[name]) for name in late}
-    LAST_READ.clear()
-    LAST_READ[folder] = entries
-    digests = {each.entry.name: each.sha256 for each in entries.values()}
-    return Ledger(folder, [each.entry for each in entries.values()], digests)
+    return Ledger(folder, (_read(file, ChainEntry) for file in sorted(folder.glob("*.json"), key=str)))
 
 
-_EXPECTED = "an entry that `report --record` or `history-import` wrote"
+E = TypeVar("E", bound=ChainEntry)
 
 
-def _file_names(folder: Path) -> list[str]:
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as files:
-        return sorted(file.name for file in files if file.name.endswith(".json"))
-    return []
-
-
-def _read(folder: Path, name: str, model: type[Entry], before: _Read | None) -> _Read:
-    """Read a file as `model`, unless it is as it was `before`; an Entry is an OlderEntry with its metrics."""
-    path, state = f"{folder}/{name}", (-1, -1, -1)
-    with contextlib.suppress(OSError, ValidationError):  # _checked finds the words for them
-        stat = os.stat(path)
-        state = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-        if before and before.state == state and (model is OlderEntry or type(before.entry) is Entry):
-            return before
-        if S_ISREG(stat.st_mode) and stat.st_size <= MAX_BYTES:
-            with open(path, "rb") as opened:
-                data = opened.read()
-            entry = model.model_validate_json(data)
-            if f"{entry.name}.json" == name:
-                return _Read(state, entry, hashlib.sha256(data).hexdigest())
-    text = read_text(folder / name, _EXPECTED, key="history", max_bytes=MAX_BYTES)
-    return _Read(state, _checked(model, text, folder / name), hashlib.sha256(text.encode()).hexdigest())
-
-
-def _checked(model: type[Entry], text: str, file: Path) -> Entry:
+def _read(file: Path, model: type[E]) -> tuple[E, str]:
+    """Read and check a file; also its SHA-256."""
+    text = read_text(file, _EXPECTED, key="history", max_bytes=MAX_BYTES)
     try:
-        data = from_json(text)
-    except ValueError as error:
-        raise InputError(file=file, key="history", expected=_EXPECTED, found=str(error)[:200]) from None
-    entry = checked(model, data, file=file)  # says what is wrong in our words
+        entry = model.model_validate_json(text)
+    except ValidationError:
+        try:
+            data = from_json(text)
+        except ValueError as error:
+            raise InputError(file=file, key="history", expected=_EXPECTED, found=str(error)[:200]) from None
+        entry = checked(model, data, file=file)  # names the fault
     if entry.name != file.stem:
         raise InputError(file=file, key="name", expected=f"the file's name, {file.stem!r}", found=repr(entry.name))
-    return entry
+    return entry, hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextlib.contextmanager
@@ -451,4 +439,82 @@ def record(folder: Path, entries: Sequence[Entry], *, at_end: bool = False) -> L
         finally:
             shutil.rmtree(making, ignore_errors=True)
         _put_in_place(folder)
-    return ledger
+    return read_ledger(folder)
+
+
+def entry_of(
+    params: Comparison,
+    tests: Sequence[TestResult] = (),
+    *,
+    position: int | None,
+    simulated: bool = False,
+    verdict: Verdict | None = None,
+) -> Entry:
+    """The ledger's entry of a comparison at `position` in the chain (None: a study).
+
+    Without the results of its `tests` it names the builds and tests to be compared.
+    """
+    steps = params.coordinator
+    runs = [run for test in tests for run in (*test.runs.base, *test.runs.new)]
+    servers = {f"{run.server.kind} {run.server.version}".strip()[:200] for run in runs if run.server}
+    return Entry(
+        name=params.name or "comparison",  # an unnamed one is never recorded
+        kind="study" if position is None else "monthly",
+        position=position,
+        base=LedgerBuild.of(params.base.label),
+        new=LedgerBuild.of(params.new.label),
+        verdict=verdict,
+        simulated=simulated,
+        tests=[_test(test, result) for test, result in itertools.zip_longest(params.tests, tests)],
+        setup=dict(params.setup),
+        coordinator=steps.model_dump(exclude={"thresholds"})
+        | {f"threshold_{name}": value for name, value in steps.thresholds.items()},
+        servers=sorted(servers - {""}),
+        source="report",
+    )
+
+
+def _test(test: Test, result: TestResult | None) -> LedgerTest:
+    if result is None:
+        return LedgerTest(name=test.name, type=test.type, db_engine=test.db_engine)
+    counts = Pair.of(lambda side: [run.errors for run in test.runs(side)])
+    errors = counts.map(lambda each: None if None in each else mean_of_runs(each))
+    return ledger_test(result, errors=None if errors == Pair(None, None) else errors)
+
+
+def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
+    """What a ledger keeps of the results of a test; metrics only of a valid one."""
+    users = Pair.of(lambda side: getattr(result.supported_users, side, None) or None)
+    runs, rows = result.runs, result.metrics if result.validity.status != ValidityStatus.INVALID else []
+    levels = {series_key(row.slug, row.labels): row.levels for row in rows}
+    at_load = {row.slug: row.load_adjusted for row in rows if row.load_adjusted}
+    windows = runs.map(lambda side: [run.window[1] - run.window[0] for run in side if rows and run.window])
+    samples = [run.samples_sha256 for side in runs for run in side if rows and run.samples_sha256]
+    kept: Mapping[str, object] = {
+        "name": result.name,
+        "type": result.type,
+        "db_engine": result.db_engine,
+        "users": result.users,
+        "supported_users": users if any(users) else None,
+        "runs": runs.map(len),
+        "errors": errors,
+        "levels_of_runs": {key: each for key, each in levels.items() if min((*each.base, *each.new), default=0.0) > 0},
+        "within_se_log": {series_key(row.slug, row.labels): row.within_se_log for row in rows if row.within_se_log},
+        "at_load": {slug: row.model_dump(include={*LedgerAtLoad.model_fields}) for slug, row in at_load.items()},
+        "misread": sorted({row.slug for row in rows if row.reading_error_percent}),
+        "windows_s": windows,
+        "samples": samples,
+    }
+    return LedgerTest.model_validate(kept)
+
+
+def place_in_words(ledger: Ledger, name: str) -> str:
+    """Where the comparison `name` stands, and whether an earlier one has a later version."""
+    numbers = {each.name: _version(each.minor) for each in ledger.listed if each.position is not None}
+    before = list(itertools.takewhile(lambda each: each != name, numbers)) if name in numbers else None
+    later = [each for each in before or () if numbers[name] and numbers[each] > numbers[name]]
+    return say("history", "recorded", named(ledger.folder), name, before, len(numbers), later)
+
+
+def _version(minor: str | None) -> list[int]:
+    return [int(part) for part in (minor or "").split(".") if part]

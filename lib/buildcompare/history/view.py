@@ -26,7 +26,6 @@ from buildcompare.text.numbers import percent
 from buildcompare.text.sentences import say
 
 USUAL = "data/history/mattermost"  # the default ledger of the notebook
-WITH_METRICS = 400  # newest comparisons whose metrics are shown
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,7 +48,7 @@ class History:
     @property
     def count(self) -> int:
         """Number of all comparisons, studies included."""
-        return len(self.chain.entries)
+        return self.chain.count
 
     @property
     def left_out(self) -> int:
@@ -141,11 +140,11 @@ def analyse_ledger(
     supported users in the catalogue nothing is compared.
     """
     noise, _ = supported_users_noise(catalogue)
-    chain = Chain(ledger.entries, noise)
-    newest = len(chain.entries) if newest is None else newest
+    chain, names = Chain.of(ledger, noise), [each.name for each in ledger.listed]
+    newest = len(names) if newest is None else newest
     shown = range(chain.length - newest, chain.length + newest)
-    places = [place for place, entry in enumerate(chain.entries) if place in shown or entry.name in also]
-    return History(ledger.folder, chain, catalogue, {chain.entries[place].name: chain.step(place) for place in places})
+    places = [place for place, name in enumerate(names) if place in shown or name in also]
+    return History(ledger.folder, chain, catalogue, {names[place]: chain.step(place) for place in places})
 
 
 def read_history(
@@ -182,7 +181,7 @@ def read_history(
 
 
 def _open(folder: Path, catalogue: str, last: int | None, also: Collection[str] = ()) -> History:
-    history = analyse_ledger(read_ledger(folder, WITH_METRICS), read_catalogue(catalogue), last, also)
+    history = analyse_ledger(read_ledger(folder), read_catalogue(catalogue), last, also)
     if history.chain.noise is None:
         expected = "a catalogue that says how far runs scatter"
         raise InputError(file=catalogue, key="run_sd_percent", expected=expected, found="none")
@@ -201,8 +200,8 @@ def ledger_text(folder: Path, metrics: str, *, last: int = 0, only: str | None =
     if only and not steps:
         raise InputError(file=folder, key="--only", expected="the name of a comparison", found=repr(only))
     noise: Noise = chain.noise  # type: ignore[assignment]  # _open refuses none
-    names = [entry.name for entry in chain.entries[chain.length :]]
-    studies = ", ".join(names[: last or None])
+    names = [chain.entry_at(place).name for place in range(chain.length, chain.count)[: last or None]]
+    studies = ", ".join(names)
     lines = [
         f"{plural(chain.length, 'comparison')} in the chain, studies outside it: {studies or 'none'}.",
         f"Intervals: 95 %; one run has a standard deviation of {percent(percent_of(noise.sd))} ({noise.noise_source}).",

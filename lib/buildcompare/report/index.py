@@ -18,8 +18,7 @@ from buildcompare.config.params import version_in
 from buildcompare.config.project import resolve, root, write_files, writing
 from buildcompare.figures import chart, curves
 from buildcompare.history.chain import Step
-from buildcompare.history.entry import ledger_test
-from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, read_ledger
+from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, ledger_test, read_ledger
 from buildcompare.history.levels import USERS, LevelSeries, over_releases
 from buildcompare.history.view import History, analyse_ledger
 from buildcompare.report import publication
@@ -94,9 +93,7 @@ def index_rows(
     reports = {each: _read(each / publication.RESULTS) for each in folders}
     asked = {each.history.ledger for each in reports.values() if isinstance(each, Results) and each.history}
     own = {name: resolve(name, is_folder=True) for name in sorted(asked)}
-    opened = [
-        read_ledger(path, NEWEST) for path in (ledgers or dict.fromkeys([*own.values(), *_folders(root() / LEDGERS)]))
-    ]
+    opened = [read_ledger(path) for path in (ledgers or dict.fromkeys([*own.values(), *_folders(root() / LEDGERS)]))]
     readable = {path: results for path, results in reports.items() if isinstance(results, Results)}
     held = {path: _place(results, own, opened) for path, results in readable.items()}
     steps: dict[tuple[Path, str], Step] = {}

@@ -22,8 +22,7 @@ from buildcompare.config.params import Comparison, Reported, params_of
 from buildcompare.config.project import resolve, root, socket_folder, write_files
 from buildcompare.config.yaml import read_yaml
 from buildcompare.figures import rasteriser
-from buildcompare.history.entry import entry_of, place_in_words
-from buildcompare.history.ledger import Ledger, read_ledger, record
+from buildcompare.history.ledger import Ledger, entry_of, place_in_words, read_ledger, record
 from buildcompare.report import junit, markdown, processes, publication
 from buildcompare.report.commonmark import images
 from buildcompare.report.notebook import keep_beside_results, without_scripts
