@@ -2,9 +2,9 @@
 
 ``python benchmarks/events.py`` prints all of it, ``python benchmarks/events.py noise real identical`` a part.
 The seed differs from all that chose settings. Real load tests are in the folder named by BUILDCOMPARE_REAL, or
-../shared/real; without it their parts are left out. The rules for a warning (a witness, what is lasting, how far the
-other build is looked at) were written with these comparisons in view, `metrics.events.LONE` and the rule for ramps with
-these identical runs: what they print is no independent measure, only releases that were not looked at are.
+../shared/real; without it their parts are left out. The rules (a witness, what is lasting, how far the other build is
+looked at) were written with these comparisons in view, `metrics.compare_events.LONE` with these identical runs: what
+they print is no independent measure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from buildcompare.findings import load
 from buildcompare.metrics.events import find_events
 from buildcompare.recordings.sources import record
 from buildcompare.results import TestResult
-from buildcompare.results.codes import SIDES, FindingKind, Severity
+from buildcompare.results.codes import SIDES, FindingKind
 from buildcompare.stats.changepoints import CalibratedPenalty, changepoints
 from validity import published
 
@@ -86,7 +86,7 @@ def show(result: TestResult, groups: Iterable[int]) -> None:
         size = "     ?" if each.size_percent is None else f"{each.size_percent:+6.1f}"
         span = f"{each.span_s[0] / 60:.1f}-{each.span_s[1] / 60:.1f}"
         print(
-            f"    {each.build:4} {each.phase:6} group {each.group:2} {each.metric:26} {each.kind:5} "
+            f"    {each.build:4} group {each.group:2} {each.metric:26} {each.kind:5} "
             f"{each.at_s / 60:6.1f} min ({span:>13}) {size} %{'  warned of' if each.warning else ''}"
         )
 
@@ -98,16 +98,13 @@ def count(results: Sequence[tuple[str, TestResult]]) -> None:
         told = [found for found in load.events(result) if found.kind == FindingKind.EVENT]
         print(f"  {name}: {len(told)} told of")
         show(result, [found.evidence["group"] for found in told])  # type: ignore[misc]
-        steady = [found for found in told if found.evidence["phase"] == "steady"]
-        metrics = max((len({event["metric"] for event in found.evidence["events"]}) for found in steady), default=0)  # type: ignore[attr-defined]
+        metrics = max((len({event.metric for event in found.evidence["events"]}) for found in told), default=0)  # type: ignore[attr-defined]
         rows[result.type] += Counter(
             {
                 "tests": 1,
-                "with one while steady": bool(steady),
+                "with an event": bool(told),
                 "of two metrics": metrics > 1,
                 "of three": metrics > 2,
-                "with a warning": any(found.severity == Severity.WARNING for found in told),
-                "with one on the ramp": len(told) > len(steady),
                 "without a ramp": any(run.ramp_up.onset_s is None for side in result.runs for run in side),
                 "groups in the base": sum(found.evidence["side"] == "base" for found in told),
                 "groups in the new build": sum(found.evidence["side"] == "new" for found in told),

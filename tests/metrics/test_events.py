@@ -16,14 +16,12 @@ from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Test
 from buildcompare.findings import load
-from buildcompare.findings.finding import finding
 from buildcompare.load.curve import steady_window
-from buildcompare.metrics.compare_events import PlacedEvent, match_events, match_ramp_events
-from buildcompare.metrics.events import AFTER_RAMP_S, MetricEvent, RunEvents, find_events, find_ramp_events, find_spikes
+from buildcompare.metrics.compare_events import PlacedEvent, match_events
+from buildcompare.metrics.events import AFTER_RAMP_S, MetricEvent, RunEvents, find_events, find_spikes
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import read
 from buildcompare.results import Event
-from buildcompare.text.sentences import Names
 
 CATALOGUE = read_catalogue("mattermost")
 WINDOW = (600.0, 5400.0)
@@ -357,85 +355,6 @@ def test_a_metric_of_one_build_or_without_a_margin() -> None:
     assert place({}, {}) == ()
 
 
-# ---- The ramp -------------------------------------------------------------------------------------------------------
-
-RAMP, UNTIL = (540.0, 1800.0), 1920.0
-
-
-def ramped(seed: int, *changes: tuple[float, float, float]) -> pd.Series:
-    """A metric that rises with a load of half an hour's ramp, changed by percent between times."""
-    curve = metric(seed) * np.minimum(np.arange(1081) * 5.0 / RAMP[1], 1.0)
-    for start, end, percent in changes:
-        curve = between(curve, start, end, percent)
-    return curve
-
-
-def of_ramp(curve: pd.Series) -> RunEvents:
-    return find_ramp_events(curve, RAMP, UNTIL, smallest_percent=10.0)
-
-
-def place_on_ramp(base: Mapping[str, pd.Series], new: Mapping[str, pd.Series]) -> tuple[PlacedEvent, ...]:
-    runs = [{slug: of_ramp(curve) for slug, curve in side.items()} for side in (base, new)]
-    return match_ramp_events(runs[0], runs[1])
-
-
-@pytest.mark.parametrize("at_s", [1200.0, 1740.0, 1860.0])
-@pytest.mark.parametrize("percent", [60.0, -40.0])
-def test_a_spike_on_the_ramp_or_at_its_end_is_found(at_s: float, percent: float) -> None:
-    event = only(of_ramp(ramped(1, (at_s, at_s + 60.0, percent))))
-    assert event.kind == ("spike" if percent > 0 else "drop")
-    assert event.at_s == pytest.approx(at_s + 30.0, abs=30.0)
-    assert event.size_percent == pytest.approx(percent, rel=0.25)
-    assert event.ci[0] <= event.size <= event.ci[1]
-
-
-def test_neither_the_ramp_nor_its_bend_nor_its_noise_is_an_event() -> None:
-    found = [bool(of_ramp(ramped(seed)).events) for seed in range(200)]
-    assert np.mean(found) <= 0.02
-    assert of_ramp(ramped(1, (2400.0, 2460.0, 60.0))).events == (), "after the ramp"
-    assert of_ramp(ramped(1, (1500.0, 9999.0, 60.0))).events == (), "a level, not a spike"
-
-
-def test_on_the_ramp_several_metrics_of_one_build_warn() -> None:
-    calm = {slug: ramped(i) for i, slug in enumerate(MARGINS)}
-    both = {slug: ramped(i, (1700.0, 1760.0, 60.0)) for i, slug in enumerate(("heap", "p99"))}
-    placed = place_on_ramp(calm, {**calm, **both})
-    assert {(each.metric, each.build, each.phase, each.group) for each in placed} == {
-        ("heap", "new", "ramp", 1),
-        ("p99", "new", "ramp", 1),
-    }
-    assert all(each.warning for each in placed)
-    assert not any(each.warning for each in place_on_ramp(calm, {**calm, "heap": both["heap"]})), "one metric alone"
-    other = {**calm, "stack": ramped(9, (1800.0, 1860.0, 25.0))}
-    assert [each.matched for each in place_on_ramp(other, {**calm, **both})] == [True] * 3, "both loads were hit"
-
-
-@pytest.mark.parametrize("kind", ["bounded", "unbounded"])
-def test_a_spike_at_the_end_of_one_ramp_is_an_event_of_the_load(kind: Literal["bounded", "unbounded"]) -> None:
-    elapsed = np.arange(0.0, 6000.1, 5.0)
-    users = 5000.0 * np.minimum(elapsed / 1800.0, 1.0)
-
-    def recorded(seed: int, times: float) -> Recording:
-        rng = np.random.default_rng(seed)
-        hit = np.where((elapsed > 1740.0) & (elapsed <= 1860.0), times, 1.0)
-        curves = {"number-of-connected-devices": users}
-        for slug, level in (("p99-api-times", 0.1), ("cpu-utilization", 0.02 * users)):
-            curves[slug] = level * hit * np.exp(0.02 * rng.normal(size=elapsed.size))
-        found = [(CATALOGUE.find(slug), values) for slug, values in curves.items()]
-        series = tuple(Series(m.slug, m.name, m.unit, elapsed, values) for m, values in found)
-        return Recording(series, (0.0, 6000.0), stop_known=True)
-
-    test = Test(name="x", type=kind, base=[Run(recording="x")], new=[Run(recording="x")])
-    runs = {"base": [recorded(1, 1.0)], "new": [recorded(2, 1.8)]}
-    result = compare_test(test, runs, CATALOGUE).result  # type: ignore[arg-type]
-    assert [(each.phase, each.build, each.warning) for each in result.events] == [("ramp", "new", True)] * 2
-    (found,) = load.events(result)
-    assert found.severity == "info", "it says nothing of the level"
-    told = finding(found, Names.of(("v1", "v2"), [result]), test.name)
-    assert " on the ramp, at " in told.text
-    assert ("nothing similar" in told.detail) == (kind == "unbounded"), "of bounded ramps nobody knows how rare it is"
-
-
 # ---- What is told -----------------------------------------------------------------------------------------------
 
 
@@ -470,7 +389,8 @@ def test_five_events_are_told_of_and_the_rest_in_one_line() -> None:
     found = list(load.events(result.model_copy(update={"events": [*small, *grave]})))
     told = [each.evidence["group"] for each in found if each.kind == "event"]
     assert told == [4, 5, 6, 7, 9], "the largest, in order of time"
-    assert [each.severity for each in found if each.evidence.get("group") == 9] == ["warning"]
+    assert {each.severity for each in found} == {"info"}, "identical runs have events too"
+    assert {each.evidence.get("identical") for each in found} == {(2, 6), None}
     (more,) = [each for each in found if each.kind == "more_events"]
     assert more.evidence == {"groups": [1, 2, 3]}
     assert [each.kind for each in load.events(result.model_copy(update={"events": small[:5]}))] == ["event"] * 5

@@ -94,15 +94,14 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
     FindingKind.EVENT: (
         {
             "side": "base",
-            "phase": "steady",
-            "identical_pairs": 31,
+            "identical": [5, 22],
             "names": {"p99": "P99", "go": "Goroutines"},
             "events": [
                 {"metric": "p99", "warning": True, "size_percent": 77.1, "kind": "spike", "at_s": 1878.0},
                 {"metric": "go", "warning": False, "size_percent": 9.4, "kind": "spike", "at_s": 1880.0},
             ],
         },
-        "Bounded Postgres: P99 of v1 has a spike of +77.1 % at 31.3 min, together with one other metric. // The others: Goroutines +9.4 %. The other build shows nothing similar, and none of 31 pairs of identical runs has such a difference.",
+        "Bounded Postgres: P99 of v1 has a spike of +77.1 % at 31.3 min, together with one other metric. // The others: Goroutines +9.4 %. 5 of 22 pairs of identical runs have such an event in one run only.",
     ),
     FindingKind.MORE_EVENTS: (
         {"groups": [2, 7]},

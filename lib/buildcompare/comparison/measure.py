@@ -13,8 +13,9 @@ from buildcompare.labels.traffic_mix import TrafficMix, split_averages
 from buildcompare.load.users import compare_supported_users, limited_by, with_estimates
 from buildcompare.load.view import RunView, Views, compare_ramps, view_run, with_ramp_ups
 from buildcompare.metrics.compare import compare_counted_errors, compare_error_rates, judge_measured, measure_metrics
-from buildcompare.metrics.compare_events import Found, compare_events, search_events
+from buildcompare.metrics.compare_events import compare_events, search_events
 from buildcompare.metrics.equal_load import MetricAtLoad
+from buildcompare.metrics.events import RunEvents
 from buildcompare.metrics.judge_at_load import MeasuredAtLoad, measure_at_load
 from buildcompare.metrics.measurements import Measured, compare_distributions, measure_measurements
 from buildcompare.profiles.compare import compare_profiles
@@ -46,7 +47,7 @@ class Estimates:
     metrics: Sequence[Measured]
     splits: Mapping[str, tuple[str, TrafficMix]]
     at_load: MeasuredAtLoad
-    events: Pair[list[Found]]
+    events: Pair[list[dict[str, RunEvents]]]
 
 
 @dataclass(frozen=True)

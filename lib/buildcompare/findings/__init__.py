@@ -78,7 +78,7 @@ def find(
 
 
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Sort findings: critical ones, supported users, then by severity; events of the base come last."""
+    """Sort findings: critical ones, supported users, then by severity and rank."""
     return sorted(findings, key=_order)
 
 
@@ -119,8 +119,7 @@ def _order(found: Finding) -> tuple[int, int]:
         return 0, int(rank == PAST)
     if rank == FIRST:
         return 1, 0
-    of_base = found.kind == FindingKind.EVENT and found.evidence.get("side") == "base"
-    return (2, int(rank == PAST or of_base)) if found.severity == Severity.WARNING else (3, rank)
+    return (2, int(rank == PAST)) if found.severity == Severity.WARNING else (3, rank)
 
 
 def suggest(

@@ -3,22 +3,17 @@
 from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found, grouped
-from buildcompare.results import Event, TestResult
+from buildcompare.results import TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Status
 
 REPORTED_TOLERANCE_PERCENT = 1.0
 """Least difference of reported and estimated supported users for a finding, in percent; in published runs it is 0.5 %
 at most."""
-TOGETHER = 3
-"""Fewest metrics that move together in a warning. In identical runs (Mattermost's ceiling tests,
-`benchmarks/identical.py`) one or two move in every third pair, three in one of fourteen."""
-IDENTICAL_PAIRS = 31
-"""Number of pairs of identical unbounded runs (Mattermost's ceiling tests, `benchmarks/events.py`). No pair has such a
-warning or an event of the ramp in only one run, so these count as evidence; 9 pairs have other events in only one run.
-The 6 pairs of bounded runs are too few to call an event rare."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
 """Pairs of identical unbounded runs with different numbers of early bumps, or with a delay of `LATER_S`: count and
 total (`benchmarks/identical.py`; the delay needs a curve of users)."""
+OTHER_EVENTS = {"unbounded": (5, 22), "bounded": (2, 6)}
+"""Pairs of identical runs with an event in only one of them: count and total (`benchmarks/placebo.py`)."""
 MOST_EVENTS = 5
 """Most findings about events of one test; one more finding counts the other events, and the table lists them."""
 WAVES = ("wave_period_s", "wave_amplitude_users")
@@ -120,41 +115,27 @@ def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def events(test: TestResult) -> Iterator[Found]:
-    """Report groups of events of only one build, with at least one event beyond its margin; the gravest first."""
+    """Report groups of events of only one build, with at least one event beyond its margin; the largest first.
+
+    Each is an info: runs of one build have them too, and releases as often in their base as in the new build.
+    """
     metrics = {metric.slug: metric for metric in test.metrics}
     groups = grouped((event.group or 0, event) for event in test.events)
     alone = {number: events for number, events in groups.items() if any(event.warning for event in events)}
 
-    def weight(number: int) -> tuple[bool, int, float]:
+    def weight(number: int) -> tuple[int, float]:
         margins = ((each, metrics[each.metric].margin_percent) for each in alone[number] if each.metric in metrics)
         sizes = (abs(each.size_percent or 0.0) / margin for each, margin in margins)
-        return _alarming(test, alone[number]), len({each.metric for each in alone[number]}), max(sizes, default=0.0)
+        return len({each.metric for each in alone[number]}), max(sizes, default=0.0)
 
-    gravest = sorted(alone, key=weight, reverse=True)
-    for number in sorted(gravest[:MOST_EVENTS]):
-        events, alarming = alone[number], _alarming(test, alone[number])
-        first = max(events, key=lambda event: (event.warning, abs(event.size_percent or 0.0)))
-        rare = test.type == "unbounded" and (alarming or first.phase == "ramp")
+    largest = sorted(alone, key=weight, reverse=True)
+    for number in sorted(largest[:MOST_EVENTS]):
+        events = alone[number]
+        side = events[0].build
         slugs = [event.metric for event in events]
         names = {slug: metrics[slug].name if slug in metrics else slug for slug in slugs}
-        evidence: dict[str, object] = {"side": first.build, "group": number, "phase": first.phase, "events": events}
-        evidence |= {"names": names, "identical_pairs": IDENTICAL_PAIRS if rare else None}
-        id_ = f"{test.name}.{FindingKind.EVENT}.{first.build}.{number}"
-        yield Found(FindingKind.EVENT, Severity.WARNING if alarming else Severity.INFO, evidence, id=id_)
-    if folded := gravest[MOST_EVENTS:]:
-        alarming = any(_alarming(test, alone[number]) for number in folded)
-        severity = Severity.WARNING if alarming else Severity.INFO
-        yield Found(FindingKind.MORE_EVENTS, severity, {"groups": sorted(folded)})
-
-
-def _alarming(test: TestResult, events: list[Event]) -> bool:
-    """Test whether the load moved, or several metrics with at least one for the worse; False on the ramp."""
-    if any(event.phase == "ramp" for event in events):
-        return False
-    loads = {run.load_curve for run in (*test.runs.base, *test.runs.new)}
-    if any(event.metric in loads for event in events if event.warning):
-        return True
-    bad = {"lower": 1.0, "higher": -1.0}
-    better = {metric.slug: metric.better for metric in test.metrics}
-    worse = any(event.size * bad.get(better.get(event.metric, "lower"), event.size) > 0 for event in events)
-    return worse and len({event.metric for event in events}) >= TOGETHER
+        rate = OTHER_EVENTS.get(test.type)
+        evidence = {"side": side, "group": number, "events": events, "names": names, "identical": rate}
+        yield Found(FindingKind.EVENT, Severity.INFO, evidence, id=f"{test.name}.{FindingKind.EVENT}.{side}.{number}")
+    if folded := largest[MOST_EVENTS:]:
+        yield Found(FindingKind.MORE_EVENTS, Severity.INFO, {"groups": sorted(folded)})

@@ -6,23 +6,14 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
 
 import numpy as np
-import pandas as pd
 from scipy.special import ndtri
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Test
 from buildcompare.load.view import RunView, Views
-from buildcompare.metrics.events import (
-    AFTER_RAMP_S,
-    MetricEvent,
-    RunEvents,
-    find_events,
-    find_ramp_events,
-    search_window,
-)
+from buildcompare.metrics.events import MetricEvent, RunEvents, find_events, search_window
 from buildcompare.results import Event
 from buildcompare.results.codes import SIDES, Pair, Side
 from buildcompare.stats.changepoints import CalibratedPenalty
@@ -42,10 +33,6 @@ ERROR = 0.05  # rate of false warnings, over all series of a test
 LONE = 6.0
 """Margins that a spike or drop must exceed to warn without another metric. Identical runs have lone excursions of 6
 margins (p99 store times +60 %, CPU -31 %) in Mattermost's published ceiling tests."""
-RAMP_FROM = 0.3  # the ramp is searched from this part of the load's level on: below it the server starts cold
-RAMP_WITNESSES = 2
-"""Metrics that must jump by their margins for a warning on the ramp. One jumps in one run alone in 14 of 31 pairs of
-identical unbounded runs (Mattermost's ceiling tests, `benchmarks/events.py`), two in none."""
 NEARBY_S = 1200.0  # the other run is measured up to this long before and after an event, the longest excursion
 
 
@@ -56,44 +43,43 @@ class PlacedEvent(MetricEvent):
     metric: str
     build: Side
     matched: bool  # the other build has it too
-    phase: Literal["steady", "ramp"] = "steady"
     group: int = 0  # number shared by simultaneous events of one build, by time from 1
     warning: bool = False  # in one build only, and certainly larger than the metric's margin
 
 
-Found: TypeAlias = tuple[dict[str, RunEvents], dict[str, RunEvents]]
-"""Events of one run by metric: of its steady window, and of its ramp."""
-
-
 def search_events(
     test: Test, views: Views, catalogue: Catalogue, identical: Sequence[RepeatedRuns] = ()
-) -> Pair[list[Found]]:
-    """Find the events of every run, whatever their size."""
+) -> Pair[list[dict[str, RunEvents]]]:
+    """Find the events in the steady window of every run, by metric and whatever their size."""
 
-    def events_of(view: RunView) -> Found:
-        series = ((metric.slug, view.recording.total(metric.slug)) for metric in catalogue.metrics)
-        curves = {slug: view.recording.curve(each) for slug, each in series if each is not None}
-        return _steady_events(test, view, curves, identical), _ramp_events(test, view, curves)
+    def events_of(view: RunView) -> dict[str, RunEvents]:
+        if (window := search_window(view.steady.window, test.type)) is None:
+            return {}
+        runs = [run for group in identical if group.type == test.type for run in group.runs]  # with windows as long
+        events: dict[str, RunEvents] = {}
+        for metric in catalogue.metrics:
+            if series := view.recording.total(metric.slug):
+                penalties = tuple(each for run in runs if (each := run.no_change.get(metric.slug, 0.0)) > 0)
+                enough = len(penalties) >= CalibratedPenalty.MIN_RUNS
+                calibration = CalibratedPenalty(penalties) if enough else None
+                events[metric.slug] = find_events(view.recording.curve(series), window, calibration=calibration)
+        return events
 
     return views.map(lambda runs: [events_of(view) for view in runs])
 
 
-def compare_events(found: Pair[list[Found]], test: Test, views: Views, catalogue: Catalogue) -> list[Event]:
+def compare_events(
+    found: Pair[list[dict[str, RunEvents]]], test: Test, views: Views, catalogue: Catalogue
+) -> list[Event]:
     """Compare the events of two builds that are large enough for the metrics' margins, run by run."""
     events: list[Event] = []
     margins = {metric.slug: metric.margin_percent for metric in catalogue.metrics}
-
-    def large(runs: Mapping[str, RunEvents], share: float = 1.0) -> dict[str, RunEvents]:
-        return {slug: run.beyond(share * margins[slug]) for slug, run in runs.items()}
-
     for number, pair in enumerate(itertools.zip_longest(*found)):
-        base, new = (large(run[0], SMALLEST_SHARE) if run else {} for run in pair)
-        ramps = [large(run[1]) if run else {} for run in pair]
+        base, new = (
+            {slug: each.beyond(SMALLEST_SHARE * margins[slug]) for slug, each in (run or {}).items()} for run in pair
+        )
         groups = max((event.group or 0 for event in events), default=0)
-        on_ramp = match_ramp_events(ramps[0], ramps[1])
-        ramp_groups = max((event.group for event in on_ramp), default=0)
-        steady = (replace(each, group=each.group + ramp_groups) for each in match_events(base, new, margins))
-        for event in (*on_ramp, *steady):
+        for event in match_events(base, new, margins):
             follows = test.type == "unbounded" and _follows_load(event, views[event.build][number])
             warning = event.warning and None not in pair and not follows
             events.append(_event_row(event, run=number + 1, group=groups + event.group, warning=warning))
@@ -106,7 +92,6 @@ def _event_row(event: PlacedEvent, *, run: int, group: int, warning: bool) -> Ev
         build=event.build,
         run=run,
         kind=event.kind,
-        phase=event.phase,
         at_s=event.at_s,
         span_s=event.span_s,
         size=event.size,
@@ -116,39 +101,6 @@ def _event_row(event: PlacedEvent, *, run: int, group: int, warning: bool) -> Ev
         matched=event.matched,
         warning=warning,
     )
-
-
-def _steady_events(
-    test: Test, view: RunView, curves: Mapping[str, pd.Series], identical: Sequence[RepeatedRuns]
-) -> dict[str, RunEvents]:
-    window = search_window(view.steady.window, test.type)
-    if window is None:
-        return {}
-    runs = [run for group in identical if group.type == test.type for run in group.runs]  # with windows as long
-    events: dict[str, RunEvents] = {}
-    for slug, curve in curves.items():
-        penalties = tuple(each for run in runs if (each := run.no_change.get(slug, 0.0)) > 0)
-        calibration = CalibratedPenalty(penalties) if len(penalties) >= CalibratedPenalty.MIN_RUNS else None
-        events[slug] = find_events(curve, window, calibration=calibration)
-    return events
-
-
-def _ramp_events(test: Test, view: RunView, curves: Mapping[str, pd.Series]) -> dict[str, RunEvents]:
-    """Events of the upper part of a run's ramp; in an unbounded test up to its first alert."""
-    shape, steady = view.shape, view.steady.window
-    if shape is None or steady is None:
-        return {}
-    line_end_s = shape.ramp.end_s if shape.ramp else None
-    end_s = shape.top_s if test.type == "bounded" else line_end_s
-    if end_s is None:
-        return {}
-    until_s = steady[0] + AFTER_RAMP_S if test.type == "bounded" else min(end_s + AFTER_RAMP_S, steady[0])
-    elapsed, values = shape.curve.between(-math.inf, end_s)
-    low = elapsed[values < RAMP_FROM * shape.curve.level]
-    since_s = float(low[-1] if low.size else elapsed[0])
-    if not until_s > since_s:
-        return {}
-    return {slug: find_ramp_events(curve, (since_s, end_s), until_s) for slug, curve in curves.items()}
 
 
 def _follows_load(event: PlacedEvent, view: RunView) -> bool:
@@ -191,25 +143,6 @@ def match_events(
             warning = not each.matched and each.at_least_percent(z) >= least
             placed.append(replace(each, group=number, warning=warning))
     return tuple(placed)
-
-
-def match_ramp_events(base: Mapping[str, RunEvents], new: Mapping[str, RunEvents]) -> tuple[PlacedEvent, ...]:
-    """Match the events of two ramps and group them.
-
-    Their sizes depend on the load at that moment: any metric that moves in the same direction at about the same time in
-    the other build is the same event.
-    """
-    events = []
-    for build, here, other in zip(SIDES, (base, new), (new, base), strict=True):
-        others = [each for run in other.values() for each in run.events]
-        for slug, event in ((slug, event) for slug, run in here.items() for event in run.events):
-            matched = any(event.kind == each.kind and _near(event, each) for each in others)
-            events.append(PlacedEvent(**vars(event), metric=slug, build=build, matched=matched, phase="ramp"))
-    return tuple(
-        replace(each, group=number, warning=not each.matched and len({e.metric for e in group}) >= RAMP_WITNESSES)
-        for number, group in enumerate(_together(events), 1)
-        for each in group
-    )
 
 
 def _together(events: Sequence[PlacedEvent]) -> list[list[PlacedEvent]]:

@@ -1,8 +1,5 @@
 """Find the events of a metric in one run: level shifts, spikes and drops.
 
-Level shifts are searched in the steady window only: on the ramp, levels move with the load. Spikes and drops are
-searched on the ramp too.
-
 Numbers without a source are round ones, chosen on the published comparisons; `benchmarks/events.py` prints false alarms
 and power.
 """
@@ -174,27 +171,6 @@ def find_events(
     return RunEvents(tuple(events), times, run.averages, window[1]).beyond(smallest_percent)
 
 
-def find_ramp_events(series: pd.Series, ramp: Span, until_s: float, *, smallest_percent: float = 0.0) -> RunEvents:
-    """Find the spikes and drops of a metric on the ramp of the load, up to `until_s`, a little after its end.
-
-    A running median follows a steady rise, so the ramp itself is no event. Averages after the ramp's end tell a spike
-    there from a new level. Parameters and result are as in :func:`find_events`.
-    """
-    run = _averages(series, (ramp[0], max(ramp[1], until_s) + SPIKE_HALF_WIDTH * MINUTE_S))
-    away = _from_median(run.values)
-    half = Z95 * robust_sd(away) if away.size else 0.0
-    events = []
-    for start, end in find_spikes(run.values):
-        top = start + int(np.argmax(np.abs(away[start:end])))
-        if run.times[top] <= until_s:
-            level = run.level_before(top, float(away[top]))
-            size = float(run.averages[top]) - level
-            at, span, whole = float(run.times[top]), run.span_s((start, end)), (0, run.times.size)
-            kind: Kind = "spike" if size > 0 else "drop"
-            events.append(run.event(kind, at, span, (level, size, level + size), half, whole))
-    return RunEvents(tuple(events), run.times, run.averages, until_s).beyond(smallest_percent)
-
-
 def no_change(series: pd.Series, window: tuple[float, float]) -> float:
     """No-change penalty of a run in which nothing happened, for `CalibratedPenalty`; NaN if it is too short."""
     values = _averages(series, window).values
@@ -264,12 +240,6 @@ class _Averages:
         """Elapsed seconds and values of the samples between two times."""
         inside = (self.elapsed > start) & (self.elapsed <= end)
         return self.elapsed[inside], self.samples[inside]
-
-    def level_before(self, place: int, away: float) -> float:
-        """Level that the average at `place` deviates from by `away`, in the metric's unit."""
-        if self.unit is None:
-            return float(np.exp(self.values[place] - away))
-        return float(self.averages[place] - away * self.unit)
 
     def excursion(self, away: Range, beside: npt.NDArray[np.int64], around: Range) -> MetricEvent:
         """Measure the spike or drop at `away`, from its extreme to the level of the averages `beside`."""

@@ -446,7 +446,7 @@ class Event(Model):
     run: int = 1
     kind: Literal["level", "spike", "drop"]
     phase: Literal["steady", "ramp"] = "steady"
-    """Phase of the event; events in the ramp follow the load and do not concern the level."""
+    """Always ``steady``; results of earlier versions may have events of the ramp."""
     at_s: float
     """Time of the extreme value; for a level shift the time of the shift."""
     span_s: Window
@@ -458,8 +458,7 @@ class Event(Model):
     """Simultaneous events share this number."""
     matched: bool
     warning: bool = False
-    """True if the event is in one build only and significantly larger than the metric's margin; on the ramp, if several
-    metrics changed by more than their margins."""
+    """True if the event is in one build only and significantly larger than the metric's margin."""
 
 
 class SupportedUsersResult(Decided):
