@@ -68,6 +68,15 @@ def test_the_status_follows_from_the_intervals(log_ratio: float, sd: float, bett
     assert status_of(found, found.p_value, 10.0, better) == status
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_gate_is_called_only_where_its_estimate_lies_beyond_its_margin(sign: int) -> None:
+    gate = LOWER.model_copy(update={"gate": True})
+    within, beyond = (effect(math.log(1 + sign * size), 0.02) for size in (0.09, 0.11))
+    for metric, changed in ((gate, [False, True]), (LOWER, [True, True])):
+        judged = [judge_metrics([(metric, each)])[0] for each in (within, beyond)]
+        assert [each.status.changed for each in judged if each] == changed
+
+
 @given(st.lists(st.floats(-0.2, 0.2), min_size=1, max_size=30))
 def test_adjusted_p_values_are_those_of_holm_and_of_benjamini_and_hochberg(ratios: list[float]) -> None:
     effects = [effect(each) for each in ratios]

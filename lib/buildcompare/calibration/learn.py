@@ -27,7 +27,7 @@ from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import Slot, read_run
 from buildcompare.results.codes import Better, NoiseSource, TestType
 from buildcompare.stats import noise
-from buildcompare.stats.effects import TestedEffect, judge, judge_labels, judge_metrics, measure_effect
+from buildcompare.stats.effects import GATE, TestedEffect, judge, judge_labels, judge_metrics, measure_effect
 from buildcompare.text.sentences import say
 
 METHOD = 8  # Raised when measuring or judging changes; self-checks of other methods are not shown
@@ -302,7 +302,9 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) ->
                 for percent in (0.0, *INJECTED):
                     scaled = effect and replace(effect, log_ratio=effect.log_ratio + math.log1p(percent / 100.0))
                     if metrics[key].load:  # judged like supported users
-                        judged.append(judge(scaled, metrics[key].margin_percent, Better.HIGHER) if scaled else None)
+                        judged.append(
+                            judge(scaled, metrics[key].margin_percent, Better.HIGHER, family=GATE) if scaled else None
+                        )
                         continue
                     together = {k: scaled if k == key else each for k, each in plain.items() if not metrics[k].load}
                     tested = judge_metrics([(metrics[k], each) for k, each in together.items()])

@@ -11,7 +11,7 @@ from buildcompare.metrics.judge_at_load import reach_at_load
 from buildcompare.results import Decided, FurtherRunsResult, PlannedRow, Results, TestPlan, TestResult
 from buildcompare.results.codes import SIDES, Better, Side, ValidityStatus
 from buildcompare.stats.effects import Effect
-from buildcompare.stats.planning import FurtherRuns, Looks, plan_runs
+from buildcompare.stats.planning import FurtherRuns, Looks, aim, plan_runs
 from buildcompare.text.sentences import say, title
 
 
@@ -54,8 +54,8 @@ def _plan(test: TestResult) -> TestPlan:
 
 
 def _row(hours: float, row: Decided, steps: list[FurtherRuns], **named: Any) -> PlannedRow:
-    """The first of `steps`, and the first that shows a change of the margin's size, else the last."""
-    enough = next((step for step in steps if step.found_percent <= named["margin_percent"]), steps[-1])
+    """The first of `steps`, and the first that shows a change of the size of `aim`, else the last."""
+    enough = next((step for step in steps if step.found_percent <= aim(named["margin_percent"], True)), steps[-1])
     chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
     results = [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]
     return PlannedRow(**named, status=row.status, now_percent=row.min_detectable_percent, steps=results)
@@ -87,7 +87,7 @@ def _planned(test: TestResult) -> Iterator[tuple[Decided, list[FurtherRuns], dic
 
 def _steps(row: Decided, looks: Sequence[float], margin: float, better: Better, **given: Any) -> list[FurtherRuns]:
     effect = _unchanged(row, looks[-1])
-    return plan_runs(effect.run_sd, effect.df, margin_percent=margin, better=better, looks=looks, **given)
+    return plan_runs(effect.run_sd, effect.df, margin_percent=margin, better=better, looks=looks, gate=True, **given)
 
 
 def _unchanged(row: Decided, runs: float) -> Effect:

@@ -21,7 +21,7 @@ from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load,
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import LoadAdjustedResult
 from buildcompare.results.codes import SIDES, Better, NoiseSource, Status
-from buildcompare.stats.effects import Effect, family_of, judge
+from buildcompare.stats.effects import GATE, Effect, family_of, judge
 from buildcompare.stats.noise import (
     LEAST_SD,
     Noise,
@@ -93,10 +93,10 @@ def judge_at_load(
         family = [slug for slug in effects if kinds[slug] == kind]
         margins = [metrics[slug].margin_percent for slug in family]
         together = [effects[slug] for slug in family]
-        detectable = min_detectable_percent(together, margins, level)
+        detectable = min_detectable_percent(together, margins, level, gate=kind[0] == GATE)
         p_values = adjusted(together, margins, level)
         for i, slug in enumerate(family):
-            tested = judge(together[i], margins[i], metrics[slug].better, p_values[i], looks=looks)
+            tested = judge(together[i], margins[i], metrics[slug].better, p_values[i], family=kind[0], looks=looks)
             low, high = tested.effect.interval(1.0 - level / len(family))
             fields = tested.deciding_row(df_per_run=0.0, reach=reach_at_load(together, margins, i))
             fields |= {"ci_low": low, "ci_high": high, "min_detectable_percent": detectable[i]}
@@ -142,11 +142,14 @@ def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float], level:
 
 
 def min_detectable_percent(
-    effects: Sequence[Effect], margins_percent: Sequence[float], level: float = ALPHA
+    effects: Sequence[Effect], margins_percent: Sequence[float], level: float = ALPHA, *, gate: bool = False
 ) -> list[float]:
     """Smallest rise of each metric that :func:`adjusted` finds at a power of 80 %, if it is alone in its family."""
     reaches = zip(effects, _reaches(effects, margins_percent, level), margins_percent, strict=True)
-    return [effect.min_detectable_percent(margin, 1, reach * effect.sd, level) for effect, reach, margin in reaches]
+    return [
+        effect.min_detectable_percent(margin, 1, reach * effect.sd, level, gate=gate)
+        for effect, reach, margin in reaches
+    ]
 
 
 def reach_at_load(

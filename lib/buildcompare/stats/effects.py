@@ -2,9 +2,9 @@
 
 Equivalent: the interval lies inside the margin (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15). Changed: the interval
 excludes zero and does not lie inside the margin (Lakens, Scheel & Isager 2018, Advances in Methods and Practices in
-Psychological Science 1). Not worse: the bad end of the interval lies within twice the margin. Everything else is
-inconclusive. Families are fixed beforehand: the gate metrics of a test, its other times, and its other metrics; each
-label table with one statistic.
+Psychological Science 1); a gate also needs its estimate beyond the margin, as makers release smaller losses. Not worse:
+the bad end of the interval lies within twice the margin. Everything else is inconclusive. Families are fixed
+beforehand: the gate metrics of a test, its other times, and its other metrics; each label table with one statistic.
 """
 
 import math
@@ -20,15 +20,11 @@ from buildcompare.config.catalogue import Metric
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import Better, NoiseSource, Status
 from buildcompare.stats.noise import CATALOGUE_DF, Noise, RunLevel
-from buildcompare.stats.planning import ALPHA, Looks, enough_runs, percent, quantile, smallest_found
+from buildcompare.stats.planning import ALPHA, SOUGHT, Looks, enough_runs, percent, quantile, smallest_found
 
 LABEL_ALPHA = 0.02  # error rate of each label row: four of 200 rows are marked by chance
 LABEL_MARGIN_PERCENT = 10.0  # as the catalogue's `margin_percent` of the averages over all labels
-SOUGHT = 1.5
-"""Shares of a family's error are proportional to the power of each metric for a change of this many margins, so metrics
-without power take little. Against equal shares, values of 1.5 to 2 lose only a few changes of 10 % in identical ceiling
-runs; smaller values find more P99 API times 10 % slower in bounded releases, beside averages that are twice as noisy
-(both on the development half)."""
+GATE = "gate"  # family of the metrics that users feel
 LEAST_WEIGHT = 0.02  # smallest weight of a metric without power
 
 
@@ -65,14 +61,20 @@ class Effect:
         return percent(self.log_ratio - half), percent(self.log_ratio + half)
 
     def min_detectable_percent(
-        self, margin_percent: float = 0.0, family: float = 1.0, reach: float = 0.0, level: float = ALPHA
+        self,
+        margin_percent: float = 0.0,
+        family: float = 1.0,
+        reach: float = 0.0,
+        level: float = ALPHA,
+        *,
+        gate: bool = False,
     ) -> float:
         """Smallest rise found at `POWER`, alone in a `family` of this size, and beyond `reach` (log scale).
 
-        Its 90 % interval must reach beyond the margin, too.
+        Its 90 % interval must reach beyond the margin, too, and of a gate its estimate.
         """
         reach = max(reach, quantile(1.0 - level / family / 2.0, self.df) * self.sd)
-        return smallest_found(reach, self.sd, self.df, margin_percent, level)
+        return smallest_found(reach, self.sd, self.df, margin_percent, level, gate=gate)
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ class TestedEffect:
         `df_per_run` and `reach` are those of :func:`~buildcompare.stats.planning.enough_runs`.
         """
         effect, margin, not_worse = self.effect, self.margin_percent, self.status == Status.NOT_WORSE
+        gate = self.family == GATE
         looks = self.looks.runs if self.looks else (effect.runs,)
         enough = enough_runs(
             effect.run_sd,
@@ -129,11 +132,12 @@ class TestedEffect:
             family=self.size,
             df_per_run=df_per_run,
             reach=reach,
+            gate=gate,
         )
         return self.row() | {
             "p_worse_one_sided": self.p_worse_one_sided,
             "no_worse_than_percent": no_worse_than(effect, margin, self.better, self.level) if not_worse else None,
-            "min_detectable_percent": effect.min_detectable_percent(margin, self.size, level=self.level),
+            "min_detectable_percent": effect.min_detectable_percent(margin, self.size, level=self.level, gate=gate),
             "required_runs": round(looks[-1] + enough.further) if enough else None,
             "required_runs_show_percent": enough.found_percent if enough else None,
             "run_sd_percent": percent(effect.run_sd),
@@ -240,15 +244,17 @@ def status_of(
     *,
     alpha: float = ALPHA,
     bound_alpha: float = ALPHA,
+    gate: bool = False,
 ) -> Status:
     """Status of an effect by its p-value over its family; `bound_alpha` is the level of "no worse than".
 
+    A change of a `gate` is called only if its estimate lies beyond the margin.
     Without a better direction, an improvement is a rise and a regression a fall.
     """
     low, high = effect.interval(1.0 - 2.0 * alpha)
     if -margin_percent < low and high < margin_percent:
         return Status.EQUIVALENT
-    if p_adjusted < alpha:
+    if p_adjusted < alpha and not (gate and abs(effect.delta_percent) <= margin_percent):
         return Status.REGRESSION if (effect.log_ratio > 0) == (better == Better.LOWER) else Status.IMPROVEMENT
     bound = no_worse_than(effect, margin_percent, better, bound_alpha)
     return Status.INCONCLUSIVE if bound is None else Status.NOT_WORSE
@@ -274,10 +280,13 @@ def judge(
     size: float = 1.0,
     looks: Looks | None = None,
 ) -> TestedEffect:
-    """Judge an effect against a margin in percent: alone, or in a family of `size` by its adjusted p-value."""
+    """Judge an effect against a margin in percent: alone, or in a family of `size` by its adjusted p-value.
+
+    In the family :data:`GATE` its estimate must lie beyond the margin.
+    """
     p_value = effect.p_value if p_adjusted is None else p_adjusted
     level = looks.level if looks else ALPHA
-    status = status_of(effect, p_value, margin, better, alpha=level, bound_alpha=level)
+    status = status_of(effect, p_value, margin, better, alpha=level, bound_alpha=level, gate=family == GATE)
     return TestedEffect(effect, margin, better, p_value, status, family, size, looks)
 
 
@@ -287,7 +296,7 @@ def judge_metrics(
     """Judge the metrics of one test in their families, in order; None for a metric without an effect."""
     judged: list[TestedEffect | None] = [None] * len(effects)
     judgeable = [(i, metric, effect) for i, (metric, effect) in enumerate(effects) if effect is not None]
-    for family in ("gate", "times", "other"):
+    for family in (GATE, "times", "other"):
         members = [each for each in judgeable if family_of(each[1]) == family]
         weights = np.array([_power(effect, SOUGHT * metric.margin_percent) for _, metric, effect in members])
         adjusted = holm([effect.p_value for *_, effect in members], weights)
@@ -300,7 +309,7 @@ def judge_metrics(
 
 def family_of(metric: Metric) -> str:
     """Family of a metric: felt by users (`gate`), other `times`, or needs of the server (`other`)."""
-    return "gate" if metric.gate else "times" if metric.unit == "seconds" else "other"
+    return GATE if metric.gate else "times" if metric.unit == "seconds" else "other"
 
 
 def _power(effect: Effect, percent: float) -> float:

@@ -281,7 +281,7 @@ class Investigation(Target):
         family = sum(each.family == row.family and each.p_value is not None for each in self.rows)
         steps = plan_runs(
             effect.run_sd, effect.df, looks=Looks.of(self.view.result.looks).runs, most=most, family=family,
-            margin_percent=row.margin_percent, better=row.better,
+            margin_percent=row.margin_percent, better=row.better, gate=row.gate,
         )  # fmt: skip
         return pd.DataFrame(map(vars, steps))
 
