@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -49,10 +48,10 @@ def contrasts(result: VariantsResult, operation: OperationResult) -> Figure | No
     at_ticks = [(place(mark), f"{mark:g}") for mark in _marks(low, high)]
     names = [(-float(i), f"{row.variant}\nagainst {result.choice(row.against)}") for i, row in enumerate(rows)]
     title, axis = say("figures", "contrasts_title", operation), say("figures", "contrasts_axis", operation)
-    room: dict[str, Any] = {"x": (0.0, 1.0), "y": (0.4 - len(rows), 0.6)}
-    plot = Plot((9.0, 1.1 + ROW * len(rows)), title, xlabel=axis, xticks=at_ticks, yticks=names, **room)
+    size, down = (9.0, 1.1 + ROW * len(rows)), (0.4 - len(rows), 0.6)
+    plot = Plot(size, title, x=(0.0, 1.0), y=down, xlabel=axis, xticks=at_ticks, yticks=names)
     plot.rule(place(1.0), "base", 1.2)
-    drawn: list[dict[str, Any]] = []
+    drawn: list[dict[str, object]] = []
     for (y, _), row, (ratio, *interval) in zip(names, rows, ratios.tolist(), strict=True):
         at, is_proven = place(ratio), row.ci_low is not None
         span = [*map(place, interval)] if is_proven else None
@@ -75,7 +74,7 @@ def _marks(low: float, high: float) -> list[float]:
     return [mark for mark in marks if low <= mark <= high]
 
 
-def _chart_row(result: VariantsResult, operation: OperationResult, row: ContrastResult) -> dict[str, Any]:
+def _chart_row(result: VariantsResult, operation: OperationResult, row: ContrastResult) -> dict[str, object]:
     """Return the texts of a row in the interactive chart."""
     return {
         "name": say("figures", "contrast_name", row, result),
@@ -108,16 +107,17 @@ def _interaction(table: pd.DataFrame, operation: OperationResult, across: str, l
     factor, unit = unit_scale(float(table["value"].max()), operation.unit)
     title = say("figures", "interaction_title", operation, across, lines)
     rows = math.ceil(len(names) / IN_LEGEND)
-    room: dict[str, Any] = {"x": (-0.1, len(levels) - 0.9), "y": (0.0, 1.05 * factor * float(means.max()))}
-    plot = Plot(SMALL, title, xlabel=across, ylabel=unit, xticks=[*enumerate(levels)], legend_rows=rows, **room)
+    ends, top = (-0.1, len(levels) - 0.9), 1.05 * factor * float(means.max())
+    marks = [*enumerate(levels)]
+    plot = Plot(SMALL, title, x=ends, y=(0.0, top), xlabel=across, ylabel=unit, xticks=marks, legend_rows=rows)
     for i, name in enumerate(names):
-        line: dict[str, Any] = {"width": 1.4, "dashes": () if i < len(LINES) else (4.0, 1.2)}
+        dashes = () if i < len(LINES) else (4.0, 1.2)
         points = [(x, factor * means[level, name]) for x, level in enumerate(levels) if (level, name) in means.index]
         x, y = zip(*points, strict=True)
-        plot.curve([(x, y)], LINES[i % len(LINES)], **line)
+        plot.curve([(x, y)], LINES[i % len(LINES)], width=1.4, dashes=dashes)
         row, column = divmod(i, IN_LEGEND)
         at = plot.left + column * (plot.right - plot.left) / IN_LEGEND
-        plot.legend_entry(at, rows - 1 - row, name[:LONGEST_NAME], LINES[i % len(LINES)], **line)
+        plot.legend_entry(at, rows - 1 - row, name[:LONGEST_NAME], LINES[i % len(LINES)], 1.4, dashes)
     of_cells = means.reset_index().itertuples(index=False, name=None)
     alt = say("figures", "interaction_alt", operation, across, lines, list(of_cells))
     name = f"interaction_{operation.slug}_{slugify(across)}_{slugify(lines)}"
@@ -140,8 +140,8 @@ def heat_map(result: VariantsResult) -> Figure | None:
     size = (min(3.4 + 1.5 * len(operations), 9.0), 1.3 + ROW * len(variants))
     across: Ticks = [(i + 0.5, each.name) for i, each in enumerate(operations.values())]
     down: Ticks = [(-i - 0.5, name) for i, name in enumerate(variants)]
-    room: dict[str, Any] = {"x": (0.0, len(operations)), "y": (-float(len(variants)), 0.0)}
-    plot = Plot(size, say("figures", "heat_legend"), xlabel="", xticks=across, yticks=down, **room)
+    ends = {"x": (0.0, float(len(operations))), "y": (-float(len(variants)), 0.0)}
+    plot = Plot(size, say("figures", "heat_legend"), x=ends["x"], y=ends["y"], xlabel="", xticks=across, yticks=down)
     plot.rectangle(plot.left, plot.top, plot.right - plot.left, plot.bottom - plot.top, "paper")
     width, height = (plot.right - plot.left) / len(operations), (plot.bottom - plot.top) / len(variants)
     column, line = ({name: i for i, name in enumerate(names)} for names in (operations, variants))

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from buildcompare.findings.finding import Found
 from buildcompare.results import Results
@@ -43,7 +42,7 @@ def is_known(result: VariantsResult) -> bool:
     return result.unjudged is None
 
 
-def _of(result: VariantsResult, slug: str, judged: float | None) -> dict[str, Any]:
+def _of(result: VariantsResult, slug: str, judged: float | None) -> dict[str, object]:
     """Collect the evidence of a row; without p-value despite known noise it is confounded with its block."""
     of = result.operation(slug)
     told = of.model_dump(mode="json", include={"name", "unit", "better", "margin_percent"})

@@ -75,8 +75,8 @@ class Figure:
         summary = f'<summary class="small"><span>{caption}</span>{self.svg}</summary>'
         return Markup(f"{start}{summary}{chart}</details>")  # noqa: S704  # escaped on these lines
 
-    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        data: dict[str, Any] = {FIGURE_MIME: {name: getattr(self, name) for name in _CARRIED}}
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
+        data: dict[str, object] = {FIGURE_MIME: {name: getattr(self, name) for name in _CARRIED}}
         data |= {"image/svg+xml": self.svg, "text/plain": self.alt}
         if self.chart is not None:  # an untrusted notebook shows the picture instead
             style = f"<style>{themes()}</style>" if self.alone else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
-from typing import Any
+from functools import partial
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -18,6 +18,7 @@ from buildcompare.results.codes import SIDES, Pair, Window
 from buildcompare.text.numbers import unit_scale
 
 PALETTE: dict[str, str] = {side: THEME[side] for side in SIDES}
+_line = partial(sns.lineplot, hue="build", hue_order=SIDES, palette=PALETTE, estimator=None)
 
 
 def metric(samples: pd.DataFrame, windows: Pair[list[Window]], labels: Pair[str], *, title: str, unit: str) -> Axes:
@@ -31,9 +32,8 @@ def metric(samples: pd.DataFrame, windows: Pair[list[Window]], labels: Pair[str]
     steps = drawn.groupby(["build", "run"])["elapsed_s"].diff()
     usual = steps.groupby([drawn["build"], drawn["run"]]).transform("median")
     drawn["stretch"] = (drawn["value"].isna() | ~steps.le(1.5 * usual)).cumsum()  # lines break at gaps and between runs
-    look: dict[str, Any] = {"hue": "build", "hue_order": SIDES, "palette": PALETTE, "style": "build"}
-    lines: dict[str, Any] = {"style_order": SIDES, "units": "stretch", "estimator": None, "lw": 1.1}
-    sns.lineplot(drawn, x="minutes", y="shown", ax=axes, **look, **lines)
+    dashed = partial(_line, style="build", style_order=SIDES, units="stretch", lw=1.1)
+    dashed(drawn, x="minutes", y="shown", ax=axes)
     for start, end in dict.fromkeys(window for side in SIDES for window in windows[side]):
         axes.axvspan(start / 60.0, end / 60.0, color=THEME["shade"], alpha=0.6, lw=0, zorder=0)
     if legend := axes.get_legend():
@@ -54,14 +54,12 @@ def spread(samples: pd.DataFrame, autocorrelation: pd.DataFrame, unit: str) -> D
     drawing = Drawing(figsize=(9.0, 2.4), layout="constrained")
     left, right = drawing.subplots(1, 2)
     factor, name = unit_scale(float(samples["value"].abs().max()) if len(samples) else 1.0, unit)
-    look: dict[str, Any] = {"hue": "build", "hue_order": SIDES, "palette": PALETTE}
     shown = pd.DataFrame({"build": samples["build"], "value": samples["value"].astype(float) * factor})
-    bars: dict[str, Any] = {"stat": "percent", "common_norm": False, "element": "step", "fill": False, "bins": 40}
-    sns.histplot(shown, x="value", ax=left, **bars, **look)
+    bars = partial(sns.histplot, stat="percent", common_norm=False, element="step", fill=False, bins=40)
+    bars(shown, x="value", ax=left, hue="build", hue_order=SIDES, palette=PALETTE)
     if len(autocorrelation):
         lags = autocorrelation.assign(minutes=autocorrelation["lag_s"] / 60.0)
-        lines: dict[str, Any] = {"units": "run", "estimator": None, "legend": False}
-        sns.lineplot(lags, x="minutes", y="correlation", ax=right, **lines, **look)
+        _line(lags, x="minutes", y="correlation", units="run", legend=False, ax=right)
         chance = float(autocorrelation["chance"].max())
         right.axhspan(-chance, chance, color=THEME["shade"], lw=0, zorder=0)
     left.set(xlabel=name, ylabel="% of samples", title="Distribution")
@@ -75,8 +73,7 @@ def lines(samples: pd.DataFrame) -> Drawing:
     drawing = Drawing(figsize=(9.0, 2.4), layout="constrained")
     axes = drawing.subplots()
     drawn = samples.assign(minutes=samples["elapsed_s"] / 60.0, unit=samples.groupby(["run", "series"]).ngroup())
-    look: dict[str, Any] = {"hue": "build", "hue_order": SIDES, "palette": PALETTE, "estimator": None}
-    sns.lineplot(drawn, x="minutes", y="value", units="unit", lw=1.0, ax=axes, **look)
+    _line(drawn, x="minutes", y="value", units="unit", lw=1.0, ax=axes)
     axes.set(xlabel="elapsed time, minutes", ylabel="")
     sns.despine(drawing)
     return drawing

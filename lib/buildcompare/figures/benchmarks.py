@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -37,8 +36,8 @@ def ecdf(test: TestView, row: DistributionResult, name: str) -> Figure:
     least, most = factor * every.min(), factor * every.max()
     pad = 0.05 * (most - least or abs(most) or 1.0)
     title = say("figures", "ecdf_title", row, test.labels)
-    axes: dict[str, Any] = {"x": (least - pad, most + pad), "y": (0.0, 1.03)}
-    plot = Plot(SMALL, title, xlabel=unit or row.name, ylabel="part of all values", **axes)
+    x_axis, words = (least - pad, most + pad), "part of all values"
+    plot = Plot(SMALL, title, x=x_axis, y=(0.0, 1.03), xlabel=unit or row.name, ylabel=words)
     drawn = [side for side in SIDES if values[side].size]
     for side in drawn:
         count = values[side].size

@@ -5,7 +5,7 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -25,6 +25,10 @@ PHASES = {"early_bumps": "bumps"}
 """Short names of phases."""
 BOTH_SUSTAINED = "both sustained {:,.0f}"
 """Text at the load where the builds are compared."""
+Header: TypeAlias = dict[str, Any]
+"""JSON object that `chart.js` reads."""
+Mark = TypedDict("Mark", {"side": Side | None, "from": tuple[float, float], "to": tuple[float, float], "text": str})
+"""A line on a chart between two points (elapsed seconds, value)."""
 MANTISSA_BITS = 16
 """Kept bits of the 23 in a 32-bit float's mantissa: errors are 8 parts in a million at most, charts a third smaller."""
 MOST_SAMPLES = 5000
@@ -38,7 +42,7 @@ def chart(
     *,
     title: str,
     alt: str,
-    marks: Sequence[dict[str, Any]] = (),
+    marks: Sequence[Mark] = (),
     wide: bool = False,
     find: Callable[[Recording], Series | None] | None = None,
 ) -> dict[str, str]:
@@ -125,7 +129,7 @@ def over_releases(
         values, counts = series.levels[:, number], series.runs[:, number]
         if np.isfinite(values).any():
             floats.append(_rounded(values))
-            run: dict[str, Any] = {"side": side, "run": 1, "size": values.size, "start": 0, "step": 1, "users": []}
+            run: Header = {"side": side, "run": 1, "size": values.size, "start": 0, "step": 1, "users": []}
             run |= {"half": series.half} | ({} if (counts == 1).all() else {"counts": counts.tolist()})
             header["runs"].append(run)
     return {"group": group, "data": _packed(header, floats)}
@@ -136,12 +140,12 @@ def half_widths(seen: MetricAtLoad, side: Side) -> np.ndarray:
     return np.minimum(1.96 * seen.se_curves[side], 5.0)
 
 
-def _header(name: str, unit: str, labels: Pair[str], title: str, alt: str) -> dict[str, Any]:
+def _header(name: str, unit: str, labels: Pair[str], title: str, alt: str) -> Header:
     words = {"title": title, "alt": alt, "name": name, "labels": dict(labels.items())}
     return {**words, "scales": scales(unit), "short": SHORT_UNITS.get(unit), "marks": [], "events": [], "runs": []}
 
 
-def _of_run(result: RunResult) -> dict[str, Any]:
+def _of_run(result: RunResult) -> Header:
     """Return duration, window and phases of a run."""
     return {
         "until": result.stop_s or result.duration_s,
@@ -179,7 +183,7 @@ def extremes(values: np.ndarray, piece: np.ndarray) -> np.ndarray:
     return np.union1d(*kept)
 
 
-def _sampled(elapsed: np.ndarray, values: np.ndarray) -> tuple[dict[str, Any], list[np.ndarray]]:
+def _sampled(elapsed: np.ndarray, values: np.ndarray) -> tuple[Header, list[np.ndarray]]:
     """Encode a curve as header and floats: on a regular grid or with times; a thinned one also has minute means."""
     if values.size > MOST_SAMPLES:
         width = (elapsed[-1] - elapsed[0]) / (MOST_SAMPLES // 2)

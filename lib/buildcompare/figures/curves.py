@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from buildcompare.figures.chart import (
     BOTH_SUSTAINED,
     PHASES,
     WINDOWS,
+    Mark,
     chart,
     extremes,
     group_of,
@@ -93,11 +94,11 @@ def _in_minutes(points: list[tuple[float, float]]) -> tuple[list[float], list[fl
     return [second / 60 for second, _ in points], [value for _, value in points]
 
 
-def _mark(points: list[tuple[float, float]], side: Side | None, text: str = "") -> dict[str, Any]:
+def _mark(points: list[tuple[float, float]], side: Side | None, text: str = "") -> Mark:
     return {"side": side, "from": points[0], "to": points[-1], "text": text}
 
 
-def _shift(plot: Plot, test: TestView, slug: str) -> list[dict[str, Any]]:
+def _shift(plot: Plot, test: TestView, slug: str) -> list[Mark]:
     """Draw the gap between the builds on their common ramp."""
     ramp = test.result.ramp_up
     if ramp.shift_users is None or ramp.shift_window is None or ramp.shift_status == Status.INCONCLUSIVE:
@@ -220,8 +221,7 @@ def _with_curves(
     top, last = float(np.abs(values).max()), float(minutes.max())
     factor, unit = unit_scale(top, metric.unit)
     low, high = (min(0.0, factor * float(values.min())), factor * top) if top else (0.0, 1.0)
-    axes: dict[str, Any] = {"x": (0.0, ROOM * (last or 1.0)), "y": (ROOM * low, ROOM * high)}
-    plot = Plot(size, title, ylabel=unit, below=below, **axes)
+    plot = Plot(size, title, x=(0.0, ROOM * (last or 1.0)), y=(ROOM * low, ROOM * high), ylabel=unit, below=below)
     first = [(side, run) for side in SIDES for run in test.result.runs[side][:1]]
     windows = Counter((run.window[0], run.window[1]) for _, run in first if run.window)
     for (start, end), builds in windows.items():
@@ -253,8 +253,8 @@ def over_releases(series: LevelSeries, releases: Sequence[str], changes: Mapping
     factor, unit = unit_scale(top, series.unit)
     every = math.ceil(len(releases) / MOST_NAMES)
     xticks = [(float(place), releases[place][:14]) for place in range(0, len(releases), every)]
-    axes: dict[str, Any] = {"x": (-0.5, len(releases) - 0.5), "y": (0.0, factor * top), "xticks": xticks}
-    plot = Plot(RELEASES_SIZE, say("figures", "releases_title", series), xlabel="", ylabel=unit, **axes)
+    title, x, y = say("figures", "releases_title", series), (-0.5, len(releases) - 0.5), (0.0, factor * top)
+    plot = Plot(RELEASES_SIZE, title, x=x, y=y, xlabel="", ylabel=unit, xticks=xticks)
     for i, (place, text) in enumerate(sorted(changes.items())):
         plot.rule(place - 0.5, "ink", 0.8, (6.0, 3.0))
         plot.text(float(plot.across(place - 0.5)) + 3, plot.top + 10 + 12 * (i % 3), text)

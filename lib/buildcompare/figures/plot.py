@@ -23,7 +23,7 @@ _LIGHT = dict(re.findall(r"--(\w+): (#\w{6})", theme().partition("@media")[0]))
 THEME = {name: _LIGHT[name] for name in _DRAWN}
 """Light values of the page's CSS variables, for an SVG outside a page. Builds are blue and vermillion (Okabe & Ito
 2008), which differ for every kind of colour vision and in grey."""
-DASHES: dict[str, Any] = {"base": (), "new": (4, 1.2)}
+DASHES: dict[str, tuple[float, ...]] = {"base": (), "new": (4.0, 1.2)}
 WIDTHS = {"base": 1.3, "new": 1.1}
 SMALL = (5.4, 3.1)  # Size of most figures, in inches
 LEAST_POINTS = 6.5  # Least size of a title's font; longer titles lose their middle, since numbers are at the end

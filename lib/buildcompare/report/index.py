@@ -17,6 +17,7 @@ from buildcompare.config.errors import named
 from buildcompare.config.params import version_in
 from buildcompare.config.project import resolve, root, write_files, writing
 from buildcompare.figures import chart, curves
+from buildcompare.figures.chart import Header
 from buildcompare.history.chain import Step
 from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, ledger_test, read_ledger
 from buildcompare.history.levels import USERS, LevelSeries, over_releases
@@ -73,10 +74,17 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
     """
     catalogue = read_catalogue(metrics)
     rows, views = index_rows(folder, ledgers, catalogue)
-    shown: dict[str, Any] = {"title": "Every release", "rows": rows, "gravest_first": GRAVEST_FIRST}
-    shown["charts"] = level_charts(rows, catalogue)
-    shown["left_out"] = [(named(at), len(view.steps), view.count) for at, view in views.items() if view.left_out]
-    html = page("index/index", "buildcompare/report", "index/index", component=figures.component(), **shown)
+    html = page(
+        "index/index",
+        "buildcompare/report",
+        "index/index",
+        component=figures.component(),
+        title="Every release",
+        rows=rows,
+        gravest_first=GRAVEST_FIRST,
+        charts=level_charts(rows, catalogue),
+        left_out=[(named(at), len(view.steps), view.count) for at, view in views.items() if view.left_out],
+    )
     with writing(folder / INDEX, "output", "a file that can be written"):
         write_files({folder / INDEX: html})
     return folder / INDEX, len(rows)
@@ -148,7 +156,7 @@ def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[s
     return charts
 
 
-def _release(row: IndexRow) -> dict[str, Any]:
+def _release(row: IndexRow) -> Header:
     """Fields of one place on the axis of a chart."""
     href = next((href for text, href in row.links if text == "report"), None)
     base, new = row.builds

@@ -62,7 +62,7 @@ def _results(packed: str) -> Results:
     return Results.model_validate_json(unpacked(packed))
 
 
-def keep_beside_results(notebook: NotebookNode, more: dict[str, Any]) -> Results:
+def keep_beside_results(notebook: NotebookNode, more: Mapping[str, str | None]) -> Results:
     """Add `more` to `provenance.run` of the notebook's embedded results, and return the results."""
     results = results_of(notebook)
     results.provenance.run.update(more)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from nbformat import NotebookNode
 from pydantic_core import to_json
@@ -78,9 +78,9 @@ def best_engine() -> Engine:
 
 
 @contextlib.contextmanager
-def _settings(engine: Engine) -> Iterator[dict[str, Any]]:
+def _settings(engine: Engine) -> Iterator[dict[str, object]]:
     """Return papermill's settings for a notebook in a forked process or in a kernel."""
-    quiet: dict[str, Any] = {"progress_bar": False, "log_output": False}
+    quiet: dict[str, object] = {"progress_bar": False, "log_output": False}
     if engine == "warm":
         from papermill.engines import papermill_engines
 
@@ -157,9 +157,13 @@ def made_from(params: Reported, params_file: Path, folder: Path, *, graphs: Grap
     if not all("\0" not in path and resolve(path).is_file() for path in files_of(params)):
         return None
     written = markdown.read_written(folder / publication.README)
-    settings: dict[str, Any] = {"graphs": graphs, "shown_as": shown_as(params_file)}
-    settings["pictures"] = {path: sha256(each).hexdigest() for path, each in pictures_of(params, folder).items()}
-    return inputs_sha256(params, written={name: text for name, text in written.items() if text.strip()}, **settings)
+    return inputs_sha256(
+        params,
+        written={name: text for name, text in written.items() if text.strip()},
+        graphs=graphs,
+        shown_as=shown_as(params_file),
+        pictures={path: sha256(each).hexdigest() for path, each in pictures_of(params, folder).items()},
+    )
 
 
 def publish(

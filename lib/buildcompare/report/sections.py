@@ -70,7 +70,7 @@ class Fragment:
     alone: bool = True
     """If True, it includes its styles in a notebook."""
 
-    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         fields = {name: value for name, value in vars(self).items() if value and name not in ("text", "alone")}
         shown = {"text/html": self.styled()} if self.html else {}  # the notebook's text already has the heading
         return {**shown, "text/plain": self.text, FRAGMENT_MIME: {**fields, "html": str(self.html)}}
@@ -98,7 +98,7 @@ class EmbeddedResults:
 
     results: Results
 
-    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         results = self.results
         text = f"{results.comparison}: {results.verdict} ({len(results.tests)} tests, {len(results.findings)} findings)"
         return {RESULTS_MIME: {"packed": figures.packed(results.model_dump_json())}, "text/plain": text}
@@ -218,11 +218,21 @@ def verdict(analysis: Analysis) -> Fragment:
     if any(test.supported_users for test in results.tests):
         gates.append("supported users")
     columns = list(dict.fromkeys(row.name for test in results.tests for row in test.metrics if row.gate))
-    split: dict[str, Any] = {"shown": tests[:HEADLINE_TESTS], "folded": tests[HEADLINE_TESTS:]}
     said = opening(results)
-    split["top"], split["rest"] = above_the_fold(results.findings, said.states)
-    split |= {"with_users": any(test.supported_users for test in results.tests), "places": places(results)}
-    return fragment("verdict", results=results, opening=said, gate_metrics=columns, gates=gates, **split)
+    top, rest = above_the_fold(results.findings, said.states)
+    return fragment(
+        "verdict",
+        results=results,
+        opening=said,
+        gate_metrics=columns,
+        gates=gates,
+        shown=tests[:HEADLINE_TESTS],
+        folded=tests[HEADLINE_TESTS:],
+        top=top,
+        rest=rest,
+        with_users=any(test.supported_users for test in results.tests),
+        places=places(results),
+    )
 
 
 def further_runs(analysis: Analysis) -> Fragment:
@@ -317,9 +327,14 @@ def _chart_tools(drawn: Iterable[Figure], *, hint: bool = False) -> Fragment:
 @functools.cache
 def templates() -> Environment:
     """Load the templates' environment with the functions that templates may call."""
-    look: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     loader = FileSystemLoader([TEMPLATES, TEMPLATES / "sections", *(kind.folder / "templates" for kind in kinds())])
-    made = Environment(loader=loader, autoescape=select_autoescape(["html.j2", "xml.j2"]), **look)
+    made = Environment(
+        loader=loader,
+        autoescape=select_autoescape(["html.j2", "xml.j2"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     usable = {name: getattr(module, name) for module, names in CALLABLE for name in names.split()}
     made.filters |= usable | {"test_title": title_of}
     made.globals |= usable | {"test_title": title_of, "region": region}

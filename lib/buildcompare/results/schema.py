@@ -5,13 +5,12 @@ import inspect
 import itertools
 import textwrap
 from collections.abc import Iterator
-from typing import Any
 
 from buildcompare.results.base import Model
 from buildcompare.results.models import Results
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> dict[str, object]:
     """The JSON Schema (2020-12) of results.json."""
     schema = Results.model_json_schema(mode="serialization")
     # pydantic's own option reads every class's source at each import, though only this schema needs the notes.

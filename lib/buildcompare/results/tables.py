@@ -116,12 +116,12 @@ def _counted(test: TestResult) -> Iterable[dict[str, object]]:
             yield {"test": test.name, "build": side, "run": number, "errors": count}
 
 
-def _flattened(rows: Iterable[tuple[str | None, BaseModel]]) -> list[dict[str, Any]]:
+def _flattened(rows: Iterable[tuple[str | None, BaseModel]]) -> list[dict[str, object]]:
     return [{"test": test, **_flat(row)} for test, row in rows]
 
 
-def _flat(row: BaseModel) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(row: BaseModel) -> dict[str, object]:
+    flat: dict[str, object] = {}
     kinds = _kinds(type(row))
     for name, value in row:
         if isinstance(value, Reason) or Reason in kinds[name]:

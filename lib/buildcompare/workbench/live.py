@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ def _answer(source: Source, query: str, start: float, end: float) -> list[pd.Dat
         raise SourceError(url=str(source.url), expected="an answer", found=type(error).__name__) from None
 
 
-def _frame(series: dict[str, Any], start: float, hide: Callable[[str], str]) -> pd.DataFrame:
+def _frame(series: Mapping[str, Any], start: float, hide: Callable[[str], str]) -> pd.DataFrame:
     times, values = np.array([[float(each) for each in pair] for pair in series["values"]]).T
     name = shown(hide(", ".join(f"{key}={value}" for key, value in sorted(series["metric"].items()))))
     return pd.DataFrame({"series": name, "elapsed_s": times - start, "value": values})

@@ -415,11 +415,15 @@ def _effect(row: MetricResult) -> Effect:
 
 def _beginning(ramps: RampUps) -> pd.DataFrame:
     base, new = (side.model_dump(exclude={"bumps", "time_to"}) for side in (ramps.base, ramps.new))
-    rows: dict[str, dict[str, Any]] = {name: {"base": base[name], "new": new[name]} for name in base}
+    rows: dict[str, dict[str, object]] = {name: {"base": base[name], "new": new[name]} for name in base}
     for mark, seconds in ramps.base.time_to.items():
         rows[f"seconds to {mark} users"] = {"base": seconds, "new": ramps.new.time_to.get(mark)}
-    shift = {"difference": ramps.shift_users, "ci_low": ramps.shift_ci_low, "ci_high": ramps.shift_ci_high}
-    rows |= {"shift_users": shift, "shift_seconds": {"difference": ramps.shift_seconds}}
+    shift: dict[str, object] = {
+        "difference": ramps.shift_users,
+        "ci_low": ramps.shift_ci_low,
+        "ci_high": ramps.shift_ci_high,
+    }
+    rows["shift_users"], rows["shift_seconds"] = shift, {"difference": ramps.shift_seconds}
     for name in ("wave_period_s", "wave_amplitude_users"):
         if (apart := getattr(ramps, name)) is not None:
             rows[name] |= {"difference": apart.value, "ci_low": apart.ci_low, "ci_high": apart.ci_high}

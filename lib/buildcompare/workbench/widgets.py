@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +91,9 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         files = sorted(file.relative_to(root()).as_posix() for file in (root() / "params").glob("*.yaml"))
         self.comparison = _dropdown("Comparison", [first, *(file for file in files if file != first)])
         self.test, self.metric, self.label = (_dropdown(name) for name in ("Test", "Metric", "Label"))
-        about: dict[str, Any] = {"continuous_update": False, "readout_format": ".1f", "step": 0.1, "layout": WHOLE}
-        self.window = ipywidgets.FloatRangeSlider(description="Minutes", **about)
+        self.window = ipywidgets.FloatRangeSlider(
+            description="Minutes", continuous_update=False, readout_format=".1f", step=0.1, layout=WHOLE
+        )
         narrow = ipywidgets.Layout(width="12em")
         self.margin = ipywidgets.BoundedFloatText(description="Margin, %", min=0.1, max=1000.0, step=0.5, layout=narrow)
         self.steady = ipywidgets.Button(description="Steady windows", tooltip="Measure over each run's steady window")
@@ -163,7 +164,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         self._compared[_shown_path(judged.analysis.params.file)] = judged.analysis
         return judged
 
-    def _zoomed(self, chosen: dict[str, Any]) -> Investigation:
+    def _zoomed(self, chosen: Mapping[str, Any]) -> Investigation:
         """The windows of the chart's zoom; a range of connected users is no window."""
         if chosen.get("range") is None:
             return self.seen.over()
@@ -252,8 +253,8 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         """Zoom the chart to a range of minutes, or to everything, without measuring."""
         axis = self.chart.chosen["axis"] if ends is None else "elapsed"
         setting, self._setting = self._setting, True
-        chosen: dict[str, Any] = {"axis": axis, "range": None if ends is None else [*ends]}
-        self.chart.chosen = chosen
+        chosen: dict[str, object] = {"axis": axis, "range": None if ends is None else [*ends]}
+        self.chart.set_trait("chosen", chosen)
         self._setting = setting
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from buildcompare.comparison import artefacts
 from buildcompare.config.catalogue import read_catalogue
@@ -41,7 +40,7 @@ Started = Callable[[int], object]
 class CellResult:
     """Result of a cell and the window in which its command ran."""
 
-    numbers: dict[str, Any]
+    numbers: Mapping[str, object]
     """``values``: name -> number; or ``pgbench``: path of the output in the cell's folder."""
     start: str
     end: str
@@ -196,7 +195,7 @@ def _collect(matrix: Matrix, values: Mapping[str, str], folder: Path) -> None:
         raise CellError(f"artefacts: {error}") from None
 
 
-def _numbers(matrix: Matrix, cell: Cell, values: Mapping[str, str], folder: Path) -> dict[str, Any]:
+def _numbers(matrix: Matrix, cell: Cell, values: Mapping[str, str], folder: Path) -> Mapping[str, object]:
     """Path of the result file, or the numbers that the patterns match in it; checked to be readable by a report."""
     result = matrix.result
     file = folder / filled(result.file, values)
@@ -216,7 +215,7 @@ def _numbers(matrix: Matrix, cell: Cell, values: Mapping[str, str], folder: Path
     return {"values": numbers}
 
 
-def _check(matrix: Matrix, cell: Cell, result: dict[str, Any]) -> None:
+def _check(matrix: Matrix, cell: Cell, result: Mapping[str, object]) -> None:
     """Read the result as the report will; CellError if it cannot."""
     from labmatrix.compare import of_run  # late: it takes time to import
 

@@ -12,10 +12,10 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
@@ -40,7 +40,7 @@ class CellState(Strict):
     start: str | None = None
     """Start of the command; `start` and `end` are the window pulled from a Prometheus."""
     end: str | None = None
-    result: dict[str, Any] = Field(default_factory=dict)
+    result: dict[str, object] = Field(default_factory=dict)
     """Numbers of the cell (`values`), or the path of pgbench's output in the cell's folder (`pgbench`)."""
     processes: list[tuple[int, str]] = Field(default_factory=list)
     """Running processes: process id, and where and when each was started."""
@@ -168,7 +168,7 @@ def write_params(matrix: Matrix, folder: Path, state: State) -> Path:
         if ended and ended.status == "done":
             result, place = dict(ended.result), folder / CELLS / cell.name
             if "pgbench" in result:
-                result["pgbench"] = _named(place / result["pgbench"])
+                result["pgbench"] = _named(place / str(result["pgbench"]))
             kept = {"artefacts": [_named(place)]} if fits else {}
             runs.append({"levels": dict(cell.levels), "block": str(cell.repeat), **result, **kept})
     params = {
@@ -242,7 +242,7 @@ def _named(file: Path) -> str:
     return str(file.relative_to(root()) if file.is_relative_to(root()) else file)
 
 
-def _write(file: Path, params: dict[str, Any]) -> Path:
+def _write(file: Path, params: Mapping[str, object]) -> Path:
     write_files({file: yaml_text(params)})
     return file
 
@@ -272,7 +272,7 @@ def _run(matrix: Matrix, cell: Cell, folder: Path, state: State) -> None:
     began = time.monotonic()
     try:
         result = run_cell(matrix, cell, place, started)
-        ended = CellState(status="done", result=result.numbers, start=result.start, end=result.end)
+        ended = CellState(status="done", result=dict(result.numbers), start=result.start, end=result.end)
     except CellError as error:
         ended = CellState(status="failed", fault=str(error))
     keep(ended.model_copy(update={"seconds": time.monotonic() - began}))
