@@ -28,7 +28,7 @@ from buildcompare.config.yaml import checked, read_yaml
 from buildcompare.history.ledger import read_ledger
 from buildcompare.history.table import read_table
 from buildcompare.profiles.stacks import read_profile
-from buildcompare.recordings import parquet, sources, table
+from buildcompare.recordings import sources, table
 from buildcompare.recordings.files import read_input
 from buildcompare.recordings.prometheus_answer import PassingError, RefusedAnswerError, read_answer
 from buildcompare.recordings.recording import Recording, Series
@@ -228,9 +228,9 @@ def _kept(path: Path, contents: bytes) -> str:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(contents)
     file = read_input(str(place), expected="a recording")
-    table.read_head(parquet.open_table(file, only_schema=True), file)
+    table.read_head(table.open_table(file, only_schema=True), file)
     sources.is_kept(slot, run, asked, read_catalogue("mattermost"))
-    return repr(table.read_recording(parquet.open_table(file), file))
+    return repr(table.read_recording(table.open_table(file), file))
 
 
 def _head(path: Path, contents: bytes) -> str:
@@ -239,7 +239,7 @@ def _head(path: Path, contents: bytes) -> str:
     if b"-1" not in contents:  # as a file of an earlier version
         table.write_recording(Recording((Series("rps", "RPS", "", TIMES, TIMES),), (TIMES[0], TIMES[-1]), True), path)
         made = pq.read_table(path).replace_schema_metadata({b"buildcompare": contents})
-    path.write_bytes(parquet.sealed(made))
+    path.write_bytes(table.sealed(made))
     return repr(read(path))
 
 

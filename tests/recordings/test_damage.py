@@ -21,7 +21,7 @@ from buildcompare import figures
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve
-from buildcompare.recordings import parquet, sources, table
+from buildcompare.recordings import sources, table
 from buildcompare.recordings.recording import LabelSummary, Note, Recording, Series
 from buildcompare.recordings.sources import read
 from pulling import run, source
@@ -155,7 +155,7 @@ def test_a_recording_of_another_shape_is_refused(tmp_path: Path, name: str) -> N
         head = HEADS[name](json.loads(made.schema.metadata[b"buildcompare"]))
         made = made.replace_schema_metadata({b"buildcompare": head})
     with pytest.raises(InputError):
-        read_bytes(tmp_path, parquet.sealed(made))
+        read_bytes(tmp_path, table.sealed(made))
 
 
 FOREIGN = {

@@ -191,13 +191,6 @@ def test_an_expression_that_could_take_for_ever_is_refused(tmp_path: Path) -> No
         read(tmp_path, snapshot)
 
 
-def test_a_column_with_fewer_values_than_times_is_refused(tmp_path: Path) -> None:
-    snapshot = in_unit("panel", "RPS", "reqps")
-    snapshot["panels"][0]["snapshotData"][0]["fields"][1]["values"].pop()
-    with pytest.raises(InputError, match=r"panels\[0\].*2 values at 3 times"):
-        read(tmp_path, snapshot)
-
-
 @pytest.mark.parametrize(
     ("contents", "found"),
     [

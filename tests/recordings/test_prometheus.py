@@ -11,13 +11,21 @@ import pytest
 import prometheus_server as world
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
+from buildcompare.labels.tables import label_levels
 from buildcompare.recordings import prometheus_answer
 from buildcompare.recordings.prometheus import MAX_PIECES, MAX_POINTS, grid
 from buildcompare.recordings.prometheus_answer import Answer, PassingError, read_answer
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import pull, record
+from buildcompare.stats.noise import label_frame
 from prometheus_server import BASE_START, LENGTH_S, LONG_S, LONG_START, NEW_START, Prometheus
 from pulling import at, bits, catalogue, raw, run, same, source
+
+TIMES, MINUTE = BASE_START + np.arange(0.0, LENGTH_S + 1, world.STEP_S), 60 // world.STEP_S
+TABLES = {
+    "store": ("mattermost_db_store_time", "method", world.METHODS),
+    "api": ("mattermost_api_time", "handler", world.HANDLERS),
+}
 
 # ---- The last bit ---------------------------------------------------------------------------------------------------
 
@@ -68,14 +76,102 @@ def test_what_a_recording_says_of_itself(pulled: dict[str, Recording], prometheu
     assert json.loads(json.dumps(provenance)) == provenance
 
 
-def test_gauges_are_what_was_written(pulled: dict[str, Recording], prometheus: Prometheus) -> None:
-    users = pulled["base"].find("number-of-connected-devices")
-    assert users is not None
-    written = sum(
-        prometheus.truth.at("mattermost_http_websockets_total", users.times, instance=i) for i in world.INSTANCES
-    )
-    assert np.array_equal(users.values, written)
-    assert users.times.size == LENGTH_S / 5 + 1
+@pytest.mark.parametrize(("slug", "name", "scale"), [
+    ("number-of-connected-devices", "mattermost_http_websockets_total", None),
+    ("rps", "mattermost_http_requests_total", 1),
+    ("cpu-utilization", "mattermost_process_cpu_seconds_total", 50),  # a percentage, the mean of two instances
+])  # fmt: skip
+def test_gauges_and_rates_are_what_was_written(
+    pulled: dict[str, Recording], prometheus: Prometheus, slug: str, name: str, scale: float | None
+) -> None:
+    series = pulled["base"].find(slug)
+    assert series is not None
+    written = sum(prometheus.truth.at(name, TIMES, instance=i) for i in world.INSTANCES)
+    if scale is None:
+        assert np.array_equal(series.times, TIMES)
+        assert np.array_equal(series.values, written)
+    else:
+        expected = (written[MINUTE:] - written[:-MINUTE]) / 60 * scale
+        assert np.array_equal(series.times[-expected.size :], TIMES[MINUTE:])
+        np.testing.assert_allclose(series.values[-expected.size :], expected, rtol=1e-9)
+
+
+# ---- Labels ---------------------------------------------------------------------------------------------------------
+
+
+def risen(prometheus: Prometheus, group: str, name: str, times: np.ndarray) -> dict[str, np.ndarray]:
+    """What a label's counts and sums and its buckets, shape (bounds, times - 1), rose by between `times`."""
+    metric, label, _ = TABLES[group]
+
+    def total(kind: str, **labels: str) -> np.ndarray:
+        parts = [
+            prometheus.truth.at(f"{metric}_{kind}", times, instance=i, **{label: name}, **labels)
+            for i in world.INSTANCES
+        ]
+        return np.diff(sum(parts))
+
+    buckets = [total("bucket", le="+Inf" if np.isinf(bound) else str(bound)) for bound in world.BOUNDS]
+    return {"count": total("count"), "sum": total("sum"), "bucket": np.array(buckets)}
+
+
+def quantile(q: float, cumulative: np.ndarray) -> np.ndarray:
+    """As the documentation of histogram_quantile says, of buckets (bounds, times): linear inside of a bucket."""
+    found = []
+    for column in cumulative.T:
+        rank = q * column[-1]
+        j = int(np.argmax(column >= rank))
+        low, before = (world.BOUNDS[j - 1], column[j - 1]) if j else (0.0, 0.0)
+        inside = low + (world.BOUNDS[j] - low) * (rank - before) / (column[j] - before)
+        found.append(world.BOUNDS[-2] if j == len(world.BOUNDS) - 1 else inside)
+    return np.array(found)
+
+
+def peer(prometheus: Prometheus, group: str, seconds: int, end: float) -> dict[str, dict[str, float]]:
+    """What ltctl's own queries over a window answer: by statistic, the value of each label."""
+    metric, label, _ = TABLES[group]
+    window = f"[{seconds}s]"
+    queries = {
+        "avg": f"sum(rate({metric}_sum{window})) by ({label}) / sum(rate({metric}_count{window})) by ({label})",
+        "p99": f"histogram_quantile(0.99, sum(rate({metric}_bucket{window})) by (le,{label}))",
+    }
+    rows = {stat: raw(prometheus.url, query, end, end, 60) for stat, query in queries.items()}
+    return {stat: {row["metric"][label]: float(row["values"][0][1]) for row in of} for stat, of in rows.items()}
+
+
+@pytest.mark.parametrize("group", TABLES)
+def test_labels_equal_an_independent_computation_and_the_peer_s_queries(
+    pulled: dict[str, Recording], prometheus: Prometheus, group: str
+) -> None:
+    recording = pulled["base"]
+    series = {(s.stat, s.name): s for s in recording.series if s.role == "label" and s.metric == group}
+    every = TIMES[::MINUTE]
+    answers = peer(prometheus, group, LENGTH_S, BASE_START + LENGTH_S)
+    for name in TABLES[group][2]:
+        rose = risen(prometheus, group, name, every)
+        expected = {"calls": rose["count"] / 60, "avg": rose["sum"] / rose["count"]}
+        expected["p99"] = quantile(0.99, rose["bucket"])
+        for stat, values in expected.items():
+            found = dict(zip(series[stat, name].times, series[stat, name].values, strict=True))
+            np.testing.assert_allclose([found[time] for time in every[1:]], values, rtol=1e-9)
+        whole = risen(prometheus, group, name, TIMES[[0, -1]])
+        computed = {"avg": whole["sum"] / whole["count"], "p99": quantile(0.99, whole["bucket"])}
+        for stat, values in computed.items():
+            (mine,) = (s.value for s in recording.label_summaries if (s.group, s.label, s.stat) == (group, name, stat))
+            assert mine == pytest.approx(values[0], rel=1e-9)
+            assert mine == pytest.approx(answers[stat][name], rel=0 if prometheus.kind == "prometheus" else 1e-9)
+
+
+@pytest.mark.parametrize("group", TABLES)
+def test_a_steady_window_equals_the_peer_s_queries_over_it(
+    pulled: dict[str, Recording], prometheus: Prometheus, group: str
+) -> None:
+    """It is put together from points of a minute: averages weighted with their calls, percentiles from the buckets."""
+    start, end = 600, 1_680
+    levels = label_frame(label_levels(pulled["base"], (start, end)))
+    assert {*levels["stat"]} >= {"avg", "p99", "calls"}
+    for stat, answers in peer(prometheus, group, end - start, BASE_START + end).items():
+        mine = levels[(levels["group"] == group) & (levels["stat"] == stat)].set_index("label")["value"]
+        assert mine.to_dict() == pytest.approx(answers, rel=1e-9)
 
 
 # ---- Ranges ---------------------------------------------------------------------------------------------------------

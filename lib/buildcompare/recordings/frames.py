@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
@@ -174,37 +173,29 @@ def _row(file: InputFile, rows: pd.Index, index: int) -> str:
 
 
 def _times(column: pd.Series, file: InputFile) -> FloatArray:
-    """Convert times to seconds since 1970 or since the run's start; text without a zone is UTC."""
+    """Convert times to seconds since 1970 or since the run's start; text without a zone is UTC.
+
+    Numbers have the unit in the column's name, or the only one that fits times since 1970. Small numbers are seconds
+    since the run's start; they are refused if their steps are so long that they may be milliseconds.
+    """
     name, place = str(column.name), partial(_row, file, column.index)
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
         return np.asarray(column.dt.total_seconds())
-    seconds = None if pd.api.types.is_datetime64_any_dtype(column) else _all_numbers(column)
-    if seconds is None:
+    numbers = None if pd.api.types.is_datetime64_any_dtype(column) else _all_numbers(column)
+    if numbers is None:
         return _instants(column, file, place)
-    bad = np.flatnonzero(~np.isfinite(seconds))
+    bad = np.flatnonzero(~np.isfinite(numbers))
     if bad.size:
         raise file.fault(f"{name}, {place(bad[0])}", "a time", repr(column.iloc[bad[0]]))
-    return _seconds(seconds, name, file)
-
-
-def _seconds(numbers: FloatArray, column: str, file: InputFile) -> FloatArray:
-    """Convert times to seconds by the unit in the column's name, or by their size.
-
-    Times since 1970 fit only one unit. Small numbers are seconds since the run's start; they are refused if their steps
-    are so long that they may be milliseconds.
-    """
-    named = _CLOCK.fullmatch(column.strip().casefold())
+    named = _CLOCK.fullmatch(name.strip().casefold())
     low, high = (numbers.min(), numbers.max()) if numbers.size else (0.0, 0.0)
-    if named and named[1]:
-        return numbers / _SECONDS[named[1]]
-    for size in sorted({*_SECONDS.values()}):
-        if EARLIEST * size <= low and high < LATEST * size:
-            return numbers / size
-    step = float(np.median(np.diff(np.unique(numbers)))) if low < high < EARLIEST else 0.0
+    sizes = sorted({*_SECONDS.values()}) if not (named and named[1]) else []
+    fits = [size for size in sizes if EARLIEST * size <= low and high < LATEST * size]
+    step = float(np.median(np.diff(np.unique(numbers)))) if sizes and not fits and low < high < EARLIEST else 0.0
     if step > LONGEST_STEP_S and file.path is not None:
-        expected = f"times of one unit (a column named {column or 'time'}_s or {column or 'time'}_ms)"
-        raise file.fault(column, expected, f"steps of {step:g}, in seconds or milliseconds")
-    return numbers
+        expected = f"times of one unit (a column named {name or 'time'}_s or {name or 'time'}_ms)"
+        raise file.fault(name, expected, f"steps of {step:g}, in seconds or milliseconds")
+    return numbers / (_SECONDS[named[1]] if named and named[1] else fits[0] if fits else 1.0)
 
 
 def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -> FloatArray:
@@ -242,13 +233,13 @@ def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: st
     if (numbers := _all_numbers(column)) is not None:
         return numbers * factor
     texts = _texts(column)
-    parts, bare = pc.extract_regex(texts, _NUMBER), _are_numbers(texts)
+    bare, parts = np.asarray(pc.match_substring_regex(texts, _PLAIN)), pc.extract_regex(texts, _NUMBER)
     suffixes = np.asarray(pc.fill_null(pc.utf8_trim_whitespace(pc.struct_field(parts, "unit")), ""), dtype=object)
     digits = pc.if_else(bare, texts, pc.fill_null(pc.struct_field(parts, "number"), "none"))
-    bad = np.flatnonzero(~_are_numbers(digits) | (~bare & (suffixes == "")))
+    bad = np.flatnonzero(~np.asarray(pc.match_substring_regex(digits, _PLAIN)) | (~bare & (suffixes == "")))
     if bad.size:
         raise file.fault(f"{column.name}, {place(bad[0])}", "a number or NaN", repr(column.iloc[bad[0]]))
-    values = _parsed(digits).copy()  # Arrow's memory is read-only
+    values = _cast(digits).copy()  # Arrow's memory is read-only
     for suffix in pd.unique(suffixes[~bare]):
         rows = np.flatnonzero(~bare & (suffixes == suffix))
         values[rows] *= suffix_factor(file, f"{column.name}, {place(rows[0])}", suffix, unit)
@@ -295,49 +286,31 @@ def with_decimal_points(
     return frame.assign(**{column: cells.loc[column] for column in columns})
 
 
-def _texts(column: pd.Series) -> pa.ChunkedArray:
-    """Convert the cells of a column to text."""
+def _texts(column: pd.Series, *, clean: bool = True) -> pa.ChunkedArray:
+    """Convert the cells of a column to text; if `clean`, without blanks around it, and ``nan`` where nothing stands."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    made = pa.array([*map(str, column)] if pd.api.types.is_object_dtype(column) else column)
-    chunks = made.chunks if isinstance(made, pa.ChunkedArray) else [made]
-    return pc.fill_null(pa.chunked_array(chunks, type=made.type).cast(pa.string()), "nan")
+    texts = pa.array([*map(str, column)] if pd.api.types.is_object_dtype(column) else column).cast(pa.string())
+    texts = pc.fill_null(texts, "nan")
+    return pc.if_else(pc.is_in(texts, pa.array(_NO_VALUE)), "nan", pc.utf8_trim_whitespace(texts)) if clean else texts
 
 
 def _all_numbers(column: pd.Series) -> FloatArray | None:
     """Convert a column to numbers, NaN for empty cells; None if a cell is no plain number."""
     if pd.api.types.is_numeric_dtype(column):
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    texts = _texts(column)
-    with contextlib.suppress(ValueError):
-        return _cast(texts)
-    with contextlib.suppress(ValueError):
-        return _parsed(texts) if _are_numbers(texts[:100]).all() else None
+    for clean in (False, True):  # most columns need no cleaning, which takes as long as the rest
+        with contextlib.suppress(ValueError):
+            return _cast(_texts(column, clean=clean))
     return None
-
-
-def _are_numbers(texts: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return np.asarray(pc.or_(pc.match_substring_regex(texts, _PLAIN), pc.is_in(texts, pa.array(_NO_VALUE))))
-
-
-def _parsed(texts: pa.ChunkedArray) -> FloatArray:
-    """Parse numbers with blanks around them; NaN if a cell has no value."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return _cast(pc.if_else(pc.is_in(texts, pa.array(_NO_VALUE)), "nan", pc.utf8_trim_whitespace(texts)))
 
 
 def _cast(texts: pa.ChunkedArray) -> FloatArray:
     """Parse numbers as Python does, to the last bit; ValueError for ``1_000``, digits outside ASCII and other text."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    numbers = np.asarray(pc.cast(texts, pa.float64()))
+    numbers = np.asarray(pc.cast(texts, "float64"))
     if np.isnan(numbers).any() and pc.any(pc.match_substring(texts, "(")).as_py():
         raise ValueError("nan(1), which Arrow takes for NaN")
     return numbers

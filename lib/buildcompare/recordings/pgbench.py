@@ -6,62 +6,69 @@ Several summaries may follow each other, with or without headers. The logs of se
 
 import glob
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve
 from buildcompare.config.remote import is_remote
 from buildcompare.recordings.files import Curve, FileSource, InputFile, read_input, series_of
-from buildcompare.recordings.recording import FloatArray, Measurement, Recording, Series, span
+from buildcompare.recordings.recording import FloatArray, Measurement, Recording, span
 
 EXPECTED = "output of pgbench: a summary, progress (-P) or a log (-l)"
 _NUMBER = r"(\d+(?:\.\d+)?)"
-_COUNT, _MS = r"(\d+)(?: \(\d+(?:\.\d+)?\s?%\))?", _NUMBER + r" ms(?: \(including failures\))?"
+_WHOLE, _COUNT, _RATIO = r"(\d{1,18})", r"(\d+)(?: \(\d+(?:\.\d+)?\s?%\))?", r"(\d+)(?:/\d+)?(?: \(.*\))?"
+_MS = _NUMBER + r" ms(?: \(including failures\))?"
 _SETTINGS = {  # text before the colon -> name of the setting, pattern of its value
     "transaction type": ("script", "(.+)"),
-    "scaling factor": ("scale", r"([1-9]\d{0,17})"),
+    "scaling factor": ("scale", _WHOLE),
     "partition method": ("partition method", r"(\w+)"),
-    "partitions": ("partitions", r"(\d{1,18})"),
+    "partitions": ("partitions", _WHOLE),
     "query mode": ("query mode", "(simple|extended|prepared)"),
-    "number of clients": ("clients", r"([1-9]\d{0,17})"),
-    "number of threads": ("threads", r"([1-9]\d{0,17})"),
-    "maximum number of tries": ("most tries", r"(\d{1,18})"),
-    "duration": ("duration", r"([1-9]\d{0,17}) s"),
-    "number of transactions per client": ("transactions per client", r"([1-9]\d{0,17})"),
+    "number of clients": ("clients", _WHOLE),
+    "number of threads": ("threads", _WHOLE),
+    "maximum number of tries": ("most tries", _WHOLE),
+    "duration": ("duration", _WHOLE + " s"),
+    "number of transactions per client": ("transactions per client", _WHOLE),
 }
+_POSITIVE = ("scale", "clients", "threads", "duration", "transactions per client", "tps")
 _TPS = {
+    "without initial connection time": "tps",
+    "excluding connections establishing": "tps",
     "including connections establishing": "tps including connections",
     "including reconnection times": "tps including connections",
-    "excluding connections establishing": "tps",
-    "without initial connection time": "tps",
 }
-_FIGURES = {  # text before the colon or equals sign -> name, pattern and factor (1e-3: milliseconds)
-    "number of transactions actually processed": ("transactions", r"(\d+)(?:/\d+)?", 1.0),
-    "number of failed transactions": ("failed transactions", _COUNT, 1.0),
-    "number of transactions retried": ("retried transactions", _COUNT, 1.0),
-    "total number of retries": ("retries", r"(\d+)", 1.0),
-    "number of serialization failures": ("serialization failures", _COUNT, 1.0),
-    "number of deadlock failures": ("deadlock failures", _COUNT, 1.0),
-    "number of other failures": ("other failures", _COUNT, 1.0),
-    "number of transactions skipped": ("skipped transactions", _COUNT, 1.0),
-    "number of transactions above the latency limit": ("late transactions", r"(\d+)(?:/\d+)?(?: \(.*\))?", 1.0),
-    "latency average": ("latency average", _MS, 1e-3),
-    "latency stddev": ("latency stddev", _MS, 1e-3),
-    "initial connection time": ("initial connection time", _MS, 1e-3),
-    "average connection time": ("average connection time", _MS, 1e-3),
-    "rate limit schedule lag": ("schedule lag", r"avg " + _NUMBER + r" \(max \d+(?:\.\d+)?\) ms", 1e-3),
+_FIGURES = {  # text before the colon or equals sign -> name, pattern of its value; in seconds if that ends in ms
+    "tps": ("tps", rf"{_NUMBER} \(({'|'.join(_TPS)})\)"),
+    "number of transactions actually processed": ("transactions", _RATIO),
+    "number of failed transactions": ("failed transactions", _COUNT),
+    "number of transactions retried": ("retried transactions", _COUNT),
+    "total number of retries": ("retries", _COUNT),
+    "number of serialization failures": ("serialization failures", _COUNT),
+    "number of deadlock failures": ("deadlock failures", _COUNT),
+    "number of other failures": ("other failures", _COUNT),
+    "number of transactions skipped": ("skipped transactions", _COUNT),
+    "number of transactions above the latency limit": ("late transactions", _RATIO),
+    "latency average": ("latency average", _MS),
+    "latency stddev": ("latency stddev", _MS),
+    "initial connection time": ("initial connection time", _MS),
+    "average connection time": ("average connection time", _MS),
+    "rate limit schedule lag": ("schedule lag", rf"avg {_NUMBER} \(max \d+(?:\.\d+)?\) ms"),
 }
-_KEYS = "|".join(map(re.escape, [*_SETTINGS, *_FIGURES, "tps"]))
+_KEYS = "|".join(map(re.escape, [*_SETTINGS, *_FIGURES]))
 _LINE = re.compile(rf"({_KEYS})\s*[:=]\s*(.*)")
 _BROKEN = re.compile(rf"(?:{_KEYS})\b")
 _LIMIT = re.compile(r"(?<=above the )[\d.]+ ms (?=latency limit)")
 _UNDONE = ("skipped", "failed", "serialization", "deadlock", "other")
 """Words that a log may have instead of a latency."""
+_CELL = re.compile(r"nan|\d+(?:\.\d+)?")
 _PROGRESS = re.compile(
     rf"progress: {_NUMBER} s, {_NUMBER} tps, lat ({_NUMBER}|-?nan) ms stddev ({_NUMBER}|-?nan)"
     r"(?:, \d+ failed)?(?:, lag (?:\d+(?:\.\d+)?|-?nan) ms)?(?:, \d+ skipped)?(?:, \d+ retried, \d+ retries)?",
@@ -75,7 +82,6 @@ LONGEST_S = 7 * 86_400
 """Longest log in seconds; each second becomes a sample."""
 MOST_CUT = 2
 """Most intervals that a thread's aggregate log may lack at an end."""
-_INTEGERS = ("scale", "partitions", "clients", "threads", "most tries", "duration", "transactions per client")
 _NEEDED = ("clients", "transactions", "tps")
 
 
@@ -85,9 +91,9 @@ class Summary:
 
     line: int
     """First line in the file, from 1."""
-    settings: Mapping[str, str | int] = field(default_factory=dict)
+    settings: dict[str, str | int] = field(default_factory=dict)
     """For example ``scale``, ``clients``, ``duration`` (seconds)."""
-    figures: Mapping[str, float] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
     """For example ``tps`` (per second), ``latency average`` (seconds), ``transactions``."""
 
 
@@ -125,97 +131,91 @@ def pgbench_runs(path: str | Path) -> pd.DataFrame:
 
 def summaries(file: InputFile) -> list[Summary]:
     """Read every summary of a file, in order; a file without one is a fault."""
-    found: list[Summary] = []
-    settings: dict[str, str | int] = {}
-    figures: dict[str, float] = {}
-    begun, lines = 0, _lines(file)
-
-    def close() -> None:
-        if begun and not (missing := [key for key in _NEEDED if key not in {**settings, **figures}]):
-            found.append(Summary(begun, dict(settings), dict(figures)))
-        elif begun:
-            raise file.fault(f"line {begun}", f"a summary of pgbench with its {missing[0]}", "none before the next")
-        settings.clear()
-        figures.clear()
-
+    made, lines = list[Summary](), _lines(file)
     for number, line in enumerate(lines, start=1):
+        fault = partial(file.fault, f"line {number}")
         if "Run was aborted" in line:
-            raise file.fault(f"line {number}", "a run that went to its end", "one that was aborted")
+            raise fault("a run that went to its end", "one that was aborted")
         match = _LINE.match(_LIMIT.sub("", line))
         if not match:
-            if begun and "tps" not in figures and _BROKEN.match(line):
-                raise file.fault(f"line {number}", "a value after a colon or an equals sign", repr(line[:60]))
+            if made and "tps" not in made[-1].figures and _BROKEN.match(line):
+                raise fault("a value after a colon or an equals sign", repr(line[:60]))
             continue
         key, text = match[1], match[2].strip()
-        name, value = _read(file, number, key, text)
-        header = key in _SETTINGS
-        if begun and header and figures:  # the previous summary is complete
-            close()
-            begun = 0
-        if (earlier := settings.get(name, figures.get(name))) is not None and earlier != value:
-            raise file.fault(f"line {number}", f"one {name} in each summary", f"{text!r} beside {earlier!r}")
+        is_setting = key in _SETTINGS
+        if not made or (is_setting and made[-1].figures):  # the previous summary is complete
+            made.append(Summary(number))
+        now = made[-1]
+        name, value = _read(key, text, fault)
+        if (earlier := now.settings.get(name, now.figures.get(name))) is not None and earlier != value:
+            raise fault(f"one {name} in each summary", f"{text!r} beside {earlier!r}")
         if earlier is not None and name != "scale":  # people paste the scale twice
-            raise file.fault(f"line {number}", f"one {name} in each summary", "a second one")
-        begun = begun or number
-        if header:
-            settings[name] = value if isinstance(value, str) else int(value)
+            raise fault(f"one {name} in each summary", "a second one")
+        if is_setting:
+            now.settings[name] = value if isinstance(value, str) else int(value)
         else:
-            figures[name] = float(value)
-            if name == "tps including connections" and "reconnection" in text:
-                figures["tps"] = float(value)  # with -C it is the only rate
-    close()
-    if not found:
+            now.figures[name] = float(value)
+            if "reconnection" in text:
+                now.figures["tps"] = float(value)  # with -C it is the only rate
+    for each in made:
+        if missing := [key for key in _NEEDED if key not in {**each.settings, **each.figures}]:
+            raise file.fault(f"line {each.line}", f"a summary of pgbench with its {missing[0]}", "none before the next")
+    if not made:
         raise file.fault(f"line {len(lines)}", EXPECTED, "the end of the file")
-    return found
+    return made
 
 
-def _read(file: InputFile, number: int, key: str, text: str) -> tuple[str, str | int | float]:
+def _read(key: str, text: str, fault: Callable[[str, str], InputError]) -> tuple[str, str | int | float]:
     """Parse one line of a summary: name and value."""
-    if key == "tps":
-        match = re.fullmatch(rf"{_NUMBER} \(({'|'.join(_TPS)})\)", text)
-        name, factor, usual = (_TPS[match[2]] if match else "", 1.0, f"a number and ({next(iter(_TPS))}) or the like")
-    elif key in _FIGURES:
-        name, pattern, factor = _FIGURES[key]
-        match, usual = re.fullmatch(pattern, text), f"{'milliseconds' if factor < 1 else 'a number'} after `{key}`"
-    else:
-        name, pattern = _SETTINGS[key]
-        factor, match, usual = 1.0, re.fullmatch(pattern, text), f"what pgbench writes after `{key}`"
-    if match is None or (key not in _SETTINGS and not np.isfinite(float(match[1]))):
-        raise file.fault(f"line {number}", usual, repr(text[:60]) if text else "nothing")
-    if key in _SETTINGS:
-        return name, int(match[1]) if name in _INTEGERS else match[1]
-    value = float(match[1]) * factor
-    if name == "tps" and value == 0.0:
-        raise file.fault(f"line {number}", "more than 0 transactions per second", repr(text[:60]))
-    return name, value
+    name, pattern = _SETTINGS.get(key) or _FIGURES[key]
+    match = re.fullmatch(pattern, text)
+    value: str | int | float = match[1] if match else ""
+    if match and pattern.startswith(_WHOLE):
+        value = int(match[1])
+    elif match and key in _FIGURES:
+        value = float(match[1]) * (1e-3 if " ms" in pattern else 1.0)
+    if not match or value == float("inf") or (value == 0 and name in _POSITIVE):
+        usual = "milliseconds" if " ms" in pattern else f"{'more than 0, ' * (value == 0)}what pgbench writes"
+        raise fault(f"{usual} after `{key}`", repr(text[:60]) if text else "nothing")
+    return _TPS[match[2]] if key == "tps" else name, value
 
 
 def read_pgbench(file: InputFile, catalogue: Catalogue) -> Recording:
     """Read one run: measurements from the summary and a log's latencies, series from the progress or log."""
     if _is_log(file):
         return read_logs([file], catalogue)
-    curves = [*_progress(file)]
+    curves = _progress(file)
     found = summaries(file) if not curves or b"tps = " in file.contents else []
     if len(found) > 1:
         places = ", ".join(str(each.line) for each in found[:4])
         raise file.fault(f"line {found[1].line}", "one run of pgbench", f"{len(found)} (lines {places})")
-    settings = found[0].settings if found else {}
-    if curves and settings:
-        curves.append(_clients(curves[0], float(settings["clients"])))
-    series = series_of(file, curves, catalogue)
+    return _recording([file], curves, found, catalogue)
+
+
+def _recording(
+    files: Sequence[InputFile],
+    curves: list[Curve],
+    found: Sequence[Summary],
+    catalogue: Catalogue,
+    clients: float = 0.0,
+) -> Recording:
+    """Make the recording of one run; a summary in `found` states its settings and the number of clients."""
+    settings = {name: value for each in found for name, value in each.settings.items()}
+    clients = max(clients, float(settings.get("clients", 0)))
+    if curves and clients:
+        times = curves[0].times
+        curves = [*curves, Curve("clients", times, np.full(times.size, clients), {}, curves[0].place)]
+    series = series_of(files[0], curves, catalogue)
     window = span(series) or (0.0, float(settings.get("duration", 0.0)))
-    origin = {"kind": "pgbench", "settings": dict(settings), "files": [file.provenance], **_rate(series)}
-    made = Recording(series, window, stop_known=True, provenance=origin)
-    return replace(made, measurements=measured(found[0], catalogue) if found else ())
+    regular = bool(series) and series[0].times.size > 1
+    rate = {"rate_s": series[0].step_s} if regular else {}  # rates are averages over the interval of the samples
+    origin = {"kind": "pgbench", "settings": settings, "files": [file.provenance for file in files], **rate}
+    measurements = tuple(each for summary in found for each in measured(summary, catalogue))
+    return Recording(series, window, stop_known=True, measurements=measurements, provenance=origin)
 
 
 def _is_log(file: InputFile) -> bool:
     return re.match(r"\d+ \d", next((line for line in _lines(file) if line.strip()), "")) is not None
-
-
-def _clients(beside: Curve, count: float) -> Curve:
-    """Make the curve of clients, constant over the run."""
-    return Curve("clients", beside.times, np.full(beside.times.size, count), {}, beside.place)
 
 
 def measured(summary: Summary, catalogue: Catalogue) -> tuple[Measurement, ...]:
@@ -223,7 +223,7 @@ def measured(summary: Summary, catalogue: Catalogue) -> tuple[Measurement, ...]:
     return tuple(Measurement.of(name, [value], catalogue) for name, value in summary.figures.items())
 
 
-def _progress(file: InputFile) -> Iterator[Curve]:
+def _progress(file: InputFile) -> list[Curve]:
     rows: list[tuple[float, float, float, float]] = []
     for number, line in enumerate(_lines(file), start=1):
         if line.startswith("progress:"):
@@ -236,9 +236,10 @@ def _progress(file: InputFile) -> Iterator[Curve]:
                 raise file.fault(f"line {number}", "a time in seconds", f"{rows[-1][0]:g} s")
             if len(rows) > 1 and rows[-1][0] <= rows[-2][0]:
                 raise file.fault(f"line {number}", f"a time after {rows[-2][0]:g} s (of one run)", f"{rows[-1][0]:g} s")
-    if rows:
-        times, tps, *latencies = np.array(rows).T
-        yield from _curves(times, [tps, *(np.where(tps > 0, each, np.nan) for each in latencies)])
+    if not rows:
+        return []
+    times, tps, *latencies = np.array(rows).T
+    return _curves(times, [tps, *(np.where(tps > 0, each, np.nan) for each in latencies)])
 
 
 def read_logs(files: Sequence[InputFile], catalogue: Catalogue) -> Recording:
@@ -273,22 +274,12 @@ def read_logs(files: Sequence[InputFile], catalogue: Catalogue) -> Recording:
         if abs(rows[0, 4] - tables[0][0, 4]) > LONGEST_S:
             raise file.fault("line 1", f"a time within {LONGEST_S // 86_400} days of {first.path}", f"{rows[0, 4]:.0f}")
     if aggregate:
-        curves, done = _of_aggregates(first, _summed(files, tables)), list[Measurement]()
-    else:
-        table = np.concatenate(tables)
-        table = table[np.lexsort((table[:, 5], table[:, 4]))]
-        curves = _of_transactions(first, table)
-        done = [Measurement.of("latency", table[np.isfinite(table[:, 2]), 2] / 1e6, catalogue)]
-    count = max([float(each.settings["clients"]) for each in summed_up] + [float(len(clients))])
-    curves += [_clients(curves[0], count)] if count else []
-    series = series_of(first, curves, catalogue)
-    window = span(series)
-    assert window is not None  # a log has a line
-    done += [each for summary in summed_up for each in measured(summary, catalogue)]
-    settings = {name: value for each in summed_up for name, value in each.settings.items()}
-    read = [file.provenance for file in (*said, *files)]
-    origin = {"kind": "pgbench", "settings": settings, "files": read, **_rate(series)}
-    return Recording(series, window, stop_known=True, measurements=tuple(done), provenance=origin)
+        return _recording([*files, *said], _of_aggregates(first, _summed(files, tables)), summed_up, catalogue)
+    table = np.concatenate(tables)
+    table = table[np.lexsort((table[:, 5], table[:, 4]))]
+    made = _recording([*files, *said], _of_transactions(first, table), summed_up, catalogue, float(len(clients)))
+    latency = Measurement.of("latency", table[np.isfinite(table[:, 2]), 2] / 1e6, catalogue)
+    return replace(made, measurements=(latency, *made.measurements))
 
 
 def _rows_of_log(file: InputFile) -> FloatArray:
@@ -296,25 +287,28 @@ def _rows_of_log(file: InputFile) -> FloatArray:
     rows: list[list[float]] = []
     for number, line in enumerate(_lines(file), start=1):
         cells = ["nan" if cell in _UNDONE else cell for cell in line.split()]
-        if not cells:
-            continue
-        if len(cells) < 6 or any(cell != "nan" and not re.fullmatch(r"\d+(?:\.\d+)?", cell) for cell in cells):
+        if cells and (len(cells) < 6 or not all(map(_CELL.fullmatch, cells))):
             raise file.fault(f"line {number}", "a line of a log of pgbench: six numbers or more", repr(line[:60]))
-        row = [float(cell) for cell in cells[:6]]
-        if rows and (row[0] > _EPOCH) != (rows[0][0] > _EPOCH):
-            raise file.fault(f"line {number}", "one kind of log", "aggregates beside transactions")
-        if row[0] > _EPOCH and rows and row[0] <= rows[-1][0]:
-            raise file.fault(f"line {number}", f"an interval after {rows[-1][0]:.0f}", f"{row[0]:.0f}")
-        column, time = ("first", row[0]) if row[0] > _EPOCH else ("fifth", row[4])
-        if not _EPOCH < time < _LATEST:
-            raise file.fault(f"line {number}", f"a time in seconds since 1970 in the {column} column", f"{time:g}")
-        if row[0] <= _EPOCH and rows and abs(row[4] - rows[0][4]) > LONGEST_S:
-            expected = f"a time within {LONGEST_S // 86_400} days of the first ({rows[0][4]:.0f})"
-            raise file.fault(f"line {number}", expected, f"{row[4]:.0f}")
-        rows.append(row)
+        rows += [[number, *map(float, cells[:6])]] if cells else []
     if not rows:
         raise file.fault("line 1", "a log of pgbench", "an empty one")
-    return np.array(rows)
+    lines, table = np.split(np.array(rows), [1], axis=1)
+    aggregate = table[:, 0] > _EPOCH
+    times, column = (table[:, 0], "first") if aggregate[0] else (table[:, 4], "fifth")
+
+    def check(bad: npt.NDArray[np.bool_], expected: str) -> None:
+        if bad.any():
+            first = int(np.argmax(bad))
+            raise file.fault(f"line {lines[first, 0]:.0f}", expected, f"{times[first]:.12g}")
+
+    check(aggregate != aggregate[0], "one kind of log, aggregates or transactions")
+    check((times <= _EPOCH) | (times >= _LATEST), f"a time in seconds since 1970 in the {column} column")
+    if aggregate[0]:
+        check(np.diff(times, prepend=0.0) <= 0, "an interval after the one before")
+    else:
+        expected = f"a time within {LONGEST_S // 86_400} days of the first ({times[0]:.0f})"
+        check(np.abs(times - times[0]) > LONGEST_S, expected)
+    return table
 
 
 def _summed(files: Sequence[InputFile], tables: Sequence[FloatArray]) -> FloatArray:
@@ -349,11 +343,6 @@ def _threads(path: str | None) -> list[Path]:
     return [first, *others] if first.is_file() and others else []
 
 
-def _rate(series: Sequence[Series]) -> dict[str, float]:
-    """Return the interval of the samples in seconds, over which rates are averages."""
-    return {"rate_s": series[0].step_s} if series and series[0].times.size > 1 else {}
-
-
 def _of_aggregates(file: InputFile, table: FloatArray) -> list[Curve]:
     times, count, total, squares = table[:, :4].T
     if times.size < 2:
@@ -361,13 +350,7 @@ def _of_aggregates(file: InputFile, table: FloatArray) -> list[Curve]:
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = total / count
         spread = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
-    columns = (count / np.median(np.diff(times)), mean / 1e6, spread / 1e6)
-    return _curves(times, columns)
-
-
-def _curves(times: FloatArray, columns: Iterable[FloatArray]) -> list[Curve]:
-    names = ("tps", "latency average", "latency stddev")
-    return [Curve(name, times, of, {}, "sample {}".format) for name, of in zip(names, columns, strict=True)]
+    return _curves(times, [count / np.median(np.diff(times)), mean / 1e6, spread / 1e6])
 
 
 def _of_transactions(file: InputFile, table: FloatArray) -> list[Curve]:
@@ -376,14 +359,16 @@ def _of_transactions(file: InputFile, table: FloatArray) -> list[Curve]:
     made = int((numbers.max() - numbers.min() + 1).sum())
     if len(table) < EVERY * made:
         raise file.fault("line 1", "every transaction (without --sampling-rate)", f"{len(table):,} of {made:,}")
-    ended = np.floor(table[:, 4]).astype(np.int64)
-    done = pd.DataFrame({"second": ended, "latency": table[:, 2] / 1e6})
-    seconds = np.arange(ended.min(), ended.max() + 1)
-    found = done.groupby("second")["latency"].agg(["count", "mean", "std"]).reindex(seconds)
-    found = (found.iloc[1:-1] if len(found) > 4 else found).fillna({"count": 0})
-    times = found.index.to_numpy(dtype=np.float64)
-    columns = found.to_numpy(dtype=np.float64).T
-    return _curves(times, columns)
+    seconds = np.floor(table[:, 4]).astype(np.int64)
+    done = pd.Series(table[:, 2] / 1e6).groupby(seconds).agg(["count", "mean", "std"])
+    done = done.reindex(np.arange(seconds.min(), seconds.max() + 1))
+    done = (done.iloc[1:-1] if len(done) > 4 else done).fillna({"count": 0})
+    return _curves(done.index.to_numpy(dtype=np.float64), done.to_numpy(dtype=np.float64).T)
+
+
+def _curves(times: FloatArray, columns: Iterable[FloatArray]) -> list[Curve]:
+    names = ("tps", "latency average", "latency stddev")
+    return [Curve(name, times, of, {}, "sample {}".format) for name, of in zip(names, columns, strict=True)]
 
 
 def _lines(file: InputFile) -> list[str]:

@@ -57,10 +57,11 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     questions = catalogue.questions(label_step_s=source.label_step_s, run_s=run_s, rate_s=source.rate_s)
     if not questions:
         raise InputError(file=None, key="metrics", expected="a catalogue with queries", found="none")
-    grids = []
-    for question in questions:
-        first = end if question.role in ("summary", "resets") else start  # those have one value, for the whole run
-        grids.append(grid(first, end, source.label_step_s if question.role in _OF_LABELS else source.step_s))
+    steps = dict.fromkeys(_OF_LABELS, source.label_step_s)
+    grids = [  # summaries and resets have one value, for the whole run
+        grid(end if q.role in ("summary", "resets") else start, end, steps.get(q.role, source.step_s))
+        for q in questions
+    ]
     with closing(Client(source, url)) as client:
         server, answers = _ask(client, source.threads, questions, grids)
     named = list(zip(questions, answers, strict=True))
@@ -140,11 +141,12 @@ def _answer(client: Client, question: Question, piece: range) -> Answer:
     """One answer; an error if it has values at times that were not asked for."""
     with _about(question):
         answer = client.query_range(question.query, piece[0] / 1000, piece[-1] / 1000, piece.step / 1000)
-        checked: FloatArray | None = None
-        for _, times, _ in answer.series:
-            if times is not checked and not _on_grid(times, piece):
+        for times in {id(times): times for _, times, _ in answer.series}.values():  # most series share their times
+            steps = (times * 1000.0 - piece[0]) / piece.step
+            places = np.rint(steps)
+            near = (np.abs(steps - places) * piece.step < 1.0) & (places >= 0) & (places < len(piece))
+            if not (near.all() and (np.diff(places) > 0).all()):
                 raise SourceError(url=client.url, expected="values at the times that were asked for", found="others")
-            checked = times
         return answer
 
 
@@ -158,15 +160,6 @@ def _about(question: Question) -> Iterator[None]:
         raise (error if error.key else error.within(name)) from None
 
 
-def _on_grid(times: FloatArray, piece: range) -> bool:
-    """Whether all `times` (seconds) are in `piece` (milliseconds), each at most once."""
-    if np.array_equal(times, np.arange(piece.start, piece.stop, piece.step) / 1000.0):
-        return True
-    steps = (times * 1000.0 - piece[0]) / piece.step
-    near = np.abs(steps - np.rint(steps)) * piece.step < 1.0
-    return bool(times.size <= len(piece) and np.all(near & (steps > -0.5) & (steps < len(piece) - 0.5)))
-
-
 def _joined(parts: Sequence[Answer], url: str) -> Answer:
     """The pieces of one window as one answer, its series in the order of their labels."""
     pieces: dict[tuple[tuple[str, str], ...], list[tuple[FloatArray, FloatArray]]] = {}
@@ -174,20 +167,12 @@ def _joined(parts: Sequence[Answer], url: str) -> Answer:
         for labels, times, values in part.series:
             pieces.setdefault(tuple(sorted(labels.items())), []).append((times, values))
     series = []
-    shared: dict[tuple[int, ...], FloatArray] = {}  # most series have the same times
     for key, arrays in sorted(pieces.items()):
-        same = tuple(id(times) for times, _ in arrays)
-        if same not in shared:
-            times = shared[same] = _one([times for times, _ in arrays])
-            times.flags.writeable = False
-            if not (times[1:] > times[:-1]).all():
-                raise SourceError(url=url, expected="times that increase", found=f"others in a series {dict(key)}")
-        series.append((dict(key), shared[same], _one([values for _, values in arrays])))
+        times, values = arrays[0] if len(arrays) == 1 else map(np.concatenate, zip(*arrays, strict=True))
+        if not (times[1:] > times[:-1]).all():
+            raise SourceError(url=url, expected="times that increase", found=f"others in a series {dict(key)}")
+        series.append((dict(key), times, values))
     return Answer(tuple(series), tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)))
-
-
-def _one(parts: Sequence[FloatArray]) -> FloatArray:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _series(question: Question, answer: Answer) -> list[Series]:
@@ -196,12 +181,12 @@ def _series(question: Question, answer: Answer) -> list[Series]:
         return []
     of_labels = question.role in _OF_LABELS
     common = {} if of_labels else _common(answer)
-    found = []
+    made = []
     for labels, times, values in answer.series:
         name = labels.get(question.label, "") if of_labels else question.name
         varying = {key: value for key, value in labels.items() if key not in common}
-        found.append(Series(question.metric, name, question.unit, times, values, question.role, varying, question.stat))
-    return found
+        made.append(Series(question.metric, name, question.unit, times, values, question.role, varying, question.stat))
+    return made
 
 
 def _common(answer: Answer) -> Mapping[str, str]:

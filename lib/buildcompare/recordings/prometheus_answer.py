@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.outside import one_line
-from buildcompare.recordings.recording import FloatArray
+from buildcompare.recordings.series import FloatArray
 
 BATCH = 1 << 19
 """Bytes that are parsed at a time."""
@@ -63,14 +63,13 @@ def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> An
         If a series is larger than `MAX_PART`.
     """
     around, pairs = bytearray(), list[Pairs]()
-    waiting, size, enough = list[bytes](), 0, BATCH
+    waiting, size = [b""], 0
     for chunk in chunks:
         waiting.append(chunk)
         size += len(chunk)
-        if size >= enough:
+        if size >= max(BATCH, len(waiting[0])):  # or the time to search a long series would grow with its square
             waiting, size = [_take_series(b"".join(waiting), around, pairs)], 0
-            enough = max(BATCH, len(waiting[0]))  # or the time to search it would grow with its square
-            if enough > MAX_PART:
+            if len(waiting[0]) > MAX_PART:
                 expected = f"series of at most {MAX_PART // 1_000_000} MB"
                 raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
     around += _take_series(b"".join(waiting), around, pairs)
@@ -79,53 +78,30 @@ def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> An
 
 def _take_series(text: bytes, around: bytearray, pairs: list[Pairs]) -> bytes:
     """Append complete series to `pairs` and the JSON between them to `around`; return the unread rest."""
-    rest, *parts = text.split(_VALUES)
-    texts = list[bytes]()
-    for i, part in enumerate(parts):
-        # Search backwards from a brace: "]" is so frequent that a forward search for "]]" takes several times as long.
-        stop = part.find(b"}")
-        brace = part.find(b"{", 0, max(stop, 0))
-        end = part.rfind(b"]]", 0, stop if brace < 0 else brace) if stop >= 0 else -1
-        if end < 0:
-            rest = b"".join((rest, _VALUES, _VALUES.join(parts[i:])))
-            break
-        around += rest + b'"values":%d' % (len(pairs) + len(texts))
-        texts.append(part[:end])
-        rest = part[end + 2 :]
-    if texts:
-        try:
-            pairs += _parsed(texts)
-        except (ValueError, TypeError):  # pyarrow's errors are subclasses
-            pairs += [_of_json(json_object(b'{"values":[[' + each + b"]]}")) for each in texts]
+    *parts, rest = text.split(b"]]")
+    for part in parts:
+        before, found, numbers = part.rpartition(_VALUES)
+        if found:
+            around += before + b'"values":%d' % len(pairs)
+            pairs.append(_parsed(numbers, pairs[-1][0] if pairs else None))
+        else:
+            around += part + b"]]"
     return rest
 
 
-def _parsed(texts: list[bytes]) -> list[Pairs]:
-    """Times and values of series, each written as ``1,"2"],[3,"4"``; a ValueError if one is written otherwise."""
-    text = b"".join([b"],[" + each for each in texts])
-    words = compute.split_pattern(pa.array([text], pa.large_string()), '"').flatten()
-    if words[-1].as_py():
-        raise ValueError("not a quote at the end")
-    even = np.arange(0, len(words) - 1, 2)  # the words `],[1,` and `],[3,`; the values stand between them
-    heads = words.take(pa.array(even))
-    values = words.take(pa.array(even + 1)).cast(pa.float64()).to_numpy()
-    found: list[Pairs] = []
-    first, last_heads, times = 0, None, values
-    for each in texts:
-        size = each.count(b'"') // 2
-        these = heads.slice(first, size)
-        if last_heads is None or not these.equals(last_heads):  # series of a query nearly always share their times
-            times = compute.utf8_slice_codeunits(these, 3, -1).cast(pa.float64()).to_numpy()
-            framed = compute.and_(compute.starts_with(these, "],["), compute.ends_with(these, ","))
-            if not (compute.all(framed).as_py() and np.isfinite(times).all()):
-                raise ValueError("others than pairs")
-            last_heads = these
-        found.append((times, values[first : first + size]))
-        first += size
-    return found
+def _parsed(text: bytes, usual: FloatArray | None) -> Pairs:
+    """Parse the times and values of one series, ``1,"2"],[3,"4"``; `usual` are the times that most series have."""
+    try:
+        words = compute.split_pattern(pa.array([text.translate(None, b'[]"')], pa.large_string()), ",").flatten()
+        times, values = words.cast(pa.float64()).to_numpy().reshape(-1, 2).T.copy()
+        if np.isfinite(times).all() and text.count(b'"],[') == times.size - 1 and text.count(b'"') == 2 * times.size:
+            return (times if usual is None or not np.array_equal(times, usual) else usual), values
+    except ValueError:  # pyarrow's errors are subclasses
+        pass
+    return _of_json(json_object(b'{"values":[[' + text + b"]]}"))
 
 
-def json_object(text: bytes) -> dict[str, Any]:
+def json_object(text: bytes) -> Any:
     """Parse one JSON object; raise a :class:`PassingError` for anything else."""
     try:
         data = from_json(text.decode())
@@ -160,7 +136,7 @@ def _answer(text: bytes, pairs: list[Pairs], hide: Callable[[str], str]) -> Answ
     return Answer(tuple(found), tuple(dict.fromkeys(one_line(hide(str(note)), MAX_WORDS) for note in notes)))
 
 
-def _of_json(row: Mapping[str, Any]) -> Pairs:
+def _of_json(row: Any) -> Pairs:
     """Times and values that the JSON parser has read: slower, for any spelling."""
     try:
         times, values = np.array([[float(time), float(value)] for time, value in row["values"]]).reshape(-1, 2).T.copy()

@@ -9,9 +9,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from http.client import HTTPException
 from typing import Any, TypeVar
@@ -46,8 +45,6 @@ MAX_WAIT_S = 60
 CONNECT_S = 10.0
 GRACE_S = 5.0
 """Seconds beyond the server's time-out, so that its message arrives first."""
-WATCH_S = 0.1
-"""How often answers on their way are looked at."""
 PATIENCE = 2
 """An answer may take so many times the longest pause: one that trickles in must end too."""
 MAX_SECRET_BYTES = 100_000
@@ -62,6 +59,13 @@ LONG_QUERY = 1_500
 """Queries of so many characters are sent in a body, because proxies refuse addresses of a few kilobytes."""
 _BUSY = (429, 502, 504)
 """Statuses of a server that may answer a second time."""
+_REFUSALS: tuple[tuple[Collection[int], str | None, str], ...] = (
+    (range(300, 400), "source.url", "the query API itself"),
+    ((401, 403, 407), "source.auth", "to be let in"),
+    ((404,), "source.url", "the query API"),
+    ((400, 413, 414, 422), None, "a query that the server accepts"),
+)
+"""Statuses that the user can change something about: the setting, and what was expected."""
 
 T = TypeVar("T")
 
@@ -75,10 +79,6 @@ class Client:
     def __init__(self, source: Source, url: str) -> None:
         self.url = url
         self._session, secrets = open_session(source)
-        # requests reads proxies and authorities from the environment anew for each request.
-        settings = self._session.merge_environment_settings(url, {}, True, self._session.verify, self._session.cert)
-        self._session.proxies, self._session.verify = settings["proxies"], settings["verify"]
-        self._session.trust_env = False
         self._hide = hiding(secrets)
         self._source = source
         self.stopped = threading.Event()
@@ -141,68 +141,72 @@ class Client:
         raise self._failed("a whole answer", f"{failed}, {REPEATS + 1} times")
 
     def _once(self, path: str, fields: Mapping[str, str], read: Callable[[HTTPResponse], T]) -> T:
-        pauses = timeouts(self._source)
         method = "GET" if len(fields.get("query", "")) < LONG_QUERY else "POST"
         try:
             address = self.url.rstrip("/") + path
-            with self._session.request(method, address, params=fields, stream=True, timeout=pauses) as response:
+            options: dict[str, Any] = {"stream": True, "timeout": timeouts(self._source)}
+            with self._session.request(method, address, params=fields, **options) as response:
                 return read(response.raw)
-        except Exception as error:
-            if _stop_watch():  # a cut connection has errors of many kinds
-                expected = f"a whole answer within {PATIENCE * pauses[1]:g} s (see source.timeout_s)"
-                raise self._failed(expected, "one that takes longer") from None
-            theirs = (requests.RequestException, faults.HTTPError, HTTPException, OSError)
-            raise (self._meaning(error) if isinstance(error, theirs) else error) from None
-        finally:
-            _stop_watch()
+        except _TrickleError:
+            raise self._too_slow() from None
+        except (requests.RequestException, faults.HTTPError, HTTPException, OSError) as error:
+            raise self._meaning(error) from None
 
-    def _chunks(self, response: HTTPResponse, most: int = MAX_BYTES) -> Iterator[bytes]:
+    def _chunks(self, response: BaseHTTPResponse, most: int = MAX_BYTES) -> Iterator[bytes]:
         """Yield a body of at most `most` bytes as it arrives."""
-        total = 0
+        total, until = 0, time.monotonic() + _limit_s(self._source)
         try:
-            while chunk := response.read(BATCH, decode_content=True):
+            while chunk := response.read1(BATCH, decode_content=True):
                 total += len(chunk)
                 if total > most:
                     expected = f"an answer of at most {most // 1_000_000:,} MB"
                     raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
+                if time.monotonic() > until:
+                    raise self._too_slow()
                 yield chunk
-        except ValueError as error:  # http.client takes a negative size of a chunk for a number of bytes to read
-            raise PassingError(f"a damaged body ({self._line(str(error))})") from None
+        except (faults.ProtocolError, HTTPException) as error:
+            raise PassingError(f"a damaged body ({self._words(error)})") from None
 
     def _meaning(self, error: Exception) -> Exception:
         """Translate an error of requests or urllib3, ten lines long, into one of ours."""
-        causes: list[BaseException] = [error]
-        for cause in causes:  # the list grows meanwhile: causes stand in several attributes
-            inner = (getattr(cause, "reason", None), cause.__cause__, cause.__context__, *cause.args)
-            causes += [each for each in inner if isinstance(each, BaseException) and each not in causes]
+        causes, words = _causes(error), self._words(error)
+        connect_s, read_s = timeouts(self._source)
 
-        # Only the operating system's and OpenSSL's messages hold no address.
+        def has(*kinds: type[BaseException]) -> bool:
+            return any(isinstance(cause, kinds) for cause in causes)
+
+        if has(faults.SSLError, ssl.SSLError):
+            return self._refused("source.tls", "a certificate that source.tls.ca, or the system, vouches for", words)
+        if has(ConnectionRefusedError, faults.NameResolutionError):
+            return self._failed("a server that answers", words)
+        if has(faults.NewConnectionError):
+            return PassingError(words)
+        if has(faults.ConnectTimeoutError):
+            return self._failed("a connection", f"none within {connect_s:g} s")
+        if has(faults.ReadTimeoutError, TimeoutError):
+            return self._failed(f"an answer that does not pause for {read_s:g} s (source.timeout_s)", "silence")
+        if has(requests.RequestException) and not has(faults.HTTPError, HTTPException, ConnectionError):
+            return self._failed("an address that can be asked", words)
+        return PassingError("a damaged gzip stream" if has(faults.DecodeError) else words)
+
+    def _words(self, error: BaseException) -> str:
+        """The message of an error's cause; only the operating system's and OpenSSL's messages hold no address."""
+        causes = _causes(error)
         messages = [getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) for cause in causes]
         names = [type(cause).__name__ for cause in causes if cause is error or isinstance(cause, faults.HTTPError)]
-        words = self._line(str(next(filter(None, messages), names[-1])))
-        connect_s, read_s = timeouts(self._source)
-        certificate = "a certificate that source.tls.ca, or the system, vouches for"
-        pause = f"an answer that does not pause for {read_s:g} s (source.timeout_s)"
-        meanings: list[tuple[Any, Exception]] = [
-            ((faults.SSLError, ssl.SSLError), self._refused("source.tls", certificate, words)),
-            ((ConnectionRefusedError, faults.NameResolutionError), self._failed("a server that answers", words)),
-            (faults.NewConnectionError, PassingError(words)),
-            (faults.ConnectTimeoutError, self._failed("a connection", f"none within {connect_s:g} s")),
-            ((faults.ReadTimeoutError, TimeoutError), self._failed(pause, "silence")),
-            (faults.DecodeError, PassingError("a damaged gzip stream")),
-            ((faults.ProtocolError, faults.ProxyError, HTTPException, ConnectionError), PassingError(words)),
-            (requests.RequestException, self._failed("an address that can be asked", words)),
-            (OSError, PassingError(words)),
-            (BaseException, self._failed("an answer", words)),
-        ]
-        return next(meaning for kinds, meaning in meanings if any(isinstance(cause, kinds) for cause in causes))
+        return self._line(str(next(filter(None, messages), names[-1])))
+
+    def _too_slow(self) -> SourceError:
+        expected = f"a whole answer within {_limit_s(self._source):g} s (see source.timeout_s)"
+        return self._failed(expected, "one that takes longer")
 
     def _complaint(self, response: BaseHTTPResponse, body: bytes) -> Exception:
         """Translate an answer without samples: whose fault it is, and the server's message."""
         status, kind = response.status, _kind(response)
-        data: dict[str, Any] = {}
-        with suppress(PassingError):
-            data = json_object(body if kind == "application/json" else b"")
+        try:
+            data = json_object(body) if kind == "application/json" else {}
+        except PassingError:
+            data = {}
         failed, fault = data.get("status") == "error", self._line(str(data.get("errorType", "")), 40)
         code = f"HTTP {status} ({fault})" if failed else f"HTTP {status}"
         page = body.decode("utf-8", "replace") if kind in ("text/plain", "application/json") else ""
@@ -210,16 +214,13 @@ class Client:
         if status == 200 and not failed:
             words = f"an answer of the type {self._line(kind, 60) or 'none'}"
             return self._refused("source.url", "the query API (JSON)", words)
-        if 300 <= status < 400:
-            return self._refused("source.url", "the query API itself", f"a redirect ({code})")
-        if status in (401, 403, 407):
-            return self._refused("source.auth", "to be let in", words)
-        if status == 404:
-            return self._refused("source.url", "the query API", words)
         if fault in ("bad_data", "execution") and status in (200, 400, 422):
             return self._refused(None, "a query that the server can answer", words)
-        if status in (400, 413, 414, 422):
-            return self._refused(None, "a query that the server accepts", words)
+        if 300 <= status < 400:
+            words = f"a redirect ({code})"
+        for statuses, key, expected in _REFUSALS:
+            if status in statuses:
+                return self._refused(key, expected, words)
         return PassingError(words) if status == 503 and not failed else self._failed("an answer", words)
 
     def _refused(self, key: str | None, expected: str, found: str) -> InputError:
@@ -239,9 +240,23 @@ def _kind(response: BaseHTTPResponse) -> str:
     return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().casefold()
 
 
+def _causes(error: BaseException) -> list[BaseException]:
+    """The error and everything that caused it."""
+    causes = [error]
+    for cause in causes:  # the list grows meanwhile: causes stand in several attributes
+        inner = (getattr(cause, "reason", None), cause.__cause__, cause.__context__, *cause.args)
+        causes += [each for each in inner if isinstance(each, BaseException) and each not in causes]
+    return causes
+
+
 def timeouts(source: Source) -> tuple[float, float]:
     """Seconds to connect in, and between two parts of an answer."""
     return min(CONNECT_S, source.timeout_s), source.timeout_s + GRACE_S
+
+
+def _limit_s(source: Source) -> float:
+    """Seconds that an answer may take in all."""
+    return PATIENCE * timeouts(source)[1]
 
 
 # ---- The session -----------------------------------------------------------------------------------------------------
@@ -255,91 +270,52 @@ class Session(requests.Session):
         if method.upper() == "POST" and options.get("data") is None:
             options["data"] = options.pop("params", None)
         # Without `verify` here, the variable REQUESTS_CA_BUNDLE would take precedence over the session's.
-        options = {"allow_redirects": False, "verify": self.verify, **options}
-        try:
-            return super().request(method, url, **options)
-        finally:
-            if not options.get("stream"):
-                _stop_watch()
+        return super().request(method, url, **{"allow_redirects": False, "verify": self.verify, **options})
 
 
-@dataclass
-class _Exchange:
-    """Answer in transit, with the time at which its connection is cut."""
-
-    connection: socket.socket
-    until: float
-    is_cut: bool = False
+class _TrickleError(Exception):
+    """The headers of an answer take longer than the longest pause allows."""
 
 
-_exchanges: dict[int, _Exchange] = {}
-"""Answers on their way, by the thread that asked. One thread watches all: one for each costs as much as a request."""
-_lock = threading.Lock()
-_watcher: threading.Thread | None = None
-
-
-def _start_watch(connection: socket.socket, limit_s: float) -> None:
-    """Cut `connection` off after `limit_s`, unless this thread stops its watch: a trickle exceeds no other limit."""
-    global _watcher  # noqa: PLW0603  # it ends when nothing is left to watch
-    with _lock:
-        _exchanges[threading.get_ident()] = _Exchange(connection, time.monotonic() + limit_s)
-        if _watcher is None or not _watcher.is_alive():  # a forked process has no thread but its own
-            _watcher = threading.Thread(target=_watch, name="watch", daemon=True)
-            _watcher.start()
-
-
-def _stop_watch() -> bool:
-    """Stop the watch of this thread's answer; return whether its connection was cut off."""
-    exchange = _exchanges.pop(threading.get_ident(), None)
-    return exchange is not None and exchange.is_cut
-
-
-def _watch() -> None:
-    global _watcher  # noqa: PLW0603
-    while True:
-        time.sleep(WATCH_S)
-        with _lock:
-            if not _exchanges:
-                _watcher = None
-                return
-            for each in [*_exchanges.values()]:
-                if time.monotonic() > each.until:
-                    each.is_cut = True
-                    with suppress(OSError):  # the method of TLS sockets would not wake a reader
-                        socket.socket.shutdown(each.connection, socket.SHUT_RDWR)
-
-
-class _Watched(HTTPConnection):
-    """A connection whose answers are watched, from the first byte of their headers on."""
+class _Connection(HTTPConnection):
+    """A connection that is cut when an answer's headers trickle in, which no time-out between two bytes ends."""
 
     limit_s: float
 
-    def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as urllib3's own
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as in urllib3
         """Read the answer's headers."""
-        _start_watch(self.sock, self.limit_s)
-        return super().getresponse()
+        late = threading.Event()
+
+        def cut() -> None:
+            late.set()
+            with suppress(OSError):  # the method of TLS sockets would not wake a reader
+                socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
+
+        timer = threading.Timer(self.limit_s, cut)
+        timer.start()
+        try:
+            return super().getresponse()
+        finally:
+            timer.cancel()
+            if late.is_set():  # headers that were cut may read as whole ones
+                raise _TrickleError from None
 
 
 class _Adapter(HTTPAdapter):
-    """Makes watched connections."""
+    """Makes connections with a limit on the time of an answer's headers."""
 
     limit_s = 0.0
 
     def get_connection_with_tls_context(self, *args: Any, **options: Any) -> Any:
         """Return the pool of connections to a server."""
         pool: Any = super().get_connection_with_tls_context(*args, **options)
-        if not issubclass(pool.ConnectionCls, _Watched):
-            pool.ConnectionCls = type("Watched", (_Watched, pool.ConnectionCls), {"limit_s": self.limit_s})
+        if not issubclass(pool.ConnectionCls, _Connection):
+            pool.ConnectionCls = type("Limited", (_Connection, pool.ConnectionCls), {"limit_s": self.limit_s})
         return pool
 
 
 class _Repeats(Retry):
     """Repeats also where Retry-After cannot be read."""
-
-    def sleep(self, response: BaseHTTPResponse | None = None) -> None:
-        """Wait before the next attempt."""
-        _stop_watch()  # another thread may use the connection meanwhile
-        super().sleep(response)
 
     def parse_retry_after(self, retry_after: str) -> float:
         """Seconds to wait; 0 if unreadable."""
@@ -367,10 +343,10 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
     )
     for scheme in ("http://", "https://"):
         adapter = _Adapter(2, source.threads, repeats, pool_block=True)
-        adapter.limit_s = PATIENCE * timeouts(source)[1]
+        adapter.limit_s = _limit_s(source)
         session.mount(scheme, adapter)
     session.headers.update({"Accept-Encoding": "gzip" if source.gzip else "identity", "User-Agent": "buildcompare"})
-    private, secrets = _credentials(source)
+    private, secrets = credentials(source)
     session.headers.update({**source.headers, **private})
     session.auth = lambda request: request  # without any, requests would look for a password in ~/.netrc
     if source.tls is not None:
@@ -383,29 +359,23 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
     return session, secrets
 
 
-def secrets_of(source: Source) -> list[str]:
-    """The secrets that are sent to a server, which no answer of it may show."""
-    return _credentials(source)[1]
-
-
 def identity(source: Source) -> str | None:
     """Who asks, as a slow hash that reveals no password; None if a secret is missing, empty without credentials."""
     try:
-        sent, _ = _credentials(source)
+        sent, _ = credentials(source)
         cert = source.tls and source.tls.cert
         if cert:
             sent["cert"] = read_text(resolve(cert), "a certificate", max_bytes=MAX_SECRET_BYTES)
     except InputError:
         return None
-    return _slow_hash(json.dumps(sent, sort_keys=True), source.url or "") if sent else ""
+    text, salt = json.dumps(sent, sort_keys=True), f"buildcompare {source.url or ''}"
+    return _slow_hash(text.encode(), salt=salt.encode(), n=2**14, r=8, p=1, dklen=16).hex() if sent else ""
 
 
-@cache
-def _slow_hash(text: str, salt: str) -> str:
-    return hashlib.scrypt(text.encode(), salt=f"buildcompare {salt}".encode(), n=2**14, r=8, p=1, dklen=16).hex()
+_slow_hash = cache(hashlib.scrypt)
 
 
-def _credentials(source: Source) -> tuple[dict[str, str], list[str]]:
+def credentials(source: Source) -> tuple[dict[str, str], list[str]]:
     """The headers of `source` that hold secrets, and these secrets."""
     headers = {name: _secret(f"headers_env.{name}", variable) for name, variable in source.headers_env.items()}
     secrets = [*headers.values()]

@@ -28,7 +28,6 @@ from buildcompare.config.remote import is_remote
 from buildcompare.config.yaml import checked
 from buildcompare.recordings import grafana, ltctl, pgbench, sysstat, table
 from buildcompare.recordings.files import LATEST, MAX_GRAPHS, FileSource, InputFile, matching, read_input
-from buildcompare.recordings.parquet import is_whole, open_table
 from buildcompare.recordings.recording import Measurement, Recording, span, utc
 from buildcompare.results.codes import Side
 
@@ -136,7 +135,7 @@ def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> li
     if not runs:
         expected = "files of recordings (.csv, .parquet, .json, .out, .log; may be .gz)"
         raise InputError(file=str(path), key=None, expected=expected, found="none")
-    counted = Counter(name for run in runs for name in _held(run))
+    counted = Counter(name for run in runs for name in _names(run))
     (name, most) = counted.most_common(1)[0]
     if most in (1, len(runs)):
         return runs if most == len(runs) else [_joined(runs, str(path))]
@@ -144,7 +143,7 @@ def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> li
     raise InputError(file=str(path), key=None, expected=expected, found=f"{name} in {most} of {len(runs)} files")
 
 
-def _held(run: Recording) -> set[str]:
+def _names(run: Recording) -> set[str]:
     """The metrics of a run, and its values of labels."""
     labels = (f"{each.group} {each.label} {each.stat}" for each in run.label_summaries)
     return {*(series.metric for series in run.series), *(each.metric for each in run.measurements), *labels}
@@ -152,22 +151,20 @@ def _held(run: Recording) -> set[str]:
 
 def _joined(parts: Sequence[Recording], folder: str) -> Recording:
     """Join the parts of one run, which must overlap in time."""
-    start, end = min(each.window[0] for each in parts), max(each.window[1] for each in parts)
-    if max(each.window[0] for each in parts) >= min(each.window[1] for each in parts):
+    starts, ends = zip(*(each.window for each in parts), strict=True)
+    if max(starts) >= min(ends):
         expected = "the parts of one run, at the same time"
         raise InputError(file=folder, key="window", expected=expected, found="parts that do not overlap")
-    notes = tuple(dict.fromkeys(note for each in parts for note in each.notes))
     rates = [rate for each in parts if (rate := each.provenance.get("rate_s")) is not None]
-    slowest = {"rate_s": max(rates)} if rates else {}
     files = [file for each in parts for file in each.provenance["files"]]
     return Recording(
         series=tuple(series for each in parts for series in each.series),
-        window=(start, end),
+        window=(min(starts), max(ends)),
         stop_known=all(each.stop_known for each in parts),
         label_summaries=tuple(summary for each in parts for summary in each.label_summaries),
-        notes=notes,
+        notes=tuple(dict.fromkeys(note for each in parts for note in each.notes)),
         measurements=tuple(measured for each in parts for measured in each.measurements),
-        provenance={**parts[0].provenance, "files": files, **slowest},
+        provenance={**parts[0].provenance, "files": files, **({"rate_s": max(rates)} if rates else {})},
     )
 
 
@@ -291,19 +288,17 @@ def with_samples(recording: Recording, file: str | None) -> Recording:
     if not (math.isfinite(start) and math.isfinite(end) and 0.0 <= start <= end < LATEST):
         expected = "a start and a later end between 1970 and 2200"
         raise InputError(file=file, key="window", expected=expected, found=f"{start:.12g} to {end:.12g} s")
-    texts = [
-        text for each in recording.series for text in (each.name, each.metric, *each.labels, *each.labels.values())
-    ]
+    texts = [text for each in recording.series for text in (each.name, each.metric, *sum(each.labels.items(), ()))]
     texts += [each.name for each in recording.measurements]
     texts += [text for each in recording.label_summaries for text in (each.group, each.label, each.stat)]
-    if (longest := max(map(len, texts), default=0)) > MAX_NAME:
-        expected = f"names of metrics and labels of at most {MAX_NAME:,} characters"
-        raise InputError(file=file, key="names", expected=expected, found=f"one of {longest:,}")
     covered = [recording.coverage(series) for series in recording.series]
     ends = span(recording.series)
-    if ends and not any(each.present for each in covered):
-        data, window = (" to ".join(map(utc, pair)) for pair in (ends, recording.window))
-        key, expected, found = "window", f"a window that overlaps the data ({data})", window
+    if (longest := max(map(len, texts), default=0)) > MAX_NAME:
+        key, expected = "names", f"names of metrics and labels of at most {MAX_NAME:,} characters"
+        found = f"one of {longest:,}"
+    elif ends and not any(each.present for each in covered):
+        data, found = (" to ".join(map(utc, pair)) for pair in (ends, recording.window))
+        key, expected = "window", f"a window that overlaps the data ({data})"
     elif len(recording.graphs()) > MAX_GRAPHS:
         key, expected, found = "metrics", f"at most {MAX_GRAPHS} series to draw", f"{len(recording.graphs()):,}"
     elif not recording.label_summaries and not recording.measurements and not any(each.finite for each in covered):
@@ -345,7 +340,7 @@ def read_run(run: Run, source: Source, catalogue: Catalogue, slot: Slot, *, refr
         asked = {REQUEST: _request(run, source, catalogue), ASKED_BY: identity(source)}
         table.write_recording(replace(pulled, provenance={**pulled.provenance, **asked}), resolve(slot.path))
         file = read_input(slot.path, expected=_PULLED)
-    kept = table.read_recording(open_table(file), file)
+    kept = table.read_recording(table.open_table(file), file)
     return replace(kept, provenance={**kept.provenance, "files": [file.provenance]})
 
 
@@ -363,20 +358,21 @@ def _kept(slot: Slot, *, whole: bool = True) -> InputFile | None:
     if not resolve(slot.path).exists():
         return None
     file = read_input(slot.path, expected=_PULLED)
-    if not whole and is_whole(file.contents) is False:
+    is_damaged = table.is_whole(file.contents) is False
+    if is_damaged and not whole:
         return None
     try:
         if file.contents[:4] == b"PAR1" and REQUEST in _provenance(file):
             return file
     except InputError:
-        if is_whole(file.contents) is False:
+        if is_damaged:
             raise
     raise file.fault("pulled recording", _PULLED, "another file")
 
 
-def _provenance(file: InputFile) -> dict[str, Any]:
+def _provenance(file: InputFile) -> Mapping[str, Any]:
     """The provenance of a cached recording."""
-    return table.read_head(open_table(file, only_schema=True), file).provenance
+    return table.read_head(table.open_table(file, only_schema=True), file).provenance
 
 
 def _answers(file: InputFile, run: Run, source: Source, catalogue: Catalogue) -> bool:
@@ -384,22 +380,20 @@ def _answers(file: InputFile, run: Run, source: Source, catalogue: Catalogue) ->
     from buildcompare.recordings.prometheus_client import identity  # late: the client takes time to import
 
     kept = _provenance(file)
-    if kept[REQUEST] != _request(run, source, catalogue):
-        return False
-    return identity(source) in (None, kept.get(ASKED_BY) or "")
+    is_same = kept[REQUEST] == _request(run, source, catalogue)
+    return is_same and identity(source) in (None, kept.get(ASKED_BY) or "")
 
 
 def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
     """A hash of everything but secrets that determines a server's answer; the way to it does not."""
-    asked: dict[str, Any] = {
+    asked = {
         "window": [instant.astimezone(dt.UTC).isoformat() for instant in run.window or ()],
         "url": run.url or source.url,
         "kind": source.kind,
         "steps": {name: value for name, value in source.model_dump(mode="json").items() if name.endswith("step_s")},
         "catalogue": catalogue.model_dump(mode="json"),
+        **({"rate_s": source.rate_s} if catalogue.leaves_rates_open else {}),
     }
-    if catalogue.leaves_rates_open:
-        asked["rate_s"] = source.rate_s
     if source.headers:  # such as the tenant's
         asked["headers"] = {name.casefold(): value for name, value in source.headers.items()}
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -407,16 +401,13 @@ def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
 
 def shown(pulls: Sequence[tuple[Slot, Run]], *, quiet: bool = False) -> Iterator[tuple[Slot, Run]]:
     """Yield the runs to pull, and show the progress."""
-    if not pulls:
-        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, disable=quiet or not (console.is_terminal or console.is_jupyter)
-    ) as progress:
+    is_hidden = quiet or not pulls or not (console.is_terminal or console.is_jupyter)
+    with Progress(*columns, console=console, disable=is_hidden) as progress:
         task = progress.add_task("recordings", total=len(pulls))
         for slot, run in pulls:
             progress.update(task, description=f"{slot.test}, {slot.build}, run {slot.run}")

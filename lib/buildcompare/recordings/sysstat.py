@@ -80,8 +80,7 @@ def _rows(file: InputFile, date: str, statistics: list[Any], first: int) -> Iter
                     raise file.fault(place, "times in UTC (sadf -j without -t or -T)", repr(stamp["time"]))
                 stamp = f"{stamp['date']} {stamp['time']}"
             before = _time(file, place, stamp, date, before)
-            for labels, numbers in _tables(each, {}):
-                yield before, i, labels, numbers
+            yield from ((before, i, labels, numbers) for labels, numbers in _tables(each, {}))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise file.fault(place, "numbers by their names", f"{type(error).__name__}: {error}") from None
 
@@ -93,10 +92,9 @@ def _tables(value: Any, labels: dict[str, str]) -> Iterator[tuple[dict[str, str]
     if isinstance(value, dict) and value.get("cpu", "all") in ("all", "-1"):
         parts = {key: part for key, part in value.items() if key not in ("cpu", "timestamp")}
         labels = labels | {_LABELS[key]: str(part) for key, part in parts.items() if key in _LABELS}
-        nested = [part for part in parts.values() if isinstance(part, dict | list)]
-        numbers = {key: part for key, part in parts.items() if key not in _LABELS and not isinstance(part, dict | list)}
-        yield labels, {key: float(number) for key, number in numbers.items()}
-        for part in nested:
+        plain = {key: part for key, part in parts.items() if key not in _LABELS and not isinstance(part, dict | list)}
+        yield labels, {key: float(number) for key, number in plain.items()}
+        for part in parts.values():
             yield from _tables(part, labels)
 
 

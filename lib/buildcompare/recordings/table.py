@@ -1,12 +1,14 @@
 """Read recordings from tables: buildcompare's Parquet, and samples as Parquet or text (CSV, may be gzipped).
 
 buildcompare's Parquet has a row for each series or label summary; the file's metadata hold the rest. Regular times are
-stored as a start and a step, others one by one. A round trip changes no bit.
+stored as a start and a step, others one by one. A round trip changes no bit, and a checksum of every byte seals the
+file. Files of others are read within limits.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import re
@@ -33,7 +35,6 @@ from buildcompare.recordings.frames import (
     read_frame,
     with_decimal_points,
 )
-from buildcompare.recordings.parquet import KEY, THREADS, damaged, is_whole, open_table, sealed
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, LabelSummary, Note, NoteKind, Role, Series, span
 
@@ -47,6 +48,18 @@ NO_CHECKSUM = Note(
 )
 MAX_SERIES = 100_000
 """Most rows of a recording; it protects memory, as each row becomes several objects."""
+MAX_VALUES = 20_000_000
+"""Bound on the values of another program's file, which its size does not bound: 20 hours of 1,000 series take 14
+million."""
+MAX_TEXT, MAX_TEXT_IN_ALL = 10_000, 100_000_000
+"""Most characters of one text and of a column; a few compressed bytes may expand to many copies."""
+THREADS = False
+"""pyarrow's threads hold Python's memory; one that releases it at exit aborts one process in thirty (SIGABRT)."""
+KEY = b"buildcompare"
+"""Key of buildcompare's metadata in a file's schema."""
+_SEAL, _EMPTY = "buildcompare.sha256", "0" * 64
+_SEALED = re.compile(re.escape(_SEAL.encode()) + rb".{1,3}([0-9a-f]{64})", re.DOTALL)
+"""The seal in the footer's bytes, so that it is checked before anything parses the file."""
 _LABELS = TypeAdapter(dict[str, str])
 _TEXTS = ("metric", "name", "unit", "role", "stat", "labels")
 _SCHEMA = pa.schema(
@@ -160,6 +173,113 @@ def _as_utf8(file: InputFile) -> bytes:
         raise file.fault(place, expected, "bytes that are not") from None
 
 
+# ---- Parquet ---------------------------------------------------------------------------------------------------------
+
+
+def sealed(table: pa.Table, **options: Any) -> bytes:
+    """Return `table` as Parquet with the SHA-256 of its bytes (64 zeros in the hash's place)."""
+    from pyarrow.parquet import ParquetWriter
+
+    stream = io.BytesIO()
+    with ParquetWriter(stream, table.schema, write_page_checksum=True, **options) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({_SEAL: _EMPTY})
+    before, seal, after = _parts(stream.getvalue()) or (b"", b"", b"")
+    return before + hashlib.sha256(before + seal + after).hexdigest().encode() + after
+
+
+def is_whole(contents: bytes) -> bool | None:
+    """Whether a sealed file equals what was written, to the last bit; None for a file without a seal."""
+    parts = _parts(contents)
+    return parts and hashlib.sha256(parts[0] + _EMPTY.encode() + parts[2]).hexdigest().encode() == parts[1]
+
+
+def _parts(contents: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """The bytes before, in and after a file's seal."""
+    matches = [*_SEALED.finditer(contents)]  # the last one is in the footer; earlier ones are values
+    if contents[:4] != b"PAR1" or not matches:
+        return None
+    start, end = matches[-1].span(1)
+    return contents[:start], contents[start:end], contents[end:]
+
+
+def open_table(file: InputFile, *, only_schema: bool = False) -> pa.Table:
+    """Read the table of a Parquet file; :class:`InputError` where it is damaged or beyond the limits.
+
+    With `only_schema` the rows of a sealed file are not read.
+    """
+    from pyarrow.parquet import ParquetFile
+
+    whole = is_whole(file.contents)
+    if whole is False:
+        raise damaged(file)
+    try:
+        if whole is None:
+            return _read_foreign(file)
+        opened = ParquetFile(io.BytesIO(file.contents))
+        return opened.schema_arrow.empty_table() if only_schema else opened.read(use_threads=THREADS)
+    except MemoryError:
+        raise file.fault(None, "a Parquet file that takes less memory", "one that takes more") from None
+    except InputError:
+        raise
+    except Exception as error:  # pyarrow raises errors of many kinds on malformed bytes
+        found = (str(error) or type(error).__name__).splitlines()[0][:120]
+        raise file.fault(None, "a whole Parquet file", found) from None
+
+
+def damaged(file: InputFile) -> InputError:
+    """Return the error for a sealed file that does not match its seal."""
+    expected = "the bytes that were written (copy it again, or pull with --refresh)"
+    return file.fault("checksum", expected, "others: it is damaged")
+
+
+def _read_foreign(file: InputFile) -> pa.Table:
+    """Read a file without a seal: page checksums verified, texts as dictionaries, sizes checked before the rows."""
+    import pyarrow.compute as pc
+    from pyarrow.parquet import ParquetFile
+
+    opened = ParquetFile(io.BytesIO(file.contents), page_checksum_verification=True)
+    schema, metadata = opened.schema_arrow, opened.metadata
+    names, is_ours = schema.names, KEY in (schema.metadata or {})
+    if len(names) > MAX_COLUMNS or len({*names}) < len(names):
+        found = str(len(names)) if len(names) > MAX_COLUMNS else "one twice"
+        raise file.fault("columns", f"at most {MAX_COLUMNS}, each once", found)
+    # Rows times columns, not the values of each column: pyarrow aborts where it reads a column's broken statistics.
+    rows = max(metadata.num_rows, sum(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)))
+    if rows * len(names) > MAX_VALUES:
+        raise file.fault("values", f"at most {MAX_VALUES:,}", f"{rows * len(names):,}")
+    if (nested := next((each for each in schema if pa.types.is_nested(each.type)), None)) is not None and not is_ours:
+        raise file.fault(nested.name, "a column of numbers, texts or times", str(nested.type)[:60])
+    texts = [column.name for column in schema if _is_text(column.type)]
+    opened = ParquetFile(io.BytesIO(file.contents), read_dictionary=texts, page_checksum_verification=True)
+    table = opened.read(use_threads=THREADS)
+    for name, chunk in ((each, chunk) for each in texts for chunk in table.column(each).chunks):
+        longest = pc.max(pc.utf8_length(chunk.dictionary)).as_py() or 0
+        if longest > MAX_TEXT or longest * len(chunk) > MAX_TEXT_IN_ALL:
+            expected = f"texts of at most {MAX_TEXT:,} characters, and {MAX_TEXT_IN_ALL:,} characters in all"
+            raise file.fault(name, expected, f"{len(chunk):,} of up to {longest:,}")
+    table.validate(full=True)
+    return table if is_ours else pa.table({name: _plain(table.column(name)) for name in names})
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Cast a column to a number, a truth, a text or an instant, the types that a table of samples holds."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):  # an instant has no zone; microseconds hold every year
+        return column.cast(pa.timestamp("us"), safe=False)
+    if pa.types.is_duration(kind):
+        return column.cast(pa.duration("us"), safe=False)
+    if pa.types.is_decimal(kind):
+        return column.cast(pa.float64())
+    is_plain = (pa.types.is_primitive(kind) or pa.types.is_null(kind)) and not pa.types.is_temporal(kind)
+    return column if is_plain or _is_text(kind) else column.cast(pa.string())
+
+
 # ---- buildcompare's Parquet -----------------------------------------------------------------------------------------
 
 
@@ -218,20 +338,19 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
         if nulls:
             raise file.fault(nulls[0], "a value in each row", "none")
         series, summaries, roles = [], [], get_args(Role)
-        texts, clock = (
-            (rows[name].to_pylist() for name in _TEXTS),
-            (rows[name].to_numpy() for name in ("start", "step")),
-        )
-        samples = _lists(rows["times"]), _lists(rows["values"])
-        for *told, start, step, times, values in zip(*texts, *clock, *samples, strict=True):
-            own = dict(zip(_TEXTS, told, strict=True))
-            if own["role"] == "summary":
-                summaries.append(LabelSummary(own["metric"], own["name"], own["stat"], float(values[0])))
-            elif own["role"] not in roles:
-                raise file.fault("role", f"one of {', '.join(roles)}, summary", repr(own["role"]))
+        columns = [rows[name].to_pylist() for name in (*_TEXTS, "start", "step")]
+        samples = zip(_lists(rows["times"]), _lists(rows["values"]), strict=True)
+        for (times, values), *texts, start, step in zip(samples, *columns, strict=True):
+            row = dict(zip(_TEXTS, texts, strict=True))
+            if row["role"] == "summary":
+                summaries.append(LabelSummary(row["metric"], row["name"], row["stat"], float(values[0])))
+            elif row["role"] not in roles:
+                raise file.fault("role", f"one of {', '.join(roles)}, summary", repr(row["role"]))
             else:
-                own |= {"values": values, "labels": _LABELS.validate_json(own["labels"])}
-                series.append(Series(times=_grid(start, step, values.size) if times is None else times, **own))
+                row["labels"] = _LABELS.validate_json(row["labels"])
+                series.append(
+                    Series(times=_grid(start, step, values.size) if times is None else times, values=values, **row)
+                )
     except (KeyError, TypeError, ValueError, IndexError) as error:  # pyarrow's and pydantic's are ValueErrors
         raise file.fault("contents", EXPECTED_OURS, f"{type(error).__name__}: {error}") from None
     notes = [Note(kind, text) for kind, text in head.notes]
@@ -263,6 +382,8 @@ def _clock(times: FloatArray) -> dict[str, Any]:
 
 
 def _grid(start: float, step: float, size: int) -> FloatArray:
-    if size and not np.isfinite([start, step]).all():
+    if not size:
+        return np.empty(0)
+    if not np.isfinite([start, step]).all():
         raise ValueError(f"a grid from {start} by {step}")
     return start + np.arange(size, dtype=np.float64) * step

@@ -18,7 +18,7 @@ from buildcompare.config.outside import hiding, one_line, shown
 from buildcompare.config.params import Comparison, Source
 from buildcompare.load.view import Views
 from buildcompare.recordings.prometheus import MAX_POINTS, prometheus_client
-from buildcompare.recordings.prometheus_client import secrets_of
+from buildcompare.recordings.prometheus_client import credentials
 from buildcompare.results.codes import SIDES
 
 COLUMNS = ["build", "run", "series", "elapsed_s", "value"]
@@ -49,7 +49,7 @@ def _answer(source: Source, query: str, start: float, end: float) -> list[pd.Dat
 
     step_s = source.step_s * max(1.0, math.ceil((end - start) / source.step_s / MAX_POINTS))
     times = [dt.datetime.fromtimestamp(each, dt.UTC) for each in (start, end)]
-    hide = hiding(secrets_of(source))
+    hide = hiding(credentials(source)[1])
     exact = {"start": f"{start:.3f}", "end": f"{end:.3f}"}  # the client rounds to seconds
     try:
         answer = prometheus_client(source).custom_query_range(query, *times, step=f"{step_s:g}", params=exact)
