@@ -35,8 +35,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from latency_proxy import latency_proxy
-from prometheus_server import run_prometheus
+from prometheus_server import proxying, run_prometheus
 
 START, STEP_S, POINTS = 1_733_911_200, 5, 1_081
 LOOKBACK_S = 120
@@ -194,9 +193,9 @@ def beside_curl(url: str, case: str, target: float) -> Iterator[Row]:
 def beside_one_thread(url: str, target: float) -> Iterator[Row]:
     """How much faster our threads are than one, over a long way."""
     ratios, seconds = [], []
-    with latency_proxy(url, DELAY_S) as there:
+    with proxying(url, lambda _: time.sleep(DELAY_S), everywhere=True) as there:
         for _ in range(REPEATS):
-            with waiting(there, "a", threads=1) as alone, waiting(there, "a") as together:
+            with waiting(there.url, "a", threads=1) as alone, waiting(there.url, "a") as together:
                 pair = (alone().seconds, together().seconds)
             ratios.append(pair[0] / pair[1])
             seconds.append(pair)

@@ -314,10 +314,13 @@ class Proxy:
         return self.faults.pop(0) if len(self.faults) > 1 else self.faults[0]
 
 
-def start_proxy(target: str, *, tls: ssl.SSLContext | None = None, port: int = 0) -> tuple[Proxy, Callable[[], None]]:
-    """A proxy in front of `target`, and how to stop it."""
+@contextmanager
+def proxying(
+    target: str, *faults: Fault, everywhere: bool = False, tls: ssl.SSLContext | None = None, port: int = 0
+) -> Iterator[Proxy]:
+    """A proxy in front of `target`."""
     lock = threading.Lock()
-    made = Proxy("")
+    made = Proxy("", [*faults], everywhere)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -347,11 +350,7 @@ def start_proxy(target: str, *, tls: ssl.SSLContext | None = None, port: int = 0
             if fault is not None:
                 fault(exchange)
             if not exchange.sent:
-                self.send_response(exchange.status)
-                for name, value in exchange.headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(exchange.body)))
-                self.end_headers()
+                send_head(exchange)
                 self.wfile.write(exchange.body)
 
         def log_message(self, *_: object) -> None:
@@ -378,29 +377,33 @@ def start_proxy(target: str, *, tls: ssl.SSLContext | None = None, port: int = 0
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
 
-    def stop() -> None:
+    try:
+        yield made
+    finally:
         server.shutdown()
         server.server_close()
         thread.join(10)
-
-    return made, stop
 
 
 @pytest.fixture
 def proxy(prometheus: Prometheus) -> Iterator[Proxy]:
     """A proxy in front of the real server."""
-    proxy, stop = start_proxy(prometheus.url)
-    yield proxy
-    stop()
+    with proxying(prometheus.url) as proxy:
+        yield proxy
+
+
+def send_head(exchange: Exchange, **headers: str) -> None:
+    """The status and the headers, with the body's length or `headers` instead."""
+    exchange.handler.send_response(exchange.status)
+    for name, value in {**exchange.headers, **(headers or {"Content-Length": str(len(exchange.body))})}.items():
+        exchange.handler.send_header(name, value)
+    exchange.handler.end_headers()
 
 
 def cut_off(exchange: Exchange, *, abruptly: bool) -> None:
     """Half of the body, then a reset (or an end)."""
     handler = exchange.handler
-    handler.send_response(exchange.status)
-    handler.send_header("Content-Type", exchange.headers["Content-Type"])
-    handler.send_header("Content-Length", str(len(exchange.body)))
-    handler.end_headers()
+    send_head(exchange)
     handler.wfile.write(exchange.body[: len(exchange.body) // 2])
     handler.wfile.flush()
     if abruptly:

@@ -16,8 +16,7 @@ import pytest
 from buildcompare.results.codes import Pair
 from conftest import BrowserThread
 from jupyterlab_server import KEEP_CELLS, QUIET, jupyterlab, page_of, run_all_cells
-from latency_proxy import latency_proxy
-from prometheus_server import Servers
+from prometheus_server import Servers, proxying
 from pulling import params
 from support import write_params
 
@@ -43,9 +42,10 @@ def laboratory(tmp_path: Path, project: Path, servers: Servers) -> Iterator[Labo
     (folder / "params/metrics").symlink_to(project / "params/metrics")
     shutil.copytree(project / "notebooks", folder / "notebooks")
     server, gates = servers("prometheus").url, Pair(threading.Event(), threading.Event())
-    with latency_proxy(server, gate=gates.base) as base, latency_proxy(server, gate=gates.new) as new:
-        pulled = params(base, timeout_s=600)
-        pulled["tests"][0]["new"]["url"] = new
+    base_gate, new_gate = (lambda _, gate=gate: gate.wait(600) for gate in (gates.base, gates.new))
+    with proxying(server, base_gate) as base, proxying(server, new_gate) as new:
+        pulled = params(base.url, timeout_s=600)
+        pulled["tests"][0]["new"]["url"] = new.url
         write_params(folder / "params/pulled.yaml", pulled)
         with jupyterlab(folder, tmp_path / "home", KEEP_CELLS | QUIET, PARAMS="params/pulled.yaml") as url:
             yield Laboratory(url, gates)

@@ -54,10 +54,8 @@ def frames() -> list[dict[str, Any]]:
 
 def middle() -> dict[str, Any]:
     rps = [field("Time", "time", milliseconds()), field("RPS", "number", null(RPS))]
-    notes = {
-        "meta": {"dataTopic": "annotations"},
-        "fields": [field("time", "time", [1.0]), field("n", "number", [1.0])],
-    }
+    noted = [field("time", "time", [1.0]), field("n", "number", [1.0])]
+    notes = {"meta": {"dataTopic": "annotations"}, "fields": noted}
     panels = [
         {"title": "RPS", "snapshotData": [{"refId": "A", "fields": rps}, notes]},
         {"title": "Heap In Use", "snapshotData": frames()},
@@ -73,14 +71,8 @@ def new() -> dict[str, Any]:
 
     holes = np.flatnonzero(np.isnan(RPS)).tolist()
     rps = frame([field("Time", "time"), field("Value", "number")], [milliseconds(), null(RPS)], holes)
-    heap = [
-        frame(
-            [field("Time", "time"), field("Value", "number", labels={"instance": name})],
-            [milliseconds(), v.tolist()],
-            [],
-        )
-        for name, v in HEAP.items()
-    ]
+    labelled = {name: field("Value", "number", labels={"instance": name}) for name in HEAP}
+    heap = [frame([field("Time", "time"), labelled[n]], [milliseconds(), v.tolist()], []) for n, v in HEAP.items()]
     panels = [
         {"title": title, "targets": [{"queryType": "snapshot", "snapshot": snapshot}]}
         for title, snapshot in (("RPS", [rps]), ("Heap In Use", heap))

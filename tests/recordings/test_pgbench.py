@@ -59,20 +59,21 @@ SQL script 1: <builtin: select only>
  - latency average = 0.199 ms
 """
 )
-V95 = (
-    V96.replace("average =", "average:")
-    .replace("stddev =", "stddev:")
-    .replace("<builtin: TPC-B (sort of)>", "TPC-B (sort of)")
-)
+V95 = V96.replace("average =", "average:").replace("stddev =", "stddev:").replace("<builtin: TPC-B (sort of)>", "TPC-B")
 LIMITED = V15.replace(
-    "number of failed transactions: 12 (0.001%)\nlatency average = 0.200 ms\n",
-    "number of failed transactions: 12 (0.001%)\nnumber of serialization failures: 7 (0.001%)\n"
-    "number of deadlock failures: 4 (0.000%)\nnumber of other failures: 1 (0.000%)\n"
-    "number of transactions retried: 40 (0.003%)\ntotal number of retries: 55\n"
-    "number of transactions skipped: 9 (0.001%)\n"
-    "number of transactions above the 50.0 ms latency limit: 31/1202211 (0.003%)\n"
-    "latency average = 0.200 ms\nlatency stddev = 0.100 ms\n"
-    "rate limit schedule lag: avg 0.011 (max 4.221) ms\n",
+    "(0.001%)\nlatency average = 0.200 ms\n",
+    """(0.001%)
+number of serialization failures: 7 (0.001%)
+number of deadlock failures: 4 (0.000%)
+number of other failures: 1 (0.000%)
+number of transactions retried: 40 (0.003%)
+total number of retries: 55
+number of transactions skipped: 9 (0.001%)
+number of transactions above the 50.0 ms latency limit: 31/1202211 (0.003%)
+latency average = 0.200 ms
+latency stddev = 0.100 ms
+rate limit schedule lag: avg 0.011 (max 4.221) ms
+""",
 )  # as 19 prints it
 RECONNECTING = V14.replace("without initial connection time", "including reconnection times").replace(
     "initial", "average"
@@ -92,26 +93,15 @@ def out(tmp_path: Path) -> Path:
         (V14, 40086.123456, 0.0002, {"initial connection time": 0.012345, "clients": 8, "duration": 30}),
         (V15, 40086.123456, 0.0002, {"failed transactions": 12, "most tries": 3}),
         (V17, 40086.123456, 0.0002, {"failed transactions": 12, "threads": 4}),
-        (V95, 622.977698, 0.015844, {"script": "TPC-B (sort of)", "latency stddev": 0.002715}),
-        (
-            LIMITED,
-            40086.123456,
-            0.0002,
-            {
-                "serialization failures": 7,
-                "deadlock failures": 4,
-                "other failures": 1,
-                "retried transactions": 40,
-                "retries": 55,
-                "skipped transactions": 9,
-                "late transactions": 31,
-                "schedule lag": 1.1e-5,
-            },
-        ),
+        (V95, 622.977698, 0.015844, {"script": "TPC-B", "latency stddev": 0.002715}),
+        (LIMITED, 40086.123456, 0.0002, {
+            "serialization failures": 7, "deadlock failures": 4, "other failures": 1, "retried transactions": 40,
+            "retries": 55, "skipped transactions": 9, "late transactions": 31, "schedule lag": 1.1e-5,
+        }),
         (RECONNECTING, 40086.123456, 0.0002, {"average connection time": 0.012345}),
     ],
     ids=["9.6", "13", "14", "15", "17", "9.5", "with limits and tries", "with -C"],
-)
+)  # fmt: skip
 def test_the_summary_of_each_version(
     out: Path, text: str, tps: float, latency: float, others: dict[str, object]
 ) -> None:
@@ -145,12 +135,8 @@ def test_progress_and_logs_of_each_version(out: Path) -> None:
     assert found["tps"] == [600, 0, 0, 300]
     assert found["latency-average"] == pytest.approx([0.002, np.nan, np.nan, 0.004], nan_ok=True)
     for more in ("", " 0 0 0 0", " 9 9 9 9 3", " 0 0 0 0 0 0 0 0 0", " 0 0 0 0 0 1 2 0 0 0"):  # 9.4, -R, -L, 15, 19
-        out.write_text(
-            "".join(
-                f"{1795363970 + 5 * i} {count} {count * 2000} 9 1 9{more}\n"
-                for i, count in ((0, 500), (1, 0), (2, 250))
-            )
-        )
+        lines = (f"{1795363970 + 5 * i} {n} {n * 2000} 9 1 9{more}\n" for i, n in enumerate((500, 0, 250)))
+        out.write_text("".join(lines))
         found = {series.metric: series.values.tolist() for series in bc.read(out, catalogue="pgbench").series}
         assert found["tps"] == [100, 0, 50]
         assert found["latency-average"] == pytest.approx([0.002, np.nan, 0.002], nan_ok=True)
@@ -163,14 +149,10 @@ def test_progress_and_logs_of_each_version(out: Path) -> None:
 def test_a_short_run_is_judged_by_the_interval_of_its_samples(tmp_path: Path) -> None:
     rng, runs = np.random.default_rng(1), []
     for number in range(4):
-        lines = (
-            f"progress: {second}.0 s, {600 + rng.normal(0, 8):.1f} tps, lat {2 + rng.normal(0, 0.03):.3f} ms"
-            " stddev 1.000\n"
-            for second in range(1, 61)
-        )
-        (tmp_path / str(number)).write_text(
-            "".join(lines) + (V14.replace("duration: 30", "duration: 60") * (number % 2))
-        )
+        line = "progress: {}.0 s, {:.1f} tps, lat {:.3f} ms stddev 1.000\n"
+        lines = (line.format(i, 600 + rng.normal(0, 8), 2 + rng.normal(0, 0.03)) for i in range(1, 61))
+        summary = V14.replace("duration: 30", "duration: 60") * (number % 2)
+        (tmp_path / str(number)).write_text("".join(lines) + summary)
         runs.append(bc.read(tmp_path / str(number), catalogue="pgbench"))
     assert {run.rate_s for run in runs} == {1.0}
     for kind in (0, 1):  # alone, and with the summary that says how many clients there were

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -112,16 +113,12 @@ def test_a_password_in_netrc_is_not_sent(proxy: Proxy, tmp_path: Path, monkeypat
 
 @pytest.fixture
 def tls_proxy(prometheus: Prometheus, certificates: world.Certificates) -> Iterator[Callable[..., Proxy]]:
-    stops = []
-
     def start(*, client: bool = False) -> Proxy:
-        proxy, stop = world.start_proxy(prometheus.url, tls=world.tls_front(certificates, client=client))
-        stops.append(stop)
-        return proxy
+        tls = world.tls_front(certificates, client=client)
+        return stack.enter_context(world.proxying(prometheus.url, tls=tls))
 
-    yield start
-    for stop in stops:
-        stop()
+    with ExitStack() as stack:
+        yield start
 
 
 def test_tls_with_an_authority_of_its_own(tls_proxy: Callable[..., Proxy], certificates: world.Certificates) -> None:

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -51,10 +51,7 @@ def not_utf8(exchange: Exchange) -> None:
 
 def negative_chunk(exchange: Exchange) -> None:
     handler = exchange.handler
-    handler.send_response(200)
-    handler.send_header("Content-Type", "application/json")
-    handler.send_header("Transfer-Encoding", "chunked")
-    handler.end_headers()
+    world.send_head(exchange, **{"Transfer-Encoding": "chunked"})
     handler.wfile.write(b"-5\r\n" + exchange.body)
     exchange.sent = handler.close_connection = True
 
@@ -65,10 +62,7 @@ def stalled(exchange: Exchange) -> None:
 
 def stalled_in_mid_body(exchange: Exchange) -> None:
     handler = exchange.handler
-    handler.send_response(200)
-    handler.send_header("Content-Type", "application/json")
-    handler.send_header("Content-Length", str(len(exchange.body)))
-    handler.end_headers()
+    world.send_head(exchange)
     handler.wfile.write(exchange.body[:20])
     handler.wfile.flush()
     time.sleep(3)
@@ -145,7 +139,7 @@ def test_a_server_that_starts_again_in_mid_pull(
     whole = content(pull(prometheus.url, monkeypatch))
     monkeypatch.setattr(prometheus_client, "BACKOFF_S", 0.3)
     port = int(proxy.url.rpartition(":")[2])
-    again: list[Callable[[], None]] = []
+    again: list[Proxy] = []
 
     def dies(exchange: Exchange) -> None:
         stop = exchange.handler.server
@@ -154,17 +148,15 @@ def test_a_server_that_starts_again_in_mid_pull(
             stop.shutdown()
             stop.server_close()
             time.sleep(0.4)
-            again.append(world.start_proxy(prometheus.url, port=port)[1])
+            again.append(stack.enter_context(world.proxying(prometheus.url, port=port)))
 
         threading.Thread(target=restart, daemon=True).start()
         world.cut_off(exchange, abruptly=True)
 
     proxy.faults = [dies, RESET, None]
-    try:
+    with ExitStack() as stack:
         assert content(pull(proxy.url, monkeypatch, threads=1)) == whole
-    finally:
         assert again
-        again[0]()
 
 
 # ---- What lasts -----------------------------------------------------------------------------------------------------
@@ -230,17 +222,19 @@ def test_a_lasting_fault_is_named(
     assert TOKEN not in text + caplog.text + "".join(traceback.format_exception(caught.value))
 
 
-def test_too_many_samples_in_the_server_s_own_words(prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = catalogue('{__name__=~".+"}')
-    words = {"prometheus": "too many samples", "victoriametrics": "cannot select more than .* samples"}[prometheus.kind]
-    with pytest.raises(InputError, match=rf"query of graph m0: .*HTTP 422 .*{words}"):
-        record(run(), source(prometheus.url), many)
-
-
-def test_a_query_that_does_not_parse(prometheus: Prometheus) -> None:
-    words = {"prometheus": "parse error", "victoriametrics": "unexpected token"}[prometheus.kind]
+@pytest.mark.parametrize(
+    ("query", "prometheus_says", "victoriametrics_says"),
+    [
+        ('{__name__=~".+"}', "HTTP 422 .*too many samples", "HTTP 422 .*cannot select more than .* samples"),
+        ("sum((", "parse error", "unexpected token"),
+    ],
+)
+def test_a_query_is_refused_in_the_server_s_own_words(
+    prometheus: Prometheus, query: str, prometheus_says: str, victoriametrics_says: str
+) -> None:
+    words = prometheus_says if prometheus.kind == "prometheus" else victoriametrics_says
     with pytest.raises(InputError, match=rf"query of graph m1: .*{words}"):
-        record(run(), source(prometheus.url), catalogue("go_goroutines", "sum(("))
+        record(run(), source(prometheus.url), catalogue("go_goroutines", query))
 
 
 def test_a_metric_without_an_answer_is_absent_and_the_rest_is_recorded(prometheus: Prometheus) -> None:
@@ -260,12 +254,11 @@ def test_a_window_without_any_sample(prometheus: Prometheus) -> None:
 def test_an_authority_that_nobody_knows(
     prometheus: Prometheus, certificates: world.Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proxy, stop = world.start_proxy(prometheus.url, tls=world.tls_front(certificates, client=False))
-    try:
-        with pytest.raises(InputError, match=r"source.tls: .*found unable to get local issuer certificate"):
-            pull(proxy.url, monkeypatch)
-    finally:
-        stop()
+    with (
+        world.proxying(prometheus.url, tls=world.tls_front(certificates, client=False)) as proxy,
+        pytest.raises(InputError, match=r"source.tls: .*found unable to get local issuer certificate"),
+    ):
+        pull(proxy.url, monkeypatch)
 
 
 def test_a_name_that_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,11 +295,12 @@ def test_a_server_s_own_time_out_in_its_own_words(kind: str, servers: world.Serv
         "prometheus": ("--query.timeout=1s", SourceError, r"HTTP 503 \(timeout\): query timed out in "),
         "victoriametrics": ("-search.maxQueryDuration=1s", InputError, r"HTTP 422 .*timeout exceeded"),
     }[kind]
-    with world.START[kind](tmp_path, [world.make_truth().text()], [option]) as url:
-        proxy, stop = world.start_proxy(url)
-        with pytest.raises(error, match=words):
-            record(run(world.LONG_START, world.LONG_START + world.LONG_S), source(proxy.url), catalogue(SLOW))
-        stop()
+    with (
+        world.START[kind](tmp_path, [world.make_truth().text()], [option]) as url,
+        world.proxying(url) as proxy,
+        pytest.raises(error, match=words),
+    ):
+        record(run(world.LONG_START, world.LONG_START + world.LONG_S), source(proxy.url), catalogue(SLOW))
     queries = [(path, body) for _, path, _, body in proxy.seen if "query_range" in path]
     assert len(queries) == len(set(queries))
 

@@ -87,6 +87,11 @@ def matrix(asked: dict[str, list[str]], labels: dict[str, str], **more: Any) -> 
     return 200, {"Content-Type": "application/json"}, body
 
 
+def ranges(answer: Callable[[dict[str, list[str]]], Answer]) -> Answering:
+    """Answer range queries as `answer` says, and nothing else."""
+    return lambda path, asked: answer(asked) if path.endswith("query_range") else (404, {}, b"")
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(prometheus_client, "BACKOFF_S", 0.01)
@@ -176,12 +181,8 @@ def test_a_token_in_every_field_reaches_no_output(tmp_path: Path, project: Path)
     every = {f"l{i}": form(TOKEN) for i, form in enumerate(FORMS.values())}
 
     def answer(path: str, asked: dict[str, list[str]]) -> Answer:
-        headers = {
-            "Content-Type": "application/json",
-            "X-Echo": quote(TOKEN),
-            "Server": TOKEN,
-            "Set-Cookie": f"a={TOKEN}",
-        }
+        headers = {"X-Echo": quote(TOKEN), "Server": TOKEN, "Set-Cookie": f"a={TOKEN}"}
+        headers["Content-Type"] = "application/json"
         if path.endswith("buildinfo"):
             return 200, headers, json.dumps({"data": {"application": TOKEN, "version": every["l3"]}}).encode()
         if not path.endswith("query_range"):
@@ -202,33 +203,25 @@ def test_a_token_in_every_field_reaches_no_output(tmp_path: Path, project: Path)
     for name in ("notebooks", "params"):
         (tmp_path / name).symlink_to(project / name)
     (tmp_path / "catalogue.yaml").write_text(json.dumps(CATALOGUE))
-    place, said = {"cwd": tmp_path, "env": {**os.environ, "PROM_TOKEN": TOKEN}}, []
+    said: list[str] = []
+
+    def python(*command: str, code: int = 0) -> None:
+        more: dict[str, Any] = {"cwd": tmp_path, "env": {**os.environ, "PROM_TOKEN": TOKEN}}
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, **more)
+        assert done.returncode == code, done.stderr[-2000:]
+        said.extend((done.stdout, done.stderr))
+
     with serving(answer) as url:
         source = {"auth": {"bearer_token_env": "PROM_TOKEN"}, "timeout_s": 20.0}
-        file = write_params(
-            tmp_path / "echo.yaml",
-            {**params(url, **source), "metrics": "catalogue.yaml", "history": "ledger", "name": "echo"},
-        )
-        for command in (
-            ["-m", "buildcompare", "report", str(file), "--record", "--all", "--output", "reports/echo"],
-            ["-m", "buildcompare", "index", "--output", "reports"],
-            ["-m", "buildcompare", "history", "ledger"],
-            ["-c", ASK, str(file)],
-        ):
-            done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, **place)
-            assert done.returncode == 0, done.stderr[-2000:]
-            said += [done.stdout, done.stderr]
+        asked = {**params(url, **source), "metrics": "catalogue.yaml", "history": "ledger", "name": "echo"}
+        file = str(write_params(tmp_path / "echo.yaml", asked))
+        python("-m", "buildcompare", "report", file, "--record", "--all", "--output", "reports/echo")
+        python("-m", "buildcompare", "index", "--output", "reports")
+        python("-m", "buildcompare", "history", "ledger")
+        python("-c", ASK, file)
         (tmp_path / "bad.yaml").write_text(json.dumps({"metrics": [{"name": "a", "slug": "a", "query": "refused"}]}))
-        bad = write_params(tmp_path / "refused.yaml", {**params(url, **source), "metrics": "bad.yaml", "name": "bad"})
-        done = subprocess.run(
-            [sys.executable, "-m", "buildcompare", "pull", str(bad)],
-            capture_output=True,
-            text=True,
-            check=False,
-            **place,
-        )
-        assert done.returncode == 3
-        said += [done.stdout, done.stderr]
+        bad = write_params(tmp_path / "refused.yaml", {**asked, "metrics": "bad.yaml", "name": "bad"})
+        python("-m", "buildcompare", "pull", str(bad), code=3)
     assert hidden("\n".join(said))
     assert all("***" in said[i] for i in (-1, -4))
     files = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".png"]
@@ -275,8 +268,7 @@ def test_a_token_in_the_type_of_an_answer(kind: str) -> None:
 # ---- Whose data it is ------------------------------------------------------------------------------------------------
 
 
-def tenants(path: str, asked: dict[str, list[str]]) -> Answer:
-    return matrix(asked, {"instance": "a"}) if path.endswith("query_range") else (404, {}, b"")
+tenants = ranges(lambda asked: matrix(asked, {"instance": "a"}))
 
 
 def test_what_was_pulled_for_one_tenant_is_never_another_s(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,9 +313,7 @@ def test_a_damaged_file_of_what_was_pulled_is_said_and_pulled_again_on_demand(tm
     [({"isPartial": True}, "calls partial"), ({"warnings": 5}, "another form"), ({"data": 5}, "another form")],
 )
 def test_an_answer_that_is_not_whole_is_no_recording(more: dict[str, Any], words: str) -> None:
-    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
-        return matrix(asked, {}, **more) if path.endswith("query_range") else (404, {}, b"")
-
+    answer = ranges(lambda asked: matrix(asked, {}, **more))
     with serving(answer) as url, pytest.raises(SourceError, match=words):
         record(run(), asking(url), catalogue("up"))
 
@@ -333,16 +323,14 @@ def test_a_damaged_answer_is_asked_for_five_times_in_all(damaged: int) -> None:
     names = [f"m{i}" for i in range(20)]  # more than are read at a time
     asked_for: dict[str, int] = {}
 
-    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
-        if not path.endswith("query_range"):
-            return 404, {}, b""
+    def answer(asked: dict[str, list[str]]) -> Answer:
         query = asked["query"][0]
         asked_for[query] = asked_for.get(query, 0) + 1
         status, headers, body = matrix(asked, {"is": query})
         is_damaged = query in ("m3", "m17") and asked_for[query] <= damaged
         return status, headers, body.replace(b'"0"', b'"?"') if is_damaged else body
 
-    with serving(answer) as url:
+    with serving(ranges(answer)) as url:
         if damaged == 5:
             with pytest.raises(SourceError, match=r"JSON that is damaged.*5 times"):
                 record(run(), source(url, threads=3), catalogue(*names))
@@ -358,9 +346,7 @@ def test_a_slow_answer_holds_up_no_other() -> None:
     answered: set[str] = set()
     others = threading.Event()
 
-    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
-        if not path.endswith("query_range"):
-            return 404, {}, b""
+    def answer(asked: dict[str, list[str]]) -> Answer:
         if asked["query"] == ["m0"]:
             assert others.wait(30), "the others were not asked meanwhile"
         answered.add(asked["query"][0])
@@ -368,41 +354,30 @@ def test_a_slow_answer_holds_up_no_other() -> None:
             others.set()
         return matrix(asked, {})
 
-    with serving(answer) as url:
+    with serving(ranges(answer)) as url:
         found = record(run(), source(url, threads=2), catalogue(*names))
     assert [series.metric for series in found.series] == names
 
 
-def test_a_proxy_is_asked_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", ["through a proxy", "hanging up after each answer"])
+def test_a_server_is_asked_on(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"m{i}" for i in range(20)]
 
-    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
-        return matrix(asked, {}) if path.endswith("query_range") else (404, {}, b"")
+    def answer(asked: dict[str, list[str]]) -> Answer:
+        status, headers, body = matrix(asked, {})
+        return status, {**headers, **({} if way == "through a proxy" else {"Connection": "close"})}, body
 
-    with serving(answer) as url:
+    with serving(ranges(answer)) as url:
         monkeypatch.setenv("http_proxy", url)
-        monkeypatch.setenv("no_proxy", "")
-        found = record(run(), source("http://server.invalid:9090", threads=3), catalogue(*names))
-    assert [series.metric for series in found.series] == names
-
-
-def test_a_server_that_hangs_up_after_each_answer_is_asked_on() -> None:
-    names = [f"m{i}" for i in range(20)]
-
-    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
-        status, headers, body = matrix(asked, {}) if path.endswith("query_range") else (404, {}, b"")
-        return status, {**headers, "Connection": "close"}, body
-
-    with serving(answer) as url:
-        found = record(run(), source(url, threads=3), catalogue(*names))
+        monkeypatch.setenv("no_proxy", "" if way == "through a proxy" else "*")
+        asked = "http://server.invalid:9090" if way == "through a proxy" else url
+        found = record(run(), source(asked, threads=3), catalogue(*names))
     assert [series.metric for series in found.series] == names
 
 
 @pytest.mark.parametrize("times", ["between", "before", "too many", "400 digits"])
 def test_values_at_other_times_than_asked_are_no_answer(times: str) -> None:
-    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
-        if not path.endswith("query_range"):
-            return 404, {}, b""
+    def answer(asked: dict[str, list[str]]) -> Answer:
         first, step = float(asked["start"][0]), float(asked["step"][0])
         made = {
             "between": [first, first + step / 2],
@@ -413,40 +388,24 @@ def test_values_at_other_times_than_asked_are_no_answer(times: str) -> None:
         data = {"resultType": "matrix", "result": [{"metric": {}, "values": [[t, "1"] for t in made]}]}
         return 200, {"Content-Type": "application/json"}, json.dumps({"status": "success", "data": data}).encode()
 
-    with serving(answer) as url, pytest.raises(SourceError, match=r"whole answer|times that were asked for"):
+    with serving(ranges(answer)) as url, pytest.raises(SourceError, match=r"whole answer|times that were asked for"):
         record(run(), asking(url), catalogue("up"))
-
-
-def trickling(part: str) -> Answering:
-    """An answer of which a byte comes every 0.1 s, in its body or already in its headers."""
-
-    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
-        if not path.endswith("query_range"):
-            return 404, {}, b""
-        return 200, {"Content-Type": "application/json", "X-Part": part}, b" " * 10_000
-
-    return answer
 
 
 @pytest.mark.parametrize("part", ["body", "headers"])
 def test_a_server_that_trickles_is_given_up(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def slowly(self: Any, data: bytes, write: Any) -> None:
-        head, _, body = data.partition(b"\r\n\r\n") if part == "headers" else (b"", b"", data)
-        for byte in head or body:
-            with contextlib.suppress(OSError):
-                write(bytes([byte]))
-                time.sleep(0.1)
+    """A byte comes every 0.1 s, of the body or already of the headers."""
 
     class Slow:
         def __init__(self, stream: Any) -> None:
             self.stream = stream
 
         def write(self, data: bytes) -> None:
-            is_head, is_range = data.startswith(b"HTTP/1.1"), b"X-Part" in data or data == b" " * 10_000
-            if is_range and is_head == (part == "headers"):
-                slowly(self, data, self.stream.write)
-            else:
-                self.stream.write(data)
+            is_slow = b"X-Slow" in data if part == "headers" else not data.strip()
+            for i in range(0, len(data), 1 if is_slow else len(data)):
+                with contextlib.suppress(OSError):
+                    self.stream.write(data[i : i + 1] if is_slow else data)
+                    time.sleep(0.1 * is_slow)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self.stream, name)
@@ -458,7 +417,8 @@ def test_a_server_that_trickles_is_given_up(part: str, monkeypatch: pytest.Monke
         self.wfile = Slow(self.wfile)
 
     monkeypatch.setattr(BaseHTTPRequestHandler, "setup", wrapped)
-    with serving(trickling(part)) as url, pytest.raises(SourceError, match=r"a whole answer within 1\.2 s"):
+    blanks = ranges(lambda asked: (200, {"Content-Type": "application/json", "X-Slow": ""}, b" " * 10_000))
+    with serving(blanks) as url, pytest.raises(SourceError, match=r"a whole answer within 1\.2 s"):
         record(run(), asking(url, timeout_s=0.5), catalogue("up"))
 
 
