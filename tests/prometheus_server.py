@@ -12,11 +12,10 @@ import struct
 import subprocess
 import threading
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -35,6 +34,7 @@ BOUNDS = (0.005, 0.01, 0.1, 1.0, 10.0, math.inf)
 HANDLERS = {"createPost": (0.02, 40), "getUser": (0.004, 100), "searchPosts": (0.3, 7)}
 METHODS = {"PostStore.Save": (0.008, 50), "UserStore.Get": (0.002, 300)}
 INSTANCES = ("app-0:8067", "app-1:8067")
+HISTOGRAMS = ("mattermost_api_time", "mattermost_db_store_time")
 
 
 # ---- Truth ----------------------------------------------------------------------------------------------------------
@@ -61,27 +61,21 @@ class Truth:
         return values[index]
 
     def text(self) -> str:
-        lines = []
-        kinds = {"mattermost_api_time": "histogram", "mattermost_db_store_time": "histogram"}
-        for name in sorted({name for name, _ in self.samples}):
-            stem = next((s for s in kinds if name.startswith(s)), name)
-            if stem == name:
-                lines.append(
-                    f"# TYPE {name.removesuffix('_total')} {'counter' if name.endswith('_total') else 'gauge'}"
-                )
-            elif name.endswith("_bucket"):  # sorts first
-                lines.append(f"# TYPE {stem} histogram")
-            for (other, labels), (times, values) in self.samples.items():
-                if other == name:
-                    shown = ",".join(f'{key}="{value}"' for key, value in labels)
-                    lines += [f"{name}{{{shown}}} {_number(v)} {t:.3f}" for t, v in zip(times, values, strict=True)]
+        lines, family = [], ""
+        for (name, labels), (times, values) in sorted(self.samples.items()):
+            kind = "counter" if name.endswith("_total") else "gauge"
+            stem = name.removesuffix("_total")
+            if name.startswith(HISTOGRAMS):
+                kind, stem = "histogram", name.rpartition("_")[0]
+            if stem != family:
+                lines.append(f"# TYPE {stem} {kind}")
+            family, shown = stem, ",".join(f'{key}="{value}"' for key, value in labels)
+            lines += [f"{name}{{{shown}}} {_number(v)} {t:.3f}" for t, v in zip(times, values, strict=True)]
         return "\n".join([*lines, "# EOF", ""])
 
 
 def _number(value: float) -> str:
-    return (
-        "NaN" if math.isnan(value) else f"{value:+}".replace("inf", "Inf") if math.isinf(value) else repr(float(value))
-    )
+    return {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, repr(float(value)).replace("nan", "NaN"))
 
 
 def make_truth() -> Truth:
@@ -90,10 +84,7 @@ def make_truth() -> Truth:
     for start, slower in ((BASE_START, 1.0), (NEW_START, 1.25)):
         times = start + np.arange(0.0, LENGTH_S + 1, STEP_S)
         for instance in INSTANCES:
-            for metric, label, table in (
-                ("mattermost_api_time", "handler", HANDLERS),
-                ("mattermost_db_store_time", "method", METHODS),
-            ):
+            for metric, label, table in zip(HISTOGRAMS, ("handler", "method"), (HANDLERS, METHODS), strict=True):
                 for name, (seconds, calls) in table.items():
                     _histogram(truth, rng, times, metric, seconds * slower, calls, instance=instance, **{label: name})
             requests = 1e6 + np.cumsum(rng.integers(80, 120, times.size)).astype(float)
@@ -106,28 +97,22 @@ def make_truth() -> Truth:
             truth.add("mattermost_http_websockets_total", times, users, instance=instance)
             for gauge in ("go_goroutines", "go_memstats_heap_inuse_bytes", "go_memstats_stack_inuse_bytes"):
                 truth.add(gauge, times, rng.uniform(1e3, 1e9, times.size), instance=instance)
-    odd = rng.normal(0, 1, LENGTH_S // STEP_S + 1) * 10.0 ** rng.integers(-300, 300, LENGTH_S // STEP_S + 1)
+    times = BASE_START + np.arange(0.0, LENGTH_S + 1, STEP_S)
+    odd = rng.normal(0, 1, times.size) * 10.0 ** rng.integers(-300, 300, times.size)
     odd[[3, 5, 8]] = np.nan, np.inf, -np.inf
     odd[10:13] = 5e-324, 1.7976931348623157e308, -0.0
-    truth.add("odd", BASE_START + np.arange(0.0, LENGTH_S + 1, STEP_S), odd)
+    truth.add("odd", times, odd)
     long_times = LONG_START + np.arange(0.0, LONG_S + 1, STEP_S)
     truth.add("long", long_times, rng.normal(0, 1, long_times.size))
-    gappy = BASE_START + np.arange(0.0, LENGTH_S + 1, STEP_S)
-    kept = (gappy < BASE_START + 300) | (gappy >= BASE_START + 1_200)
-    five = (gappy <= BASE_START + 600) | (gappy > BASE_START + 900)
-    truth.add("scraped_total", gappy[five], 1e3 + 7.0 * np.arange(gappy.size)[five])
-    truth.add("gappy", gappy[kept], np.arange(float(kept.sum())))
+    kept = (times < BASE_START + 300) | (times >= BASE_START + 1_200)
+    five = (times <= BASE_START + 600) | (times > BASE_START + 900)
+    truth.add("scraped_total", times[five], 1e3 + 7.0 * np.arange(times.size)[five])
+    truth.add("gappy", times[kept], np.arange(float(kept.sum())))
     return truth
 
 
 def _histogram(
-    truth: Truth,
-    rng: np.random.Generator,
-    times: np.ndarray,
-    metric: str,
-    seconds: float,
-    calls: float,
-    **labels: str,
+    truth: Truth, rng: np.random.Generator, times: np.ndarray, metric: str, seconds: float, calls: float, **labels: str
 ) -> None:
     drawn = rng.exponential(seconds, (times.size, 200))
     counts = rng.poisson(calls, times.size).astype(float)
@@ -216,16 +201,11 @@ def run_prometheus(folder: Path, samples: Sequence[str], options: Sequence[str] 
             check=True, capture_output=True, timeout=120,
         )  # fmt: skip
     port = free_port()
-    command = [
-        server,
-        f"--config.file={folder / 'prom.yml'}",
-        f"--storage.tsdb.path={data}",
-        "--storage.tsdb.retention.time=100y",
-        "--storage.tsdb.min-block-duration=2h",
-        "--storage.tsdb.max-block-duration=2h",
-        f"--web.listen-address=127.0.0.1:{port}",
-        *options,
+    blocks = [
+        f"--storage.tsdb.{each}" for each in ("retention.time=100y", "min-block-duration=2h", "max-block-duration=2h")
     ]
+    files = [f"--config.file={folder / 'prom.yml'}", f"--storage.tsdb.path={data}", *blocks]
+    command = [server, *files, f"--web.listen-address=127.0.0.1:{port}", *options]
     with running(command, folder / "log", f"http://127.0.0.1:{port}/-/ready"):
         yield f"http://127.0.0.1:{port}"
 
@@ -234,16 +214,10 @@ def run_prometheus(folder: Path, samples: Sequence[str], options: Sequence[str] 
 def run_victoriametrics(folder: Path, samples: Sequence[str], options: Sequence[str] = ()) -> Iterator[str]:
     """VictoriaMetrics over `samples` (texts of OpenMetrics) in `folder`; its address."""
     port = free_port()
-    command = [
-        str(victoriametrics_program()),
-        f"-storageDataPath={folder / 'data'}",
-        "-retentionPeriod=100y",
-        "-search.latencyOffset=0",
-        "-search.disableCache=true",
-        "-search.maxWorkersPerQuery=1",  # several add numbers up in another order each time: other last bits
-        f"-httpListenAddr=127.0.0.1:{port}",
-        *options,
-    ]
+    # Several workers add numbers up in another order each time: other last bits.
+    fixed = "-retentionPeriod=100y -search.latencyOffset=0 -search.disableCache=true -search.maxWorkersPerQuery=1"
+    place = [f"-storageDataPath={folder / 'data'}", f"-httpListenAddr=127.0.0.1:{port}"]
+    command = [str(victoriametrics_program()), *place, *fixed.split(), *options]
     url = f"http://127.0.0.1:{port}"
     with running(command, folder / "log", f"{url}/-/ready", GOMAXPROCS="1"):  # fewer orders to add up in
         asked = [("/api/v1/import/prometheus", text) for text in samples] + [("/internal/force_flush", "")]
@@ -261,23 +235,17 @@ def running(command: list[str], log: Path, ready: str, **variables: str) -> Iter
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **variables})
     try:
-        _wait(ready, process, log)
+        until = time.monotonic() + 30
+        while True:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < until, f"not ready after 30 s: {log.read_text()}"
+            with suppress(OSError), urllib.request.urlopen(ready, timeout=1):
+                break
+            time.sleep(0.1)
         yield
     finally:
         process.terminate()
         process.wait(20)
-
-
-def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        assert process.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(address, timeout=1):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
-    raise AssertionError(f"not ready after 30 s: {log.read_text()}")
 
 
 # ---- The proxy ------------------------------------------------------------------------------------------------------

@@ -29,8 +29,6 @@ from prometheus_server import LENGTH_S, NEW_START, Prometheus, Proxy, Servers, f
 from pulling import params
 from support import write_params
 
-TOKEN = "s3cr3t-t0ken-0f-the-test"
-
 
 def at(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
@@ -104,18 +102,18 @@ def test_an_interrupted_pull_goes_on_where_it_stopped(elsewhere: Path, proxy: Pr
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "error", "words"),
+    ("status", "error", "words"),
     [
-        (400, {"errorType": "bad_data", "error": "parse error"}, InputError, "a query that the server can answer at"),
-        (500, {"errorType": "internal", "error": "boom"}, SourceError, "expected an answer, found HTTP 500"),
+        (400, InputError, "a query that the server accepts at"),
+        (500, SourceError, "expected an answer, found HTTP 500"),
     ],
 )
 def test_a_fault_names_the_test_the_build_the_run_and_the_query(
-    elsewhere: Path, proxy: Proxy, status: int, body: dict[str, str], error: type[BuildcompareError], words: str
+    elsewhere: Path, proxy: Proxy, status: int, error: type[BuildcompareError], words: str
 ) -> None:
     def fails(exchange: Any) -> None:
         if "go_goroutines" in exchange.handler.path:
-            exchange.status, exchange.body = status, json.dumps({"status": "error", **body}).encode()
+            exchange.status, exchange.body = status, b""
 
     two = params(proxy.url)
     two["tests"].insert(0, {**two["tests"][0], "name": "earlier"})
@@ -143,24 +141,19 @@ def test_what_was_not_pulled_is_not_replaced(elsewhere: Path, prometheus: Promet
     assert place.read_bytes() == bundled.read_bytes()
 
 
-def test_a_report_from_a_server_holds_no_secret(elsewhere: Path, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROM_TOKEN", TOKEN)
-    proxy.allowed = lambda headers: headers.get("Authorization") == f"Bearer {TOKEN}"
-    file = write_params(elsewhere / "params/pulled.yaml", params(proxy.url, auth={"bearer_token_env": "PROM_TOKEN"}))
+def test_a_report_reads_what_was_pulled(elsewhere: Path, proxy: Proxy) -> None:
+    """tests/recordings/test_secrets.py looks for secrets in it."""
+    file = write_params(elsewhere / "params/pulled.yaml", params(proxy.url))
     done = CliRunner().invoke(command_line.app, ["pull", str(file)])
     assert done.exit_code == 0, done.output
     pulled = len(proxy.seen)
     done = CliRunner().invoke(command_line.app, ["report", str(file)])
     assert done.exit_code == 0, done.output
-    assert len(proxy.seen) == pulled  # the report reads what was pulled
+    assert len(proxy.seen) == pulled
     results = json.loads((elsewhere / "reports/pulled/results.json").read_text("utf-8"))
     assert results["provenance"]["inputs"][0]["kind"] == "prometheus"
     assert any(metric["base"] is not None for metric in results["tests"][0]["metrics"])
     assert {row["window"] for row in results["tests"][0]["labels"]} == {"steady"}
-    for path in elsewhere.rglob("*"):
-        if path.is_file() and "metrics" not in path.parts:
-            assert TOKEN.encode() not in path.read_bytes(), path
-    assert TOKEN not in done.output
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,12 @@ import numpy as np
 import pytest
 
 import buildcompare as bc
+import fuzzing
 from buildcompare.config.errors import InputError
 from buildcompare.recordings.recording import Recording
 
-VMSTAT = """\
-procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu----- -----timestamp-----
- r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa st                 UTC
- 3  0      0 21333016  56404 2989900    0    0   237  1210  518 1599 70  5 24  0  0 2024-03-01 16:08:08
- 4  1      0 21333016  56404 2989900    0    0     0     8  575  152 60  1 39  0  0 2024-03-01 16:08:10
- 5  1      0 21333016  56404 2989900    0    0     0     8  575  152 50  1 49  0  0 2024-03-01 16:08:12
-"""
+LINE = fuzzing.VMSTAT.decode().splitlines(keepends=True)[-1]
+VMSTAT = fuzzing.VMSTAT.decode() + LINE.replace(":10", ":12").replace(" 4  1", " 5  1")
 DISK = {"disk_device": "vda", "r/s": 1.5, "w/s": 2.5, "util": 30.0}
 IOSTAT = {"date": "03/01/24", "statistics": [
     {"timestamp": f"03/01/2024 04:00:0{i} PM", "avg-cpu": {"user": 1.0 * i, "idle": 90.0}, "disk": [DISK]}

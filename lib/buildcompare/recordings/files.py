@@ -231,28 +231,19 @@ SUFFIXES: dict[str, tuple[str, float]] = {
 _NO_UNIT = ("", "none", "short", "locale", "sishort", "string", "sci")
 
 
-def unit_factor(file: InputFile, key: str, stated: str, unit: str) -> float:
-    """Factor from the unit that a panel states to the catalogue's `unit`."""
-    if stated in _NO_UNIT or not unit:
+def unit_factor(file: InputFile, key: str, stated: str, unit: str, *, is_suffix: bool = False) -> float:
+    """Factor from the unit of a panel, or behind a value as in ``12.5 ms``, to the catalogue's `unit`."""
+    if not is_suffix and (stated in _NO_UNIT or not unit):
         return 1.0
-    quantity, factor = UNITS.get(stated, ("", 1.0))
-    if quantity != _quantity(unit):
-        fits = ", ".join(_names(UNITS, unit)) or "none"
-        raise file.fault(f"{key} unit", f"a unit of {unit} ({fits}), or none", repr(stated))
-    return factor
-
-
-def suffix_factor(file: InputFile, key: str, suffix: str, unit: str) -> float:
-    """Factor from the unit behind a value, as in ``12.5 ms``, to the catalogue's `unit`."""
-    quantity, factor = SUFFIXES.get(suffix, (None, 1.0))
-    if quantity is None or (quantity and unit and quantity != _quantity(unit)):
-        fits = ", ".join(_names(SUFFIXES, unit)) or "none"
-        raise file.fault(key, f"a number, or one in {unit or 'a known unit'} ({fits})", repr(suffix))
-    return factor
-
-
-def _names(units: dict[str, tuple[str, float]], unit: str) -> list[str]:
-    return [name for name, (quantity, _) in units.items() if quantity and quantity == _quantity(unit)]
+    units, wanted = SUFFIXES if is_suffix else UNITS, _quantity(unit)
+    quantity, factor = units.get(stated, (None if is_suffix else "", 1.0))
+    if quantity == wanted or (is_suffix and quantity is not None and (not quantity or not unit)):
+        return factor
+    fits = ", ".join(name for name, (each, _) in units.items() if each and each == wanted) or "none"
+    usual = (
+        f"a number, or one in {unit or 'a known unit'} ({fits})" if is_suffix else f"a unit of {unit} ({fits}), or none"
+    )
+    raise file.fault(key, usual, repr(stated))
 
 
 def _quantity(unit: str) -> str:

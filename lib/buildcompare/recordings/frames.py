@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import LATEST, MAX_GRAPHS, Curve, InputFile, series_of, suffix_factor
+from buildcompare.recordings.files import LATEST, MAX_GRAPHS, Curve, InputFile, series_of, unit_factor
 from buildcompare.recordings.series import FloatArray, Note, Series
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: st
     import pyarrow.compute as pc
 
     place = partial(_row, file, column.index)
-    factor = suffix_factor(file, f"{column.name}, header", stated, unit) if stated else 1.0
+    factor = unit_factor(file, f"{column.name}, header", stated, unit, is_suffix=True) if stated else 1.0
     if (numbers := _all_numbers(column)) is not None:
         return numbers * factor
     texts = _texts(column)
@@ -242,7 +242,7 @@ def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: st
     values = _cast(digits).copy()  # Arrow's memory is read-only
     for suffix in pd.unique(suffixes[~bare]):
         rows = np.flatnonzero(~bare & (suffixes == suffix))
-        values[rows] *= suffix_factor(file, f"{column.name}, {place(rows[0])}", suffix, unit)
+        values[rows] *= unit_factor(file, f"{column.name}, {place(rows[0])}", suffix, unit, is_suffix=True)
     alone = np.flatnonzero(bare & np.isfinite(values) & (values != 0))
     if alone.size and not stated:
         expected = "a unit behind each value, as others have"

@@ -21,7 +21,7 @@ from buildcompare.recordings.recording import FloatArray, Recording, span
 
 EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
 _ENTITIES = {"NaN": np.nan, "Inf": np.inf, "NegInf": -np.inf}
-_Frame = tuple[dict[str, Any], list[dict[str, Any]], list[Any]]
+_Frame = tuple[Any, list[Any], list[Any]]
 """Header with the frame's name, fields, values by field."""
 _Column = tuple[str, FloatArray, FloatArray, dict[str, str], str]
 """Name, times, values, labels, unit."""
@@ -62,11 +62,11 @@ def _curves(file: InputFile, panels: list[Any], catalogue: Catalogue) -> Iterato
         for name, times, values, labels, unit in columns:
             series_labels = {} if len(columns) == 1 else (labels or {"series": name})
             title = str(panel.get("title") or name or "unnamed")
-            factor = unit_factor(file, key, unit, catalogue.find(title).unit)
+            factor = unit_factor(file, f"{key} unit", unit, catalogue.find(title).unit)
             yield Curve(title, times, values * factor, series_labels, partial("{0}".format, key))
 
 
-def _unit_of(panel: dict[str, Any], name: str, query: Any, unit_of_field: Any) -> str:
+def _unit_of(panel: Any, name: str, query: Any, unit_of_field: Any) -> str:
     """Find the unit of the series `name`: the panel's last override, else the field's, else the panel's."""
     config, unit = panel.get("fieldConfig") or {}, None
     for rule in config.get("overrides") or []:
@@ -91,7 +91,7 @@ def _fits(pattern: str, name: str) -> bool:
     return re.search(between[1], name[:LONGEST_NAME]) is not None
 
 
-def _panels(panels: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _panels(panels: Any, key: str) -> Iterator[tuple[str, Any]]:
     """Yield every panel with its place, including panels inside rows."""
     for i, panel in enumerate(panels if isinstance(panels, list) else []):
         if isinstance(panel, dict):
@@ -99,7 +99,7 @@ def _panels(panels: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from _panels(panel.get("panels"), f"{key}[{i}].panels")
 
 
-def _frames(panel: dict[str, Any]) -> Iterator[_Frame]:
+def _frames(panel: Any) -> Iterator[_Frame]:
     """Yield the tables of a panel of any generation, without annotations."""
     for target in panel.get("targets") or []:
         for frame in target.get("snapshot") or []:
@@ -115,11 +115,11 @@ def _frames(panel: dict[str, Any]) -> Iterator[_Frame]:
             yield frame, frame["fields"], plain  # values unwrapped from Grafana 7's form
 
 
-def _annotates(frame: dict[str, Any]) -> bool:
+def _annotates(frame: Any) -> bool:
     return (frame.get("meta") or {}).get("dataTopic") == "annotations"
 
 
-def _cells(data: dict[str, Any]) -> list[Any]:
+def _cells(data: Any) -> list[Any]:
     """Return the columns of a frame with NaN, infinities and nanoseconds restored."""
     columns = [list(column) for column in data["values"]]
     for column, entities in zip(columns, data.get("entities") or [], strict=False):
@@ -132,9 +132,7 @@ def _cells(data: dict[str, Any]) -> list[Any]:
     return columns
 
 
-def _columns(
-    panel: dict[str, Any], frame: dict[str, Any], fields: list[dict[str, Any]], cells: list[Any]
-) -> Iterator[_Column]:
+def _columns(panel: Any, frame: Any, fields: list[Any], cells: list[Any]) -> Iterator[_Column]:
     """Yield a curve for each column of numbers."""
     clock = next((i for i, column in enumerate(fields) if column.get("type") == "time"), None)
     if clock is None:

@@ -224,22 +224,22 @@ def measured(summary: Summary, catalogue: Catalogue) -> tuple[Measurement, ...]:
 
 
 def _progress(file: InputFile) -> list[Curve]:
-    rows: list[tuple[float, float, float, float]] = []
+    rows: list[list[float]] = []
     for number, line in enumerate(_lines(file), start=1):
-        if line.startswith("progress:"):
-            match = _PROGRESS.fullmatch(line.strip())
-            if match is None:
-                expected = "progress as pgbench writes it (progress: 5.0 s, 618.8 tps, lat 15.844 ms stddev 2.715)"
-                raise file.fault(f"line {number}", expected, repr(line[:60]))
-            rows.append((float(match[1]), float(match[2]), float(match[3]) / 1e3, float(match[5]) / 1e3))
-            if rows[-1][0] > _LATEST:
-                raise file.fault(f"line {number}", "a time in seconds", f"{rows[-1][0]:g} s")
-            if len(rows) > 1 and rows[-1][0] <= rows[-2][0]:
-                raise file.fault(f"line {number}", f"a time after {rows[-2][0]:g} s (of one run)", f"{rows[-1][0]:g} s")
+        if not line.startswith("progress:"):
+            continue
+        match = _PROGRESS.fullmatch(line.strip())
+        if match is None:
+            expected = "progress as pgbench writes it (progress: 5.0 s, 618.8 tps, lat 15.844 ms stddev 2.715)"
+            raise file.fault(f"line {number}", expected, repr(line[:60]))
+        rows.append([float(match[group]) for group in (1, 2, 3, 5)])
+        before, now = rows[-2][0] if len(rows) > 1 else 0.0, rows[-1][0]
+        if not before < now < _LATEST:
+            raise file.fault(f"line {number}", f"seconds of one run, after {before:g} s", f"{now:g} s")
     if not rows:
         return []
     times, tps, *latencies = np.array(rows).T
-    return _curves(times, [tps, *(np.where(tps > 0, each, np.nan) for each in latencies)])
+    return _curves(times, [tps, *(np.where(tps > 0, each / 1e3, np.nan) for each in latencies)])
 
 
 def read_logs(files: Sequence[InputFile], catalogue: Catalogue) -> Recording:

@@ -144,8 +144,8 @@ class Client:
         method = "GET" if len(fields.get("query", "")) < LONG_QUERY else "POST"
         try:
             address = self.url.rstrip("/") + path
-            options: dict[str, Any] = {"stream": True, "timeout": timeouts(self._source)}
-            with self._session.request(method, address, params=fields, **options) as response:
+            pauses = timeouts(self._source)
+            with self._session.request(method, address, params=fields, stream=True, timeout=pauses) as response:
                 return read(response.raw)
         except _TrickleError:
             raise self._too_slow() from None

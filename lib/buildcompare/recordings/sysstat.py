@@ -9,14 +9,13 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.recordings.files import Curve, FileSource, InputFile, series_of
-from buildcompare.recordings.recording import FloatArray, Recording, span
+from buildcompare.recordings.recording import Recording, span
 
 EXPECTED = "statistics as JSON (iostat -t -x -o JSON 5; mpstat -o JSON 5; sadf -j FILE for sar), or vmstat -t as text"
 _LABELS = {"disk_device": "device", "disk-device": "device", "iface": "iface", "intr": "intr", "name": "name"}
@@ -45,17 +44,13 @@ def read_sysstat(file: InputFile, catalogue: Catalogue) -> Recording:
     curves = []
     for (name, pairs), columns in samples.items():
         times, places, values = np.array(columns).T
-        curves.append(Curve(name, times, values, dict(pairs), partial(_place, where, places)))
+        curves.append(Curve(name, times, values, dict(pairs), [where.format(int(each)) for each in places].__getitem__))
     series = series_of(file, curves, catalogue)
     window = span(series)
     if window is None:
         raise file.fault("line 1", EXPECTED, "no sample after the first, which counts from the machine's start")
     origin = {"kind": "sysstat", "rate_s": max(each.step_s for each in series), "files": [file.provenance]}
     return Recording(series, window, stop_known=False, provenance=origin)
-
-
-def _place(where: str, places: FloatArray, index: int) -> str:
-    return where.format(int(places[index]))
 
 
 def _json(file: InputFile) -> tuple[str, Iterator[_Row]]:

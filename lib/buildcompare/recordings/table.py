@@ -79,15 +79,11 @@ def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
             return replace(recording, provenance={**recording.provenance, **origin})
         frame: pd.DataFrame = table.to_pandas()
     else:
-        frame = _read_delimited(file, EXPECTED_COLUMNS, _fits)
+        frame = _read_delimited(file, EXPECTED_COLUMNS, lambda header: len(header) > 1 and clock_of(header) is not None)
     series, notes = read_frame(frame, catalogue, file)
     window = span(series)
     assert window is not None  # no table is empty
     return Recording(series, window, stop_known=False, notes=notes, provenance=origin)
-
-
-def _fits(header: list[str]) -> bool:
-    return len(header) > 1 and clock_of(header) is not None
 
 
 def is_text(contents: bytes) -> bool:
@@ -285,7 +281,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def write_recording(recording: Recording, file: Path) -> None:
     """Write `recording` to `file`, whole or not at all."""
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for series in recording.series:
         row = {name: getattr(series, name) for name in _TEXTS} | _clock(series.times)
         rows.append({**row, "labels": json.dumps(dict(series.labels), sort_keys=True), "values": series.values})
@@ -300,10 +296,14 @@ def write_recording(recording: Recording, file: Path) -> None:
         "provenance": dict(recording.provenance),
     }
     schema = _SCHEMA.with_metadata({KEY: json.dumps(head, sort_keys=True).encode()})
-    encoding = {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in ("times", "values")}
-    kept: dict[str, Any] = {"use_dictionary": ["role", "unit", "stat", "metric", "name"], "column_encoding": encoding}
-    table = pa.Table.from_pylist(rows, schema=schema)
-    write_files({file: sealed(table, compression="zstd", compression_level=9, **kept)})
+    contents = sealed(
+        pa.Table.from_pylist(rows, schema=schema),
+        compression="zstd",
+        compression_level=9,
+        use_dictionary=["role", "unit", "stat", "metric", "name"],
+        column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in ("times", "values")},
+    )
+    write_files({file: contents})
 
 
 class Head(BaseModel, strict=True):
@@ -313,7 +313,7 @@ class Head(BaseModel, strict=True):
     window: Annotated[tuple[FiniteFloat, FiniteFloat], Field(strict=False)]
     stop_known: bool
     notes: list[Annotated[tuple[NoteKind, str], Field(strict=False)]]
-    provenance: dict[str, Any]
+    provenance: dict[str, object]
 
 
 def read_head(table: pa.Table, file: InputFile) -> Head:
@@ -372,7 +372,7 @@ def _lists(column: pa.ChunkedArray) -> list[FloatArray | None]:
     return [part if valid else None for part, valid in zip(parts, lists.is_valid().to_pylist(), strict=True)]
 
 
-def _clock(times: FloatArray) -> dict[str, Any]:
+def _clock(times: FloatArray) -> dict[str, object]:
     """Encode regular times as start and step, others as a list."""
     if times.size == 0:
         return {}
