@@ -257,11 +257,14 @@ def test_an_unbounded_run_that_was_cut_on_its_ramp_is_no_test(part: float) -> No
     assert whole.climb is None
     assert whole.view.shape is not None
     assert whole.view.shape.ramp is not None
-    found = judged(unbounded(seed=2), unbounded(Truncation(part * whole.view.shape.ramp.end_s), seed=1))
+    cut = unbounded(Truncation(part * whole.view.shape.ramp.end_s), seed=1)
+    found = judged(unbounded(seed=2), cut)
     assert found.test.status == "invalid"
     (reason,) = [reason for reason in found.test.reasons if reason.status == "invalid"]
     assert (reason.code, reason.side) == ("cut_in_ramp", "new")
     assert reason.text.startswith("cut on its ramp: at its end")
+    reporting = replace(cut, view=replace(cut.view, run=Run(recording="x", supported_users=7000)))
+    assert reporting.climb is None, "a run that reports its supported users is whole"
 
 
 def test_a_restart_on_a_curve_that_stands_in_counts_no_users() -> None:
@@ -327,6 +330,25 @@ def test_counters_that_started_again_are_said() -> None:
 def test_a_curve_is_held_against_the_reported_users(estimate: Estimate, reported: int, status: str) -> None:
     run = flat(HELD, kind="unbounded", target=None, estimate=estimate, reported=reported)
     assert judged(flat(HELD, kind="unbounded", target=None), run).test.status == status
+
+
+@pytest.mark.parametrize(("curve", "status"), [(6800.0, "limited"), (6500.0, "invalid")])
+def test_curves_equally_far_below_their_reports_are_judged(curve: float, status: str) -> None:
+    runs = [
+        flat(
+            HELD,
+            kind="unbounded",
+            target=None,
+            estimate=Estimate(estimated=users, at_least=None, reason=None),
+            reported=7000,
+        )
+        for users in (6790.0, curve)
+    ]
+    found = judged(*runs).test
+    assert (found.status, set(found.codes)) == (status, {"other_runs"})
+    assert ("as far below the reported supported users as the other build's" in found.reasons[0].text) == (
+        status == "limited"
+    )
 
 
 def test_a_missed_scrape_and_the_coordinator_itself_lose_nobody() -> None:

@@ -14,7 +14,12 @@ from buildcompare.stats.planning import ALPHA
 from buildcompare.text.sentences import MOST_MOVERS
 from buildcompare.validity.rules import APART
 
-USUAL_LIMITS = {ValidityCode.MAY_BE_CUT, ValidityCode.STILL_CLIMBING, ValidityCode.CEILING_REACHED}
+USUAL_LIMITS = {
+    ValidityCode.MAY_BE_CUT,
+    ValidityCode.STILL_CLIMBING,
+    ValidityCode.CEILING_REACHED,
+    ValidityCode.OTHER_RUNS,
+}
 """Limits that concern only the supported users; the report states them there."""
 MIN_COVERAGE = 0.98
 """Least part of the expected samples; series with less have gaps. Published series have 0.99 and more."""
