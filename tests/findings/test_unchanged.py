@@ -57,11 +57,11 @@ def test_an_unbounded_test_is_reported_at_equal_load() -> None:
 
     assert found("cpu-utilization", at_load(6.0)) == []
     (told,) = found("cpu-utilization", worse)
-    assert (told.severity, told.evidence["delta_percent"], told.evidence["own_load_percent"]) == ("warning", 6.0, 30.0)
+    assert (told.severity, told.evidence["delta_percent"], told.evidence["own_load_percent"]) == ("info", 6.0, 30.0)
     assert " at equal load (6,000 users), +6.0 %: regression." in told.text
     assert "At each build's own load +30.0 %." in told.whole
     (told,) = found("p99-api-times", at_load(6.0).model_copy(update={"p_worse_one_sided": 0.06}))
-    assert told.severity == "warning"
+    assert told.severity == "info"
     assert "+6.0 %, which looks worse, but may be chance." in told.text
     (told,) = found("p99-api-times", worse)
     assert told.severity == "critical"
@@ -205,15 +205,14 @@ def test_another_test_is_told_with_what_is_left_of_its_change_at_equal_load() ->
     assert groups["rest"] == []
 
 
-def test_tests_agree_where_something_is_left_at_equal_load() -> None:
-    """One test alone is an info, two that agree a warning; a rise that the load explains is no agreement."""
-    first = with_metric(quiet(), "stack-in-use", delta_percent=30.0, status="regression", margin_percent=10.0)
-    other: dict[str, Any] = {"delta_percent": 20.8, "margin_percent": 10.0, "status": "inconclusive"}
-    second = quiet("mysql_bounded")
-    assert metric_finding(first, with_metric(second, "stack-in-use", **other)).severity == "warning"
-    other["decided_by"] = "equal_load"
-    left, gone = at_load(9.0), at_load(0.4)
-    assert metric_finding(first, with_metric(second, "stack-in-use", load_adjusted=left, **other)).severity == "warning"
-    assert metric_finding(first, with_metric(second, "stack-in-use", load_adjusted=gone, **other)).severity == "info"
-    hidden = {**other, "delta_percent": 0.0, "load_adjusted": left}
-    assert metric_finding(first, with_metric(second, "stack-in-use", **hidden)).severity == "warning"
+@pytest.mark.parametrize(("slug", "severity"), [("p99-api-times", "critical"), ("stack-in-use", "info")])
+def test_regressions_of_gates_are_critical_and_an_invalid_test_has_none(slug: str, severity: str) -> None:
+    """Swapped releases have as many regressions of other metrics, so these are infos before all others."""
+    worse = with_metric(quiet(), slug, delta_percent=30.0, status="regression", gate=severity == "critical")
+    (told,) = of_kind("metric", worse)
+    assert told.severity == severity
+    infos = [each for each in findings.find([worse], LABELS) if each.severity == "info"]
+    assert severity == "critical" or infos[0] == told
+    invalid = worse.model_copy(update={"validity": Validity(status="invalid")})
+    assert [each.severity for each in of_kind("metric", invalid)] == ["info"]
+    assert of_kind("metric", invalid.model_copy(update={"type": "unbounded"})) == []

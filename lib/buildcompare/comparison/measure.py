@@ -21,7 +21,7 @@ from buildcompare.metrics.measurements import Measured, compare_distributions, m
 from buildcompare.profiles.compare import compare_profiles
 from buildcompare.profiles.stacks import Profile
 from buildcompare.recordings.recording import Recording, utc
-from buildcompare.results.codes import SIDES, Pair, Side, Verdict
+from buildcompare.results.codes import SIDES, Pair, Side, ValidityStatus, Verdict
 from buildcompare.stats.noise import PastChanges, RepeatedRuns
 from buildcompare.stats.planning import Looks
 from buildcompare.validity.rules import judge_validity
@@ -112,7 +112,8 @@ def compare_test(
         metrics, splits = measure_measurements(recordings, catalogue, groups, past), {}
     else:
         metrics, splits = measure_metrics(test, views, catalogue, groups, past), split_averages(tables, catalogue)
-    at_load = measure_at_load(test, views, catalogue, groups, past)
+    valid = validity.status != ValidityStatus.INVALID
+    at_load = measure_at_load(test, views, catalogue, groups, past) if valid else MeasuredAtLoad()
     events = search_events(test, views, catalogue, groups)
     estimates = Estimates(
         test, recordings, views, names, groups, past, seen, label_noise, profiles, unjudged, metrics, splits, at_load,

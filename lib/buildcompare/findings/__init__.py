@@ -78,7 +78,7 @@ def find(
 
 
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Sort findings: critical ones, supported users, then by severity and rank."""
+    """Sort findings: critical ones, supported users, warnings, regressions, then by rank."""
     return sorted(findings, key=_order)
 
 
@@ -119,6 +119,8 @@ def _order(found: Finding) -> tuple[int, int]:
         return 0, int(rank == PAST)
     if rank == FIRST:
         return 1, 0
+    if rank == CHANGES and Status.REGRESSION in (found.evidence.get("status"), found.evidence.get("shift_status")):
+        return 2, 2
     return (2, int(rank == PAST)) if found.severity == Severity.WARNING else (3, rank)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.results import TestResult
-from buildcompare.results.codes import SIDES, FindingKind, Severity, Status
+from buildcompare.results.codes import SIDES, FindingKind, Severity, Status, ValidityStatus
 
 REPORTED_TOLERANCE_PERCENT = 1.0
 """Least difference of reported and estimated supported users for a finding, in percent; in published runs it is 0.5 %
@@ -32,7 +32,8 @@ def supported_users(test: TestResult) -> Iterator[Found]:
         "by_chance_percent": users.by_chance_percent,
         "ruled_out_percent": None if users.ci_low is None else -users.ci_low,
     }
-    worse = users.delta_percent is not None and users.status == Status.REGRESSION
+    valid = test.validity.status != ValidityStatus.INVALID
+    worse = valid and users.delta_percent is not None and users.status == Status.REGRESSION
     yield Found(FindingKind.SUPPORTED_USERS, Severity.CRITICAL if worse else Severity.INFO, evidence)
 
 
@@ -48,7 +49,7 @@ def reported_against_estimated(test: TestResult) -> Iterator[Found]:
         apart = (estimated / reported - 1.0) * 100.0
         if abs(apart) > REPORTED_TOLERANCE_PERCENT:
             evidence = {"side": side, "reported": reported, "estimated": estimated, "percent": apart}
-            yield Found(FindingKind.REPORTED_AGAINST_ESTIMATED, Severity.WARNING, evidence)
+            yield Found(FindingKind.REPORTED_AGAINST_ESTIMATED, Severity.INFO, evidence)
 
 
 def limited_by(test: TestResult) -> Iterator[Found]:
@@ -77,7 +78,6 @@ def beginning(test: TestResult) -> Iterator[Found]:
         return
     if new.early_bumps == base.early_bumps and shift.shift_status == Status.INCONCLUSIVE:
         return
-    later = shift.shift_status == Status.REGRESSION and new.onset_s > base.onset_s
     both = ("early_bumps", "onset_s", "slope_users_per_s", "wave_onset_s")
     shifted = {"shift_users", "shift_seconds", "shift_ci_low", "shift_ci_high", "shift_status", "shift_noise_source"}
     evidence = {
@@ -85,7 +85,7 @@ def beginning(test: TestResult) -> Iterator[Found]:
         **shift.model_dump(include=shifted),
         "identical": OTHER_BUMPS if shift.shift_status == Status.INCONCLUSIVE else None,
     }
-    yield Found(FindingKind.BEGINNING, Severity.WARNING if later else Severity.INFO, evidence)
+    yield Found(FindingKind.BEGINNING, Severity.INFO, evidence)
 
 
 def waves(test: TestResult) -> Iterator[Found]:

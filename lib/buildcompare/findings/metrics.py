@@ -30,9 +30,9 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Make one finding for each metric and direction that changed, or, in metrics of the verdict, leans worse.
 
     Unbounded tests count at equal load, since the load-test coordinator raises each build's load until it is slow.
-    Agreement of several tests raises the severity; a change in only one of several tests, in a metric that users do
-    not feel, is an info.
+    Of an invalid test only levels under a set load are reported, as infos.
     """
+    tests = [test for test in tests if test.type != "unbounded" or test.validity.status != ValidityStatus.INVALID]
     changed = (
         ((metric.slug, series_key(metric.slug, metric.labels), metric.judged.delta_percent > 0), (test, metric))
         for test in tests
@@ -42,8 +42,8 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
     keys = {"slug", "name", "unit", "better", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted",
             "status", "no_worse_than_percent", "margin_percent", "reading_error_percent", "traffic_mix",
             "load_adjusted", "decided_by"}  # fmt: skip
-    for (slug, _, rises), rows in grouped(changed).items():
-        severity = _severity(rows, _agreeing(tests, slug, rises=rises), alone=len(tests) == 1)
+    for (slug, _, _), rows in grouped(changed).items():
+        severity = _severity(rows)
         test, metric = max(rows, key=lambda row: abs(row[1].judged.delta_percent or 0.0))
         here = {t.name for t, _ in rows}
         others = [(t, m) for t in tests if t.name not in here for m in t.metrics if m.slug == slug]
@@ -77,24 +77,12 @@ def lost(metric: MetricResult) -> bool:
     return metric.p_value is None and (levels[0] == 0.0) != (levels[1] == 0.0)
 
 
-def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
-    """Count the tests in which the metric moves the same way by half its margin or more.
-
-    Changes at equal load or at unchanged traffic mix count first, if known.
-    """
-    rows = [(each.margin_percent, each.judged.delta_percent) for t in tests for each in t.metrics if each.slug == slug]
-    return sum(delta is not None and (delta if rises else -delta) >= margin / 2 for margin, delta in rows)
-
-
-def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> Severity:
-    worse = [row for _, row in rows if row.judged.status == Status.REGRESSION and row.better != "neutral"]
-    decided = [metric.deciding for _, metric in rows if metric.gate and metric.deciding]
-    if any(each.status == Status.REGRESSION for each in decided):
-        return Severity.CRITICAL
-    leaning = any(leans(each.p_worse_one_sided) for each in decided)
-    if leaning or any(metric.gate or alone or agreeing > 1 for metric in worse):
-        return Severity.WARNING
-    return Severity.INFO  # such as a change at each build's own load
+def _severity(rows: Sequence[Row]) -> Severity:
+    """Grade a change: regressions of gate metrics are critical; swapped releases have as many of all others."""
+    valid = (metric for test, metric in rows if test.validity.status != ValidityStatus.INVALID)
+    decided = [metric.deciding for metric in valid if metric.gate]
+    regressed = any(row.status == Status.REGRESSION for row in decided if row)
+    return Severity.CRITICAL if regressed else Severity.INFO
 
 
 def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
@@ -103,11 +91,16 @@ def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
 
 
 def unjudgeable(test: TestResult) -> Iterator[Found]:
-    """Report gate metrics without a ratio (missing or zero in one build), and metrics that rose from zero."""
+    """Report gate metrics without a ratio (missing or zero in one build), and metrics that rose from zero.
+
+    One run of each build may show an error by chance, so a rise from zero is a warning with several runs only.
+    """
     for metric in test.metrics:
         if (metric.gate and lost(metric)) or _rose_from_zero(metric):
             evidence = metric.model_dump(include={"slug", "name", "unit", "base", "new", "reason"})
-            yield Found(FindingKind.UNJUDGEABLE, Severity.WARNING, evidence, metric=metric.slug)
+            chance = not (metric.gate and lost(metric)) and min(map(len, test.runs)) == 1
+            severity = Severity.INFO if chance else Severity.WARNING
+            yield Found(FindingKind.UNJUDGEABLE, severity, evidence, metric=metric.slug)
 
 
 def _rose_from_zero(metric: MetricResult) -> bool:
