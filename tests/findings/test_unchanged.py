@@ -177,6 +177,17 @@ def test_bumps_of_both_builds_are_one_info(base: int, new: int, *, said: bool) -
         assert [found[0].evidence[key] for key in ("early_bumps", "peak", "onset_s")] == [1, 180.0, 240.0]
 
 
+def test_a_bump_that_is_much_deeper_is_not_in_both_and_has_its_size_and_time() -> None:
+    test = bumpy(quiet(), 1, 1)
+    deep = [each.model_copy(update={"depth_users": 10 * each.depth_users}) for each in test.ramp_up.new.bumps]
+    new = test.ramp_up.new.model_copy(update={"bumps": deep})
+    other = test.model_copy(update={"ramp_up": test.ramp_up.model_copy(update={"new": new})})
+    assert of_kind("bumps_in_both", other) == []
+    (found,) = of_kind("beginning", other)
+    for label, fall in zip(LABELS, found.evidence["falls"], strict=True):
+        assert f"{label} falls early by {fall['depth_users']:,.0f} users at {fall['peak_s'] / 60:.1f} min" in found.text
+
+
 def at_load(delta: float, status: str = "inconclusive") -> LoadAdjustedResult:
     return LoadAdjustedResult.model_validate(
         {

@@ -46,8 +46,8 @@ HEADLINES = (FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BET
 """Kinds that a Markdown report always has."""
 # fmt: off
 _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
-    load.supported_users, metrics.unjudgeable, metrics.single_runs, load.limited_by,
-    load.time_to_users, load.beginning, load.waves, load.events, load.reported_against_estimated,
+    load.supported_users, metrics.unjudgeable, metrics.single_runs,
+    load.time_to_users, load.beginning, load.waves, load.events, load.limited_by, load.reported_against_estimated,
     recordings.validity, recordings.left_out, recordings.coverage, recordings.servers, recordings.counter_resets,
     metrics.traffic_mix, metrics.error_rates, of_labels.labels_changed, of_labels.methods_with_handlers,
     of_labels.frames,

@@ -3,12 +3,16 @@
 from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found, grouped
-from buildcompare.results import TestResult
+from buildcompare.results import LimitedBy, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Status, ValidityStatus
+from buildcompare.results.users import Bump, RampUps
+from buildcompare.stats.levels import mean_of_runs
 
 REPORTED_TOLERANCE_PERCENT = 1.0
 """Least difference of reported and estimated supported users for a finding, in percent; in published runs it is 0.5 %
 at most."""
+DEEPER = 2.0
+"""Ratio of the deepest early bumps of two builds from which they are not the same; published ones differ by 1.6."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
 """Pairs of identical unbounded runs with different numbers of early bumps, or with a delay of `LATER_S`: count and
 total (`benchmarks/identical.py`; the delay needs a curve of users)."""
@@ -53,11 +57,15 @@ def reported_against_estimated(test: TestResult) -> Iterator[Found]:
 
 
 def limited_by(test: TestResult) -> Iterator[Found]:
-    """Report the threshold that limited each build."""
-    if test.limited_by is not None:
-        limits = test.limited_by
-        names = {side: use.name if (use := limits.limiting(side)) else None for side in SIDES}
-        yield Found(FindingKind.LIMITED_BY, Severity.INFO, {**limits.model_dump(mode="json"), "limiting": names})
+    """Report the first wave, the stop and the limiting threshold of each build of an unbounded test."""
+    limits = test.limited_by or LimitedBy()
+    waves = [ramp.wave_onset_s for ramp in (test.ramp_up.base, test.ramp_up.new)]
+    if test.type != "unbounded" or (test.limited_by is None and None in waves):
+        return
+    names = {side: use.name if (use := limits.limiting(side)) else None for side in SIDES}
+    stops = [mean_of_runs([run.stop_s for run in test.runs[side]]) for side in SIDES]
+    evidence = {**limits.model_dump(mode="json"), "limiting": names, "wave_onset_s": waves, "stop_s": stops}
+    yield Found(FindingKind.LIMITED_BY, Severity.INFO, evidence)
 
 
 def time_to_users(test: TestResult) -> Iterator[Found]:
@@ -76,16 +84,31 @@ def beginning(test: TestResult) -> Iterator[Found]:
     base, new, shift = test.ramp_up.base, test.ramp_up.new, test.ramp_up
     if base.early_bumps is None or new.early_bumps is None or base.onset_s is None or new.onset_s is None:
         return
-    if new.early_bumps == base.early_bumps and shift.shift_status == Status.INCONCLUSIVE:
+    falls = _falls(shift)
+    if bumps_alike(shift) and shift.shift_status == Status.INCONCLUSIVE:
         return
     both = ("early_bumps", "onset_s", "slope_users_per_s", "wave_onset_s")
     shifted = {"shift_users", "shift_seconds", "shift_ci_low", "shift_ci_high", "shift_status", "shift_noise_source"}
     evidence = {
         **{key: [getattr(base, key), getattr(new, key)] for key in both},
         **shift.model_dump(include=shifted),
+        "falls": None if bumps_alike(shift) or None in falls else falls,
         "identical": OTHER_BUMPS if shift.shift_status == Status.INCONCLUSIVE else None,
     }
     yield Found(FindingKind.BEGINNING, Severity.INFO, evidence)
+
+
+def _falls(ramps: RampUps) -> list[Bump | None]:
+    """Return the deepest early bump of each build; None without one, or if heights are unknown."""
+    deepest = [max(ramp.bumps, key=lambda bump: bump.depth_users, default=None) for ramp in (ramps.base, ramps.new)]
+    return list(deepest)
+
+
+def bumps_alike(ramps: RampUps) -> bool:
+    """Test whether both builds have the same number of early bumps, the deepest of one at most twice the other's."""
+    depths = sorted(bump.depth_users for bump in _falls(ramps) if bump)
+    similar = len(depths) < 2 or depths[1] <= DEEPER * depths[0]
+    return ramps.base.early_bumps == ramps.new.early_bumps and similar
 
 
 def waves(test: TestResult) -> Iterator[Found]:
@@ -100,9 +123,9 @@ def waves(test: TestResult) -> Iterator[Found]:
 
 
 def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report early bumps in both builds; tests with the same number of bumps share a finding."""
+    """Report similar early bumps in both builds; tests with the same number of bumps share a finding."""
     shown = (test for test in tests if test.type == "unbounded" and test.ramp_up.base.early_bumps)
-    alike = (test for test in shown if test.ramp_up.base.early_bumps == test.ramp_up.new.early_bumps)
+    alike = (test for test in shown if bumps_alike(test.ramp_up))
     for count, having in grouped((test.ramp_up.base.early_bumps, test) for test in alike).items():
         ramps = [run.ramp_up for test in having for run in (*test.runs.base, *test.runs.new)]
         evidence = {
