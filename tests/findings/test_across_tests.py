@@ -20,7 +20,7 @@ from buildcompare.findings import suggest
 from buildcompare.labels.tables import agreeing_labels
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.report import junit, markdown, sections
-from buildcompare.results import Finding, LabelResult, Suggestion, TestResult, Validity
+from buildcompare.results import Finding, LabelResult, Suggestion, TestPlan, TestResult, Validity
 from buildcompare.results.codes import Pair, Status
 from loadsim import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
 
@@ -216,6 +216,11 @@ def test_suggestions_are_three_at_most_and_the_gravest_first() -> None:
     leaning = gate.model_copy(update={"p_worse_one_sided": 0.05, "status": "inconclusive", "required_runs": 3})
     tests[0] = tests[0].model_copy(update={"metrics": [leaning]})
     assert [each.kind for each in suggest(tests)] == ["settle", "look_at_label"]
+    step = {"further": 2, "found_percent": 5.0, "no_worse_than_percent": None, "hours": 4.0}
+    row = {"slug": gate.slug, "name": gate.name, "margin_percent": 5.0, "better": "lower", "decided_by": "level"}
+    plan = {"test": tests[0].name, "hours": 2.0, "runs": 1, "order": [], "rows": [
+        {**row, "status": "inconclusive", "now_percent": 20.0, "steps": [step]}]}  # fmt: skip
+    assert [each.kind for each in suggest(tests, plans=[TestPlan.model_validate(plan)])] == ["look_at_label"]
     assert (suggest(tests)[0].evidence["name"], suggest(tests)[0].evidence["required_runs"]) == (gate.name, 3)
     assert (suggest(tests)[1].evidence["label"], suggest(tests)[1].evidence["marked"]) == ("getPost", 2)
     for i, status in ((1, "limited"), (2, "invalid")):

@@ -138,11 +138,12 @@ def _concluded(results: schema.Results, catalogue: Catalogue) -> schema.Results:
     """Conclude from the tests and the history of `results`: verdict, findings, suggestions, pooled metrics and plan."""
     tests, labels = results.tests, (results.base.label, results.new.label)
     past = (results.history, results.drift, results.setup_differences) if results.history else None
+    plans = plan_tests(tests)
     settings = {
         "verdict": verdict.of_comparison(tests),
         "pooled": pool_metrics(tests, catalogue),
-        "plan": plan_tests(tests),
-        "suggestions": findings.suggest(tests, labels, findings_history.former_setup(*past) if past else ()),
+        "plan": plans,
+        "suggestions": findings.suggest(tests, labels, findings_history.former_setup(*past) if past else (), plans),
         "findings": findings.find(
             tests, labels, results.provenance.inputs, catalogue, findings_history.find(*past) if past else ()
         ),

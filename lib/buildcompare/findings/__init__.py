@@ -11,7 +11,7 @@ from buildcompare.findings import labels as of_labels
 from buildcompare.findings import load, metrics, recordings
 from buildcompare.findings.finding import Found, finding, suggestion
 from buildcompare.labels.tables import agreeing_labels
-from buildcompare.results import Decided, Finding, InputProvenance, Suggestion, TestResult
+from buildcompare.results import Decided, Finding, InputProvenance, Suggestion, TestPlan, TestResult
 from buildcompare.results.codes import FindingKind, Severity, Status, SuggestionKind, ValidityStatus, Verdict
 from buildcompare.text.sentences import MOST_MOVERS, Names
 
@@ -125,11 +125,18 @@ def _order(found: Finding) -> tuple[int, int]:
 
 
 def suggest(
-    tests: Sequence[TestResult], labels: tuple[str, str] = ("base", "new"), of_the_past: Iterable[Suggestion] = ()
+    tests: Sequence[TestResult],
+    labels: tuple[str, str] = ("base", "new"),
+    of_the_past: Iterable[Suggestion] = (),
+    plans: Sequence[TestPlan] = (),
 ) -> list[Suggestion]:
-    """Make at most three suggestions: invalid tests first, then a regression's cause, drift, leaning rows, labels."""
+    """Make at most three suggestions: invalid tests first, then a regression's cause, drift, leaning rows, labels.
+
+    Leaning rows of a test with a plan of further runs stand in that plan.
+    """
     names = Names.of(labels, tests)
-    here = [*_settle(tests, names), *_label(tests, names)]
+    planned = {plan.test for plan in plans if plan.undecided}
+    here = [*_settle([test for test in tests if test.name not in planned], names), *_label(tests, names)]
     return [*_rerun(tests, names), *_cause(tests, names), *of_the_past, *here][:MOST_SUGGESTIONS]
 
 
