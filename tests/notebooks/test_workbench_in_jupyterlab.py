@@ -154,7 +154,7 @@ def cells(frame: pd.DataFrame) -> list[str]:
     return re.findall("<td>(.*?)</td>", frame.to_html())
 
 
-@pytest.mark.parametrize(("notebook", "pictures"), [("ramp_up", 2), ("significance", 3)])
+@pytest.mark.parametrize(("notebook", "pictures"), [("ramp_up", 2), ("significance", 2)])
 def test_a_notebook_shows_the_numbers_of_the_library(
     laboratory: str, browser: BrowserThread, result: bc.Result, notebook: str, pictures: int
 ) -> None:
