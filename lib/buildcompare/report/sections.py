@@ -120,12 +120,8 @@ OF_ERRORS = (FindingKind.COUNTED_ERRORS, FindingKind.ERROR_RATE)
 
 def places(results: Results) -> dict[str, Place]:
     """Collect links to the row, chart and event of each finding, and its command, by id."""
-    return {finding.id: _place(finding, results) for finding in results.findings}
-
-
-def _place(finding: Finding, results: Results) -> Place:
-    about = subject(finding, results.tests)
-    return Place(_links(finding, about, results), _command(results, about))
+    about = ((finding, subject(finding, results.tests)) for finding in results.findings)
+    return {each.id: Place(_links(each, of, results), _command(results, of)) for each, of in about}
 
 
 def _links(finding: Finding, about: Subject, results: Results) -> list[tuple[str, str]]:
@@ -217,14 +213,15 @@ def verdict(analysis: Analysis) -> Fragment:
     gates = [metric.name for metric in analysis.catalogue.metrics if metric.gate]
     if any(test.supported_users for test in results.tests):
         gates.append("supported users")
-    columns = list(dict.fromkeys(row.name for test in results.tests for row in test.metrics if row.gate))
+    rows = [row for test in results.tests for row in test.metrics if row.gate]
+    rows.sort(key=lambda row: not (row.deciding and row.deciding.status.changed))  # changes first: phones cut the table
     said = opening(results)
     top, rest = above_the_fold(results.findings, said.states)
     return fragment(
         "verdict",
         results=results,
         opening=said,
-        gate_metrics=columns,
+        gate_metrics=list(dict.fromkeys(row.name for row in rows)),
         gates=gates,
         shown=tests[:HEADLINE_TESTS],
         folded=tests[HEADLINE_TESTS:],
