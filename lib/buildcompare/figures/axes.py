@@ -80,7 +80,7 @@ def lines(samples: pd.DataFrame) -> Drawing:
 
 
 def image(drawing: Drawing, alt: str) -> str:
-    """The HTML element of a drawing; `alt` describes it in words."""
+    """Return a drawing as an HTML image; `alt` describes it in words."""
     sink = io.BytesIO()
     drawing.savefig(sink, format="svg")
     data = base64.b64encode(sink.getvalue()).decode("ascii")

@@ -9,18 +9,7 @@ from typing import get_args
 import numpy as np
 
 from buildcompare.comparison.analysis import TestView
-from buildcompare.figures import Figure, names
-from buildcompare.figures.chart import (
-    BOTH_SUSTAINED,
-    PHASES,
-    WINDOWS,
-    Mark,
-    chart,
-    extremes,
-    group_of,
-    half_widths,
-    over_loads,
-)
+from buildcompare.figures import Figure, chart, names
 from buildcompare.figures.plot import NOTE, SMALL, Plot, dot_style, width_of
 from buildcompare.history.levels import LevelSeries
 from buildcompare.metrics.equal_load import MetricAtLoad
@@ -60,7 +49,7 @@ def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
         mark = f"{event.kind} {change(event.size_percent)}"
         plot.text(plot.across(at) + 2, plot.bottom - 4, mark, points=NOTE, colour=side)
     alt = say("figures", "metric_alt", metric, test.result, test.labels)
-    shown = chart(test, metric, metric.labels, title=title, alt=alt)
+    shown = chart.chart(test, metric, metric.labels, title=title, alt=alt)
     return Figure(name, alt, plot.svg(alt), graph_of=test.result.name, chart=shown)
 
 
@@ -86,7 +75,7 @@ def users(test: TestView) -> Figure | None:
     marks += _shift(plot, test, metric.slug)
     _phase_bars(plot, test)
     alt = say("figures", "users_alt", test.result, metric, labels)
-    shown = chart(test, metric, None, title=title, alt=alt, marks=marks, wide=True)
+    shown = chart.chart(test, metric, None, title=title, alt=alt, marks=marks, wide=True)
     return Figure(f"{test.result.name}_users", alt, plot.svg(alt), chart=shown)
 
 
@@ -94,11 +83,11 @@ def _in_minutes(points: list[tuple[float, float]]) -> tuple[list[float], list[fl
     return [second / 60 for second, _ in points], [value for _, value in points]
 
 
-def _mark(points: list[tuple[float, float]], side: Side | None, text: str = "") -> Mark:
+def _mark(points: list[tuple[float, float]], side: Side | None, text: str = "") -> chart.Mark:
     return {"side": side, "from": points[0], "to": points[-1], "text": text}
 
 
-def _shift(plot: Plot, test: TestView, slug: str) -> list[Mark]:
+def _shift(plot: Plot, test: TestView, slug: str) -> list[chart.Mark]:
     """Draw the gap between the builds on their common ramp."""
     ramp = test.result.ramp_up
     if ramp.shift_users is None or ramp.shift_window is None or ramp.shift_status == Status.INCONCLUSIVE:
@@ -130,7 +119,7 @@ def _phase_bars(plot: Plot, test: TestView) -> None:
             plot.rectangle(start + 0.3, top + 0.6, end - start - 0.6, height - 1.2, SHADES[phase.name])
             if end - start >= NARROW * (plot.right - plot.left) and phase.name != "shutdown":
                 colour = "paper" if phase.name in DARK else "ink"
-                name = PHASES.get(phase.name, phase.name)
+                name = chart.PHASES.get(phase.name, phase.name)
                 plot.text((start + end) / 2, top + 0.7 * height, name, points=6.5, anchor="middle", colour=colour)
 
 
@@ -142,7 +131,7 @@ def at_equal_load(test: TestView) -> Iterator[Figure]:
         changed = any(status and status.changed for status in statuses)
         if row.slug in test.at_load and not row.labels and (row.gate or changed):
             name = f"{test.result.name}_at_load_{row.slug}"
-            figure = metric_at_load(name, test.labels, row, test.at_load[row.slug], group=group_of(test))
+            figure = metric_at_load(name, test.labels, row, test.at_load[row.slug], group=chart.group_of(test))
             shown = valid and row.load_adjusted is not None and row.load_adjusted.status.changed
             yield replace(figure, caption=say("figures", "at_load_caption", row), shown=shown)
 
@@ -165,16 +154,16 @@ def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: Met
     plot.rule(seen.at_users, "ink", 0.8, (1.0, 1.65))
     for side in SIDES:
         users, values = seen.points[side].T
-        curve, half = seen.curves[side] * factor, half_widths(seen, side)
+        curve, half = seen.curves[side] * factor, chart.half_widths(seen, side)
         plot.cloud(users, values * factor, side, 2.2, 0.4)
         plot.area(seen.users, curve * np.exp(-half), curve * np.exp(half), side, 0.18)
         plot.curve([(seen.users, curve)], side, width=1.6)
-    at = BOTH_SUSTAINED.format(seen.at_users)
+    at = chart.BOTH_SUSTAINED.format(seen.at_users)
     plot.text(plot.across(seen.at_users) - 3, plot.bottom - 3, at, points=NOTE, anchor="end")
     plot.legend(dict(labels.items()))
     counts = Pair.of(lambda side: len(seen.points[side]))
     alt = say("figures", "at_load_alt", metric, labels, counts)
-    return Figure(name, alt, plot.svg(alt), chart=over_loads(labels, metric, seen, group, title=title, alt=alt))
+    return Figure(name, alt, plot.svg(alt), chart=chart.over_loads(labels, metric, seen, group, title=title, alt=alt))
 
 
 Stretch = tuple[np.ndarray, np.ndarray]
@@ -199,7 +188,7 @@ def _thinned(elapsed: np.ndarray, values: np.ndarray) -> list[Stretch]:
     stretch, shown = np.cumsum(missing | ~finite), np.flatnonzero(finite)
     if shown.size > POINTS_PER_CURVE:
         piece = np.arange(shown.size) * (POINTS_PER_CURVE // 2) // shown.size
-        shown = shown[extremes(values[shown], piece)]
+        shown = shown[chart.extremes(values[shown], piece)]
     ends = np.flatnonzero(np.diff(stretch[shown])) + 1
     return [(elapsed[part] / 60, values[part]) for part in np.split(shown, ends) if part.size]
 
@@ -235,7 +224,7 @@ def _with_curves(
             middle = sum(run.window) / 120
             plot.rule(run.window[0] / 60, side, 0.7, (1.0, 1.65))
     if middle is not None:
-        words = WINDOWS[test.result.type]
+        words = chart.WINDOWS[test.result.type]
         plot.text(float(plot.across(middle)), plot.top + 8, words, points=NOTE, anchor="middle", opacity=0.7)
     for side, parts in curves.items():
         plot.curve([(minutes, factor * values) for minutes, values in parts], side)

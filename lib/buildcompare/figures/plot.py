@@ -63,14 +63,11 @@ def fitted(title: str, room: float) -> tuple[list[str], float]:
 
 
 def _cut(line: str, room: float) -> str:
-    kept = len(line)
-    while kept > 10 and width_of(_without_middle(line, kept), LEAST_POINTS, bold=True) > room:
+    kept, cut = len(line), line
+    while kept > 10 and width_of(cut, LEAST_POINTS, bold=True) > room:
         kept = min(kept - 1, int(kept * 0.95))
-    return _without_middle(line, kept)
-
-
-def _without_middle(line: str, kept: int) -> str:
-    return line if kept >= len(line) else f"{line[: kept // 2]} … {line[kept // 2 - kept :]}"
+        cut = f"{line[: kept // 2]} … {line[kept // 2 - kept :]}"
+    return cut
 
 
 def ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:

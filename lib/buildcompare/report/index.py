@@ -50,23 +50,23 @@ class UsersLine(NamedTuple):
 
 @dataclass(frozen=True)
 class IndexRow(Step):
-    """One comparison beside its past, as a ledger holds it or would; with a `fault` its results cannot be shown."""
+    """Row of one comparison and its history; `fault` says why its results cannot be shown."""
 
     builds: tuple[str, str] = ("", "")
     users: Sequence[UsersLine] = ()
     links: Sequence[tuple[str, str]] = ()
     fault: str | None = None
     tests: Sequence[LedgerTest] = ()
-    ledger: Path | None = None  # that holds it
+    ledger: Path | None = None  # Folder of the ledger that holds the comparison
 
     @property
     def drift_lines(self) -> list[Drift]:
-        """Each base against the same version in the comparison before."""
+        """Return the drift of each base build from the same version in the earlier comparison."""
         return sorted(self.same_version, key=_by_test)
 
 
 def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "mattermost") -> tuple[Path, int]:
-    """Write the page into the folder of all reports' folders; its path and its number of rows.
+    """Write the index page into the folder of all reports; return its path and its number of rows.
 
     The default `ledgers` (folders) are those that the reports were compared with, and all in ``data/history``. The
     catalogue `metrics` has the noise of comparisons that only a ledger holds. A damaged ledger is an InputError; a
@@ -93,9 +93,9 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
 def index_rows(
     folder: Path, ledgers: Sequence[Path], catalogue: Catalogue
 ) -> tuple[list[IndexRow], dict[Path, History]]:
-    """Rows in order: reports outside all ledgers, the chain (newest first), studies, reports that cannot be read.
+    """List the rows: reports outside all ledgers, recorded releases (newest first), studies, unreadable reports.
 
-    Each ledger adds its `NEWEST` comparisons and those that have a report. Also returns the analysis of each ledger.
+    Each ledger adds its `NEWEST` comparisons and those with a report. The second value is each ledger's analysis.
     """
     folders = [each for each in _folders(folder) if any((each / name).exists() for name in FILES)]
     reports = {each: _read(each / publication.RESULTS) for each in folders}
@@ -129,9 +129,9 @@ def index_rows(
 
 
 def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[str, list[tuple[LevelSeries, Markup]]]]:
-    """The charts of each chain by its heading: every metric of every test over its releases, oldest first.
+    """Draw every metric of every test over the releases of each ledger, oldest first, by heading.
 
-    Reports that no ledger holds are chains of their own, the measured and the simulated.
+    Reports outside all ledgers form two separate groups: measured and simulated.
     """
     chains: dict[tuple[Path | None, bool], list[IndexRow]] = {}
     for row in reversed(rows):
@@ -165,13 +165,13 @@ def _release(row: IndexRow) -> Header:
 
 
 def _jumps(chain: Sequence[IndexRow], series: LevelSeries) -> dict[int, float]:
-    """Jumps of the supported users of a test: place -> drift, percent."""
+    """Return jumps of the supported users of a test: drift in percent by place."""
     found = ((at, line) for at, row in enumerate(chain) for line in row.drift_lines if line.jump)
     return {at: line.delta_percent for at, line in found if line.delta_percent is not None and series.is_of(line)}
 
 
 def _place(results: Results, own: Mapping[str, Path], opened: Sequence[Ledger]) -> tuple[Path, str] | None:
-    """Folder of the ledger that holds the comparison of a report, and its name there."""
+    """Find the ledger that holds the comparison of a report; return its folder and the name there."""
     first, entry = own[results.history.ledger] if results.history else None, _entry_of(results)
     for ledger in sorted(opened, key=lambda ledger: ledger.folder != first):
         if recorded := ledger.find(entry):
@@ -180,21 +180,21 @@ def _place(results: Results, own: Mapping[str, Path], opened: Sequence[Ledger]) 
 
 
 def _folders(folder: Path) -> list[Path]:
-    """Folders in a folder, by name; hidden ones are being made."""
+    """List the folders in `folder` by name, without hidden ones, which are incomplete."""
     if not folder.is_dir():
         return []
     return sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
 
 
 def _newness(label: str) -> tuple[list[int], bool, list[int]]:
-    """Later versions are larger, a release larger than its candidates, a label without a version the least."""
+    """Return a sort key of versions: a release follows its candidates; labels without a version come first."""
     number, _, candidate = (version_in(label) or "").partition("-")
     numbers, candidates = ([int(part) for part in re.findall(r"\d+", text)] for text in (number, candidate))
     return numbers, not candidate, candidates
 
 
 def _read(file: Path) -> Results | str:
-    """The results, or why there are none."""
+    """Read results.json; return a message if it cannot be read."""
     try:
         results = Results.model_validate(json.loads(file.read_text(encoding="utf-8")))
         dumps(results).encode()  # half a character could be read, and never written again
@@ -206,18 +206,18 @@ def _read(file: Path) -> Results | str:
 
 
 def _entry(name: str, **known: Any) -> Entry:
-    """An entry that no ledger holds, with few of its fields."""
+    """Make an incomplete entry that no ledger holds."""
     return Entry.model_construct(name=name, **known)
 
 
 def _entry_of(results: Results) -> Entry:
-    """An entry with the fields by which a ledger finds the comparison of a report."""
+    """Make an entry with the fields by which a ledger identifies the comparison of a report."""
     base, new = LedgerBuild.of(results.base.label), LedgerBuild.of(results.new.label)
     return _entry(results.comparison, base=base, new=new, verdict=results.verdict, simulated=results.simulated)
 
 
 def _of_report(results: Results, entry: Entry, held: Step | None, links: Sequence[tuple[str, str]]) -> IndexRow:
-    """The row of a report, with its own past or else that of its entry in a ledger (`held`)."""
+    """Make the row of a report with its history, else with the history of its ledger entry (`held`)."""
     users = [
         UsersLine(test.name, test.db_engine, at.base, at.new, at.delta_percent, at.ci_low, at.ci_high)
         for test in results.tests
@@ -243,5 +243,5 @@ def _of_step(step: Step) -> IndexRow:
 
 
 def _by_test(line: UsersLine | Drift) -> str:
-    """Sort key: the database, else the test."""
+    """Return the sort key of a line: its database, else its test."""
     return (db_name(line.db_engine) or line.test).casefold()

@@ -12,17 +12,8 @@ from nbformat import NotebookNode, v4
 from buildcompare.config.catalogue import slugify
 from buildcompare.config.errors import ExecutionError
 from buildcompare.figures import FIGURE_MIME, Figure, unpacked, unused
-from buildcompare.report import commonmark
-from buildcompare.report.sections import (
-    FRAGMENT_MIME,
-    RESULTS_MIME,
-    EmbeddedResults,
-    Fragment,
-    Part,
-    Report,
-    parts_of,
-    sections_of,
-)
+from buildcompare.report import commonmark, sections
+from buildcompare.report.sections import Fragment, Part, Report
 from buildcompare.results import Results
 
 NOT_PUBLISHED = "workbench"
@@ -31,14 +22,14 @@ NOT_PUBLISHED = "workbench"
 
 def notebook_of(report: Report) -> NotebookNode:
     """Make a notebook that looks executed, with a cell for each section and the results."""
-    shown = [parts_of(report, name) for name in sections_of(report.results)]
+    shown = [sections.parts_of(report, name) for name in sections.sections_of(report.results)]
     cells = [v4.new_code_cell(outputs=[_output(part) for part in parts]) for parts in shown]  # type: ignore[no-untyped-call]
-    cells.append(v4.new_code_cell(outputs=[_output(EmbeddedResults(report.results))]))  # type: ignore[no-untyped-call]
+    cells.append(v4.new_code_cell(outputs=[_output(sections.EmbeddedResults(report.results))]))  # type: ignore[no-untyped-call]
     made: NotebookNode = v4.new_notebook(cells=cells)  # type: ignore[no-untyped-call]
     return made
 
 
-def _output(shown: Part | EmbeddedResults) -> NotebookNode:
+def _output(shown: Part | sections.EmbeddedResults) -> NotebookNode:
     made: NotebookNode = v4.new_output("display_data", data=shown._repr_mimebundle_())  # type: ignore[no-untyped-call]
     return made
 
@@ -49,11 +40,15 @@ def outputs_of(notebook: NotebookNode) -> Iterator[Any]:
         yield from cell.get("outputs", [])
 
 
+def _data_of(notebook: NotebookNode, mime: str) -> Iterator[Any]:
+    """Yield the data of each output of the type `mime`."""
+    return (output["data"] for output in outputs_of(notebook) if mime in output.get("data", {}))
+
+
 def results_of(notebook: NotebookNode) -> Results:
     """Read the results from an executed notebook; an :class:`ExecutionError` if it did not run to its end."""
-    for output in outputs_of(notebook):
-        if RESULTS_MIME in output.get("data", {}):
-            return _results(output["data"][RESULTS_MIME]["packed"])
+    for data in _data_of(notebook, sections.RESULTS_MIME):
+        return _results(data[sections.RESULTS_MIME]["packed"])
     raise ExecutionError("the notebook holds no results: it was not run to its end")
 
 
@@ -66,17 +61,14 @@ def keep_beside_results(notebook: NotebookNode, more: Mapping[str, str | None]) 
     """Add `more` to `provenance.run` of the notebook's embedded results, and return the results."""
     results = results_of(notebook)
     results.provenance.run.update(more)
-    for output in outputs_of(notebook):
-        if RESULTS_MIME in output.get("data", {}):
-            output["data"] |= EmbeddedResults(results)._repr_mimebundle_()
+    for data in _data_of(notebook, sections.RESULTS_MIME):
+        data.update(sections.EmbeddedResults(results)._repr_mimebundle_())
     return results
 
 
 def figures_of(notebook: NotebookNode) -> Iterator[Figure]:
     """Read the figures of the report from the notebook."""
-    for output in outputs_of(notebook):
-        if FIGURE_MIME in output.get("data", {}):
-            yield Figure.from_data(output["data"])
+    return map(Figure.from_data, _data_of(notebook, FIGURE_MIME))
 
 
 def without_scripts(notebook: NotebookNode) -> NotebookNode:
@@ -84,9 +76,8 @@ def without_scripts(notebook: NotebookNode) -> NotebookNode:
 
     JupyterLab runs no script of a notebook that somebody else executed, and shows the pictures.
     """
-    for output in outputs_of(notebook):
-        if FIGURE_MIME in output.get("data", {}):
-            output["data"].pop("application/javascript", None)
+    for data in _data_of(notebook, FIGURE_MIME):
+        data.pop("application/javascript", None)
     return notebook
 
 
@@ -151,10 +142,10 @@ def _part(output: Any) -> Part | None:
     data = output.get("data", {})
     if FIGURE_MIME in data:
         return Figure.from_data(data)
-    if FRAGMENT_MIME in data:
-        fields = data[FRAGMENT_MIME]
+    if sections.FRAGMENT_MIME in data:
+        fields = data[sections.FRAGMENT_MIME]
         return Fragment(**{**fields, "html": Markup(fields["html"])})  # noqa: S704  # escaped by its template
-    if RESULTS_MIME in data:
+    if sections.RESULTS_MIME in data:
         return None
     if "image/png" in data:
         alt, source = data.get("text/plain", "figure without a description"), "".join(data["image/png"].split())

@@ -132,20 +132,17 @@ def _others(folder: Path) -> list[Path]:
     """List the user's files in a report's folder."""
     if not folder.is_dir():
         return []
-    own = _ours()
-    return [
-        *(each for each in folder.iterdir() if each.name not in own),
-        *(each for name, made in FOLDERS.items() for each in _inside(folder / name) if not made.fullmatch(each.name)),
-    ]
+    ours = _ours()
+    others = [each for each in folder.iterdir() if each.name not in ours]
+    for name, made in FOLDERS.items():
+        if not (folder / name).is_symlink():
+            others += [each for each in (folder / name).glob("*") if not made.fullmatch(each.name)]
+    return others
 
 
 def _ours() -> set[str]:
     """Names that a report of any kind takes in its folder."""
     return {*MADE, *(kind.notebook for kind in kinds()), *FOLDERS, ARTEFACTS}
-
-
-def _inside(folder: Path) -> list[Path]:
-    return [] if folder.is_symlink() else [*folder.glob("*")]
 
 
 def _tidy_up(folder: Path) -> None:

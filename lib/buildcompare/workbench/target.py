@@ -58,12 +58,12 @@ class Target:
 
     @property
     def labels(self) -> Pair[str]:
-        """Names of the builds."""
+        """Return the names of the builds."""
         return self.view.labels
 
     @cached_property
     def reported(self) -> Any:
-        """Its row in the report: a MetricResult or a LabelResult."""
+        """Return the target's row in the report."""
         if self.label is not None:
             rows = self.view.result.labels
             return next(row for row in rows if (row.group, row.label, row.stat) == self.label)
@@ -71,72 +71,72 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Name of the metric or label."""
+        """Return the name of the metric or label."""
         return " ".join(self.label) if self.label else self.reported.full_name
 
     @property
     def slug(self) -> str:
-        """Slug of the metric, without labels; for a label its group."""
+        """Return the slug of the metric without labels, or the group of the label."""
         return self.label[0] if self.label else str(self.reported.slug)
 
     @property
     def unit(self) -> str:
-        """Unit of levels and samples."""
+        """Return the unit of levels and samples."""
         return self.analysis.catalogue.label_table(self.label[0]).unit if self.label else self.reported.unit
 
     @property
     def better(self) -> str:
-        """``lower``, ``higher`` or ``neutral``."""
+        """Return the better direction: ``lower``, ``higher`` or ``neutral``."""
         return "lower" if self.label else str(self.reported.better)
 
     @property
     def margin_percent(self) -> float:
-        """The smallest change that matters."""
+        """Return the smallest change that matters, in percent."""
         return LABEL_MARGIN_PERCENT if self.label else self.reported.margin_percent
 
     @property
     def has_margin(self) -> bool:
-        """Whether the catalogue has a margin for it; labels share a fixed one."""
+        """Test whether the catalogue has a margin for the metric; all labels share a fixed one."""
         return self.label is None and any(metric.slug == self.slug for metric in self.analysis.catalogue.metrics)
 
     @property
     def is_load(self) -> bool:
-        """Whether the metric is the connected users."""
+        """Test whether the metric is the number of connected users."""
         load = self.analysis.catalogue.load
         return load is not None and self.metric == load.slug
 
     @property
     def metrics(self) -> dict[str, str]:
-        """Names of the test's metrics by the slugs that :meth:`choose` takes."""
+        """Map slugs of the test's metrics, as :meth:`choose` takes them, to names."""
         return {metric_key(row): row.full_name for row in self.view.result.metrics}
 
     @property
     def label_names(self) -> list[str]:
-        """The test's labels, as :meth:`choose` takes them: ``api getPost p99``."""
+        """List the test's labels as :meth:`choose` takes them: ``api getPost p99``."""
         return [label_name(row) for row in self.view.result.labels]
 
     @property
     def moved(self) -> bool:
-        """Whether windows were chosen."""
+        """Test whether windows were chosen."""
         return any(self.windows)
 
     @property
     def follows(self) -> bool:
-        """Whether its numbers depend on the windows; values of whole runs and of benchmarks do not."""
+        """Test whether the numbers depend on the windows; values of whole runs and of benchmarks do not."""
         if self.label is not None:
             return bool(self.reported.window == "steady")
         return self.view.result.type != "benchmark"
 
     @property
     def estimates(self) -> Estimates:
-        """Measurements of the test over its steady windows, and the noise by which they are judged."""
+        """Return the measurements of the test over its steady windows, and their noise."""
         if self.view.estimates is None:
             raise ValueError(f"{self.test}: a test without estimates has no other windows")
         return self.view.estimates
 
     @cached_property
     def views(self) -> Views:
-        """Runs of both builds over the chosen windows."""
+        """Return the runs of both builds over the chosen windows."""
 
         def over(side: Side) -> list[RunView]:
             runs, window = self.estimates.views[side], self.windows[side]
@@ -145,20 +145,20 @@ class Target:
         return Pair.of(over)
 
     def series(self, recording: Recording) -> Series | None:
-        """Its samples in one run as recorded; None without samples over time."""
+        """Return the recorded samples of one run; None without samples over time."""
         if self.label is not None:
             return label_series(recording, self.label)
         return recording.find(self.reported.slug, self.reported.labels)
 
     def runs(self) -> Iterator[tuple[Side, int, RunView, Series | None]]:
-        """Build, number, view and series of each run."""
+        """Yield build, number, view and series of each run."""
         for side in SIDES:
             for number, run in enumerate(self.views[side], start=1):
                 yield side, number, run, self.series(run.recording)
 
     @cached_property
     def query(self) -> str | None:
-        """The PromQL query of the catalogue for it, if there is one."""
+        """Return the catalogue's PromQL query of the metric or label, if any."""
         source = self.analysis.params.source
         wanted = ("label", *self.label[::2]) if self.label else ("graph", self.slug, "")
         questions = self.analysis.catalogue.questions(label_step_s=source.label_step_s, rate_s=source.rate_s)
@@ -248,17 +248,17 @@ class Target:
 
 
 def metric_key(row: MetricResult) -> str:
-    """Slug of a metric with its labels."""
+    """Return the slug of a metric with its labels."""
     return series_key(row.slug, row.labels)
 
 
 def label_name(row: LabelResult) -> str:
-    """Group, label and statistic as one text."""
+    """Join group, label and statistic."""
     return f"{row.group} {row.label} {row.stat}"
 
 
 def label_series(recording: Recording, label: tuple[str, str, str]) -> Series | None:
-    """Samples of a label over time, where its source has them."""
+    """Return the samples of a label over time; None if its source has none."""
     of_labels = (each for each in recording.series if each.role == "label")
     return next((each for each in of_labels if (each.metric, each.name, each.stat) == label), None)
 

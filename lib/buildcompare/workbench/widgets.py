@@ -23,18 +23,7 @@ from buildcompare.figures.chart import chart, group_of
 from buildcompare.figures.curves import metric_at_load
 from buildcompare.results import MetricResult, RunResult
 from buildcompare.results.codes import SIDES
-from buildcompare.text.numbers import (
-    DECIDED_WORDS,
-    MISSING,
-    change,
-    interval,
-    minutes,
-    percent,
-    quantity,
-    significant,
-    status_words,
-    whole,
-)
+from buildcompare.text import numbers
 from buildcompare.text.sentences import say
 from buildcompare.workbench.measure import Investigation, look_into
 
@@ -320,11 +309,11 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str =
 def _answer(seen: Investigation) -> str:
     rows = []
     for over, row in zip(seen.answer.index, _records(seen.answer), strict=True):
-        status = status_words(row["status"], seen.better, row["margin_percent"], row["ci_low"], row["ci_high"])
-        name = (DECIDED_WORDS | {"supported_users": "supported users"}).get(str(over), seen.name)
-        levels = [quantity(row[side], seen.unit) for side in SIDES]
-        moved = [change(row["change_percent"]), interval(row["ci_low"], row["ci_high"]), status]
-        rows.append([name, *levels, *moved, _effective(row["n_effective"]), percent(row["detectable_percent"])])
+        status = numbers.status_words(row["status"], seen.better, row["margin_percent"], row["ci_low"], row["ci_high"])
+        name = (numbers.DECIDED_WORDS | {"supported_users": "supported users"}).get(str(over), seen.name)
+        levels = [numbers.quantity(row[side], seen.unit) for side in SIDES]
+        moved = [numbers.change(row["change_percent"]), numbers.interval(row["ci_low"], row["ci_high"]), status]
+        rows.append([name, *levels, *moved, _effective(row["n_effective"]), numbers.percent(row["detectable_percent"])])
     heads = ["", *seen.labels, "Change", "95 % interval", "Status", "Effective samples", "Detectable"]
     return _table(heads, rows, names=["over", *SIDES, "change", "interval", "status", "effective", "detectable"])
 
@@ -338,12 +327,12 @@ def _why(seen: Investigation) -> str:
 
 
 def _event(seen: Investigation, row: dict[Any, Any]) -> list[str]:
-    return [seen.labels[row["build"]], row["kind"], minutes(row["at_s"]), change(row["size_percent"])]
+    return [seen.labels[row["build"]], row["kind"], numbers.minutes(row["at_s"]), numbers.change(row["size_percent"])]
 
 
 def _events(seen: Investigation) -> str:
     rows = [[*_event(seen, row), TICK[row["matched"]]] for row in _records(seen.events)]
-    return _table(["Build", "Event", "At", "Size", "In both"], rows or [[MISSING] * 5], caption="Events")
+    return _table(["Build", "Event", "At", "Size", "In both"], rows or [[numbers.MISSING] * 5], caption="Events")
 
 
 def _beside(seen: Investigation) -> str:
@@ -370,7 +359,8 @@ def _findings(seen: Investigation) -> str:
 
 def _moves(seen: Investigation) -> str:
     rows = [
-        [row["name"], change(row["change_percent"]), status_words(row["status"]), *(_number(row[s], 2) for s in SIDES)]
+        [row["name"], numbers.change(row["change_percent"]), numbers.status_words(row["status"])]
+        + [_number(row[side], 2) for side in SIDES]
         for row in _records(seen.moves_with.head(MOST_ROWS))
     ]
     return _table(["", "Change", "Status", *seen.labels], rows, caption="What moves with it (correlation by minute)")
@@ -382,8 +372,8 @@ def _records(frame: pd.DataFrame) -> list[dict[Any, Any]]:
 
 
 def _effective(samples: float | None) -> str:
-    return MISSING if samples is None else "below 1" if samples < 1.0 else whole(samples)
+    return numbers.MISSING if samples is None else "below 1" if samples < 1.0 else numbers.whole(samples)
 
 
 def _number(value: float | None, digits: int = 3) -> str:
-    return MISSING if value is None else significant(value, digits).replace("-", "−")
+    return numbers.MISSING if value is None else numbers.significant(value, digits).replace("-", "−")
