@@ -50,14 +50,14 @@ def publish_one(order: Order, hear: Callable[[int], object] | None = None) -> Ou
         return publish_here(order)
     now = 0
 
-    def told(cell: int) -> None:
+    def note(cell: int) -> None:
         nonlocal now
         now = cell
         if hear is not None:
             hear(cell)
 
     try:
-        return processes.in_child(publish_here, order, hear=told)
+        return processes.in_child(publish_here, order, hear=note)
     except ExecutionError as error:
         return Outcome(FAILED, f"buildcompare: {order.params}: {f'cell {now}: ' if now else ''}{error}")
 

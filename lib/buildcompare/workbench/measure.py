@@ -56,7 +56,7 @@ class Investigation(Target):
 
     @cached_property
     def rows(self) -> list[MetricResult]:
-        """Every metric of the test over these windows, as in results.json."""
+        """Return the rows of all metrics of the test over these windows, as in results.json."""
         if not self.moved or self.view.result.type == "benchmark":
             return self.view.result.metrics
         at_load = {row.slug: row.load_adjusted for row in self.view.result.metrics if row.load_adjusted}
@@ -67,14 +67,14 @@ class Investigation(Target):
 
     @cached_property
     def row(self) -> MetricResult | LabelResult:
-        """Base, new, change, interval and status, as in results.json."""
+        """Return the row of the metric or label over these windows, as in results.json."""
         if self.label is not None:
             return self._judged_label[0]
         return next(row for row in self.rows if metric_key(row) == self.metric)
 
     @cached_property
     def levels(self) -> pd.DataFrame:
-        """Level of each run.
+        """Return the level of each run.
 
         Columns: build, run, from_s, to_s (elapsed seconds), level, samples, missing, n_effective (number of
         independent samples with the same standard error) and se_percent (standard error within the run).
@@ -92,7 +92,7 @@ class Investigation(Target):
 
     @cached_property
     def answer(self) -> pd.DataFrame:
-        """The numbers at a glance: over the windows, at equal load, and the supported users, where there are any.
+        """Return the main numbers: over the windows, at equal load, and of supported users, as far as measured.
 
         Columns: base, new, change_percent, ci_low, ci_high, status, n_effective (smallest of the runs),
         detectable_percent (the smallest rise that is detected in four of five cases), margin_percent.
@@ -117,7 +117,7 @@ class Investigation(Target):
 
     @cached_property
     def samples(self) -> pd.DataFrame:
-        """Every sample: columns build, run, elapsed_s, value (NaN as recorded) and inside (of the window)."""
+        """Return all samples: columns build, run, elapsed_s, value (NaN if recorded so), inside (the window or not)."""
         frames = []
         for side, number, run, series in self.runs():
             if series is not None:
@@ -130,13 +130,13 @@ class Investigation(Target):
         return pd.concat(frames, ignore_index=True) if frames else empty
 
     def curve(self, build: Side, run: int = 1) -> pd.Series:
-        """Samples of one run, indexed by elapsed seconds, as analyses of `buildcompare` take them."""
+        """Return the samples of one run by elapsed seconds, as the analyses of `buildcompare` take them."""
         of_run = self.samples[(self.samples["build"] == build) & (self.samples["run"] == run)]
         return of_run.set_index("elapsed_s")["value"]
 
     @cached_property
     def autocorrelation(self) -> pd.DataFrame:
-        """Autocorrelation of the samples in the windows.
+        """Return the autocorrelation of the samples in the windows.
 
         Columns: build, run, lag_s, correlation, chance (95 % bound for independent samples).
         """
@@ -168,7 +168,7 @@ class Investigation(Target):
 
     @cached_property
     def events_beside(self) -> pd.DataFrame:
-        """Events of the other metrics of the test; those at the time of an event of this metric come first.
+        """Return events of the other metrics of the test, first those at the time of an event of this metric.
 
         Columns: name (of the metric), those of :attr:`events`, together.
         """
@@ -182,7 +182,7 @@ class Investigation(Target):
 
     @cached_property
     def beginning(self) -> pd.DataFrame:
-        """Numbers of the ramp-up in the report, if the metric is the connected users; else no row.
+        """Return the report's numbers of the ramp-up; no row unless the metric is the connected users.
 
         Indexed by measure (times in elapsed seconds, levels in users); columns base, new, difference (new minus base),
         and its ci_low and ci_high where repeated runs give an interval.
@@ -192,7 +192,7 @@ class Investigation(Target):
 
     @cached_property
     def findings(self) -> pd.DataFrame:
-        """Findings of the report on this metric or label, then on the whole test and the whole comparison.
+        """Return the report's findings on this metric or label, then on the test and the comparison.
 
         Columns: id, severity, text, detail.
         """
@@ -208,14 +208,14 @@ class Investigation(Target):
 
     @property
     def searched(self) -> dict[Side, Window | None]:
-        """By build, the part of the first run's window in which events are searched; None if it is too short."""
+        """Return the span of each build's first run in which events are searched; None if it is too short."""
         kind = self.view.result.type
         windows = {side: runs[0].steady.window if runs else None for side, runs in self.views.items()}
         return {side: search_window(window, kind) for side, window in windows.items()}
 
     @cached_property
     def moves_with(self) -> pd.DataFrame:
-        """Every other metric and every label's average, the most correlated first.
+        """Return all other metrics and the averages of all labels, the most correlated first.
 
         Columns: kind (metric or label), name, change_percent, status, base and new: by build, the correlation of
         changes from minute to minute in the windows. Rows without samples over time have NaN and stand last, in order
@@ -239,7 +239,7 @@ class Investigation(Target):
 
     @cached_property
     def why(self) -> pd.DataFrame:
-        """Claims behind the status, in the order in which they are tested, up to the first that holds.
+        """Return the claims behind the status in the order of their tests, up to the first that holds.
 
         Columns: status (of the claim), claim, number, limit (the number must be below it), holds.
         """
@@ -262,14 +262,14 @@ class Investigation(Target):
         return pd.DataFrame(lines[: first + 1], columns=CLAIM_COLUMNS)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Confidence interval of the change in percent; NaN without an estimate of noise."""
+        """Return the confidence interval of the change in percent; NaN without an estimate of noise."""
         row = self.row
         if not isinstance(row, MetricResult) or row.se_log is None:
             return math.nan, math.nan
         return _effect(row).interval(level)
 
     def further_runs(self, most: int = 6) -> pd.DataFrame:
-        """Detectable changes after 1 to `most` further runs of each build, each in four of five cases.
+        """Return the changes that 1 to `most` further runs of each build detect in four of five cases.
 
         Columns: further, found_percent (the smallest rise that is detected), no_worse_than_percent (the change for the
         worse that is excluded if nothing changed).
@@ -329,7 +329,7 @@ class Investigation(Target):
 
     @property
     def measured(self) -> str:
-        """The windows of the numbers in words."""
+        """Describe the windows of the numbers."""
         spans = Pair.of(lambda side: [run.steady.window for run in self.views[side] if run.steady.window])
         return say("workbench", "measured", self.moved, self.labels, spans, self.follows)
 
@@ -341,7 +341,7 @@ class Investigation(Target):
 
     @cached_property
     def _all_events(self) -> pd.DataFrame:
-        """Events of every metric, with the metric's slug and the group of simultaneous events."""
+        """Return the events of all metrics, with the metric's slug and the group of simultaneous events."""
         events = self.view.result.events
         if self.moved and self.view.result.type != "benchmark":
             catalogue, test, views = self.analysis.catalogue, self.estimates.test, self.views
@@ -358,13 +358,13 @@ class Investigation(Target):
 
     @cached_property
     def _judged_label(self) -> tuple[LabelResult, float | None]:
-        """The label's row over these windows, and its smallest detectable change."""
+        """Return the label's row over these windows, and its smallest detectable change."""
         row, tested = next((r, t) for r, t in self._judged_labels if (r.group, r.label, r.stat) == self.label)
         return row, tested.effect.min_detectable_percent(level=LABEL_ALPHA) if tested else None
 
     @property
     def _label_rows(self) -> list[LabelResult]:
-        """Labels over these windows; values of whole runs are the report's."""
+        """Return the labels over these windows; values of whole runs are the report's."""
         rows = self.view.result.labels
         if not self.moved or all(row.window != "steady" for row in rows):
             return rows
@@ -378,7 +378,7 @@ class Investigation(Target):
 def _correlations(
     changes: Sequence[tuple[Side, RunView, pd.Series]], find: Callable[[Recording], Series | None]
 ) -> tuple[float, float]:
-    """Correlations with another series by build, means over runs."""
+    """Return the mean correlation with another series over the runs of each build."""
     by_side: dict[Side, list[float]] = {"base": [], "new": []}
     for side, run, minutes in changes:
         series = find(run.recording)
@@ -407,7 +407,7 @@ def look_into(
 
 
 def _effect(row: MetricResult) -> Effect:
-    """The change of `row` as it was judged."""
+    """Return the change of `row` with its noise."""
     df = math.inf if row.noise_df is None else row.noise_df
     run_sd = math.log1p((row.run_sd_percent or 0.0) / 100.0)
     return Effect(math.log1p((row.delta_percent or 0.0) / 100.0), row.se_log or 0.0, df, run_sd, row.noise_source)
@@ -432,7 +432,7 @@ def _beginning(ramps: RampUps) -> pd.DataFrame:
 
 
 def _minute_changes(run: RunView, series: Series) -> pd.Series:
-    """Changes from minute to minute of the means in a run's window."""
+    """Return the differences of successive minute means in a run's window."""
     if run.steady.window is None:
         return pd.Series(dtype=float)
     start, end = run.steady.window

@@ -132,7 +132,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         self.keep.on_click(self._keep)
 
     def _opened(self, file: str) -> Investigation:
-        """The same test and metric of another comparison, if it has them; each comparison is analysed once."""
+        """Show another comparison, analysed at most once, at the same test and metric if it has them."""
         if file not in self._compared:
             params = read_params(root() / file)
             self._compared[file] = analyse(params, read_recordings(params))
@@ -154,7 +154,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         return judged
 
     def _zoomed(self, chosen: Mapping[str, Any]) -> Investigation:
-        """The windows of the chart's zoom; a range of connected users is no window."""
+        """Measure over the zoomed range of the chart; a range of connected users is no window."""
         if chosen.get("range") is None:
             return self.seen.over()
         if chosen["axis"] == "users":
@@ -265,7 +265,7 @@ def _shown_path(file: Path | None) -> str:
 
 
 def _chart(seen: Investigation) -> dict[str, str]:
-    """Chart of the metric, or of a label with samples over time."""
+    """Return the chart of the metric, or of a label with samples over time."""
     if seen.samples.empty:
         return {}
     row = seen.row
@@ -276,7 +276,7 @@ def _chart(seen: Investigation) -> dict[str, str]:
 
 
 def _at_load(seen: Investigation) -> dict[str, str]:
-    """Chart over connected users of a metric that is compared at equal load."""
+    """Return the chart over connected users of a metric that is compared at equal load."""
     row = seen.row
     if not isinstance(row, MetricResult) or row.labels or row.slug not in seen.view.at_load:
         return {}
@@ -293,7 +293,7 @@ def _spread(seen: Investigation) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = "", names: Sequence[str] = ()) -> str:
-    """Table in HTML; `names` are CSS classes of its columns. Without rows it is empty."""
+    """Return a table in HTML, empty without rows; `names` are CSS classes of its columns."""
     if not rows:
         return ""
     classes = [f' class="{name}"' for name in names] or [""] * len(head)
@@ -367,7 +367,7 @@ def _moves(seen: Investigation) -> str:
 
 
 def _records(frame: pd.DataFrame) -> list[dict[Any, Any]]:
-    """Rows of a frame, with None for missing numbers."""
+    """Return the rows of a frame, with None for missing numbers."""
     return frame.astype(object).where(frame.notna(), None).to_dict("records")
 
 
