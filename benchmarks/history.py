@@ -24,11 +24,11 @@ import numpy as np
 from buildcompare.comparison.analysis import analyse, catalogue_of, read_recordings
 from buildcompare.config.params import Comparison, read_params
 from buildcompare.history.chain import compare_to_ledger, supported_users_noise
-from buildcompare.history.changes import past_changes
 from buildcompare.history.ledger import Entry, entry_of, read_ledger, record
+from buildcompare.history.levels import contrasts_in
 from buildcompare.results import TestResult
 from buildcompare.results.codes import NoiseSource
-from buildcompare.stats.noise import Noise, with_past
+from buildcompare.stats.noise import Noise, with_contrasts
 
 PARAMS = "params/v10.4.0-rc1.yaml"
 METRICS = (
@@ -76,9 +76,9 @@ def looking_back(params: Comparison, tests: Sequence[TestResult], folder: Path) 
     began = time.process_time()
     ledger = read_ledger(folder)
     ledger.find(entry_of(params, position=1))
-    for changes in past_changes(ledger, params, {"none"}, catalogue, simulated=True).values():
+    for contrasts in contrasts_in(ledger, params, {"none"}, simulated=True).values():
         for _ in range(3):
-            with_past(Noise(0.02, 8.0, NoiseSource.CATALOGUE), changes)
+            with_contrasts(Noise(0.02, 8.0, NoiseSource.CATALOGUE), contrasts)
     compare_to_ledger(ledger, params, tests, supported_users_noise(catalogue), simulated=True)
     return time.process_time() - began
 

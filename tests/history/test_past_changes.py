@@ -7,23 +7,19 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
 from buildcompare import __main__ as command_line
 from buildcompare.comparison.analysis import analyse, read_recordings
-from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import check_params
 from buildcompare.config.yaml import yaml_text
-from buildcompare.history import changes
-from buildcompare.history.changes import past_changes
+from buildcompare.history import levels as levels_of_ledgers
 from buildcompare.history.ledger import Ledger, entry_of, read_ledger, record
+from buildcompare.history.levels import contrasts_in
 from buildcompare.results import Results
-from buildcompare.stats.noise import ENOUGH_COMPARISONS, PastChanges
+from buildcompare.stats.noise import Contrasts
 from support import small_params, write_params, yaml_data
-
-CATALOGUE = read_catalogue("mattermost")
 
 
 def of(params: dict[str, Any]) -> Results:
@@ -32,7 +28,10 @@ def of(params: dict[str, Any]) -> Results:
 
 
 def recorded(params: dict[str, Any], folder: Path, count: int, **changes: Any) -> Ledger:
-    """A ledger of `count` comparisons as that of `params`, of other builds and other runs, some percent apart."""
+    """A ledger of `count` comparisons as that of `params`, of other builds and other runs, each on two databases.
+
+    API times of both move by 10 % with the build, and a little apart.
+    """
     entry, entries = entry_of(check_params(params), of(params).tests, position=1), []
     for i in range(count):
         data = json.loads(entry.model_dump_json())
@@ -42,17 +41,19 @@ def recorded(params: dict[str, Any], folder: Path, count: int, **changes: Any) -
             "base": {"label": f"b{i}"},
             "new": {"label": f"n{i}"},
         } | changes
-        for test in data["tests"]:
-            test["samples"] = [f"{i}"]
-            levels = test["levels_of_runs"]["avg-api-times"]
-            levels["new"] = [levels["base"][0] * math.exp((-1) ** i * 0.004 * (i % 3))]
+        data["tests"] += [{**test, "name": f"second_{test['name']}", "db_engine": "mysql"} for test in data["tests"]]
+        for number, test in enumerate(data["tests"]):
+            test["samples"] = [f"{i} {number}"]
+            apart = 0.1 * (-1) ** i + (0.002 if number < len(data["tests"]) / 2 else -0.002)
+            times = {"base": [0.02], "new": [0.02 * math.exp(apart)]}
+            test["levels_of_runs"] = {**test["levels_of_runs"], "avg-api-times": times}
         entries.append(type(entry).model_validate_json(json.dumps(data)))
     record(folder, entries)
     return read_ledger(folder)
 
 
-def changes_of(ledger: Ledger, params: dict[str, Any], samples: set[str] = frozenset()) -> PastChanges:  # type: ignore[assignment]
-    return past_changes(ledger, check_params(params), samples, CATALOGUE, simulated=False)
+def contrasts_of(ledger: Ledger, params: dict[str, Any], samples: set[str] = frozenset()) -> Contrasts:  # type: ignore[assignment]
+    return contrasts_in(ledger, check_params(params), samples, simulated=False)
 
 
 @pytest.fixture(scope="module")
@@ -81,49 +82,56 @@ def test_an_entry_keeps_what_every_run_measured(params: dict[str, Any]) -> None:
     assert not entry.tests[0].at_load
 
 
-def test_the_changes_of_other_comparisons_are_learned_from(params: dict[str, Any], tmp_path: Path) -> None:
-    found = changes_of(recorded(params, tmp_path, 3), params)
+def test_a_shared_change_of_the_build_is_no_noise(params: dict[str, Any], tmp_path: Path) -> None:
+    found = contrasts_of(recorded(params, tmp_path, 3), params)
     times = found["bounded", "avg-api-times"]
-    assert times["seconds"].tolist() == [times["seconds"][0]] * 3
-    assert times["seconds"].min() > 600
-    assert times["log_ratio"].tolist() == pytest.approx([(-1) ** i * 0.004 * i for i in range(3)], abs=1e-9)
-    assert len(found["unbounded", CATALOGUE.load.slug if CATALOGUE.load else ""]) == 3  # of the supported users
-    assert (found["equal_load", "rps"]["se_log"] > 0).all()
+    assert times["comparison"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert times["squares"].tolist() == pytest.approx([0.002**2 / 2] * 6)  # per run
+    assert times["df"].tolist() == [0.5] * 6
+    twice = {side: {"label": f"v1 of this, run {run}"} for run, side in enumerate(("base", "new"))}
+    (tmp_path / "again").mkdir()
+    whole = contrasts_of(recorded(params, tmp_path / "again", 1, **twice), params)["bounded", "avg-api-times"]
+    assert whole["squares"].tolist() == pytest.approx([0.102**2 / 2, 0.098**2 / 2])
+    assert whole["df"].tolist() == [1.0] * 2, "two runs of one build: nothing changed"
 
 
 def test_a_comparison_teaches_nothing_about_itself(params: dict[str, Any], tmp_path: Path) -> None:
     ledger = recorded(params, tmp_path, 3)
     itself = {**params, "base": {"label": "b1"}, "new": {"label": "n1"}}
-    assert changes_of(ledger, itself)["bounded", "avg-api-times"]["comparison"].tolist() == [0, 2]
-    left = changes_of(ledger, params, {"2"})["bounded", "avg-api-times"]
-    assert left["comparison"].tolist() == [0, 1], "a run of the third is compared here, under another name"
+    assert len(contrasts_of(ledger, itself)["bounded", "avg-api-times"]) == 4
+    left = contrasts_of(ledger, params, {"2 0"})["bounded", "avg-api-times"]
+    assert {*left["comparison"]} == {0, 1}, "a run of the third is compared here, under another name"
 
 
 @pytest.mark.parametrize(
-    ("setup", "same"),
+    ("setup", "teaches"),
     [
         ({"Dataset": "12M posts", "Load-test version": "2"}, True),
         ({"Dataset": "1M posts", "Load-test version": "1"}, False),
         ({}, True),  # not stated: nobody said that it is another one
     ],
 )
-def test_another_setup_is_told_apart(params: dict[str, Any], tmp_path: Path, setup: dict[str, str], same: bool) -> None:
-    found = changes_of(recorded(params, tmp_path, 2, setup=setup), params)
-    assert {*pd.concat(found.values())["same_setup"]} == {float(same)}
+def test_another_setup_teaches_nothing(
+    params: dict[str, Any], tmp_path: Path, setup: dict[str, str], teaches: bool
+) -> None:
+    assert bool(contrasts_of(recorded(params, tmp_path, 2, setup=setup), params)) == teaches
 
 
 def test_a_report_says_which_noise_it_used(params: dict[str, Any], tmp_path: Path) -> None:
     without = of(params)
-    recorded(params, tmp_path, ENOUGH_COMPARISONS)
+    recorded(params, tmp_path, 8)
     results = of({**params, "history": str(tmp_path)})
     for test, before in zip(results.tests, without.tests, strict=True):
-        row = next(each for each in test.metrics if each.slug == "avg-api-times")
-        alone = next(each for each in before.metrics if each.slug == "avg-api-times")
-        assert (row.noise_source, row.noise_comparisons) == ("ledger", ENOUGH_COMPARISONS)
-        assert (alone.noise_source, alone.noise_comparisons) == ("catalogue", 0)
+        row, alone = (
+            next(each for each in rows if each.slug == "avg-api-times") for rows in (test.metrics, before.metrics)
+        )
+        assert (row.noise_source, alone.noise_source, alone.noise_comparisons) == ("catalogue", "catalogue", 0)
+        assert row.noise_comparisons == (8 if test.type == "bounded" else 0)
         assert row.run_sd_percent is not None
         assert alone.run_sd_percent is not None
-        assert row.run_sd_percent < alone.run_sd_percent / 3
+        assert (row.run_sd_percent < 0.8 * alone.run_sd_percent) == (test.type == "bounded")
+        if test.supported_users:
+            assert test.supported_users == before.supported_users, "its noise comes from repeats and the catalogue"
 
 
 def command(*arguments: object) -> Result:
@@ -163,9 +171,6 @@ def test_of_a_long_chain_the_latest_teach(
     params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = recorded(params, tmp_path, 6)
-    every = changes_of(ledger, params)
-    monkeypatch.setattr(changes, "NEWEST", 2)
-    latest = changes_of(ledger, params)
-    assert latest.keys() == every.keys()
-    assert {*pd.concat(every.values())["comparison"]} == {*range(6)}
-    assert {*pd.concat(latest.values())["comparison"]} == {4, 5}
+    assert len(contrasts_of(ledger, params)["bounded", "avg-api-times"]) == 12
+    monkeypatch.setattr(levels_of_ledgers, "NEWEST", 2)
+    assert len(contrasts_of(ledger, params)["bounded", "avg-api-times"]) == 4

@@ -1,7 +1,6 @@
-"""Noise of earlier comparisons: robust, by its degrees of freedom, and never from another setup alone."""
+"""Noise of earlier comparisons: from contrasts between their tests, and never larger than without them."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -9,115 +8,83 @@ import pytest
 from scipy import stats
 
 from buildcompare.config.catalogue import Metric, RunSd
-from buildcompare.metrics.judge_at_load import noise_at_load
 from buildcompare.results.codes import NoiseSource
-from buildcompare.stats.noise import MAD_EFFICIENCY, Noise, metric_noise, with_past
+from buildcompare.stats.noise import Noise, metric_noise, with_contrasts
 
 SD = 0.03
 CATALOGUE = Noise(0.05, 8.0, NoiseSource.CATALOGUE, seconds=1800.0)
 METRIC = Metric(name="metric", slug="metric", better="lower", run_sd_percent=RunSd(bounded=5.0, unbounded=5.0))
 
 
-def changes(ratios: Sequence[float] | np.ndarray, tests: int = 2, **more: object) -> pd.DataFrame:
-    """One comparison for each `tests` of the log ratios."""
-    about = {"base_runs": 1, "new_runs": 1, "se_log": 0.0, "seconds": math.nan, "within": math.nan}
-    flags = {"misread": False, "same_setup": True}
-    return pd.DataFrame({"comparison": np.arange(len(ratios)) // tests, "log_ratio": ratios, **about, **flags, **more})
+def contrasts(squares: object, df: float = 1.0, misread: bool = False) -> pd.DataFrame:
+    """One comparison for each sum of squares."""
+    frame = pd.DataFrame({"squares": squares, "df": df, "misread": misread})
+    return frame.assign(comparison=frame.index)
 
 
-def drawn(seed: int, count: int, changed: float = 0.0) -> list[float]:
-    """Log ratios of unchanged builds; a part of them `changed` by 20 %."""
-    rng = np.random.default_rng(seed)
-    return [*(rng.normal(0, math.sqrt(2) * SD, count) + np.where(rng.random(count) < changed, 0.2, 0.0))]
+def drawn(seed: int, count: int, df: int = 1) -> pd.DataFrame:
+    """Comparisons whose tests scatter by `SD` around the change of their build."""
+    return contrasts(SD**2 * np.random.default_rng(seed).chisquare(df, count), df)
 
 
-def test_the_noise_of_many_comparisons_takes_the_catalogues_place() -> None:
-    known = with_past(CATALOGUE, changes(drawn(1, 4000)))
-    assert known is not None
-    assert known.sd == pytest.approx(SD, rel=0.05)
-    assert (known.noise_source, known.comparisons) == (NoiseSource.LEDGER, 2000)
+def test_contrasts_pool_with_the_catalogue_by_degrees_of_freedom() -> None:
+    taught = with_contrasts(CATALOGUE, contrasts([2 * SD**2] * 10, 2.0))
+    assert taught is not None
+    assert taught.sd == pytest.approx(math.sqrt((20 * SD**2 + 8 * 0.05**2) / 28))
+    assert (taught.df, taught.comparisons, taught.noise_source) == (28.0, 10, NoiseSource.CATALOGUE)
+    assert taught.seconds == CATALOGUE.seconds
+    repeated = Noise(0.05, 12.0, NoiseSource.CALIBRATION)
+    beside = with_contrasts(repeated, contrasts([SD**2] * 12))
+    assert beside is not None
+    assert (beside.df, beside.noise_source) == (24.0, NoiseSource.CALIBRATION)
+    assert beside.sd == pytest.approx(math.sqrt((SD**2 + 0.05**2) / 2))
 
 
-def test_releases_that_changed_something_hardly_move_it() -> None:
-    known = with_past(CATALOGUE, changes(drawn(2, 4000, changed=0.2)))
-    assert known is not None
-    assert SD < known.sd < 1.4 * SD  # the standard deviation of these changes would be 2.3 times too large
+@pytest.mark.parametrize("squares", [[0.05**2] * 20, [0.3**2] * 20, []])
+def test_a_ledger_never_makes_the_noise_larger(squares: list[float]) -> None:
+    assert with_contrasts(CATALOGUE, contrasts(squares)) == with_contrasts(CATALOGUE, None) == CATALOGUE
 
 
-@pytest.mark.parametrize("count", [16, 38])
-def test_its_degrees_of_freedom_are_those_of_a_median_absolute_deviation(count: int) -> None:
-    """Of pairs where nothing changed at most 5 % are called, and not far fewer: 4,000 ledgers, each with one pair."""
+def test_without_another_source_enough_comparisons_teach_alone() -> None:
+    alone = with_contrasts(None, drawn(1, 4000))
+    assert alone is not None
+    assert alone.sd == pytest.approx(SD, rel=0.05)
+    assert (alone.noise_source, alone.comparisons, alone.df) == (NoiseSource.LEDGER, 4000, 4000.0)
+    assert with_contrasts(None, drawn(1, 7)) is None
+
+
+@pytest.mark.parametrize("count", [8, 19])
+def test_pairs_where_nothing_changed_are_rarely_called(count: int) -> None:
+    """At most 5 % of pairs, and not far fewer: 4,000 ledgers, each with one pair."""
+    changes = np.random.default_rng(2).normal(0, math.sqrt(2) * SD, 4000)
     wrong = 0
-    for seed in range(4000):
-        *past, new = drawn(seed, count + 1)
-        known = with_past(CATALOGUE, changes(past))
-        assert known is not None
-        assert known.df == pytest.approx(MAD_EFFICIENCY * count)
-        wrong += 2 * stats.t.sf(abs(new) / (math.sqrt(2) * known.sd), known.df) < 0.05
-    assert 0.025 < wrong / 4000 < 0.06  # 3.4 % and 4.4 %
+    for seed, change in enumerate(changes):
+        taught = with_contrasts(None, drawn(seed, count))
+        assert taught is not None
+        wrong += 2 * stats.t.sf(abs(change) / (math.sqrt(2) * taught.sd), taught.df) < 0.05
+    assert 0.04 < wrong / 4000 < 0.06
 
 
-def test_few_comparisons_count_beside_the_catalogue() -> None:
-    quiet = with_past(CATALOGUE, changes([0.0] * 14))
-    assert quiet is not None
-    assert (quiet.noise_source, quiet.comparisons) == (NoiseSource.CATALOGUE, 7)
-    assert quiet.df == pytest.approx(8.0 + MAD_EFFICIENCY * 14)
-    assert quiet.sd == pytest.approx(0.05 * math.sqrt(8.0 / quiet.df))
-    assert with_past(None, changes(drawn(3, 14))) is None
-    assert with_past(CATALOGUE, changes([])) == with_past(CATALOGUE, None) == CATALOGUE
-
-
-def test_repeated_runs_keep_their_weight() -> None:
-    repeated = Noise(0.03, 12.0, NoiseSource.CALIBRATION)
-    known = with_past(repeated, changes([0.0] * 40))
-    assert known is not None
-    assert known.sd == pytest.approx(0.03 * math.sqrt(12.0 / (12.0 + MAD_EFFICIENCY * 40)))
-
-
-def test_noise_does_not_travel() -> None:
-    """A ledger of another setup makes the noise larger, or nothing."""
-    calm, rough = changes([0.001, -0.001] * 10, same_setup=False), changes([0.3, -0.3] * 10, same_setup=False)
-    assert with_past(CATALOGUE, calm) == CATALOGUE
-    wider = with_past(CATALOGUE, rough)
-    assert wider is not None
-    assert wider.sd == pytest.approx(1.4826 * 0.3 / math.sqrt(2), rel=1e-3)
-    assert (wider.df, wider.noise_source, wider.comparisons) == (8.0, NoiseSource.CATALOGUE, 0)
-    assert with_past(None, rough) is None
-
-
-def test_the_mean_of_several_runs_is_quieter() -> None:
-    ratios = drawn(5, 4000)
-    single, mean = with_past(CATALOGUE, changes(ratios)), with_past(CATALOGUE, changes(ratios, base_runs=4, new_runs=4))
-    assert single is not None
-    assert mean is not None
-    assert mean.sd == pytest.approx(2.0 * single.sd)
-
-
-def test_at_equal_load_the_errors_within_runs_are_scaled_too() -> None:
-    """Pairs whose curves are known less well lie farther apart: by their errors, times what is learned."""
-    rng = np.random.default_rng(6)
-    errors = rng.uniform(0.01, 0.2, 4000)
-    ratios = rng.normal(0, 0.5 * np.hypot(errors, math.sqrt(2) * math.log(1.05)))  # half of what is expected
-    known = noise_at_load(METRIC, (), {("equal_load", "metric"): changes(ratios, 1, se_log=errors)})
-    assert known is not None
-    assert known.within_scale == pytest.approx(0.5, rel=0.05)
-    assert known.sd == pytest.approx(0.5 * math.log(1.05), rel=0.05)
-
-
-def test_each_test_type_has_its_own() -> None:
-    past = {("bounded", "metric"): changes([0.0] * 20)}
-    assert metric_noise(METRIC, "bounded", (), past) != metric_noise(METRIC, "bounded")
+def test_in_unbounded_tests_only_metrics_of_unknown_noise_learn() -> None:
+    past = {(kind, "metric"): contrasts([SD**2] * 20) for kind in ("bounded", "unbounded")}
+    unknown = METRIC.model_copy(update={"run_sd_percent": RunSd()})
+    taught = metric_noise(METRIC, "bounded", (), past)
+    assert taught is not None
+    assert taught.comparisons == 20
     assert metric_noise(METRIC, "unbounded", (), past) == metric_noise(METRIC, "unbounded")
+    alone = metric_noise(unknown, "unbounded", (), past)
+    assert alone is not None
+    assert alone.noise_source == NoiseSource.LEDGER
+    assert metric_noise(unknown, "unbounded") is None
 
 
 def test_values_read_off_plots_teach_about_such_values() -> None:
     """Their changes hold the reading error already: it is not added once more."""
-    read_off, measured = changes([0.2, -0.2] * 20, misread=True), changes([0.01, -0.01] * 20)
-    clean, plotted = (with_past(CATALOGUE, pd.concat([read_off, measured]), misread=percent) for percent in (0.0, 4.0))
+    past = {("bounded", "metric"): pd.concat([contrasts([0.04**2] * 20, misread=True), contrasts([0.01**2] * 20)])}
+    clean, plotted = (metric_noise(METRIC, "bounded", (), past, misread=percent) for percent in (0.0, 4.0))
+    borrowed = math.log(1.05)
     assert clean is not None
     assert plotted is not None
-    assert clean.sd == pytest.approx(1.4826 * 0.01 / math.sqrt(2), rel=1e-3)
-    assert plotted.sd == pytest.approx(1.4826 * 0.2 / math.sqrt(2), rel=1e-3)
-    alone = with_past(CATALOGUE, measured, misread=4.0)
-    assert alone is not None
-    assert alone.sd == pytest.approx(math.hypot(0.05, math.log(1.04)))
+    assert clean.sd == pytest.approx(math.sqrt((20 * 0.01**2 + 8 * borrowed**2) / 28))
+    with_error = borrowed**2 + math.log(1.04) ** 2
+    assert plotted.sd == pytest.approx(math.sqrt((20 * 0.04**2 + 8 * with_error) / 28))

@@ -29,8 +29,8 @@ from buildcompare.config.project import resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
 from buildcompare.history.chain import Past, compare_to_ledger, supported_users_noise
-from buildcompare.history.changes import past_changes
 from buildcompare.history.ledger import Entry, entry_of, read_ledger, record
+from buildcompare.history.levels import contrasts_in
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.profiles.stacks import Profile
 from buildcompare.results.base import Label
@@ -80,7 +80,7 @@ def analyse(
     simulated = any(recording.simulated for recording in every)
     ledger = None if params.history is None else read_ledger(resolve(params.history, is_folder=True))
     samples = {run.samples_sha256 for run in every}
-    changes = past_changes(ledger, params, samples, catalogue, simulated=simulated) if ledger else None
+    changes = contrasts_in(ledger, params, samples, simulated=simulated) if ledger else None
     label_noise = LabelNoise(groups, catalogue.label_tables)
     kept = ledger.find(entry_of(params, position=1)) if ledger else None
     looks = {test.name: test.all_looks for test in kept.tests} if kept and kept.name == params.name else {}

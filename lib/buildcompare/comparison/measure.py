@@ -22,7 +22,7 @@ from buildcompare.profiles.compare import compare_profiles
 from buildcompare.profiles.stacks import Profile
 from buildcompare.recordings.recording import Recording, utc
 from buildcompare.results.codes import SIDES, Pair, Side, ValidityStatus, Verdict
-from buildcompare.stats.noise import PastChanges, RepeatedRuns
+from buildcompare.stats.noise import Contrasts, RepeatedRuns
 from buildcompare.stats.planning import Looks
 from buildcompare.validity.rules import judge_validity
 
@@ -38,7 +38,7 @@ class Estimates:
     views: Views
     labels: Pair[str]
     groups: Sequence[RepeatedRuns]
-    past: PastChanges | None
+    past: Contrasts | None
     looks: Looks
     label_noise: LabelNoise
     profiles: Pair[list[Profile]] | None
@@ -73,7 +73,7 @@ def compare_test(
     *,
     coordinator: Coordinator | None = None,
     groups: Sequence[RepeatedRuns] = (),
-    past: PastChanges | None = None,
+    past: Contrasts | None = None,
     label_noise: LabelNoise | None = None,
     labels: tuple[str, str] = SIDES,
     looks: Sequence[tuple[int, int]] = (),
@@ -113,7 +113,7 @@ def compare_test(
     else:
         metrics, splits = measure_metrics(test, views, catalogue, groups, past), split_averages(tables, catalogue)
     valid = validity.status != ValidityStatus.INVALID
-    at_load = measure_at_load(test, views, catalogue, groups, past) if valid else MeasuredAtLoad()
+    at_load = measure_at_load(test, views, catalogue, groups) if valid else MeasuredAtLoad()
     events = search_events(test, views, catalogue, groups)
     estimates = Estimates(
         test, recordings, views, names, groups, past, seen, label_noise, profiles, unjudged, metrics, splits, at_load,

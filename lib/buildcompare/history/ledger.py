@@ -11,6 +11,7 @@ import functools
 import hashlib
 import itertools
 import json
+import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -76,6 +77,11 @@ class LedgerBuild(Strict):
     def title(self) -> str:
         """Its version if it has one, else its label."""
         return f"v{self.version}" if self.version else self.label
+
+    @property
+    def without_run(self) -> str:
+        """The label without a number of a run at its end: labels such as ``v1.2, run 1`` name runs of one build."""
+        return re.sub(r"\W*\brun \d+$", "", self.label)
 
     @property
     def minor(self) -> str | None:

@@ -1,23 +1,27 @@
-"""The level of every metric over releases, in each test, with the places where it changed."""
+"""The level of every metric over releases, in each test: where it changed, and what it teaches about noise."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.history.ledger import LedgerTest
+from buildcompare.config.params import Comparison
+from buildcompare.history.ledger import Ledger, LedgerTest, entry_of
+from buildcompare.history.setup import SETUP_COLUMNS, changed_settings, setup_differences
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import SIDES
 from buildcompare.results.history import Drift
 from buildcompare.stats.changepoints import changepoints
 from buildcompare.stats.levels import mean_of_runs
-from buildcompare.stats.noise import catalogue_noise, slug_of
+from buildcompare.stats.noise import CONTRAST, Contrasts, catalogue_noise, slug_of
 from buildcompare.stats.planning import ALPHA, percent, quantile
 from buildcompare.text.numbers import test_words
 
@@ -53,8 +57,8 @@ class LevelSeries:
 def level_frame(releases: Sequence[Sequence[LedgerTest]]) -> pd.DataFrame:
     """One row per metric and build of each test: levels are means over so many `runs`.
 
-    Columns: release (its place), type, db_engine, name (only if tests of a release share both), test, metric, side,
-    level, runs.
+    Columns: release (its place), type, db_engine, name (only if tests of a release share both), test, metric, misread
+    (True if read off plots), side, level, runs.
     """
     rows = []
     for place, tests in enumerate(releases):
@@ -62,10 +66,11 @@ def level_frame(releases: Sequence[Sequence[LedgerTest]]) -> pd.DataFrame:
         for test in tests:
             about = (place, *test.key, test.name if several[test.key] > 1 else "", test.name)
             for side in SIDES:
-                rows.append((*about, USERS, side, test.levels[side], test.runs[side]))
-                levels = ((metric, each[side]) for metric, each in test.levels_of_runs.items())
-                rows += [(*about, metric, side, mean_of_runs(each), len(each)) for metric, each in levels]
-    columns = ["release", "type", "db_engine", "name", "test", "metric", "side", "level", "runs"]
+                rows.append((*about, USERS, False, side, test.levels[side], test.runs[side]))
+                for metric, runs in test.levels_of_runs.items():
+                    misread, levels = slug_of(metric) in test.misread, runs[side]
+                    rows.append((*about, metric, misread, side, mean_of_runs(levels), len(levels)))
+    columns = ["release", "type", "db_engine", "name", "test", "metric", "misread", "side", "level", "runs"]
     return pd.DataFrame(rows, columns=columns).astype({"level": np.float64}).dropna(subset=["level"])
 
 
@@ -121,3 +126,43 @@ def level_changes(levels: FloatArray) -> list[LevelChange]:
         LevelChange(int(places[at]), percent(after - before))
         for at, before, after in zip(changes, means, means[1:], strict=False)
     ]
+
+
+NOT_OF_NOISE = {SETUP_COLUMNS["load_test_version"], "Metrics server"}
+"""Settings whose change leaves the noise between runs as it is."""
+NEWEST = 100
+"""Monthly comparisons that noise is learned from, the latest. With two databases their 100 contrasts tell a standard
+deviation within 7 %."""
+
+
+def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *, simulated: bool) -> Contrasts:
+    """Contrasts between the tests of each of the `NEWEST` other comparisons of `ledger` on the setup of `params`.
+
+    Two runs of one build are compared with no change instead. Left out are the comparison of `params` itself and tests
+    that share a run with it, by its `samples`.
+    """
+    now, last = entry_of(params, position=1), ledger.next_position - 1
+    same, compared = {*ledger.alike(now)}, {*samples}
+    releases, repeated = [], []
+    for listed in ledger.listed:
+        if listed.simulated == simulated and listed.name not in same and (listed.position or last) > last - NEWEST:
+            entry = ledger.entry(listed.name)
+            if not {*changed_settings(setup_differences(entry, now))} - NOT_OF_NOISE:
+                releases.append([test for test in entry.tests if compared.isdisjoint(test.samples)])
+                repeated.append(entry.base.without_run == entry.new.without_run)
+    return _contrasts(level_frame(releases).query(f"metric != '{USERS}'"), np.flatnonzero(repeated))
+
+
+def _contrasts(frame: pd.DataFrame, repeated: npt.NDArray[np.int64]) -> Contrasts:
+    """Contrasts from a frame of levels; the builds of `repeated` releases are the same."""
+    key = ["type", "metric", "misread", "release", "test"]
+    base, new = (frame[frame["side"] == side].set_index(key)[["level", "runs"]] for side in SIDES)
+    both = base.add_suffix("_base").join(new.add_suffix("_new"), how="inner").reset_index()
+    same = both["release"].isin(repeated)
+    per_run = (1.0 / both["runs_base"] + 1.0 / both["runs_new"]) ** 0.5
+    changes = (both["level_new"] / both["level_base"]).map(math.log) / per_run
+    groups = changes.groupby([both[name] for name in key[:-1]])
+    rests = changes - groups.transform("mean").where(~same, 0.0)
+    rows = both.assign(comparison=both["release"], squares=rests**2, df=1.0 - (~same) / groups.transform("count"))
+    taught = rows[rows["df"] > 0].groupby(["type", rows["metric"].map(slug_of)])
+    return {(str(kind), str(slug)): each[[*CONTRAST]] for (kind, slug), each in taught}

@@ -16,7 +16,7 @@ from buildcompare.results import AlertResult, Estimate, LimitedBy, SupportedUser
 from buildcompare.results.codes import SIDES, Better, NoEstimate, Pair, Side, Status
 from buildcompare.stats.effects import GATE, judge, measure_effect
 from buildcompare.stats.levels import delta_percent, mean_of_runs
-from buildcompare.stats.noise import PastChanges, RepeatedRuns, RunLevel, metric_noise
+from buildcompare.stats.noise import Contrasts, RepeatedRuns, RunLevel, metric_noise
 from buildcompare.stats.planning import Looks
 from buildcompare.text.sentences import say
 
@@ -133,7 +133,7 @@ def compare_supported_users(
     views: Views,
     catalogue: Catalogue,
     groups: Sequence[RepeatedRuns] = (),
-    past: PastChanges | None = None,
+    past: Contrasts | None = None,
     looks: Looks | None = None,
 ) -> SupportedUsersResult:
     """Compare the supported users of two builds: reported ones if all runs have them, or else estimates."""

@@ -18,7 +18,7 @@ from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, Pair, ReasonCode, Side, Status
 from buildcompare.stats.effects import judge_metrics, measure_effect
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
-from buildcompare.stats.noise import PastChanges, RepeatedRuns, metric_noise, repeats_noise
+from buildcompare.stats.noise import Contrasts, RepeatedRuns, metric_noise, repeats_noise
 from buildcompare.stats.planning import Looks
 
 SLUG = "counted-errors"
@@ -31,7 +31,7 @@ def measure_metrics(
     views: Views,
     catalogue: Catalogue,
     groups: Sequence[RepeatedRuns] = (),
-    past: PastChanges | None = None,
+    past: Contrasts | None = None,
 ) -> list[Measured]:
     """Measure every series that a run of `test` recorded, in the catalogue's order."""
     recorded: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
@@ -80,7 +80,7 @@ def _measured(
     views: Views,
     metric: Metric,
     groups: Sequence[RepeatedRuns],
-    past: PastChanges | None,
+    past: Contrasts | None,
 ) -> Measured:
     levels = views.map(lambda runs: [level for view in runs if (level := view.level(series)) is not None])
     values = levels.map(lambda runs: mean_of_runs([level.value for level in runs]))

@@ -14,7 +14,7 @@ from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, Pair, ReasonCode, Side, Status
 from buildcompare.stats.effects import Effect, measure_effect
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
-from buildcompare.stats.noise import PastChanges, RepeatedRuns, RunLevel, metric_noise, repeats_noise
+from buildcompare.stats.noise import Contrasts, RepeatedRuns, RunLevel, metric_noise, repeats_noise
 from buildcompare.stats.planning import ALPHA
 
 QUANTILES = (0.5, 0.9, 0.99)  # the usual goals for requests
@@ -67,7 +67,7 @@ def measure_measurements(
     runs: Mapping[Side, Sequence[Recording]],
     catalogue: Catalogue,
     groups: Sequence[RepeatedRuns] = (),
-    past: PastChanges | None = None,
+    past: Contrasts | None = None,
 ) -> list[Measured]:
     """Measure every metric that a run recorded, in the catalogue's order."""
     rows = []

@@ -1,4 +1,4 @@
-"""Estimate run-to-run noise from repeated runs, earlier comparisons and the catalogue.
+"""Estimate run-to-run noise from repeated runs, the catalogue and earlier comparisons.
 
 The scatter within a run does not predict the next run of the same build (Kalibera & Jones 2013, "Rigorous benchmarking
 in reasonable time"). Noise is a standard deviation of log levels, close to a relative one. The catalogue's comes from
@@ -13,13 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Metric, RunSd
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import NoiseSource, TestType
-from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.planning import root
 
 ENOUGH_DF = 8.0  # degrees of freedom below which the other test type counts too: three setups of three runs have six
@@ -39,12 +37,8 @@ one of 400 calibrations from 6 to 12 groups of 2 to 4 runs keeps less. With a ha
 LEAST_REPEATS = 2  # degrees of freedom; with one, intervals are 13 standard errors wide
 LEAST_SD = 1e-4  # runs that agree to the last digit were rounded
 CATALOGUE_S = 1800.0  # shortest windows that the catalogues' noise was learned from
-MAD_EFFICIENCY = 0.37
-"""Efficiency of the median absolute deviation for normal data: n observations are worth 0.37 n degrees of freedom
-(Rousseeuw & Croux 1993, "Alternatives to the median absolute deviation", JASA 88)."""
 ENOUGH_COMPARISONS = 8
-"""Earlier comparisons whose noise replaces the catalogue's: 8 with two databases each have 16 changes, worth 6 degrees
-of freedom."""
+"""Earlier comparisons that teach the noise of a metric without any other source."""
 Kind = Literal["bounded", "unbounded", "benchmark", "equal_load"]
 """Kinds of noise in a catalogue: of levels in a type of test, or of unbounded runs at equal load."""
 LABEL_KEY = ["group", "label", "stat"]  # key of a row of a label table
@@ -98,15 +92,12 @@ class RepeatedRuns:
     at_load: Mapping[str, NoiseAtEqualLoad] = field(default_factory=dict)  # by metric, of unbounded runs
 
 
-PAST_CHANGE = (
-    "comparison", "log_ratio", "base_runs", "new_runs", "se_log", "seconds", "within", "misread", "same_setup",
-)  # fmt: skip
-"""Columns of a change between the builds of an earlier comparison, in one metric of one test: number of the comparison;
-log of new over base; numbers of runs; standard error of the log ratio within the runs at equal load, else 0; length of
-the windows and standard error of a single run's log level within the run, NaN if unknown; 1 if the values were read
-off plots; 1 if the setup is the one at hand."""
-PastChanges = Mapping[tuple[str, str], pd.DataFrame]
-"""Test type (or ``equal_load``) and metric -> earlier changes, with the columns `PAST_CHANGE`."""
+CONTRAST = ("comparison", "squares", "df", "misread")
+"""Columns of what a test of an earlier comparison teaches about a metric: number of the comparison; square of its log
+ratio around the mean of the comparison's tests, per run; degrees of freedom, 1 less its part of the mean; True if the
+values were read off plots."""
+Contrasts = Mapping[tuple[str, str], pd.DataFrame]
+"""Test type and metric -> contrasts, with the columns `CONTRAST`."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +111,6 @@ class Noise:
     seconds: float = math.nan  # length of the windows behind it; NaN if unknown
     at_load: bool = False  # True for runs compared at equal load, without the error within them
     comparisons: int = 0  # earlier comparisons behind it
-    within_scale: float = 1.0  # factor on the errors within runs at equal load, from earlier comparisons
 
 
 def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float = LEAST_DF) -> Noise | None:
@@ -189,62 +179,48 @@ def metric_noise(
     metric: Metric,
     test_type: TestType,
     groups: Sequence[RepeatedRuns] = (),
-    past: PastChanges | None = None,
+    past: Contrasts | None = None,
     *,
     misread: float = 0.0,
 ) -> Noise | None:
-    """Run-to-run noise of `metric` from repeated runs, earlier comparisons and the catalogue; None if unknown.
+    """Run-to-run noise of `metric` from repeated runs, the catalogue and earlier comparisons; None if unknown.
 
     With few runs of a test type, the variance of the other type counts too, and then the catalogue's. `misread` is the
-    reading error of a run's level in percent, if it was read off a plot.
+    reading error of a run's level in percent, if it was read off a plot. In unbounded tests earlier comparisons teach
+    only metrics without other noise: a batch of tests moves all its supported users, and what follows them, together.
+    Contrasts within the batch do not hold this (1.4 % for one run; identical runs show 1.6 to 2.0 %).
     """
-    noise = _repeated_noise(metric, test_type, groups)
-    return with_past(noise, (past or {}).get((test_type, metric.slug)), misread=misread)
+    noise = with_reading_error(_repeated_noise(metric, test_type, groups), misread)
+    taught = past and (test_type != "unbounded" or noise is None)
+    return with_contrasts(noise, past.get((test_type, metric.slug)), misread=misread > 0) if past and taught else noise
 
 
-def with_past(noise: Noise | None, past: pd.DataFrame | None, *, misread: float = 0.0) -> Noise | None:
-    """Add the reading error of plots, and scale `noise` to the changes between the builds of earlier comparisons.
+def with_reading_error(noise: Noise | None, misread: float) -> Noise | None:
+    """Add the reading error of plots, in percent of a run's level."""
+    return replace(noise, sd=math.hypot(noise.sd, math.log1p(misread / 100.0))) if noise else None
 
-    Most releases change nothing, so the scale is the median absolute change on the setup at hand. From
-    `ENOUGH_COMPARISONS` on it replaces the catalogue's noise; with fewer, and beside repeated runs, each counts by its
-    degrees of freedom. Comparisons on other setups only raise the noise. Values read off plots and other values teach
-    about their own kind.
+
+def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: bool = False) -> Noise | None:
+    """Pool `noise` with the contrasts between the tests of earlier comparisons, each by its degrees of freedom.
+
+    A change of the build moves the tests of a comparison together (MySQL and Postgres, say), so their contrasts hold
+    the noise without it. They never make the noise larger: a change in one of the tests alone would.
+    Without another source they count from `ENOUGH_COMPARISONS` on. Values read off plots teach about such values.
+
+    Of the published releases of the development half, every second (63 rows of bounded tests) chose this rule: 95 % of
+    their contrasts lie in 95 % intervals that the other releases teach, 91 % without the catalogue. In the others,
+    which judged it, 97 % do, in intervals three quarters as wide as the catalogue's.
     """
-    if noise is not None:  # one reading error per run, whatever its length
-        noise = replace(noise, sd=math.hypot(noise.sd, math.log1p(misread / 100.0)))
-    if past is None:
+    columns = {name: past[name].to_numpy() for name in CONTRAST} if past is not None else {}
+    rows = columns["misread"] == misread if columns else np.zeros(0, dtype=bool)
+    if not rows.any():
         return noise
-    columns = dict(zip(past.columns, past.to_numpy(dtype=np.float64).T, strict=True))  # numpy: a frame's masks are slow
-    usable, same_setup = columns["misread"] == (misread > 0.0), columns["same_setup"] > 0
-    here, elsewhere = usable & same_setup, usable & ~same_setup
-    count, of_others = (np.unique(columns["comparison"][rows]).size for rows in (here, elsewhere))
-    enough = count >= ENOUGH_COMPARISONS
-    if not usable.any() or (noise is None and not enough):
-        return noise
-    unit = noise or Noise(1.0, 0.0, NoiseSource.LEDGER)
-
-    def variance_of(rows: npt.NDArray[np.bool_]) -> float:
-        """Variance of changes, in multiples of the one that `unit` expects."""
-        runs = 1.0 / columns["base_runs"][rows] + 1.0 / columns["new_runs"][rows]
-        expected = np.hypot(columns["se_log"][rows], unit.sd * np.sqrt(runs))
-        return robust_sd(columns["log_ratio"][rows] / expected) ** 2
-
-    learned = MAD_EFFICIENCY * np.count_nonzero(here)  # degrees of freedom
-    kept = 0.0 if enough and unit.noise_source != NoiseSource.CALIBRATION else unit.df
-    variance = (learned * variance_of(here) + kept) / (learned + kept) if learned else 1.0
-    if of_others >= ENOUGH_COMPARISONS:
-        variance = max(variance, variance_of(elsewhere))
-    seconds, within = (columns[name][here & (columns[name] > 0)] for name in ("seconds", "within"))
-    return replace(
-        unit,
-        sd=max(math.sqrt(variance) * unit.sd, LEAST_SD),
-        df=learned + kept,
-        noise_source=NoiseSource.LEDGER if enough else unit.noise_source,
-        seconds=float(np.median(seconds)) if enough and seconds.size else unit.seconds,
-        within=float(np.median(within)) if enough and within.size else unit.within,
-        comparisons=count,
-        within_scale=math.sqrt(variance),
-    )
+    df = float(columns["df"][rows].sum())
+    sd = max(math.sqrt(float(columns["squares"][rows].sum()) / df), LEAST_SD)
+    learned = Noise(sd, df, NoiseSource.LEDGER, comparisons=np.unique(columns["comparison"][rows]).size)
+    if noise is None:
+        return learned if learned.comparisons >= ENOUGH_COMPARISONS else None
+    return replace(mixed_noise(noise, learned, df), comparisons=learned.comparisons) if sd < noise.sd else noise
 
 
 def _repeated_noise(metric: Metric, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
