@@ -15,7 +15,7 @@ from buildcompare.stats.changepoints import (
     ar1_noise,
     best_segmentation,
     changepoints,
-    first_noise,
+    no_change_of,
     no_change_penalty,
     segment_means,
     split_gains,
@@ -175,7 +175,7 @@ def test_a_calibrated_penalty_is_beyond_every_run_that_it_learned_from() -> None
     runs = [ar1(rng, 300, 0.8) for _ in range(10)]
     calibration = CalibratedPenalty.learn(runs)
     for run in runs:
-        assert no_change_penalty(run) <= calibration.factor * first_noise(run).sd ** 2 * (1 + 1e-9)
+        assert no_change_of(run) <= calibration.factor * (1 + 1e-9)
         assert changepoints(run, calibration=calibration).changes == ()
 
 
@@ -202,6 +202,13 @@ def test_a_series_without_noise_shows_its_step_and_nothing_else() -> None:
 def test_noise_is_never_smaller_than_the_resolution_makes_it() -> None:
     values = np.where(np.arange(100) < 70, 5003.0, 5004.0)
     assert changepoints(values, resolution=20.0).changes == ()
+
+
+def test_an_outlier_is_no_change_and_hides_none() -> None:
+    rng = np.random.default_rng(16)
+    values = ar1(rng, 300, 0.3) + 3.0 * (np.arange(300) >= 150)
+    values[[40, 41, 90, 200, 250]] += (25.0, 25.0, -40.0, 60.0, 30.0)
+    assert changepoints(values).changes == pytest.approx((150,), abs=4)
 
 
 def test_a_short_series_has_no_changes() -> None:

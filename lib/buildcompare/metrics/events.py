@@ -163,7 +163,7 @@ def find_events(
     calm = np.ones(times.size, dtype=bool)
     for start, end in spikes:
         calm[start:end] = False
-    steps = search.changepoints(values[calm], calibration=calibration, resolution=rounding)
+    steps = search.changepoints(values[calm], calibration=calibration, resolution=rounding, cautious=True)
     whole = replace(run, noise=steps.noise)
     rest = replace(whole, times=times[calm], averages=run.averages[calm], values=values[calm])
     edges = list(itertools.pairwise((0, *steps.changes, rest.times.size)))

@@ -17,22 +17,20 @@ from scipy.special import stdtrit
 
 from buildcompare.recordings.recording import FloatArray
 
-PER_VARIANCE, PER_INDEPENDENT = 12.0, 40.0
-"""Penalty without calibration, in long-run variances: the first plus the second over the number of independent samples
-that the series is worth. At most 5 % of AR(1) series of 60 to 1080 samples with phi of 0 to 0.9 show a change (400
-each, seed 20240501); of short series with a long memory up to 10 %."""
-TWO_PER_VARIANCE, TWO_PER_INDEPENDENT = 20.0, 600.0
-"""The same for the noise around the best two splits: else the steps of a staircase would count as noise. They add less
-than 1 % (300 each, seed 20240503)."""
-HIGHEST_PHI = 0.97  # above it, a series of an hour looks like a random walk
+PENALTY = 12.0, 40.0
+"""Penalty without calibration in long-run variances: the first, plus the second by the number of independent samples.
+At most 5 % of AR(1) series of 60 to 1080 samples with phi of 0 to 0.9 show a change, 12 % if short and phi .9."""
+PENALTY_OF_TWO = 20.0, 600.0  # for the noise around the best two splits: else a staircase would count as noise
+HIGHEST_PHI = 0.97  # of noise; above it, a series of an hour looks like a random walk
+CHANGE_PHI = 0.93
+"""Highest autocorrelation of other series than load tests: changes of annotated series agree better (covering .73, .71
+with .97), but identical load tests would show more (11 of 31 pairs, 9 with .97; `benchmarks/changepoints.py`)."""
 MAD_TO_SD = 1.0 / 0.6745
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 SHORTEST = 12  # samples, the least to estimate noise from
-ROUNDS = 5  # iterations of noise and changes: 300 series with 0 to 2 steps settled in two
 FALSE_ALARMS = 0.03  # rate of runs without a change that a calibrated penalty may flag
-OUTLYING = 6.0
-"""Robust standard deviations from the median beyond which samples are left out of the first estimate of the noise."""
-CALM = 0.6  # unless less than this part of the samples remains
+OUTLYING, BESIDE = 6.0, 5
+"""Robust standard deviations from the median of this many samples, itself in the middle, that make an outlier."""
 
 
 def robust_sd(deviations: npt.ArrayLike) -> float:
@@ -46,7 +44,7 @@ class Ar1Noise:
     """Noise of a series around the means of its segments."""
 
     sd: float = 0.0
-    phi: float = 0.0  # lag-1 autocorrelation, 0 to `HIGHEST_PHI`, corrected for small-sample bias
+    phi: float = 0.0  # lag-1 autocorrelation, 0 to `highest_phi`, corrected for small-sample bias
     long_run_variance: float = 0.0  # limit of n times the variance of a mean of n samples
 
     def independent(self, size: int) -> float:
@@ -59,7 +57,7 @@ class Ar1Noise:
         return self.sd**2 / size * (1.0 + 2.0 * float(((1.0 - lags / size) * self.phi**lags).sum()))
 
 
-def ar1_noise(values: FloatArray, changes: tuple[int, ...] = ()) -> Ar1Noise:
+def ar1_noise(values: FloatArray, changes: tuple[int, ...] = (), highest_phi: float = HIGHEST_PHI) -> Ar1Noise:
     """Noise of `values`, shape (n,), around the means of the segments between `changes`."""
     size, means = values.size, len(changes) + 1
     rest = values - segment_means(values, changes)
@@ -68,7 +66,7 @@ def ar1_noise(values: FloatArray, changes: tuple[int, ...] = ()) -> Ar1Noise:
         return Ar1Noise()
     # The bias of phi is -(1 + 3 phi) / n with one mean (Marriott & Pope 1954); each further one costs (1 + phi) / n.
     raw = float(rest[1:] @ rest[:-1]) / power
-    phi = min(max(raw + (means * (1.0 + raw) + 2.0 * raw) / size, 0.0), HIGHEST_PHI)
+    phi = min(max(raw + (means * (1.0 + raw) + 2.0 * raw) / size, 0.0), highest_phi)
     shocks = rest[1:] - phi * rest[:-1]
     shock_variance = float(shocks @ shocks) / max(size - 1 - means, 1)
     return Ar1Noise(math.sqrt(power / (size - means)), phi, shock_variance / (1.0 - phi) ** 2)
@@ -99,10 +97,9 @@ class CalibratedPenalty:
     no_change: tuple[float, ...]  # no-change penalty of each run, in units of its variance
 
     def __post_init__(self) -> None:
-        if len(self.no_change) < self.MIN_RUNS or not all(each > 0 for each in self.no_change):
-            raise ValueError(
-                f"no_change: expected at least {self.MIN_RUNS} numbers above 0, found {len(self.no_change)}"
-            )
+        count = len(self.no_change)
+        if count < self.MIN_RUNS or not all(each > 0 for each in self.no_change):
+            raise ValueError(f"no_change: expected at least {self.MIN_RUNS} numbers above 0, found {count}")
 
     @classmethod
     def learn(cls, runs: Sequence[FloatArray]) -> CalibratedPenalty:
@@ -122,19 +119,26 @@ class CalibratedPenalty:
 
 
 def changepoints(
-    values: npt.ArrayLike, *, calibration: CalibratedPenalty | None = None, resolution: float = 0.0
+    values: npt.ArrayLike,
+    *,
+    calibration: CalibratedPenalty | None = None,
+    resolution: float = 0.0,
+    cautious: bool = False,
 ) -> Changepoints:
     """Find the changes of the mean of a series at a known rate of false alarms.
 
     Parameters
     ----------
     values
-        Shape (n,), equidistant, all finite; logarithms of a metric that varies in proportion to its level.
+        Shape (n,), equidistant, all finite; logarithms of a metric that varies in proportion to its level. Outliers of
+        one or two samples are no change.
     calibration
         Penalty of identical runs, by ``CalibratedPenalty.learn(runs)``. By default it follows from the noise of
-        `values` around the best one or two splits, then around the changes, until these stay the same.
+        `values` around the best one or two splits, then around the changes.
     resolution
         Rounding step of the values, if known: a lower bound on their noise.
+    cautious
+        For metrics of load tests without their spikes: allow for a higher autocorrelation, and keep outliers.
 
     Returns
     -------
@@ -157,31 +161,27 @@ def changepoints(
     >>> changepoints(rng.normal(size=60) + np.repeat([100.0, 104.0], 30)).changes
     (30,)
     """
-    series = _checked(values)
+    series = _checked(values) if cautious else without_outliers(_checked(values))
+    highest_phi = HIGHEST_PHI if cautious else CHANGE_PHI
     changes: tuple[int, ...] = ()
-    noise, penalty = ar1_noise(series), math.inf
+    penalty = math.inf
     least = 1e-9 * float(((series - series.mean()) ** 2).sum()) + 1e-300  # smaller gains may come from floating point
     rounding = resolution**2 / 12.0  # variance of rounding
-    for i in range(ROUNDS if series.size >= SHORTEST else 0):
-        around = noise if i else first_noise(series)
+    for first in (True, False) if series.size >= SHORTEST else ():  # more rounds change nothing
+        around = _best_splits(series, 1) if first else changes
         if calibration is not None:
-            trial = calibration.factor * (around.sd**2 + rounding)
+            trial = calibration.factor * (ar1_noise(series, around).sd ** 2 + rounding)
         else:
-            tried = [(around, PER_VARIANCE, PER_INDEPENDENT)]
-            if not i:
-                tried.append((ar1_noise(series, _best_splits(series, 2)), TWO_PER_VARIANCE, TWO_PER_INDEPENDENT))
-            trial = min(
-                (per_variance + per_independent / each.independent(series.size)) * (each.long_run_variance + rounding)
-                for each, per_variance, per_independent in tried
-            )
-        trial = max(trial, least)
-        if not trial < penalty:
-            break
-        before, changes, penalty = changes, best_segmentation(series, trial), trial
-        noise = ar1_noise(series, changes)
-        if changes == before or len(changes) > series.size // SHORTEST:
-            break
-    return Changepoints(changes, penalty, noise, calibration is not None)
+            tried = [(around, *PENALTY), (_best_splits(series, 2), *PENALTY_OF_TWO)]
+            trial = math.inf
+            for splits, per_variance, per_independent in tried if first else tried[:1]:
+                noise = ar1_noise(series, splits, highest_phi)
+                factor = per_variance + per_independent / noise.independent(series.size)
+                trial = min(trial, factor * (noise.long_run_variance + rounding))
+        if max(trial, least) < penalty and len(changes) <= series.size // SHORTEST:
+            penalty = max(trial, least)
+            changes = best_segmentation(series, penalty)
+    return Changepoints(changes, penalty, ar1_noise(series, changes), calibration is not None)
 
 
 def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
@@ -248,8 +248,18 @@ def no_change_penalty(values: npt.ArrayLike) -> float:
 
 def no_change_of(values: FloatArray) -> float:
     """No-change penalty of a run in which nothing happened, in units of its variance; NaN without variance."""
-    variance = first_noise(values).sd ** 2
+    variance = ar1_noise(values, _best_splits(values, 1)).sd ** 2
     return no_change_penalty(values) / variance if variance > 0 else math.nan
+
+
+def without_outliers(values: FloatArray) -> FloatArray:
+    """Replace outliers by the median of the samples around them (Hampel filter, Pearson 2002, IEEE Trans. CST 10)."""
+    if values.size < BESIDE:
+        return values
+    padded = np.pad(values, BESIDE // 2, mode="edge")
+    around = np.median(np.lib.stride_tricks.sliding_window_view(padded, BESIDE), axis=1)
+    limit = OUTLYING * robust_sd(values - around)
+    return np.where((limit > 0) & (np.abs(values - around) > limit), around, values)
 
 
 def split_gains(values: FloatArray) -> FloatArray:
@@ -258,17 +268,6 @@ def split_gains(values: FloatArray) -> FloatArray:
     sums = np.cumsum(values - values.mean())[:-1]
     left = np.arange(1, size)
     return np.asarray(sums**2 * (size / (left * (size - left))), dtype=np.float64)
-
-
-def first_noise(values: FloatArray) -> Ar1Noise:
-    """Noise around the best split, or of the samples without outliers if smaller: a high spike inflates the noise."""
-    noise = ar1_noise(values, _best_splits(values, 1))
-    away = values - np.median(values)
-    calm = np.abs(away) <= OUTLYING * robust_sd(away)
-    if calm.all() or calm.sum() < max(CALM * values.size, 3):
-        return noise
-    without = ar1_noise(values[calm], _best_splits(values[calm], 1))
-    return min(noise, without, key=lambda each: each.long_run_variance)
 
 
 def _best_splits(values: FloatArray, splits: int) -> tuple[int, ...]:
