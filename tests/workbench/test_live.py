@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,5 @@ def test_a_server_that_is_gone_is_named(seen: bc.Investigation) -> None:
     gone = f"http://127.0.0.1:{free_port()}"
     source = seen.analysis.params.source.model_copy(update={"url": gone})
     moved = seen.analysis.params.model_copy(update={"source": source})
-    from dataclasses import replace
-
     with pytest.raises(bc.SourceError, match=gone):
         replace(seen, analysis=replace(seen.analysis, params=moved)).ask()

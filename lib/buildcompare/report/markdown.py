@@ -76,7 +76,7 @@ def read_written(file: Path) -> dict[str, str]:
         raise fault(key="the markers", expected="UTF-8", found=other) from None
     if not text.strip("\ufeff \t\r\n"):
         return {}
-    found: dict[str, str] = {}
+    blocks: dict[str, str] = {}
     opened: re.Match[str] | None = None
     for like in _LIKE_A_MARKER.finditer(text):
         marker = _MARKER.match(text, like.start())
@@ -86,22 +86,22 @@ def read_written(file: Path) -> dict[str, str]:
             (marker is None, f"{_marker('begin', BLOCKS[0])}, to the letter"),
             (block not in BLOCKS, f"a marker of {' or '.join(BLOCKS)}"),
             ((marker or like)[0] != wanted, wanted),
-            (block in found, f"one block {block!r}"),
+            (block in blocks, f"one block {block!r}"),
         )
         for is_broken, expected in faults:
             if is_broken:
                 raise fault(key=_line(text, like), expected=expected, found=repr((marker or like)[0])[:80])
         if opened and marker:
-            found[block] = text[opened.end() : marker.start()]
+            blocks[block] = text[opened.end() : marker.start()]
         opened = None if opened else marker
     if opened:
         expected = f"{_marker('end', opened[2])} after it"
         raise fault(key=_line(text, opened), expected=expected, found="the end of the file")
     for block in BLOCKS:
-        if block not in found:
+        if block not in blocks:
             expected = f"{_marker('begin', block)} and {_marker('end', block)} (or no README.md: it is made anew)"
             raise fault(key="the markers", expected=expected, found="neither")
-    return found
+    return blocks
 
 
 def put_written(readme: str, written: Mapping[str, str]) -> str:

@@ -89,12 +89,11 @@ def _refuse_others(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise fault(expected="a folder", found="something else")
     names = sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
-    try:
-        found = json.loads((folder / RESULTS).read_text("utf-8"))
-    except (OSError, ValueError):
-        found = None
-    ours = isinstance(found, dict) and {"schema_version", "comparison", "complete"} <= found.keys()
-    if names and not ours:
+    results: object = None
+    with contextlib.suppress(OSError, ValueError):
+        results = json.loads((folder / RESULTS).read_text("utf-8"))
+    is_report = isinstance(results, dict) and {"schema_version", "comparison", "complete"} <= results.keys()
+    if names and not is_report:
         expected = "a new or empty folder, or one that holds a report"
         raise fault(expected=expected, found=f"other files, such as {names[0]}")
 

@@ -137,7 +137,7 @@ def _links(finding: Finding, about: Subject, results: Results) -> list[tuple[str
     load = {run.load_curve for run in (*test.runs.base, *test.runs.new)}
     users = [("chart", f"#{test.name}_users")] if load & {*rows} else []
     if about.label:
-        return [("row", f"#{_labels_told(results)[test.name, about.label[0], about.label[1]]}")]
+        return [("row", f"#{_label_ids(results)[test.name, about.label[0], about.label[1]]}")]
     if kind in OF_THE_RAMP or kind == FindingKind.BUMPS_IN_BOTH:
         return [("row", f"#ramp-{test.name}"), *users]
     if kind == FindingKind.SUPPORTED_USERS:
@@ -154,10 +154,10 @@ def _links(finding: Finding, about: Subject, results: Results) -> list[tuple[str
     return [*links, ("row", f"#{row}-{rows[about.metric]}"), *chart]
 
 
-def _labels_told(results: Results) -> dict[tuple[str | None, str, str], str]:
+def _label_ids(results: Results) -> dict[tuple[str | None, str, str], str]:
     """Return the ids of rows of labels with findings, by test, group and label."""
-    told = (subject(each, results.tests) for each in results.findings)
-    rows = dict.fromkeys((about.test, *about.label[:2]) for about in told if about.label)
+    about_all = (subject(each, results.tests) for each in results.findings)
+    rows = dict.fromkeys((about.test, *about.label[:2]) for about in about_all if about.label)
     return {row: f"label-{row[0]}-{i}" for i, row in enumerate(rows, start=1)}
 
 
@@ -245,10 +245,10 @@ def summary(analysis: Analysis) -> Fragment:
 
 def ramp_up(analysis: Analysis) -> Iterator[Part]:
     """Show the ramp of each test with curve and times; tests with a changed ramp come first."""
-    told = {each.test for each in analysis.results.findings if each.kind in OF_THE_RAMP}
+    with_findings = {each.test for each in analysis.results.findings if each.kind in OF_THE_RAMP}
     hinted = False
-    for test in sorted(analysis.tests(), key=lambda test: test.result.name not in told):
-        shown = test.result.name in told
+    for test in sorted(analysis.tests(), key=lambda test: test.result.name not in with_findings):
+        shown = test.result.name in with_findings
         if test.result.type == "benchmark":
             continue
         if figure := figures.users(test):
@@ -284,11 +284,11 @@ def metrics(analysis: Analysis) -> Iterator[Part]:
 
 
 def _matrix(tests: Iterable[TestResult]) -> list[tuple[str, list[Decided | None]]]:
-    """Return each metric's row in each test (None if not measured), at equal load if known."""
+    """Return each metric's row in each test (None if not measured), at equal load if judged there."""
     of_tests = [{metric.full_name: metric for metric in test.metrics if metric.p_value is not None} for test in tests]
     names = dict.fromkeys(name for metrics in of_tests for name in metrics)
-    found = [(name, [metrics.get(name) for metrics in of_tests]) for name in names]
-    return [(name, [row and (row.load_adjusted or row.at_unchanged_mix) for row in rows]) for name, rows in found]
+    matrix = [(name, [metrics.get(name) for metrics in of_tests]) for name in names]
+    return [(name, [row and (row.load_adjusted or row.at_unchanged_mix) for row in rows]) for name, rows in matrix]
 
 
 def labels(analysis: Analysis) -> Fragment:
@@ -296,7 +296,7 @@ def labels(analysis: Analysis) -> Fragment:
 
     A longer table is cut to marked labels and at most `MOST_LABELS` others.
     """
-    told = _labels_told(analysis.results)
+    told = _label_ids(analysis.results)
     tables: list[tuple[TestResult, list[tuple[Any, ...]]]] = []
     for test in (test for test in analysis.results.tests if test.labels):
         tables.append((test, []))

@@ -36,15 +36,15 @@ def lines(results: Results, *, width: int, coloured: bool = False, every: bool =
     """
     nowhere = io.StringIO()  # the caller prints the lines and handles a closed or full output
     console = Console(file=nowhere, width=width, force_terminal=coloured, highlight=False)
-    found = opening(results)
+    verdict = opening(results)
     tests = sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
     rows = {test.name: _rows(test, every=every) for test in tests}
-    told = [each for each in results.findings if every or each.severity != Severity.INFO]
+    listed = [each for each in results.findings if every or each.severity != Severity.INFO]
     with console.capture() as captured:
         if head := say("terminal", "builds", results.base.label, results.new.label, results.simulated):
             console.print(_text(head))
-        console.print(_text(f"{numbers.VERDICT_SYMBOLS[results.verdict]} {found.title}.", results.verdict))
-        console.print(_text(found.sentence))
+        console.print(_text(f"{numbers.VERDICT_SYMBOLS[results.verdict]} {verdict.title}.", results.verdict))
+        console.print(_text(verdict.sentence))
         header = tuple(say("terminal", "columns").split("|"))
         widths, gap = _widths([header, *(cells for of_test, _ in rows.values() for cells, _ in of_test)], console.width)
         for test in tests:
@@ -56,14 +56,14 @@ def lines(results: Results, *, width: int, coloured: bool = False, every: bool =
                 console.print(_text(say("terminal", "rest", rest)))
         console.print()
         grid = Table.grid(padding=(0, 1))
-        for each in told:
+        for each in listed:
             grid.add_row(_text(f"{each.severity}:", each.severity), _text(each.text))
         for next_step in results.suggestions:
             grid.add_row(_text(say("terminal", "next_step")), _text(next_step.text))
         if grid.row_count:
             console.print(grid)
-        if len(told) < len(results.findings):
-            console.print(_text(say("terminal", "more", len(results.findings) - len(told))))
+        if len(listed) < len(results.findings):
+            console.print(_text(say("terminal", "more", len(results.findings) - len(listed))))
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
@@ -73,7 +73,7 @@ def _text(text: str, style: str = "") -> Text:
 
 def _rows(test: TestResult, *, every: bool) -> tuple[list[Row], Counter[str]]:
     """Return the rows to show, changes first, and the number of other rows by status."""
-    found, rest = [], Counter[str]()
+    rows, rest = [], Counter[str]()
     for name, row, unit, better, shown in _judged(test):
         status = row.status if row else Status.NOT_COMPARABLE
         if not (shown or every or status.changed):
@@ -82,8 +82,8 @@ def _rows(test: TestResult, *, every: bool) -> tuple[list[Row], Counter[str]]:
         words = f"{numbers.STATUS_SYMBOLS[status]} {say('terminal', 'status', row, better)}"
         levels = _levels(row, unit) if row else (numbers.MISSING, numbers.MISSING)
         interval = numbers.interval(getattr(row, "ci_low", None), getattr(row, "ci_high", None))
-        found.append(((name, *levels, numbers.change(row.delta_percent if row else None), interval, words), status))
-    return sorted(found, key=lambda each: (not each[1].changed, each[1] != Status.REGRESSION)), rest
+        rows.append(((name, *levels, numbers.change(row.delta_percent if row else None), interval, words), status))
+    return sorted(rows, key=lambda each: (not each[1].changed, each[1] != Status.REGRESSION)), rest
 
 
 def _levels(row: Change, unit: str) -> Pair[str]:
@@ -92,8 +92,8 @@ def _levels(row: Change, unit: str) -> Pair[str]:
     if unit != "users":
         return values.map(lambda value: numbers.quantity(value, unit if unit in numbers.SCALED else ""))
     least: Pair[float | None] = getattr(row, "at_least", Pair(None, None))
-    known = (("", value) if value is not None else ("≥ ", bound) for value, bound in zip(values, least, strict=True))
-    return Pair(*(numbers.MISSING if value is None else f"{sign}{numbers.whole(value)}" for sign, value in known))
+    signed = (("", value) if value is not None else ("≥ ", bound) for value, bound in zip(values, least, strict=True))
+    return Pair(*(numbers.MISSING if value is None else f"{sign}{numbers.whole(value)}" for sign, value in signed))
 
 
 def _judged(test: TestResult) -> Iterator[tuple[str, Change | None, str, Better, bool]]:

@@ -145,7 +145,7 @@ class Investigation(Target):
         frames = []
         inside = self.samples[self.samples["inside"]]
         for (side, number), each in inside.groupby(["build", "run"]):
-            values = each["value"].astype(float).where(np.isfinite(each["value"].astype(float))).to_numpy()
+            values = each["value"].astype(float).replace([-np.inf, np.inf], np.nan).to_numpy()
             step = float(each["elapsed_s"].diff().median())
             count = int(np.isfinite(values).sum())
             if count < FEWEST_MINUTES or not step > 0 or not np.nanstd(values) > 0:
@@ -159,7 +159,7 @@ class Investigation(Target):
 
     @cached_property
     def events(self) -> pd.DataFrame:
-        """Level shifts, spikes and drops of the metric, in the windows and on the ramps before them.
+        """Return level shifts, spikes and drops of the metric in the windows.
 
         Columns: build, run, kind, at_s, size_percent, phase, matched (whether the other build shows it too).
         """
