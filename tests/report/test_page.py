@@ -127,7 +127,7 @@ FOLLOWED = """async () => {
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text: what ends with a full stop, a question mark, or the line."""
-    return [part.strip() for part in re.split(r"(?<=[.?!:]) +(?=[A-Z0-9])|\n+", text) if part.strip()]
+    return [part.strip() for part in re.split(r"(?<=[.?!:]) +(?=[A-Z0-9]|v\d)|\n+", text) if part.strip()]
 
 
 @pytest.mark.parametrize("name", golden.BUNDLED)
