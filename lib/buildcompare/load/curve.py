@@ -324,9 +324,7 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 
 
 PLATEAU = 0.98  # part of its level at which the plateau is reached
-SETTLE_S = 60.0
-"""Left out at the start of a plateau: rates over one minute still hold samples of the ramp. With shorter rates it is
-shorter (`rate_s`)."""
+SETTLE_S = 60.0  # left out at the start of a plateau: rates over one minute (`rate_s`) hold samples of the ramp
 SHORTEST_S = 300.0  # shortest window: five independent samples of a one-minute rate
 ARRIVAL_S = 60.0  # a load that lasted shorter may be a spike
 

@@ -345,7 +345,6 @@ def _from_first_row(turns: list[Turn]) -> list[Turn]:
 LONGEST_S, SHORTEST_S = 600.0, 60.0  # periods searched: alert queries look back one minute
 CYCLES = 5.0  # cycles of the longest period searched
 KNOT_S = 1800.0  # distance of the knots of the trend (quadratic spline): three times the longest period searched
-BLOCK = 6  # samples per mean that the trend is fitted to: half a minute, for speed
 TAPERS = 3  # sine tapers (Riedel & Sidorenko 1995): more of them blur a peak, fewer leave its height to chance
 FEWEST_SAMPLES = 40  # of 40 to 90 samples of red noise (15 to 60 s apart, phi 0 to .95, 300 runs each) 5 % pass
 FLAT = 1e-9  # a curve that varies by less than this part of itself is constant, apart from rounding
@@ -402,17 +401,14 @@ def _red(power: FloatArray, frequency: FloatArray, sample_s: float, used: npt.ND
 
 
 def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
-    """Residuals of a quadratic spline with a knot every `KNOT_S`, fitted to means of `BLOCK` samples."""
+    """Return the residuals of a quadratic spline with a knot every `KNOT_S`."""
     pieces = int((elapsed[-1] - elapsed[0]) // KNOT_S)
     if pieces < 1:
         return np.asarray(values - np.polyval(np.polyfit(elapsed, values, 1), elapsed), dtype=np.float64)
     x = (elapsed - elapsed[0]) / (elapsed[-1] - elapsed[0])
     knots = np.arange(1, pieces) / pieces
     basis = np.column_stack([np.ones_like(x), x, x**2, *(np.maximum(0.0, x - knot) ** 2 for knot in knots)])
-    whole = x.size // BLOCK * BLOCK
-    rows = basis[:whole].reshape(-1, BLOCK, basis.shape[1]).mean(axis=1)
-    means = values[:whole].reshape(-1, BLOCK).mean(axis=1)
-    return np.asarray(values - basis @ np.linalg.lstsq(rows, means, rcond=None)[0], dtype=np.float64)
+    return np.asarray(values - basis @ np.linalg.lstsq(basis, values, rcond=None)[0], dtype=np.float64)
 
 
 FEWEST_COMPARED = 8  # fewest cycles per run in a comparison

@@ -23,9 +23,7 @@ from buildcompare.text.sentences import say
 STOP_SLOPE = STOP_STEPS * USERS_INC
 MIN_COVERAGE = 0.9  # smallest part of the last 30 minutes with samples (published runs: 0.99 and more)
 INTERRUPTED = 0.5  # part of the median in the last 30 minutes; lower users are a fault (published: 0.93 and more)
-CEILING = 0.95
-"""Part of the ceiling above which it stopped the test: capped runs with a ceiling of 20,000 connect 19,346 users. No
-other published curve has more than 0.87."""
+CEILING = 0.95  # part of the ceiling that stopped the test: capped runs have 0.967, other published ones up to 0.87
 LONGEST_SILENCE_S = 120.0  # longest time between the last sample and the known end of a run without a gap
 CUT_TOLERANCE_S = 60.0  # curves without a stop that end this close together may be cut to one length
 CUT_SLOPE = 1.15
@@ -108,21 +106,16 @@ def with_estimates(test: Test, views: Views) -> Views:
         return views
     ends = views.map(lambda runs: [view.stop.end_s for view in runs if view.stop])
 
-    def estimated(side: Side, view: RunView, *, cut: bool = False) -> RunView:
-        stop, stop_known = view.stop, view.recording.stop_known
-        estimate = supported_users(
-            view.users,
-            stop=stop,
-            may_be_cut=cut,
-            known_end_s=view.recording.duration_s if stop_known else None,
-            ceiling=test.users,
-        )
-        if cut or not stop or stop.shutdown or stop_known:
-            return replace(view, estimate=estimate)
-        with_other = any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in ends["base" if side == "new" else "new"])
-        climbs = (estimate.slope_users_per_s or 0.0) > CUT_SLOPE * STOP_SLOPE
-        if with_other and (climbs or side == "new"):  # plots are cut to the base's length
-            return estimated(side, view, cut=True)
+    def estimated(side: Side, view: RunView) -> RunView:
+        stop, known = view.stop, view.recording.stop_known
+        other = ends.new if side == "base" else ends.base
+        seen = known or stop is None or stop.shutdown
+        may_be_cut = not seen and stop is not None and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in other)
+        known_end_s = view.recording.duration_s if known else None
+        estimate = supported_users(view.users, stop=stop, known_end_s=known_end_s, ceiling=test.users)
+        # Plots are cut to the base's length.
+        if may_be_cut and (side == "new" or (estimate.slope_users_per_s or 0.0) > CUT_SLOPE * STOP_SLOPE):
+            estimate = supported_users(view.users, stop=stop, may_be_cut=True, ceiling=test.users)
         return replace(view, estimate=estimate)
 
     return Pair.of(lambda side: [estimated(side, view) for view in views[side]])

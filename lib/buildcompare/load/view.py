@@ -29,8 +29,7 @@ from buildcompare.stats.noise import RunLevel
 
 T = TypeVar("T")
 SHORTEST_S = 600.0  # shortest plateau: at least two waves, which take up to 250 s in published runs
-LEAST_PART = 0.5
-"""Part of the level before which no stop is searched: an early stretch of bumps is flat."""
+LEAST_PART = 0.5  # part of the level before which no stop is searched: an early stretch of bumps is flat
 
 
 @dataclass(frozen=True)
@@ -311,8 +310,7 @@ LEAST_SD_S, ONSET_SD = 20.0, 0.1
 part of the mean onset. About 1.5 times that of 200 simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`: 10 to 13
 s with at most one bump, 0.04 to 0.07 of the onset with more), as real runs vary more."""
 SHORTEST_GAP_S = 60.0  # shortest common ramp: 240 users at 4 users per second
-FIRST_S = 120.0
-"""A shift shows at once after the later ramp's start; later gaps come from slopes, alerts or capacities."""
+FIRST_S = 120.0  # a shift shows at once after the later ramp's start; later gaps come from slopes or alerts
 LEVELS = 101  # at which delays are measured: one for each percent of the common ramp
 
 

@@ -25,38 +25,29 @@ from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side, ValidityCode, ValidityStatus
 from buildcompare.text.sentences import say
 
-REACHED = 0.97
-"""Least part of the target that a bounded run reaches; below it the test was another one. Published runs end at
-1.0005."""
 APART = 0.05  # Largest difference of loads in one bounded test; published loads agree to 0.1 %
-HELD = 0.97  # Least part of its load that a bounded run holds; without one agent of eleven 0.91 remains
+HELD = 0.97  # Least part of its load that a bounded run reaches and holds; without one agent of eleven 0.91 remains
 NOT_HELD, HARDLY_HELD = 0.05, 0.25
-"""Parts of the time below `HELD` that limit a bounded run and that make it invalid. Published runs have 0, or 0.22
-with a lost agent (v9.2)."""
+"""Parts of the time below `HELD` that limit a bounded run and make it invalid; published: 0, with a lost agent 0.22."""
 PROXY_HARDLY_ANY = 0.1  # A proxy below this part of its level shows a restart; idle servers have 0.003 to 0.14
-STEEP = 0.4
-"""Slope in users per second, twice mattermost-load-test-ng's stop rule; a steeper curve has no level yet."""
+STEEP = curves.TOLERANCE * curves.STOP_STEPS * curves.USERS_INC  # Users per second; a steeper curve has no level yet
 REPORTED = 0.02
-"""Largest difference between a curve's mean and the run's reported supported users; 45 published curves differ by
-0.44 % at most."""
+"""Largest difference of a curve's mean from the reported supported users; published ones differ by 0.44 % at most."""
 REPORTED_CAPPED = 0.05  # The same at the ceiling, where users log in again and the curve is up to 3 % higher
 COVERED, HARDLY_COVERED = 0.9, 0.5
 """Parts of the samples: a metric below the first is named; if all are below the second, the run is invalid. Published
 runs have 0.99 and more."""
-SILENT_S = 120.0
-"""Longest stretch without samples before a known stop or after the start; twice the range of an alert query."""
+SILENT_S = 120.0  # Longest start or end without samples; twice the range of an alert query
 CLIMBING, CLIMBING_S = 1 / 3, 300.0
 """Part of the ramp's slope: an unbounded run that climbs faster in its last 5 and 30 minutes, and faster than `STEEP`,
 was cut on its ramp. Whole runs climb at 0.27 at most in 30 minutes, and at half of `STEEP` by the load-test tool's stop
 rule; published curves that are cut on their ramp are detected in 67 or 68 of 68 (`benchmarks/validity.py`)."""
 LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
-"""Longest plausible times; longer ones are more likely milliseconds. Averages of 68 published tests are 0.3 s at
-most."""
+"""Longest plausible times; longer ones are more likely milliseconds. Published averages are 0.3 s at most."""
 END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
 """Multiples of the histogram's last bound. Above the first a percentile may be too low; above the second its unit is
 wrong, since reading off a plot adds only a little."""
-THOUSANDS = 300.0
-"""Ratio of two builds' levels from which their units differ; in 68 published tests it is 3.8 at most."""
+THOUSANDS = 300.0  # Ratio of two builds' levels from which their units differ; in 68 published tests at most 3.8
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
 SHORTER = 0.5  # Least ratio of steady windows in a bounded test; a shorter run was cut (published: 0.99)
 
@@ -71,8 +62,7 @@ class RunInTest:
     test: Test
     catalogue: Catalogue
     coordinator: Coordinator
-    labels: Pair[str] = field(default_factory=lambda: Pair(*SIDES))
-    """Labels of the builds in the params."""
+    labels: Pair[str] = field(default_factory=lambda: Pair(*SIDES))  # of the builds in the params
 
     @cached_property
     def under_load(self) -> tuple[FloatArray, FloatArray]:
@@ -87,44 +77,24 @@ class RunInTest:
     @cached_property
     def levels(self) -> dict[str, float]:
         """Positive levels in the steady window by metric of the catalogue, without the load."""
-        found = {m.slug: self.view.recording.find(m.slug) for m in self.catalogue.metrics if not m.load}
-        levels = {slug: self.view.level(series) for slug, series in found.items() if series is not None}
-        values = {slug: (level.value if level else None) or 0.0 for slug, level in levels.items()}
-        return {slug: value for slug, value in values.items() if value > 0.0}
+        found = [series for m in self.catalogue.metrics if not m.load and (series := self.view.recording.find(m.slug))]
+        levels = {series.metric: self.view.level(series) for series in found}
+        return {slug: level.value for slug, level in levels.items() if level and level.value and level.value > 0.0}
 
     @cached_property
     def climb(self) -> tuple[float, float] | None:
-        """Slopes at the end and on the ramp, per second, if the run was cut on its ramp.
-
-        A run that shows its shutdown or reports supported users is whole.
-        """
+        """Slopes at the end and on the ramp, per second, if the run was cut on its ramp."""
         shape, reported = self.view.shape, self.view.run.supported_users
         if self.test.type == "bounded" or shape is None or shape.ramp is None:
             return None
-        if shape.stop.shutdown or reported is not None:
+        if shape.stop.shutdown or reported is not None:  # it is whole
             return None
-        least = max(CLIMBING * shape.ramp.slope, STEEP / curves.USERS_INC * shape.curve.step)
-        slope = 0.0
-        for seconds in (curves.WINDOW_S, CLIMBING_S):
-            start_s = shape.stop.at_s - seconds
-            if start_s < shape.ramp.start_s and seconds > CLIMBING_S:
-                continue  # no whole run is so short
-            elapsed, values = shape.curve.between(max(start_s, shape.ramp.start_s), shape.stop.at_s)
-            slope = float(np.polyfit(elapsed, values, 1)[0]) if elapsed.size > 1 else 0.0
-            if slope <= least:
-                return None
-        return slope, shape.ramp.slope
-
-    @cached_property
-    def above_report(self) -> float | None:
-        """Difference of the curve's mean from the reported supported users, as a part; None if they cannot differ."""
-        estimate, reported = self.view.estimate, self.view.run.supported_users
-        if estimate is None or reported is None:
-            return None
-        mean = estimate.estimated if estimate.estimated is not None else estimate.at_least
-        if mean is None or (estimate.reason == NoEstimate.STILL_CLIMBING and mean < reported):
-            return None
-        return mean / reported - 1.0
+        stop_s, line = shape.stop.at_s, shape.ramp
+        since_s = [stop_s - curves.WINDOW_S, max(stop_s - CLIMBING_S, line.start_s)]
+        parts = [shape.curve.between(start_s, stop_s) for start_s in since_s if start_s >= line.start_s]
+        slope = min(float(np.polyfit(*part, 1)[0]) if part[0].size > 1 else 0.0 for part in parts)
+        least = max(CLIMBING * line.slope, STEEP / curves.USERS_INC * shape.curve.step)
+        return (slope, line.slope) if slope > least else None
 
     @cached_property
     def covered(self) -> dict[str, float]:
@@ -159,10 +129,10 @@ def _judged(view: RunView, validity: Validity) -> RunView:
     if steady.window:
         start = max(steady.window[0], validity.valid_from_s or 0.0)
         end = steady.window[1] if until_s is None else min(steady.window[1], until_s)
-        short = Reason(code=ReasonCode.UNFIT_EARLY, minutes=max(end - start, 0.0) / 60)
-        if (start, end) != steady.window:
-            cut = replace(steady, window=(start, end))
-            steady = SteadyState(reason=short) if end - start < view.shortest_s else cut
+        if end - start < view.shortest_s and (start, end) != steady.window:
+            steady = SteadyState(reason=Reason(code=ReasonCode.UNFIT_EARLY, minutes=max(end - start, 0.0) / 60))
+        else:
+            steady = replace(steady, window=(start, end))
     void = {reason.code for reason in validity.reasons if voids(reason)}
     if estimate and void:
         why = NoEstimate.USERS_LOST if ValidityCode.USERS_LOST in void else NoEstimate.INTERRUPTED
@@ -173,14 +143,11 @@ def _judged(view: RunView, validity: Validity) -> RunView:
 def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
     """Judge the runs of one test, alone and against each other."""
     of_one_run = (_recorded, _falls, _target, _last_30_minutes, _coverage, _counters_restarted)
-    same_build = (_same_recording, _another_build)
-    between_runs = (_other_runs, _loads_differ, _window_shorter, _series_missing, _windows_overlap, *same_build, _units)
-    alone = Pair.of(
-        lambda side: [
-            [_with_sentence(reason, side=side, run=i) for rule in of_one_run for reason in rule(run)]
-            for i, run in enumerate(runs[side], start=1)
-        ]
-    )
+    between_runs = (_other_runs, _loads_differ, _window_shorter, _series_missing, _windows_overlap, _same_recording,
+                    _another_build, _units)  # fmt: skip
+    alone: Pair[list[list[ValidityReason]]] = Pair([], [])
+    for side, i, run in _each(runs):
+        alone[side].append([_with_sentence(each, side=side, run=i) for rule in of_one_run for each in rule(run)])
     between = [_with_sentence(reason) for rule in between_runs for reason in rule(runs)]
     every = [reason for of_side in alone for of_run in of_side for reason in of_run]
     return TestValidity(_validity([*every, *between]), alone.map(lambda of_side: tuple(map(_validity, of_side))))
@@ -215,17 +182,15 @@ def _recorded(run: RunInTest) -> Reasons:
     if view.steady.window is None and view.steady.reason:
         yield _reason(ValidityCode.NO_STEADY_WINDOW, because=view.steady.reason)
     users = recording.total(run.catalogue.load.slug) if view.users is None and run.catalogue.load else None
-    values = users.values[np.isfinite(users.values)] if users else np.empty(0)
-    if values.size and not values.any():
+    if users and np.isfinite(users.values).any() and not np.nan_to_num(users.values).any():
         yield _reason(ValidityCode.NO_USERS)
     elif view.load is None and run.test.type == "bounded":
         yield _reason(ValidityCode.LOAD_UNKNOWN)
     silent_s = recording.duration_s - view.stop.end_s if view.stop and recording.stop_known else 0.0
-    gaps_say_it = view.users is not None and run.test.type == "unbounded"
-    if silent_s > SILENT_S and not gaps_say_it:
+    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # else its gaps say it
         yield _reason(ValidityCode.SILENT_END, {"seconds": silent_s})
-    graphs = map(recording.samples, recording.graphs())
-    first = [float(elapsed[finite][0]) for elapsed, values in graphs if (finite := np.isfinite(values)).any()]
+    samples_of = map(recording.samples, recording.graphs())
+    first = [float(elapsed[finite][0]) for elapsed, values in samples_of if (finite := np.isfinite(values)).any()]
     if (late_s := min(first, default=0.0)) > SILENT_S:
         yield _reason(ValidityCode.SILENT_START, {"seconds": late_s})
 
@@ -276,13 +241,12 @@ def _longest_stretch(run: RunInTest, falls: Sequence[Fall]) -> tuple[float, floa
 
 def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityReason:
     numbers = {"at_s": fall.at_s, "before": fall.before, "after": fall.after}
-    if run.view.users is None:
-        numbers["stand_in"] = 1.0
-    if fall.back_s is not None:
-        numbers["back_s"] = fall.back_s
-    code = ValidityCode.RESTARTED if fall.kind == "restart" else ValidityCode.USERS_LOST
-    if fall.kind != "restart" and fall.after < fall.before:  # one load agent of eleven loses one user in 11
-        lost = fall.before - fall.after
+    numbers |= {} if run.view.users is not None else {"stand_in": 1.0}
+    numbers |= {} if fall.back_s is None else {"back_s": fall.back_s}
+    code, lost = ValidityCode.USERS_LOST, fall.before - fall.after
+    if fall.kind == "restart":
+        code = ValidityCode.RESTARTED
+    elif lost > 0.0:  # one load agent of eleven loses one user in 11
         numbers |= {"lost_percent": 100.0 * lost / fall.before, "one_in": fall.before / lost}
     start = run.view.steady.window[0] if run.view.steady.window else fall.at_s
     missing = fall.back_s is None or fall.back_s > start  # the steady window begins without them
@@ -304,7 +268,7 @@ def _target(run: RunInTest) -> Reasons:
         return
     # Without a window the run was cut when its users had arrived.
     top = run.sustained(run.view.shortest_s if run.view.steady.window else curves.ARRIVAL_S)
-    if run.test.users is not None and not top >= REACHED * run.test.users:
+    if run.test.users is not None and not top >= HELD * run.test.users:
         yield _reason(ValidityCode.TARGET_NOT_REACHED, {"reached": top, "target": run.test.users}, invalid=True)
     elapsed, users = run.under_load
     up = np.flatnonzero(users >= HELD * top)
@@ -365,6 +329,11 @@ def _counters_restarted(run: RunInTest) -> Reasons:
 # ---- Runs beside each other -----------------------------------------------------------------------------------------
 
 
+def _each(runs: Pair[list[RunInTest]]) -> Iterator[tuple[Side, int, RunInTest]]:
+    """Yield every run with its build and number."""
+    return ((side, i, run) for side in SIDES for i, run in enumerate(runs[side], start=1))
+
+
 def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
     bounded = runs.map(lambda of: [run for run in of if run.test.type == "bounded" and run.view.users is not None])
     steady = bounded.map(lambda of: [run for run in of if run.view.steady.window])
@@ -377,17 +346,24 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
 
 def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
     """Report curves that differ from their reports; those equally far below in both builds are a limit."""
-    every = [run.above_report for of in runs for run in of]
-    differ = [each for each in every if each is not None]
-    alike = len(differ) == len(every) and max(differ, default=0.0) < 0.0 and max(differ) - min(differ) <= REPORTED
-    for side in SIDES:
-        for i, run in enumerate(runs[side], start=1):
-            change, reported, estimate = run.above_report, run.view.run.supported_users, run.view.estimate
-            if change is None or reported is None or estimate is None:
-                continue
-            if abs(change) > (REPORTED_CAPPED if estimate.reason == NoEstimate.CEILING_REACHED else REPORTED):
-                numbers = {"curve": reported * (1.0 + change), "reported": reported, "change": change}
-                yield _reason(ValidityCode.OTHER_RUNS, numbers, side=side, run=i, invalid=not alike)
+    every = {(side, i): _above_report(run) for side, i, run in _each(runs)}
+    differ = [each for each in every.values() if each is not None]
+    alike = len(differ) == len(every) and max(differ) < 0.0 and max(differ) - min(differ) <= REPORTED
+    for side, i, run in _each(runs):
+        change, reported, estimate = every[side, i], run.view.run.supported_users, run.view.estimate
+        capped = estimate and estimate.reason == NoEstimate.CEILING_REACHED
+        if change and reported and abs(change) > (REPORTED_CAPPED if capped else REPORTED):
+            numbers = {"curve": reported * (1.0 + change), "reported": reported, "change": change}
+            yield _reason(ValidityCode.OTHER_RUNS, numbers, side=side, run=i, invalid=not alike)
+
+
+def _above_report(run: RunInTest) -> float | None:
+    """Return how far the curve's mean lies above the reported supported users, as a part; None if it may be cut."""
+    estimate, reported = run.view.estimate, run.view.run.supported_users
+    mean = estimate.at_least if estimate and estimate.estimated is None else estimate and estimate.estimated
+    if not estimate or not mean or not reported:
+        return None
+    return None if estimate.reason == NoEstimate.STILL_CLIMBING and mean < reported else mean / reported - 1.0
 
 
 def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
@@ -411,47 +387,44 @@ def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
 def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
     """Report overlapping pulled runs of one server; times of different servers are not comparable."""
     seen: list[tuple[object, tuple[float, float]]] = []
-    for side in SIDES:
-        for i, run in enumerate(runs[side], start=1):
-            server, window = run.view.recording.provenance.get("url"), run.view.recording.window
-            if not run.view.run.is_pulled or not isinstance(server, str):
-                continue
-            both = (min(window[1], end) - max(window[0], start) for url, (start, end) in seen if url == server)
-            if seconds := next((each for each in both if each > 0), 0.0):
-                yield _reason(ValidityCode.WINDOWS_OVERLAP, {"seconds": seconds}, side=side, run=i, invalid=True)
-            seen.append((server, window))
+    for side, i, run in _each(runs):
+        server, window = run.view.recording.provenance.get("url"), run.view.recording.window
+        if not run.view.run.is_pulled or not isinstance(server, str):
+            continue
+        both = (min(window[1], end) - max(window[0], start) for url, (start, end) in seen if url == server)
+        if seconds := next((each for each in both if each > 0), 0.0):
+            yield _reason(ValidityCode.WINDOWS_OVERLAP, {"seconds": seconds}, side=side, run=i, invalid=True)
+        seen.append((server, window))
 
 
 def _same_recording(runs: Pair[list[RunInTest]]) -> Reasons:
     """Report equal samples; most likely a path was copied."""
     seen: dict[str, Side] = {}
-    for side in SIDES:
-        for i, run in enumerate(runs[side], start=1):
-            samples = run.view.recording.samples_sha256
-            if samples in seen and run.view.recording.graphs():
-                numbers = {"of_one_build": float(seen[samples] == side)}
-                yield _reason(ValidityCode.SAME_RECORDING, numbers, side=side, run=i, invalid=True)
-            seen.setdefault(samples, side)
+    for side, i, run in _each(runs):
+        samples = run.view.recording.samples_sha256
+        if samples in seen and run.view.recording.graphs():
+            numbers = {"of_one_build": float(seen[samples] == side)}
+            yield _reason(ValidityCode.SAME_RECORDING, numbers, side=side, run=i, invalid=True)
+        seen.setdefault(samples, side)
 
 
 def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
     """Report ltctl recordings that state another build than the params; people type both."""
-    stated = runs.map(lambda of: [str(run.view.recording.provenance.get("label") or "") for run in of])
-    typed = any(_plain(runs[side][0].labels[side]) in map(_plain, stated[side]) for side in SIDES if runs[side])
-    for side, other in zip(SIDES, reversed(SIDES), strict=True):
-        for i, (run, label) in enumerate(zip(runs[side], stated[side], strict=True), start=1):
-            ours, theirs = run.labels[side], run.labels[other]
-            versions = (version_in(label), version_in(ours))
-            if not label or _plain(label) == _plain(ours):
-                continue
-            if None not in versions and _plain(label) != _plain(theirs):
-                differs = not _one_version(*map(str, versions))
-            else:  # labels without a version differ only if other reports here name their builds
-                named = typed and ours != side  # not the default labels of compare()
-                differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
-            if differs:
-                about: dict[str, Any] = {"file": run.view.run.file, "side": side, "run": i, "labels": (label, ours)}
-                yield _reason(ValidityCode.ANOTHER_BUILD, invalid=True, **about)
+    every = [(run, side, i, str(run.view.recording.provenance.get("label") or "")) for side, i, run in _each(runs)]
+    typed = any(_plain(run.labels[side]) == _plain(label) for run, side, _, label in every)
+    for run, side, i, label in every:
+        ours, theirs = run.labels[side], run.labels["new" if side == "base" else "base"]
+        versions = (version_in(label), version_in(ours))
+        if not label or _plain(label) == _plain(ours):
+            continue
+        if None not in versions and _plain(label) != _plain(theirs):
+            differs = not _one_version(*map(str, versions))
+        else:  # labels without a version differ only if other reports here name their builds
+            named = typed and ours != side  # not the default labels of compare()
+            differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
+        if differs:
+            about: dict[str, Any] = {"file": run.view.run.file, "side": side, "run": i, "labels": (label, ours)}
+            yield _reason(ValidityCode.ANOTHER_BUILD, invalid=True, **about)
 
 
 def _plain(label: str) -> str:
@@ -468,29 +441,27 @@ def _one_version(one: str, other: str) -> bool:
 
 def _units(runs: Pair[list[RunInTest]]) -> Reasons:
     """Report levels with an implausible unit; if only one build is slow, that is a regression instead."""
-    for side, other in zip(SIDES, reversed(SIDES), strict=True):
-        for i, run in enumerate(runs[side], start=1):
-            tops = {table.average: table.top_bucket or math.inf for table in run.catalogue.label_tables}
-            for slug, value in run.levels.items():
-                metric, average = run.catalogue.find(slug), _AVERAGE.match(slug)
-                times = metric.unit == TIMES
-                theirs = [each.levels[slug] for each in runs[other] if slug in each.levels]
-                p99 = run.levels.get(_AVERAGE.sub("p99", slug), math.inf) if average else math.inf
-                longest = LONGEST_AVERAGE_S if average else LONGEST_PERCENTILE_S
-                top = tops.get(slug, math.inf) if average else tops.get(_PERCENTILE.sub("avg", slug), math.inf)
-                least = max((per * run.levels.get(of, 0.0) for of, per in metric.least_per.items()), default=0.0)
-                if value < least:
-                    numbers = {"value": value, "least": least}
-                elif theirs and value >= THOUSANDS * max(theirs):
-                    numbers = {"value": value, "times": value / max(theirs)}
-                elif times and p99 < min(value, END_OF_BUCKETS * top):
-                    numbers = {"value": value, "p99": p99}
-                elif times and not average and value > BEYOND_BUCKETS * top:
-                    numbers = {"value": value, "top": top}
-                elif times and min([value, *theirs]) > longest and (average or _PERCENTILE.match(slug)):
-                    numbers = {"value": value, "longest": longest}
-                else:
-                    continue
+    for side, i, run in _each(runs):
+        tops = {table.average: table.top_bucket or math.inf for table in run.catalogue.label_tables}
+        for slug, value in run.levels.items():
+            metric, average = run.catalogue.find(slug), _AVERAGE.match(slug)
+            times, percentile = metric.unit == TIMES, _PERCENTILE.match(slug)
+            others = [each.levels for each in runs["new" if side == "base" else "base"]]
+            theirs = [levels[slug] for levels in others if slug in levels]
+            most = max(theirs, default=math.inf)
+            p99 = run.levels.get(_AVERAGE.sub("p99", slug), math.inf) if average else math.inf
+            longest = LONGEST_AVERAGE_S if average else LONGEST_PERCENTILE_S
+            top = tops.get(slug if average else _PERCENTILE.sub("avg", slug), math.inf)
+            least = max((per * run.levels.get(of, 0.0) for of, per in metric.least_per.items()), default=0.0)
+            faults = [
+                (value < least, {"least": least}),
+                (value >= THOUSANDS * most, {"times": value / most}),
+                (times and p99 < min(value, END_OF_BUCKETS * top), {"p99": p99}),
+                (times and not average and value > BEYOND_BUCKETS * top, {"top": top}),
+                (times and min([value, *theirs]) > longest and (average or percentile), {"longest": longest}),
+            ]
+            if numbers := next((numbers for found, numbers in faults if found), None):
                 about: dict[str, Any] = {"metric": slug, "unit": metric.unit, "file": run.view.run.file}
+                numbers = {"value": value, **numbers}
                 yield _reason(ValidityCode.UNLIKELY_UNIT, numbers, invalid=True, side=side, run=i, **about)
                 break  # one reason per file
