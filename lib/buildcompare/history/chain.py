@@ -368,10 +368,10 @@ def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] =
 
 
 def compare_to_ledger(
-    ledger: Ledger, params: Comparison, tests: Sequence[TestResult], known: UsersNoise, *, simulated: bool
+    ledger: Ledger, params: Comparison, tests: Sequence[TestResult], users: UsersNoise, *, simulated: bool
 ) -> Past:
     """Compare the results of `params` with the chain before its entry, or with the whole if it has none yet."""
-    noise, margin_percent = known
+    noise, margin_percent = users
     recorded = ledger.find(entry_of(params, position=1))
     is_study = recorded is not None and recorded.kind == "study"
     before = (recorded and recorded.position) or ledger.next_position

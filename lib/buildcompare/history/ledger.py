@@ -205,7 +205,7 @@ TEST_COLUMNS = (
 
 def test_rows(entry: ChainEntry) -> list[tuple[object, ...]]:
     """One row of `TEST_COLUMNS` for each test of a comparison."""
-    stated = repr((sorted(entry.setup.items()), sorted(entry.coordinator.items()))) if entry.setup else None
+    stated = (*sorted(entry.setup.items()), *sorted(entry.coordinator.items())) if entry.setup else None
     about = (entry.name, entry.position, entry.simulated, stated)
     builds = (entry.base.version, entry.new.version, entry.base.minor, entry.new.minor)
     return [
@@ -217,8 +217,8 @@ def test_rows(entry: ChainEntry) -> list[tuple[object, ...]]:
 def test_frame(rows: Iterable[tuple[object, ...]]) -> pd.DataFrame:
     """Frame of tests from rows of :func:`test_rows`, in their order.
 
-    `position` is NaN for studies; `setup` is a text, None if not stated; `users` (supported) and `errors` are NaN if
-    unknown or zero.
+    `position` is NaN for studies; `setup` holds the settings, None if not stated; `users` (supported) and `errors` are
+    NaN if unknown or zero.
     """
     tests = pd.DataFrame(rows, columns=TEST_COLUMNS)
     figures = [*TEST_COLUMNS[-6:], "position"]

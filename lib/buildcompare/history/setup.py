@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Collection, Iterable, Mapping
 
@@ -73,14 +72,12 @@ def settings(entry: Entry, common: Collection[TestKey]) -> Mapping[str, tuple[st
     return {_normal(name): (name, value) for name, value in rows.items()}
 
 
-@functools.lru_cache(maxsize=4096)
 def plain_text(markdown: str) -> str:
     """The words of one line of Markdown, without links and marks."""
     without_links = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown)
     return " ".join(re.sub(r"[`*_~\[\]\\]", "", without_links).split())
 
 
-@functools.lru_cache(maxsize=4096)
 def _normal(text: str) -> str:
     """The same text for different spellings: case, space, thousands separators."""
     return re.sub(r"(?<=\d),(?=\d{3}\b)", "", " ".join(text.casefold().split()))

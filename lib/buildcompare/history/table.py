@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +83,9 @@ def import_table(file: Path, folder: Path) -> list[Entry]:
 def read_table(file: Path) -> list[Entry]:
     """Read all comparisons of a table: the chain in its order, then the studies. Errors name file, line and column."""
     groups: dict[str, list[_Row]] = {}
-    wrong = lru_cache(maxsize=10_000)(_wrong)  # most cells repeat those of other rows
     for row in _rows(file):
-        _check_cells(row, wrong)
-        # A study that was run more than once has a name per run.
+        _check_cells(row)
+        # A study that was run more than once has a name for each run.
         name = "-".join(part for part in (row["release"], row["run"]) if part)
         if not SLUG.fullmatch(name):
             raise row.fault("release", "letters, digits, '.', '_' and '-', at most 100 of them", repr(name[:60]))
@@ -140,9 +139,9 @@ def _lines(reader: Any, fault: Callable[..., InputError]) -> Iterator[tuple[int,
         raise fault(key=f"line {reader.line_num}", found=str(error)) from None
 
 
-def _check_cells(row: _Row, wrong: Callable[[str, str], tuple[str, str] | None]) -> None:
+def _check_cells(row: _Row) -> None:
     for column, place in row.columns.items():
-        if fault := wrong(column, row.cells[place]):
+        if fault := _wrong(column, row.cells[place]):
             raise row.fault(column, *fault)
     users, stated = row.pair("su"), row["delta_pct"].replace("\u2212", "-")
     stated = stated.removesuffix("%").strip().removeprefix("+")
