@@ -5,9 +5,9 @@
 
 Releases of four tests are put together from pairs of identical ceiling runs of `FOLDER` (default: BUILDCOMPARE_REAL, or
 ../shared/real): two unbounded setups, smallest machines left out, and both bounded ones. Counted are those with a label
-that is several times slower in two tests, and the same without the bound on unlikely changes. Then the labels of the
-published comparisons that are named. No published run holds how often a label was called: what many calls do is
-counted in pairs of simulated runs of one build, and in others where one handler takes eight times as long.
+that is several times slower. Then the labels of the published comparisons that are named, the doubled labels that are
+found in identical runs, and, as no published run holds how often a label was called, simulated pairs in which one
+handler takes eight times as long.
 
 With `series` it prints instead what a report of one test costs whose runs have so many label series each, and a tenth
 and a hundredth of them: CPU beyond that of a report with ten, a series of a run, the largest memory of any process, and
@@ -26,26 +26,31 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import yaml
+from accuracy import real_groups
 from identical import CATALOGUE, SMALL, read
 from releases import with_labels
 
+from buildcompare import findings
+from buildcompare.calibration.learn import check_labels
 from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Run, Test
 from buildcompare.labels import tables
+from buildcompare.labels.noise import LabelNoise, label_pairs
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import record
 from buildcompare.recordings.table import write_recording
-from buildcompare.results import LabelResult
+from buildcompare.results import LabelResult, TestResult
 from buildcompare.results.codes import SIDES
+from buildcompare.stats.effects import LABEL_ALPHA
 from loadsim import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
 from validity import published
 
 RELEASES = 1000
 SEED = 1
+HANDLER = "getPostsForChannel"
 CALM = Coordinator(max_users=3000, thresholds=Thresholds(None, None, None, None))
 
 
@@ -63,10 +68,8 @@ def main(folder: str | None = None) -> None:
     for _ in range(RELEASES):
         setups = [*(unbounded[i] for i in rng.choice(len(unbounded), 2, replace=False)), *bounded]
         made.append({str(key): pairs[key][rng.integers(len(pairs[key]))] for key in setups})
-    for least in (tables.UNLIKELY, 1.01):
-        with mock.patch.object(tables, "UNLIKELY", least):
-            named = np.mean([bool(tables.unexplained_labels(release)) for release in made])
-        print(f"{RELEASES} releases of identical runs, adjusted p below {least}: {named:.1%} name a label")
+    named = np.mean([bool(tables.slower_labels(release)) for release in made])
+    print(f"{RELEASES} releases of identical runs: {named:.1%} name a label")
     releases: dict[str, dict[str, list[LabelResult]]] = defaultdict(dict)
     for name, test, source in published(real):
         release = name.split()[0]
@@ -74,14 +77,43 @@ def main(folder: str | None = None) -> None:
         runs = {side: [record(run, source, CATALOGUE) for run in whole.runs(side)] for side in SIDES}
         releases[release][test.name] = compare_test(whole, runs, CATALOGUE).result.labels
     for release, tests in releases.items():
-        for rows in tables.unexplained_labels(tests):
-            row = next(iter(rows.values()))
-            sizes = ", ".join(f"{each.delta_percent:+.0f} %" for each in rows.values())
-            print(f"{release}: {row.label} {row.stat} {sizes}")
-    for times, names in (((), "unchanged"), ((("api/getPostsForChannel", 8.0),), "getPostsForChannel x 8")):
-        found = [tables.unexplained_labels({"test": simulated(seed, times)}) for seed in range(30_000, 30_040)]
-        part = np.mean([bool(each) for each in found])
-        print(f"{len(found)} simulated pairs, calls known, {names}: {part:.1%} name one")
+        for test, row, _ in tables.slower_labels(tests):
+            print(f"{release}: {test}: {row.label} {row.stat} {row.delta_percent:+.0f} %")
+    doubled(real)
+    costly()
+
+
+def doubled(real: Path) -> None:
+    """Print how many labels are marked, and how many doubled ones, in pairs of identical runs, each half by itself."""
+    groups = [group for group in real_groups(real)[0] if group.name not in SMALL]
+    for half in (groups, groups[::2], groups[1::2]):
+        rows = check_labels(half)
+        marked, found = rows["called"].mean(), rows[100.0].mean()
+        print(f"{len(half)} setups, each by the others: marked {marked:.1%}, doubled labels {found:.1%}")
+    noise, p_values = LabelNoise(tables=CATALOGUE.label_tables), []
+    for group in groups:
+        for _, pair in label_pairs(group).rename(columns={"first": "base", "second": "new"}).groupby("pair"):
+            effects = [each for each in noise.effects(pair)["effect"] if each]
+            twice = [replace(each, log_ratio=each.log_ratio + np.log(2.0)) for each in effects]
+            p_values += [(each.p_value, other.p_value) for each, other in zip(effects, twice, strict=True)]
+    marked, found = (np.array(p_values) < LABEL_ALPHA).mean(axis=0)
+    print(f"By the catalogue, which comes from these runs: marked {marked:.1%}, doubled {found:.1%}")
+
+
+def costly(pairs: int = 20) -> None:
+    """Print how often a handler eight times slower is a warning among the first findings, by its number of calls."""
+    for handler, times, calls in (
+        (HANDLER, 1.0, 0),
+        (HANDLER, 8.0, 200_000),
+        (HANDLER, 8.0, 3_000),
+        (HANDLER, 8.0, 50),
+    ):
+        first = 0
+        for seed in range(30_000, 30_000 + pairs):
+            result = simulated(seed, ((f"api/{HANDLER}", times),), calls)
+            above, _ = findings.above_the_fold(findings.find([result], ("base", "new")))
+            first += any(each.kind == "labels_beyond_noise" and each.severity == "warning" for each in above)
+        print(f"{HANDLER} x {times:g}, {calls:,} calls: a warning among the first findings in {first} of {pairs}")
 
 
 def compared(base: Recording, new: Recording, kind: str) -> list[LabelResult]:
@@ -90,13 +122,25 @@ def compared(base: Recording, new: Recording, kind: str) -> list[LabelResult]:
     return compare_test(test, {"base": [base], "new": [new]}, CATALOGUE).result.labels
 
 
-def simulated(seed: int, times: Sequence[tuple[str, float]] = ()) -> list[LabelResult]:
-    """The label rows of two simulated bounded runs, of which in the new one labels take so many times as long."""
+def simulated(seed: int, times: Sequence[tuple[str, float]] = (), calls: float = 0) -> TestResult:
+    """Compare two simulated bounded runs; in the new one labels take so many times as long.
+
+    In both runs they are called about so many times in the steady window, if `calls` is not 0.
+    """
     runs = []
-    for number, traffic in enumerate((Traffic(), Traffic(times=tuple(times)))):
+    for number in range(2):
         settings = RunSettings(type="bounded", coordinator=CALM)
-        runs.append(simulate_run(settings, 2 * seed + number, traffic=traffic).recording)
-    return compared(runs[0], runs[1], "bounded")
+        traffic = Traffic(times=tuple(times) if number else ())
+        run = simulate_run(settings, 2 * seed + number, traffic=traffic).recording
+        names, series = {label.split("/", 1)[1] for label, _ in times}, []
+        for each in run.series:
+            factor = 1.0
+            if calls and each.role == "label" and each.stat == "calls" and each.name.split("/")[-1] in names:
+                factor = calls / float(np.nanmean(each.values) * np.ptp(each.times))
+            series.append(replace(each, values=each.values * factor))
+        runs.append(replace(run, series=tuple(series)))
+    test = Test(name="x", type="bounded", base=[Run(report="-")], new=[Run(report="-")])
+    return compare_test(test, {"base": runs[:1], "new": runs[1:]}, CATALOGUE).result
 
 
 STARTER = """

@@ -9,7 +9,7 @@ import pytest
 from buildcompare.comparison.analysis import Analysis, analyse
 from buildcompare.config.params import check_params
 from buildcompare.findings.verdict import opening
-from buildcompare.labels.tables import most_moved, unexplained_labels
+from buildcompare.labels.tables import added_share, most_moved, slower_labels
 from buildcompare.report import sections
 from buildcompare.results import LabelResult, Validity
 from buildcompare.results.codes import SIDES, Pair, Status, ValidityStatus
@@ -24,7 +24,7 @@ SETTINGS = RunSettings(
 
 
 def row(label: str = "getPost", **fields: object) -> LabelResult:
-    """A handler that became eight times as slow over many calls, in the steady window and in the whole run."""
+    """A handler that became eight times as slow over many calls."""
     known: dict[str, object] = {
         "group": "api",
         "label": label,
@@ -36,7 +36,7 @@ def row(label: str = "getPost", **fields: object) -> LabelResult:
         "p_value": 0.008,
         "p_adjusted": 0.4,
         "calls": Pair(120_000.0, 110_000.0),
-        "whole_run_percent": 650.0,
+        "time_share": Pair(0.03, 0.2),
         "window": "steady",
         "status": Status.REGRESSION,
         "only_in": None,
@@ -46,8 +46,8 @@ def row(label: str = "getPost", **fields: object) -> LabelResult:
     return LabelResult(**known | fields)
 
 
-def named(**tests: LabelResult) -> list[list[str]]:
-    return [list(rows) for rows in unexplained_labels({test: [each] for test, each in tests.items()})]
+def named(**tests: list[LabelResult]) -> list[str]:
+    return [row.label for _, row, _ in slower_labels(tests)]
 
 
 @pytest.mark.parametrize(
@@ -55,28 +55,27 @@ def named(**tests: LabelResult) -> list[list[str]]:
     [
         ({}, True),
         ({"p_value": None, "p_adjusted": None, "status": Status.INCONCLUSIVE}, True),
-        ({"calls": Pair(120_000.0, 900.0)}, False),
-        ({"calls": None, "p_adjusted": 0.001}, False),
-        ({"whole_run_percent": None}, False),
-        ({"whole_run_percent": 30.0}, False),
+        ({"time_share": Pair(0.001, 0.008)}, False),
         ({"status": Status.INCONCLUSIVE}, False),
         ({"shared_percent": 300.0}, False),
         ({"new": 0.02, "delta_percent": 100.0}, False),
         ({"new": 0.001, "delta_percent": -90.0, "status": Status.IMPROVEMENT}, False),
+        ({"calls": None, "time_share": None}, False),
+        ({"calls": None, "time_share": None, "p_adjusted": 0.01}, True),
     ],
-    ids=["many calls", "noise unknown", "few calls", "one test without calls", "one window", "one window slower",
-         "not marked", "its whole table", "twice", "faster"],
+    ids=["much time", "noise unknown", "little time", "not marked", "its whole table", "twice", "faster",
+         "calls unknown, likely", "calls unknown, unlikely"],
 )  # fmt: skip
-def test_one_test_names_a_label_by_many_calls_in_both_windows(fields: dict[str, object], *, is_named: bool) -> None:
-    assert bool(named(a=row(**fields))) == is_named
+def test_a_label_counts_by_the_time_that_it_adds(fields: dict[str, object], *, is_named: bool) -> None:
+    p99 = row(stat="p99", base=0.5, new=10.0, delta_percent=None, p_value=None, at_least=Pair(False, True))
+    assert named(a=[row(**fields), p99]) == (["getPost"] if is_named else [])
 
 
-def test_two_tests_name_a_label_without_a_second_window_or_without_calls() -> None:
-    assert named(a=row(whole_run_percent=None), b=row(delta_percent=400.0)) == [["a", "b"]]
-    unlikely = row(calls=None, p_adjusted=0.1)
-    assert named(a=unlikely, b=unlikely) == [["a", "b"]]
-    assert named(a=unlikely, b=row(calls=None)) == [], "rare jobs are several times slower in identical runs too"
-    assert named(a=unlikely, b=row("other", calls=None, p_adjusted=0.1)) == []
+def test_the_costliest_label_of_all_tests_stands_first_and_its_percentile_must_follow_without_calls() -> None:
+    assert added_share(row(shared_percent=0.0, calls=Pair(1e5, 1e5))) == pytest.approx(7 * 0.03)
+    assert named(a=[row()], b=[row("costlier", time_share=Pair(0.2, 0.6))]) == ["costlier", "getPost"]
+    unknown = row(calls=None, time_share=None, p_adjusted=0.01)
+    assert named(a=[unknown]) == named(a=[unknown, row(stat="p99", new=0.011, delta_percent=10.0)]) == []
 
 
 def analysed(times: float, seed: int = 11) -> Analysis:
@@ -106,8 +105,8 @@ def test_a_handler_eight_times_slower_stands_in_the_verdict(monkeypatch: pytest.
     assert label["times"] == pytest.approx(8.0, rel=0.3)
     assert label["calls"]["new"] > 10_000
     said = opening(analysis.results).sentence
-    assert re.search(rf"{HANDLER} avg \(\+\d+ %\) .* noise does not explain", said)
-    assert re.search(rf"{HANDLER} avg [\d.]+ .?s → [\d.]+ .?s \(\+\d+ %, [\d,]+ calls in Bounded\)", found.detail)
+    assert re.search(rf"{HANDLER} avg takes [\d.]+ times as long \([\d,]+ calls, which add \d+ ?%", said)
+    assert re.search(rf"{HANDLER} avg [\d.]+ .?s → [\d.]+ .?s \(\+\d+ %, p99 .* calls in Bounded\)", found.detail)
     rows = re.findall(r'<tr[^>]*><th scope="row">(\w+)</th>', sections.labels(analysis).html)
     assert rows[0] == HANDLER
     monkeypatch.setattr(sections, "MOST_LABELS", 1)  # of a long table what moved is shown
@@ -119,7 +118,7 @@ def test_a_handler_eight_times_slower_stands_in_the_verdict(monkeypatch: pytest.
     (moved,) = [each.detail for each in analysis.results.findings if each.kind == "labels"]
     assert re.match(rf"Moved most: {HANDLER} avg \+\d+ % \([\d,]+ calls, \d+ ?% of the time of its table\)", moved)
     invalid = analysis.results.tests[0].model_copy(update={"validity": Validity(status=ValidityStatus.INVALID)})
-    assert "explain" not in opening(analysis.results.model_copy(update={"tests": [invalid]})).sentence
+    assert "times as long" not in opening(analysis.results.model_copy(update={"tests": [invalid]})).sentence
 
 
 @pytest.mark.slow
@@ -128,7 +127,7 @@ def test_identical_runs_name_no_label() -> None:
     for seed in range(50, 60, 2):
         analysis = analysed(1.0, seed)
         assert "labels_beyond_noise" not in {each.kind for each in analysis.results.findings}
-        assert "explain" not in opening(analysis.results).sentence
+        assert "times as long" not in opening(analysis.results).sentence
 
 
 def test_what_moved_the_time_of_all_calls_most_stands_first() -> None:

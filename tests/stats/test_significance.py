@@ -276,7 +276,7 @@ def test_a_change_of_the_whole_table_marks_no_label_and_that_of_one_label_does()
     assert slower["shared"].iloc[0] - plain["shared"].iloc[0] == pytest.approx(math.log(1.3))
     for before, after in zip(plain["effect"], slower["effect"], strict=True):
         assert after.log_ratio == pytest.approx(before.log_ratio)
-        assert after.sd == pytest.approx(before.sd)
+        assert after.sd == pytest.approx(before.sd, rel=0.05), "long labels scatter less"
     last = rows.index[rows["base"].argmax()]  # a quiet one
     rows.loc[last, "new"] *= 3.0
     (alone,) = judge_labels([("api avg", LabelNoise(groups[:5]).effects(rows)["effect"][last])])
@@ -360,7 +360,7 @@ def test_labels_are_judged_by_the_catalogue_where_there_is_no_calibration(ceilin
             tripled += sum(each.p_value < LABEL_ALPHA for each in three)
     assert rows > 12_000
     assert marked / rows <= 0.025
-    assert tripled / rows >= 0.5
+    assert tripled / rows >= 0.65
 
 
 def test_twenty_percent_on_a_resource_is_found(ceiling: list[RepeatedRuns]) -> None:

@@ -295,19 +295,27 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
                     "delta_percent": 700.0,
                     "calls": {"base": 1e5, "new": 120_000},
                     "test": PG,
+                    "times": 8.0,
+                    "added_share": 0.21,
+                    "p99_times": 22.0,
+                    "p99_at_least": True,
                     "others": {MY: 640.0},
                 }
             ]
         },
-        "Bounded Postgres: getPost avg (+700 %) is slower than noise explains. // getPost avg 10.0 ms → 80.0 ms (+700 %, 120,000 calls in Bounded Postgres; +640 % in Bounded MySQL).",
+        "Bounded Postgres: getPost avg takes 8.0 times as long (120,000 calls, which add 21% to the time of their table). // getPost avg 10.0 ms → 80.0 ms (+700 %, p99 at least 22 times as long, 120,000 calls in Bounded Postgres; +640 % in Bounded MySQL).",
     ),
     FindingKind.NO_LABEL_TABLE: (
         {"group": "api", "side": "new"},
         "Bounded Postgres: v2 recorded no label table api.",
     ),
     FindingKind.LABELS_IN_ONE_BUILD: (
-        {"side": "new", "labels": ["a (api)", "b (api)"], "tests": [PG, MY, "other"]},
-        "Every test: only v2 has 2 labels: a (api), b (api).",
+        {
+            "side": "new",
+            "rows": [{"label": "a", "group": "api", "seconds": 0.02}, {"label": "b", "group": "api", "seconds": None}],
+            "tests": [PG, MY, "other"],
+        },
+        "Every test: only v2 has 2 labels: a (api, 20.0 ms), b (api).",
     ),
     FindingKind.LABELS_IN_SEVERAL_TESTS: (
         {
@@ -323,7 +331,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
                 }
             ]
         },
-        "Bounded Postgres: Slower in several tests: getPost avg. // getPost avg (Bounded Postgres +60.0 % and Bounded MySQL +11.0 % (leaning)). By chance 6.0e-04 labels would agree as the first does.",
+        "Bounded Postgres: Slower in several tests: getPost avg. // getPost avg (Bounded Postgres +60.0 % and Bounded MySQL +11.0 % (leaning)). By chance 6.0e-04 labels would agree as the first does; published releases with base and new swapped have such labels as often.",
     ),
     FindingKind.METHODS_WITH_HANDLERS: (
         {"handlers": {"createPost": 40.0}, "methods": {"PostStore.Save": 38.0}},

@@ -114,6 +114,8 @@ class LabelSd(_Strict):
     percent: float = Field(gt=0)
     """Standard deviation of one run, percent: the scale of a t distribution with `df` degrees of freedom."""
     df: float = Field(gt=0)
+    labels: dict[str, Annotated[float, Field(gt=0)]] = {}
+    """Standard deviations of labels that scatter much more than the others, such as rare statements."""
 
 
 class LabelTable(_Strict):

@@ -32,6 +32,7 @@ RANKS = {
     FindingKind.SINGLE_RUNS: CHANGES,
     FindingKind.BEGINNING: CHANGES,
     FindingKind.PROFILES: CHANGES,
+    FindingKind.LABELS_BEYOND_NOISE: CHANGES,
     FindingKind.ASSUMED: FOLDED,
     FindingKind.BLIND_SPOTS: FOLDED,  # the opening of a pass has them
     FindingKind.LABELS: FOLDED,
@@ -53,7 +54,7 @@ _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
     of_labels.frames,
 )
 _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
-    recordings.looks, metrics.unchanged, metrics.metrics, of_labels.beyond_noise, of_labels.labels_in_several_tests,
+    recordings.looks, metrics.unchanged, of_labels.beyond_noise, metrics.metrics, of_labels.labels_in_several_tests,
     load.bumps_in_both, metrics.counted_errors, metrics.blind_spots, of_labels.labels_in_one_build, recordings.notes,
 )
 # fmt: on

@@ -138,7 +138,7 @@ def opening(results: Results) -> Opening:
             made = _passed(results, valid)
     unknown = [title(test) for test in results.tests if ValidityCode.LOAD_UNKNOWN in test.validity.codes]
     limited = say("opening", "load_unknown", unknown) + " " if unknown else ""
-    slower = labels_beyond_noise(results.tests)
+    slower = [each for each in labels_beyond_noise(results.tests) if each.added_share is not None]
     named = " " + say("opening", "labels_beyond_noise", slower) if slower else ""
     return replace(made, sentence=limited + made.sentence + named)
 

@@ -6,7 +6,7 @@ The constants were chosen on the development half of Mattermost's ceiling tests;
 import itertools
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -31,6 +31,13 @@ TYPICAL = 12.0
 development half of Mattermost's ceiling tests; a spline in the level and label effects was no more accurate."""
 CALM, RARE = 0.8, 0.98  # Quantiles of the held-out changes to which a t distribution is fitted
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
+SHORT, SHALLOW = 0.3, 0.7
+"""Exponents of :func:`relative_noise`. Each half of Mattermost's ceiling tests (development half) supports both: of
+doubled labels, 58 instead of 47 % and 42 instead of 29 % are found at 2 % marks, each setup judged by its half."""
+TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
+"""Average in seconds from which noise no longer depends on it, unless all of a table is shorter; logarithm of the ratio
+of a percentile to its average at which the noise is the table's."""
+FARTHEST = 3.0  # Largest logarithm of a ratio to which these exponents apply
 QUIETEST = 0.1  # Least spread of a pair relative to the usual one; copies of one file have a spread of 0
 MILLISECOND = 1e-3  # Rounding of published tables, in seconds
 
@@ -44,6 +51,7 @@ class TableNoise:
     source: NoiseSource = NoiseSource.CATALOGUE
     scale: float = 1.0  # Scale of that distribution
     usual: float = math.nan  # Median of changes over predicted deviations, before correction for the pair's spread
+    labels: Mapping[str, float] = field(default_factory=dict)  # Log SDs of labels that scatter more than the table
 
 
 @dataclass(frozen=True)
@@ -51,19 +59,20 @@ class LabelNoise:
     """Noise of labels, from groups of repeated runs, or else from the catalogue's `tables`.
 
     A run is slower or faster as a whole, so a label's change is measured from the median of its table. A label's
-    deviation combines its earlier squared changes with the spread of the table. If the labels of a pair of runs differ
-    more than usual, the root of that excess widens each deviation. A t distribution is fitted by quantiles to the
-    changes of held-out groups, divided by these predicted deviations.
+    deviation combines its earlier squared changes with the spread of the table, and scales with :func:`relative_noise`.
+    If the labels of a pair of runs differ more than usual, the root of that excess widens each deviation. A t
+    distribution is fitted by quantiles to the changes of held-out groups, divided by these predicted deviations.
     """
 
     groups: Sequence[RepeatedRuns] = ()
     tables: Sequence[LabelTable] = ()
 
     def predict(self, rows: pd.DataFrame) -> dict[tuple[str, str, str], Noise]:
-        """Predict the noise of one run for each row, by `LABEL_KEY`; rows of unknown noise are left out."""
+        """Predict the noise of one run for each row with its `value`, by `LABEL_KEY`, where it is known."""
         found: dict[tuple[str, str, str], Noise] = {}
-        for known, keys, _ in self._tables(rows):
-            sds = known.scale * self._deviations(known, keys)
+        relative = relative_noise(rows, "value", "value")
+        for known, keys, at in self._tables(rows):
+            sds = known.scale * self._deviations(known, keys) * relative[at]
             found |= {key: Noise(sd, known.df, known.source) for key, sd in zip(keys, sds, strict=True)}
         return found
 
@@ -76,10 +85,11 @@ class LabelNoise:
         per_pair = math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
         values = rows[["base", "new"]].to_numpy(dtype=np.float64).T
         positive = np.asarray((values > 0).all(axis=0))
-        rounding = _rounding(values[:, positive])
+        rounding, relative = _rounding(values[:, positive]), relative_noise(rows, "base", "new")
         for known, keys, at in self._tables(rows, positive):
             base, new = values[:, at]
-            sd = np.hypot(self._deviations(known, keys) * per_pair, rounding * np.hypot(1.0 / base, 1.0 / new))
+            sd = self._deviations(known, keys) * relative[at] * per_pair
+            sd = np.hypot(sd, rounding * np.hypot(1.0 / base, 1.0 / new))
             change, shared, spread = np.log(new / base), 0.0, 1.0
             if change.size >= FEWEST_ROWS:
                 shared = float(np.median(change))
@@ -104,16 +114,18 @@ class LabelNoise:
 
     def _deviations(self, known: TableNoise, keys: Sequence[tuple[str, str, str]]) -> FloatArray:
         """Predict the deviation of one run for these labels of one table."""
-        own = np.array([self._squares.get(key, (0.0, 0.0)) for key in keys]).T
-        return np.asarray(_shrunk(known.sd, *own), dtype=np.float64)
+        stated = np.array([known.labels.get(label, known.sd) for _, label, _ in keys])
+        squares, count = np.array([self._squares.get(key, (0.0, 0.0)) for key in keys]).T
+        return np.asarray(_shrunk(stated, squares, count), dtype=np.float64)
 
     @cached_property
     def _known(self) -> Mapping[Hashable, TableNoise]:
         stated = {(table.group, stat): noise for table in self.tables for stat, noise in table.run_sd_percent.items()}
-        known: dict[Hashable, TableNoise] = {
-            key: TableNoise(math.log1p(each.percent / 100.0), each.df, usual=float(_reach(each.df, 0.5)))
-            for key, each in stated.items()
-        }
+        known: dict[Hashable, TableNoise] = {}
+        for table, each in stated.items():
+            labels = {label: math.log1p(percent / 100.0) for label, percent in each.labels.items()}
+            sd, usual = math.log1p(each.percent / 100.0), float(_reach(each.df, 0.5))
+            known[table] = TableNoise(sd, each.df, usual=usual, labels=labels)
         if len(self.groups) < FEWEST_SETUPS or self._changes["setup"].nunique() < FEWEST_SETUPS:
             return known
         rows = self._changes.groupby(TABLE)
@@ -122,7 +134,7 @@ class LabelNoise:
     @cached_property
     def _changes(self) -> pd.DataFrame:
         pairs = [label_pairs(group).assign(setup=number) for number, group in enumerate(self.groups)]
-        changes = pd.concat(pairs)
+        changes = pd.concat(pairs).eval("change = change / relative")
         return changes.assign(square=changes["change"] ** 2)
 
     @cached_property
@@ -150,6 +162,20 @@ def _learned(changes: pd.DataFrame) -> TableNoise:
     return TableNoise(sd, df, NoiseSource.CALIBRATION, calm / float(_reach(df, CALM)), usual)
 
 
+def relative_noise(rows: pd.DataFrame, first: str, second: str) -> FloatArray:
+    """Return the noise of each label relative to that of its table, from the values of two runs.
+
+    Short averages scatter more. So do percentiles close to the average of their label, because few calls make both.
+    """
+    logs = np.log(rows[[first, second]].where(rows[[first, second]] > 0))
+    average = logs.where(rows["stat"] == "avg").groupby([rows["group"], rows["label"]]).transform("max")
+    above = (logs - average).min(axis=1).clip(0.0, FARTHEST).where(rows["stat"].str.startswith("p"), TYPICAL_RATIO)
+    level = average.mean(axis=1)
+    level -= level.groupby([rows[name] for name in TABLE]).transform("median").clip(upper=math.log(TYPICAL_S))
+    lower = SHALLOW * (above.fillna(TYPICAL_RATIO) - TYPICAL_RATIO) + SHORT * level.clip(-FARTHEST, 0.0).fillna(0.0)
+    return np.exp(-lower.to_numpy(dtype=np.float64))
+
+
 def _reach(df: npt.ArrayLike, part: float) -> FloatArray:
     """Half-width of the central part of a t distribution."""
     return np.asarray(special.stdtrit(df, 0.5 + part / 2.0))
@@ -167,7 +193,7 @@ def _rounding(values: FloatArray) -> float:
 
 @lru_cache(256)  # many comparisons learn from the same groups
 def label_pairs(group: RepeatedRuns) -> pd.DataFrame:
-    """Pair the labels of all runs of one group: values `first` and `second`, and the number of the `pair`.
+    """Pair the labels of all runs of one group: values `first` and `second`, number of the `pair`, `relative` noise.
 
     `change` is the log ratio beyond the table's shared change, divided by the root of 2 to hold for one run.
     """
@@ -175,7 +201,8 @@ def label_pairs(group: RepeatedRuns) -> pd.DataFrame:
     for number, runs in enumerate([*itertools.combinations(group.runs, 2)] or [(RunLevels(), RunLevels())]):
         first, second = (run.labels.loc[run.labels["value"] > 0, [*LABEL_KEY, "value"]] for run in runs)
         pair = first.merge(second, on=LABEL_KEY).set_axis([*LABEL_KEY, "first", "second"], axis=1)
-        found.append(pair.sort_values(["group", "stat", "label"]).assign(pair=number))
+        pair = pair.sort_values(["group", "stat", "label"], ignore_index=True)
+        found.append(pair.assign(pair=number, relative=relative_noise(pair, "first", "second")))
     pairs = pd.concat(found, ignore_index=True)
     ratio = pd.Series(np.log(pairs["second"] / pairs["first"]))
     shared = ratio.groupby([pairs["pair"], *(pairs[name] for name in TABLE)]).transform("median")

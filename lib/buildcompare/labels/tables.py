@@ -319,63 +319,75 @@ def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weight
 
 
 def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
-    """Sort changed averages by their effect on the total time, then by p-value; without calls by p-value only."""
-    changed = [row for row in rows if row.stat == "avg" and row.delta_percent]
+    """Sort changed averages by the time that they add or save, then by p-value; without calls by p-value only."""
 
     def moved(row: LabelResult) -> tuple[float, float, float]:
-        calls = [each for each in row.calls or () if each is not None]
-        spent = abs((row.new or 0.0) - (row.base or 0.0)) * fmean(calls) if calls else 0.0
-        return -spent, 1.0 if row.p_value is None else row.p_value, -abs(math.log(times_slower(row) or 1.0))
+        p_value = 1.0 if row.p_value is None else row.p_value
+        return -abs(_added_seconds(row) or 0.0), p_value, -abs(math.log(times_slower(row) or 1.0))
 
-    return sorted(changed, key=moved)
+    return sorted((row for row in rows if row.stat == "avg" and row.delta_percent), key=moved)
 
 
 def times_slower(row: LabelResult) -> float:
-    """Ratio of new to base beyond the shared change of the table; 0 if unknown."""
-    if row.delta_percent is None:
+    """Return the ratio of new to base beyond the shared change of the table, at least that if new has a lower bound.
+
+    0 if unknown.
+    """
+    if not row.base or row.new is None or row.at_least.base or row.only_in:
         return 0.0
-    return (1.0 + row.delta_percent / 100.0) / (1.0 + (row.shared_percent or 0.0) / 100.0)
+    return row.new / row.base / (1.0 + (row.shared_percent or 0.0) / 100.0)
+
+
+def added_share(row: LabelResult) -> float | None:
+    """Return the time that an average adds to all calls of its table, as a part of the base's; None without calls."""
+    added, share = _added_seconds(row), row.time_share.base if row.time_share else None
+    if added is None or not share or not row.calls or not row.calls.base or not row.base:
+        return None
+    return added * share / (row.calls.base * row.base)
+
+
+def _added_seconds(row: LabelResult) -> float | None:
+    """Return the seconds that the change beyond the table's adds, at the mean number of calls of both builds."""
+    calls = [each for each in row.calls or () if each is not None]
+    if not calls or row.base is None or row.new is None:
+        return None
+    return fmean(calls) * (row.new - row.base * (1.0 + (row.shared_percent or 0.0) / 100.0))
 
 
 SEVERAL_TIMES = 3.0  # Least ratio of new to base, chosen as a round number
-MANY_CALLS = 10_000.0
-"""Fewest calls in each build: a mean of 10,000 times with an SD of five means has an error of 5 %. In identical runs
-only rare jobs (SystemStore.Get, Cleanup) and searches become several times slower."""
-UNLIKELY = 0.2
-"""A label without recorded calls counts if its adjusted p-value is below this. In 1,000 releases of four tests, made of
-identical ceiling runs, 0.4 % have a label that is several times slower in two tests; 27 % do without this bound
-(`benchmarks/labels.py`)."""
+LEAST_ADDED = 0.02  # Least added time, as a part of the time of all calls of the table; rare calls add less
+UNLIKELY = 0.05  # Largest adjusted p-value of a label without recorded calls
+FAR = 6.0
+"""Least ratio of the 99th percentile to the average without recorded calls: few calls make them alike. Set on published
+releases, where it leaves one of 12 that name a label, and one of 7 with base and new swapped."""
 
 
-def unexplained_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[dict[str, LabelResult]]:
-    """Find labels that became slower than noise explains, each with its rows by test, the largest change first.
+def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:
+    """Find averages that became several times slower: test, average, and 99th percentile; the costliest first.
 
-    A row counts if it is marked (or its noise is unknown) and several times slower, over many calls or, without
-    recorded calls, with an unlikely change. A label needs such rows in two tests, or with many calls in two windows
-    (the steady one and the whole run). `tables` are the rows of each test; the first statistic of a label counts.
+    An average counts if it is marked (or its noise is unknown) and adds at least `LEAST_ADDED`. Without recorded calls
+    its change must be unlikely, its percentile several times slower too, and `FAR`. `tables` are the rows of each test.
     """
-    labels: dict[tuple[str, str], dict[str, LabelResult]] = {}
-    for test, row in ((test, row) for test, rows in tables.items() for row in rows):
-        if _stands_out(row):
-            labels.setdefault((row.group, row.label), {}).setdefault(test, row)
-    found = [
-        dict(sorted(rows.items(), key=lambda each: -times_slower(each[1])))
-        for rows in labels.values()
-        if len(rows) > 1 or any(row.calls and _in_both_windows(row) for row in rows.values())
-    ]
-    return sorted(found, key=lambda rows: -max(map(times_slower, rows.values())))
+    found = []
+    for test, rows in tables.items():
+        by_key = {(row.group, row.label, row.stat): row for row in rows}
+        for row in by_key.values():
+            judged_slower = row.status == Status.REGRESSION or row.p_value is None
+            if row.stat != "avg" or times_slower(row) < SEVERAL_TIMES or not judged_slower:
+                continue
+            p99, added = by_key.get((row.group, row.label, "p99")), added_share(row)
+            unlikely = row.p_adjusted is not None and row.p_adjusted < UNLIKELY
+            if added is not None and added >= LEAST_ADDED:
+                found.append((-added, test, row, p99))
+            elif (
+                added is None and unlikely and p99 is not None and times_slower(p99) >= SEVERAL_TIMES and _far(p99, row)
+            ):
+                found.append((row.p_adjusted or 0.0, test, row, p99))
+    return [labels for _, *labels in sorted(found, key=lambda each: each[0])]  # type: ignore[misc]
 
 
-def _stands_out(row: LabelResult) -> bool:
-    if times_slower(row) < SEVERAL_TIMES or not (row.status == Status.REGRESSION or row.p_value is None):
-        return False
-    if row.calls:
-        return min(each or 0.0 for each in row.calls) >= MANY_CALLS
-    return row.p_adjusted is not None and row.p_adjusted < UNLIKELY
-
-
-def _in_both_windows(row: LabelResult) -> bool:
-    return row.whole_run_percent is not None and 1.0 + row.whole_run_percent / 100.0 >= SEVERAL_TIMES
+def _far(p99: LabelResult, avg: LabelResult) -> bool:
+    return (p99.base or 0.0) >= FAR * (avg.base or 0.0) and (p99.new or 0.0) >= FAR * (avg.new or 0.0)
 
 
 # ---- Several tests --------------------------------------------------------------------------------------------------

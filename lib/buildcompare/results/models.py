@@ -430,9 +430,9 @@ class LabelResult(Tested, LabelRow):
     """Change over the whole runs, if the source also summarises whole runs."""
     window: Literal["steady", "whole_run"]
     status: Status
-    """A change if `p_value` is below 0.02: at most 2 % of unchanged rows are false alarms. The bound of `not_worse` is
-    10 % or `ci_high`. `p_adjusted` (Benjamini and Hochberg, over table and statistic) serves readers of the whole
-    table."""
+    """A change if `p_value` is below 0.02: at most 2 % of unchanged rows are false alarms. `equivalent` if the row
+    moved less than 10 % and its 98 % interval excludes twice and half the time. The bound of `not_worse` is 10 % or
+    `ci_high`. `p_adjusted` (Benjamini and Hochberg, over table and statistic) serves readers of the whole table."""
     only_in: Side | None
     at_least: Pair[bool]
     reason: Reason | None

@@ -324,7 +324,8 @@ def judge_labels(
     """Judge the rows of label tables, each given with its table, at an error rate of `LABEL_ALPHA` per row.
 
     No release is stopped for one row, but readers look at every marked one: at most `LABEL_ALPHA` of the unchanged rows
-    are marked. The p-value adjusted over the table stands beside it.
+    are marked. The p-value adjusted over the table stands beside it. A row that moved less than the margin, and whose
+    98 % interval excludes twice and half the time, does not differ.
     """
     judged: list[TestedEffect | None] = [None] * len(effects)
     tables: dict[Hashable, list[tuple[int, Effect]]] = {}
@@ -335,6 +336,9 @@ def judge_labels(
         p_adjusted = false_discovery([effect.p_value for _, effect in members])
         for (i, effect), p in zip(members, p_adjusted, strict=True):
             status = status_of(effect, effect.p_value, margin_percent, Better.LOWER, alpha=LABEL_ALPHA)
+            low, high = effect.interval(1.0 - LABEL_ALPHA)
+            if not status.changed and abs(effect.delta_percent) < margin_percent and low > -50.0 and high < 100.0:
+                status = Status.EQUIVALENT  # few label rows have intervals inside the margin
             family = str(table), len(members)
             judged[i] = TestedEffect(effect, margin_percent, Better.LOWER, float(p), status, *family)
     return judged
