@@ -102,7 +102,7 @@ def doubled(real: Path) -> None:
 
 def costly(pairs: int = 20) -> None:
     """Print how often a handler eight times slower is a warning among the first findings, by its number of calls."""
-    for handler, times, calls in (
+    for _handler, times, calls in (
         (HANDLER, 1.0, 0),
         (HANDLER, 8.0, 200_000),
         (HANDLER, 8.0, 3_000),
