@@ -134,7 +134,8 @@ class LabelNoise:
     @cached_property
     def _changes(self) -> pd.DataFrame:
         pairs = [label_pairs(group).assign(setup=number) for number, group in enumerate(self.groups)]
-        changes = pd.concat(pairs).eval("change = change / relative")
+        changes = pd.concat(pairs)
+        changes["change"] = changes["change"] / changes["relative"]
         return changes.assign(square=changes["change"] ** 2)
 
     @cached_property
@@ -167,13 +168,14 @@ def relative_noise(rows: pd.DataFrame, first: str, second: str) -> FloatArray:
 
     Short averages scatter more. So do percentiles close to the average of their label, because few calls make both.
     """
-    logs = np.log(rows[[first, second]].where(rows[[first, second]] > 0))
+    values = rows[[first, second]]
+    logs = pd.DataFrame(np.log(values.where(values > 0)), rows.index)
     average = logs.where(rows["stat"] == "avg").groupby([rows["group"], rows["label"]]).transform("max")
     above = (logs - average).min(axis=1).clip(0.0, FARTHEST).where(rows["stat"].str.startswith("p"), TYPICAL_RATIO)
     level = average.mean(axis=1)
     level -= level.groupby([rows[name] for name in TABLE]).transform("median").clip(upper=math.log(TYPICAL_S))
     lower = SHALLOW * (above.fillna(TYPICAL_RATIO) - TYPICAL_RATIO) + SHORT * level.clip(-FARTHEST, 0.0).fillna(0.0)
-    return np.exp(-lower.to_numpy(dtype=np.float64))
+    return np.asarray(np.exp(-lower.to_numpy(dtype=np.float64)))
 
 
 def _reach(df: npt.ArrayLike, part: float) -> FloatArray:
@@ -181,7 +183,7 @@ def _reach(df: npt.ArrayLike, part: float) -> FloatArray:
     return np.asarray(special.stdtrit(df, 0.5 + part / 2.0))
 
 
-def _shrunk(sd: float, squares: Any, count: Any) -> Any:
+def _shrunk(sd: Any, squares: Any, count: Any) -> Any:
     return np.sqrt((TYPICAL * sd**2 + squares) / (TYPICAL + count))
 
 
