@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from buildcompare.findings.verdict import USERS
-from buildcompare.metrics.judge_at_load import reach_at_load
 from buildcompare.results import Decided, FurtherRunsResult, PlannedRow, Results, TestPlan, TestResult
 from buildcompare.results.codes import SIDES, Better, Side, ValidityStatus
-from buildcompare.stats.effects import Effect
 from buildcompare.stats.planning import FurtherRuns, Looks, aim, plan_runs
 from buildcompare.text.sentences import say, title
 
@@ -65,19 +63,13 @@ def _planned(test: TestResult) -> Iterator[tuple[Decided, list[FurtherRuns], dic
     """The judged rows that the verdict of `test` rests on, each with its steps and its names."""
     looks = Looks.of(test.looks).runs
     gates = [metric for metric in test.metrics if metric.gate]
-    loaded = [each for each in gates if each.load_adjusted and each.load_adjusted.run_sd_percent is not None]
-    family = [_unchanged(each.load_adjusted, looks[-1]) for each in loaded if each.load_adjusted]
-    margins = [each.margin_percent for each in loaded]
     judged = sum(each.p_value is not None for each in gates)
     for metric in gates:
         row = metric.deciding
         if row is None or row.run_sd_percent is None:
             continue
-        given: dict[str, Any] = {"family": judged}
-        if metric.decided_by == "equal_load" and metric in loaded:
-            given = {"df_per_run": 0.0, "reach": reach_at_load(family, margins, loaded.index(metric))}
         named = metric.model_dump(include={"slug", "margin_percent", "better", "decided_by"})
-        yield row, _steps(row, looks, metric.margin_percent, metric.better, **given), named | {"name": metric.full_name}
+        yield row, _steps(row, looks, metric.margin_percent, metric.better, judged), named | {"name": metric.full_name}
     users = test.supported_users
     if users and users.run_sd_percent is not None and users.band_percent:
         named = {"slug": None, "name": USERS, "better": Better.HIGHER, "decided_by": "level"}
@@ -85,13 +77,9 @@ def _planned(test: TestResult) -> Iterator[tuple[Decided, list[FurtherRuns], dic
         yield users, steps, named | {"margin_percent": users.band_percent}
 
 
-def _steps(row: Decided, looks: Sequence[float], margin: float, better: Better, **given: Any) -> list[FurtherRuns]:
-    effect = _unchanged(row, looks[-1])
-    return plan_runs(effect.run_sd, effect.df, margin_percent=margin, better=better, looks=looks, gate=True, **given)
-
-
-def _unchanged(row: Decided, runs: float) -> Effect:
-    """An effect of zero with the uncertainty of `row`."""
+def _steps(
+    row: Decided, looks: Sequence[float], margin: float, better: Better, family: float = 1.0
+) -> list[FurtherRuns]:
     run_sd = math.log1p((row.run_sd_percent or 0.0) / 100.0)
     df = math.inf if row.noise_df is None else row.noise_df
-    return Effect(0.0, run_sd * math.sqrt(2.0 / runs), df, run_sd, row.noise_source)
+    return plan_runs(run_sd, df, margin_percent=margin, better=better, looks=looks, family=family, gate=True)

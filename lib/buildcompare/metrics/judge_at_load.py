@@ -1,43 +1,35 @@
-"""Judge metrics at equal load against margins and run-to-run noise.
-
-Families are those of levels, except that metrics without a better direction, such as requests per second, have one of
-their own.
-"""
+"""Judge metrics at equal load against margins and run-to-run noise, in the families of levels."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import special
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.load.view import Views, reading_error
 from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load, loaded_run
-from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import LoadAdjustedResult
-from buildcompare.results.codes import SIDES, Better, NoiseSource, Status
-from buildcompare.stats.effects import GATE, Effect, family_of, judge
+from buildcompare.results.codes import SIDES, NoiseSource, Status
+from buildcompare.stats.effects import Effect, judge_metrics
 from buildcompare.stats.noise import (
     LEAST_SD,
     Noise,
     NoiseAtEqualLoad,
     RepeatedRuns,
+    beside_repeats,
     catalogue_noise,
     metric_noise,
     mixed_noise,
     pool_variances,
     with_reading_error,
 )
-from buildcompare.stats.planning import ALPHA, Looks, root
+from buildcompare.stats.planning import Looks
 
-FOUND_PERCENT = 9.0
-"""Change that the error of a family is shared out for. Of 50 simulated pairs whose requests cost a tenth more (seeds
-from 120,000) it finds 98 % with the catalogue's noise; equal shares (Holm) find 76 %."""
 LEAST_BETWEEN = 0.25
 """Smallest part of a group's variance that counts as between runs: the error within them is an estimate too."""
 
@@ -61,11 +53,13 @@ def measure_at_load(test: Test, views: Views, catalogue: Catalogue, groups: Sequ
         return MeasuredAtLoad()
     base, new = ([run for view in views[side] if (run := loaded_run(view, catalogue))] for side in SIDES)
     curves = equal_load(base, new)
-    noises = {
+    repeats = [RepeatedRuns(test.name, test.type, [], measure_noise_at_load(runs)) for runs in (base, new)]
+    priors = {
         metric.slug: noise_at_load(metric, groups, misread=reading_error(metric, views))
         for metric in map(catalogue.find, curves)
     }
-    return MeasuredAtLoad(curves, noises, (len(base), len(new)))
+    repeated = {slug: learned_at_load(slug, repeats) for slug in curves}
+    return MeasuredAtLoad(curves, beside_repeats(priors, repeated), (len(base), len(new)))
 
 
 def judge_at_load(
@@ -75,34 +69,21 @@ def judge_at_load(
     noise_of: Callable[[Metric], Noise | None],
     looks: Looks | None = None,
 ) -> dict[str, LoadAdjustedResult]:
-    """Judge `curves`, by slug, of `runs` runs of each build, by the run-to-run noise `noise_of` each metric.
-
-    Intervals hold at 95 % for all metrics of a family together (Bonferroni): of ten separate intervals at 95 %, one
-    lies wholly on the bad side in a fifth of the tests without a change.
-    """
-    metrics = {slug: find(slug) for slug in curves}
-    noises = {slug: noise for slug, metric in metrics.items() if (noise := noise_of(metric)) is not None}
-    effects = {slug: effect_at_load(curves[slug], noise, runs) for slug, noise in noises.items()}
-    judged = {slug: _unjudged(curve) for slug, curve in curves.items()}
-    kinds = {slug: (family_of(metric), metric.better == Better.NEUTRAL) for slug, metric in metrics.items()}
-    level = looks.level if looks else ALPHA
-    for kind in sorted({*kinds.values()}):
-        family = [slug for slug in effects if kinds[slug] == kind]
-        margins = [metrics[slug].margin_percent for slug in family]
-        together = [effects[slug] for slug in family]
-        detectable = min_detectable_percent(together, margins, level, gate=kind[0] == GATE)
-        p_values = adjusted(together, margins, level)
-        for i, slug in enumerate(family):
-            tested = judge(together[i], margins[i], metrics[slug].better, p_values[i], family=kind[0], looks=looks)
-            low, high = tested.effect.interval(1.0 - level / len(family))
-            fields = tested.deciding_row(df_per_run=0.0, reach=reach_at_load(together, margins, i))
-            fields |= {"ci_low": low, "ci_high": high, "min_detectable_percent": detectable[i]}
-            if tested.status == Status.NOT_WORSE:
-                fields["no_worse_than_percent"] = max(margins[i], high if tested.better == Better.LOWER else -low)
-            noise_of_row = "equal_load" if noises[slug].at_load else "levels"
-            judged[slug] = LoadAdjustedResult.model_validate(
-                vars(judged[slug]) | fields | {"p_adjusted": p_values[i], "noise_of": noise_of_row}
-            )
+    """Judge `curves`, by slug, of `runs` runs of each build, by the run-to-run noise `noise_of` each metric."""
+    metrics = [find(slug) for slug in curves]
+    noises = [noise_of(metric) for metric in metrics]
+    effects = [
+        effect_at_load(curve, noise, runs) if noise else None
+        for curve, noise in zip(curves.values(), noises, strict=True)
+    ]
+    judged = {}
+    tested = judge_metrics([*zip(metrics, effects, strict=True)], looks)
+    for (slug, curve), noise, each in zip(curves.items(), noises, tested, strict=True):
+        fields = vars(_unjudged(curve))
+        if each and noise:
+            fields |= each.deciding_row() | {"p_adjusted": each.p_adjusted}
+            fields |= {"noise_of": "equal_load" if noise.at_load else "levels"}
+        judged[slug] = LoadAdjustedResult.model_validate(fields)
     return judged
 
 
@@ -116,81 +97,6 @@ def _unjudged(metric: MetricAtLoad) -> LoadAdjustedResult:
         constant=metric.constant,
         within_se_log=metric.se_log,
         status=Status.INCONCLUSIVE,
-    )
-
-
-def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float], level: float = ALPHA) -> list[float]:
-    """Adjusted p-values of one family: step-down over the likelihood ratio of a change of `FOUND_PERCENT` against none.
-
-    One bound on that ratio shares the error out so that most such changes are found (Spjøtvoll 1972, Annals of
-    Mathematical Statistics 43). The adjusted p-value sums over the metrics that are not yet significant (Bonferroni)
-    the probability that one exceeds the ratio by chance and its 90 % interval reaches beyond its margin (Tarone 1990,
-    Biometrics 46: a metric that cannot be significant costs nothing).
-    """
-    signal, chances = _shares(effects, margins_percent, level)
-    p_values = np.array([effect.p_value for effect in effects])
-    ratio = signal * np.array([abs(effect.log_ratio) / max(effect.sd, 1e-12) for effect in effects]) - signal**2 / 2.0
-    left, p_adjusted, worst = np.arange(ratio.size), np.ones(ratio.size), 0.0
-    for i in np.argsort(-ratio, kind="stable"):
-        chance = float(chances(ratio[i])[left].sum())
-        p_adjusted[i] = worst = max(worst, min(max(chance, float(p_values[i])), 1.0))
-        left = left[left != i]
-    return [float(p) for p in p_adjusted]
-
-
-def min_detectable_percent(
-    effects: Sequence[Effect], margins_percent: Sequence[float], level: float = ALPHA, *, gate: bool = False
-) -> list[float]:
-    """Smallest rise of each metric that :func:`adjusted` finds at a power of 80 %, if it is alone in its family."""
-    reaches = zip(effects, _reaches(effects, margins_percent, level), margins_percent, strict=True)
-    return [
-        effect.min_detectable_percent(margin, 1, reach * effect.sd, level, gate=gate)
-        for effect, reach, margin in reaches
-    ]
-
-
-def reach_at_load(
-    effects: Sequence[Effect], margins_percent: Sequence[float], position: int
-) -> Callable[[float, float], float]:
-    """Standard errors that the change at `position` of a family needs, as a function of its standard error and level.
-
-    The standard errors of the others shrink with it, as further runs do.
-    """
-
-    def reach(sd: float, level: float) -> float:
-        scale = sd / effects[position].sd
-        scaled = [replace(effect, sd=effect.sd * scale) for effect in effects]
-        return _reaches(scaled, margins_percent, level)[position]
-
-    return reach
-
-
-def _reaches(effects: Sequence[Effect], margins_percent: Sequence[float], level: float) -> list[float]:
-    """Standard errors that each change needs for :func:`adjusted` to be below `level`."""
-    if not effects:
-        return []
-    signal, chances = _shares(effects, margins_percent, level)
-    least = -(float(signal.max()) ** 2)
-    if chances(least).sum() > level:
-        df = [min(effect.df, 1e9) for effect in effects]
-        enough = special.stdtrit(df, 1.0 - level / (2 * signal.size))  # of equal shares
-        most = float((signal * (enough - signal / 2.0)).max()) + 1.0
-        least = root(lambda ratio: float(chances(ratio).sum()) - level, least, most)
-    return [float(each) for each in signal / 2.0 + least / signal]
-
-
-def _shares(
-    effects: Sequence[Effect], margins_percent: Sequence[float], level: float
-) -> tuple[FloatArray, Callable[[float], FloatArray]]:
-    """`FOUND_PERCENT` in standard errors of each metric, and the probability of each to exceed a ratio by chance."""
-    sd, df = np.array([(max(effect.sd, 1e-12), min(effect.df, 1e9)) for effect in effects]).reshape(-1, 2).T
-    signal = math.log1p(FOUND_PERCENT / 100.0) / sd
-    margins = np.array(margins_percent) / 100.0
-    bounds = np.log1p(margins), -np.log1p(-np.minimum(margins, 0.999))  # upward and downward
-    inside = special.stdtrit(df, 1.0 - level)  # reach of the interval, in standard errors
-    beyond = sum(special.stdtr(df, np.minimum(inside - bound / sd, 0.0)) for bound in bounds)  # without a change
-    return signal, lambda ratio: np.minimum(
-        2.0 * special.stdtr(df, -np.maximum(signal / 2.0 + ratio / signal, 0.0)), beyond
     )
 
 
@@ -236,7 +142,7 @@ def _repeated_noise(metric: Metric, groups: Sequence[RepeatedRuns]) -> Noise | N
     if learned is None:
         levels = metric_noise(metric, "unbounded", groups)
         return levels if levels is not None and levels.noise_source == NoiseSource.CALIBRATION else catalogue
-    return mixed_noise(learned, catalogue, catalogue.df) if catalogue else learned
+    return mixed_noise(learned, catalogue) if catalogue else learned
 
 
 def learned_at_load(slug: str, groups: Sequence[RepeatedRuns]) -> Noise | None:

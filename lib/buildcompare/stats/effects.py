@@ -8,7 +8,7 @@ beforehand: the gate metrics of a test, its other times, and its other metrics; 
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,16 +64,15 @@ class Effect:
         self,
         margin_percent: float = 0.0,
         family: float = 1.0,
-        reach: float = 0.0,
         level: float = ALPHA,
         *,
         gate: bool = False,
     ) -> float:
-        """Smallest rise found at `POWER`, alone in a `family` of this size, and beyond `reach` (log scale).
+        """Smallest rise found at `POWER`, alone in a `family` of this size.
 
         Its 90 % interval must reach beyond the margin, too, and of a gate its estimate.
         """
-        reach = max(reach, quantile(1.0 - level / family / 2.0, self.df) * self.sd)
+        reach = quantile(1.0 - level / family / 2.0, self.df) * self.sd
         return smallest_found(reach, self.sd, self.df, margin_percent, level, gate=gate)
 
 
@@ -114,13 +113,8 @@ class TestedEffect:
         low, high = self.interval
         return {"ci_low": low, "ci_high": high, "p_value": self.p_value, "status": self.status}
 
-    def deciding_row(
-        self, df_per_run: float = 2.0, reach: Callable[[float, float], float] | None = None
-    ) -> dict[str, Any]:
-        """Fields of a change that a verdict may rest on (:class:`~buildcompare.results.Decided`).
-
-        `df_per_run` and `reach` are those of :func:`~buildcompare.stats.planning.enough_runs`.
-        """
+    def deciding_row(self) -> dict[str, Any]:
+        """Fields of a change that a verdict may rest on (:class:`~buildcompare.results.Decided`)."""
         effect, margin, not_worse = self.effect, self.margin_percent, self.status == Status.NOT_WORSE
         gate = self.family == GATE
         looks = self.looks.runs if self.looks else (effect.runs,)
@@ -130,8 +124,6 @@ class TestedEffect:
             margin_percent=margin,
             looks=looks,
             family=self.size,
-            df_per_run=df_per_run,
-            reach=reach,
             gate=gate,
         )
         return self.row() | {

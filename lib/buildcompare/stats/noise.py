@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -98,6 +98,7 @@ ratio around the mean of the comparison's tests, per run; degrees of freedom, 1 
 values were read off plots."""
 Contrasts = Mapping[tuple[str, str], pd.DataFrame]
 """Test type and metric -> contrasts, with the columns `CONTRAST`."""
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,11 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
     learned = Noise(sd, df, NoiseSource.LEDGER, comparisons=np.unique(columns["comparison"][rows]).size)
     if noise is None:
         return learned if learned.comparisons >= ENOUGH_COMPARISONS else None
-    return replace(mixed_noise(noise, learned, df), comparisons=learned.comparisons) if sd < noise.sd else noise
+    return (
+        replace(mixed_noise(noise, replace(learned, df=df)), comparisons=learned.comparisons)
+        if sd < noise.sd
+        else noise
+    )
 
 
 def _repeated_noise(metric: Metric, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
@@ -228,7 +233,7 @@ def _repeated_noise(metric: Metric, test_type: TestType, groups: Sequence[Repeat
     learned, catalogue = learned_noise(metric.slug, test_type, groups), catalogue_noise(metric, test_type)
     if learned is None or catalogue is None or learned.df >= ENOUGH_DF:
         return learned or catalogue
-    return mixed_noise(learned, catalogue, catalogue.df)
+    return mixed_noise(learned, catalogue)
 
 
 def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
@@ -239,7 +244,7 @@ def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]
             levels[group.type == test_type].append([run.metrics[key] for run in group.runs if key in run.metrics])
     same, other = run_noise(levels[True]), run_noise(levels[False])
     if same and other and same.df < ENOUGH_DF:
-        return mixed_noise(same, other, min(other.df, OTHER_TYPE_DF))
+        return mixed_noise(same, replace(other, df=min(other.df, OTHER_TYPE_DF)))
     return same or (other and replace(other, df=min(other.df, OTHER_TYPE_DF)))
 
 
@@ -299,10 +304,44 @@ def catalogue_noise(metric: Metric, of: Kind) -> Noise | None:
     return Noise(math.log1p(percent / 100.0), df, NoiseSource.CATALOGUE, seconds=CATALOGUE_S, at_load=at_load)
 
 
-def mixed_noise(noise: Noise, other: Noise, other_df: float) -> Noise:
-    """Pool the variance of `other` into `noise`, with a weight of `other_df` degrees of freedom."""
-    df = noise.df + other_df
-    return replace(noise, sd=math.sqrt((noise.df * noise.sd**2 + other_df * other.sd**2) / df), df=df)
+def mixed_noise(noise: Noise, other: Noise) -> Noise:
+    """Mix the variances of two estimates, each weighted by its degrees of freedom, into `noise`."""
+    df = noise.df + other.df
+    return replace(noise, sd=math.sqrt((noise.df * noise.sd**2 + other.df * other.sd**2) / df), df=df)
+
+
+def beside_repeats(priors: Mapping[Key, Noise | None], repeats: Mapping[Key, Noise | None]) -> dict[Key, Noise | None]:
+    """Noise of each metric of a comparison from `priors` and from the repeats of the comparison itself.
+
+    If repeats of all metrics together differ by more than the priors say (:func:`laboratory_ratio`), the priors are of
+    a quieter laboratory: their variances are multiplied by that ratio, and they have at most `CATALOGUE_DF` degrees of
+    freedom. Then the variance of a metric's repeats is mixed in, by its degrees of freedom.
+
+    Parameters
+    ----------
+    priors, repeats
+        Noise by metric (or any other key); None if unknown.
+
+    Returns
+    -------
+    dict
+        Noise by the keys of `priors`.
+
+    Examples
+    --------
+    >>> prior, noisy = Noise(0.02, 15.0, NoiseSource.CATALOGUE), Noise(0.06, 4.0, NoiseSource.REPEATS)
+    >>> beside = beside_repeats(dict.fromkeys("abcdefghi", prior), dict.fromkeys("abcdefgh", noisy))
+    >>> print([f"{each.sd:.3f}, {each.df:g}" for each in (beside["a"], beside["i"])])
+    ['0.056, 12', '0.054, 8']
+    """
+    both = {key: (here, prior) for key, prior in priors.items() if prior and (here := repeats.get(key))}
+    ratio = laboratory_ratio([each for each in both.values() if 0 < each[1].df < math.inf])
+    result = {}
+    for key, prior in priors.items():
+        if prior and ratio > 1.0 and math.isfinite(prior.df):
+            prior = replace(prior, sd=prior.sd * math.sqrt(ratio), df=min(prior.df, CATALOGUE_DF))  # noqa: PLW2901
+        result[key] = mixed_noise(prior, both[key][0]) if prior and key in both else prior
+    return result
 
 
 def series_key(slug: str, labels: Mapping[str, str]) -> str:

@@ -29,6 +29,7 @@ only a few changes of 10 % in identical ceiling runs; smaller values find more P
 releases, beside averages that are twice as noisy (both on the development half)."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
 MOST_ADDED = 8  # further runs of each build that the error is spent over if none are planned
+DF_PER_RUN = 2.0  # degrees of freedom that a further run of each build adds
 MOST_RUNS = 99  # most runs per build that a plan advises
 SPENT = 0.0425
 """Error over all looks, below `ALPHA`: levels of normal statistics applied to t statistics (Jennison & Turnbull 2000,
@@ -76,8 +77,6 @@ def plan_runs(
     better: Better | str = Better.LOWER,
     looks: Sequence[float] = (1.0,),
     family: float = 1.0,
-    df_per_run: float = 2.0,
-    reach: Callable[[float, float], float] | None = None,
     gate: bool = False,
     most: int = MOST_ADDED,
 ) -> list[FurtherRuns]:
@@ -97,10 +96,6 @@ def plan_runs(
         Runs of each build at each look so far, the present one last.
     family
         Number of metrics that are judged together (Holm).
-    df_per_run
-        Degrees of freedom that a further run of each build adds.
-    reach
-        Instead of `family`: standard errors that a change needs, as a function of its standard error and the level.
     gate
         True if the change counts only with its estimate beyond the margin.
     most
@@ -120,7 +115,7 @@ def plan_runs(
     >>> [(step.further, round(step.found_percent)) for step in plan_runs(0.04, 8, margin_percent=10, most=3)]
     [(1, 14), (2, 11), (3, 9)]
     """
-    steps = _further(run_sd, df, margin_percent, Better(better), looks, family, df_per_run, reach, gate)
+    steps = _further(run_sd, df, margin_percent, Better(better), looks, family, gate)
     return [*itertools.islice(steps, most)]
 
 
@@ -131,12 +126,10 @@ def enough_runs(
     margin_percent: float,
     looks: Sequence[float] = (1.0,),
     family: float = 1.0,
-    df_per_run: float = 2.0,
-    reach: Callable[[float, float], float] | None = None,
     gate: bool = False,
 ) -> FurtherRuns | None:
     """Fewest further runs that show a change of the size of :func:`aim`; None beyond `MOST_RUNS` in all."""
-    steps = _further(run_sd, df, margin_percent, Better.LOWER, looks, family, df_per_run, reach, gate)
+    steps = _further(run_sd, df, margin_percent, Better.LOWER, looks, family, gate)
     most = itertools.islice(steps, max(MOST_RUNS - math.ceil(looks[-1]), 0))
     return next((step for step in most if step.found_percent <= aim(margin_percent, gate)), None)
 
@@ -156,15 +149,13 @@ def _further(
     better: Better,
     looks: Sequence[float],
     family: float,
-    df_per_run: float,
-    reach: Callable[[float, float], float] | None,
     gate: bool,
 ) -> Iterator[FurtherRuns]:
     for further in itertools.count(1):
         then = looks[-1] + further
-        sd, then_df = run_sd * math.sqrt(2.0 / then), df + df_per_run * further
+        sd, then_df = run_sd * math.sqrt(2.0 / then), df + DF_PER_RUN * further
         level = look_level((*looks, then), planned=then)
-        needed = (reach(sd, level) if reach else quantile(1.0 - level / family / 2.0, then_df)) * sd
+        needed = quantile(1.0 - level / family / 2.0, then_df) * sd
         smallest = smallest_found(needed, sd, then_df, margin_percent, level, df_now=df, gate=gate)
         bound = quantile(1.0 - level / 2.0, then_df) * sd + quantile(POWER, df) * sd
         worse = {Better.LOWER: percent(bound), Better.HIGHER: -percent(-bound)}.get(better)
