@@ -139,7 +139,7 @@ def imports(project: Path) -> list[tuple[str, str]]:
     library = project / "lib"
     modules = {
         ".".join(file.relative_to(library).with_suffix("").parts).removesuffix(".__init__"): file
-        for package in ("buildcompare", "labmatrix", "loadsim")
+        for package in ("buildcompare", "labmatrix", "loadfiles", "loadsim")
         for file in (library / package).rglob("*.py")
     }
     for module, file in modules.items():
@@ -187,6 +187,10 @@ def test_only_the_command_line_imports_the_simulator(project: Path) -> None:
 def test_only_the_command_line_imports_the_matrix_of_variants(project: Path) -> None:
     users = {a for a, b in imports(project) if b.startswith("labmatrix") and not a.startswith("labmatrix")}
     assert users == {"buildcompare.__main__"}
+
+
+def test_nothing_imports_the_readers_of_load_testers(project: Path) -> None:
+    assert not {a for a, b in imports(project) if b.startswith("loadfiles") and not a.startswith("loadfiles")}
 
 
 def test_modules_do_not_import_each_other_in_a_circle(project: Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 from pydantic_core import from_json
@@ -34,6 +36,7 @@ MAX_COLUMNS = 250
 """Bound on the columns of a table: a report draws at most 200 series."""
 MAX_GRAPHS = 200
 """Bound on the series that a report draws of one run."""
+HEAD_BYTES = 64_000
 LATEST = 7_258_118_400.0
 """The year 2200, in seconds since 1970: larger numbers are milliseconds or finer."""
 
@@ -112,6 +115,41 @@ def read_input(path: str, *, expected: str, is_table: Callable[[bytes], bool] | 
     if not contents[:100].strip() and not contents.strip():
         raise fault(found="an empty file")
     return InputFile(path, contents, stored)
+
+
+@contextlib.contextmanager
+def unpacked(path: str) -> Iterator[BinaryIO]:
+    """Open a file that may be gzipped, to be read in pieces."""
+    with resolve(path).open("rb") as raw:
+        zipped = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if zipped else raw
+
+
+def head_of(path: str) -> bytes:
+    """Read the first bytes of a file, unpacked; none of a file that cannot be read, whose reader says why."""
+    try:
+        with unpacked(path) as stream:
+            return stream.read(HEAD_BYTES)
+    except (OSError, EOFError, ValueError, zlib.error):
+        return b""
+
+
+class Format(NamedTuple):
+    """Formats of another package, which registers them as an entry point `buildcompare.formats`."""
+
+    recognise: Callable[[bytes], bool]
+    """Whether a file is of these formats, by its first `HEAD_BYTES` bytes, unpacked."""
+    read: Callable[[str, Catalogue], Recording]
+    """Reads the file of this path."""
+    parts: Callable[[Iterable[str]], set[str]] = lambda _: set()
+    """Of the names in a folder, those of files that are read with another file."""
+
+
+@cache
+def formats() -> tuple[Format, ...]:
+    """Formats of all packages that are installed."""
+    return tuple(entry.load() for entry in entry_points(group="buildcompare.formats"))
 
 
 def matching(paths: Iterable[str]) -> list[str]:

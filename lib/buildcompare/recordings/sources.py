@@ -27,7 +27,16 @@ from buildcompare.config.project import resolve
 from buildcompare.config.remote import is_remote
 from buildcompare.config.yaml import checked
 from buildcompare.recordings import grafana, ltctl, pgbench, sysstat, table
-from buildcompare.recordings.files import LATEST, MAX_GRAPHS, FileSource, InputFile, matching, read_input
+from buildcompare.recordings.files import (
+    LATEST,
+    MAX_GRAPHS,
+    FileSource,
+    InputFile,
+    formats,
+    head_of,
+    matching,
+    read_input,
+)
 from buildcompare.recordings.recording import Measurement, Recording, span, utc
 from buildcompare.results.codes import Side
 
@@ -60,10 +69,10 @@ def read(
     Parameters
     ----------
     path
-        A table of samples (CSV, Parquet), a report of ``ltctl report generate``, a snapshot of a Grafana dashboard,
-        output of pgbench, or statistics of sysstat; text may be gzipped. A pattern such as ``log.4711*`` names the
-        logs of all threads of a run of pgbench. Relative to the working folder, or else to the project's; or an
-        address that fsspec knows, such as ``s3://bucket/run.parquet``.
+        A table of samples (CSV, Parquet), a file of a load tester (docs/load-tools.md), a report of ``ltctl report
+        generate``, a snapshot of a Grafana dashboard, output of pgbench, or statistics of sysstat; text may be gzipped.
+        A pattern such as ``log.4711*`` names the logs of all threads of a run of pgbench. Relative to the working
+        folder, or else to the project's; or an address that fsspec knows, such as ``s3://bucket/run.parquet``.
     catalogue
         A catalogue's name, path or contents: it knows the unit of each metric, by name, alias or slug.
     kind
@@ -126,7 +135,8 @@ def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> li
     place, files = resolve(_here(path)), [Path(path)]
     if place.is_dir():
         names = sorted(each.name for each in place.iterdir() if _RECORDING.fullmatch(each.name))
-        files = [Path(path, name) for name in names if ".labels." not in name]
+        beside = set().union(*(form.parts(names) for form in formats()))
+        files = [Path(path, name) for name in names if ".labels." not in name and name not in beside]
     runs = []
     for file in files:
         tables = (file.with_name(f"{_ENDING.sub('', file.name)}.labels.csv{zipped}") for zipped in ("", ".gz"))
@@ -264,6 +274,11 @@ def _here(path: str | Path) -> str:
 def _read(paths: Sequence[str], catalogue: Catalogue, kind: str | None, labels: str | None) -> Recording:
     expected = SOURCES[kind].expected if kind else table.EXPECTED
     named = dict.fromkeys(matching(paths) if kind in (None, "pgbench") else paths)
+    if len(named) == 1 and labels is None and kind in (None, "recorded"):
+        [path] = named
+        head = head_of(path)
+        if form := next((form for form in formats() if form.recognise(head)), None):
+            return form.read(path, catalogue)
     may_be_large = table.is_text if kind in (None, "recorded") else None
     files = [read_input(path, expected=expected, is_table=may_be_large) for path in named]
     file = files[0]

@@ -1,0 +1,1 @@
+"""Read the files of load testers; `buildcompare` finds this package by the entry point `buildcompare.formats`."""

@@ -1,0 +1,250 @@
+"""Make a recording of single requests: rate, failures and times in each interval, for all requests and by endpoint.
+
+Times are counted in buckets 2 % wide, so that a test of any length fits in memory. Counts and means are exact.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.recordings.files import InputFile
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.series import FloatArray, LabelSummary, Series
+
+GROUP = "endpoint"
+PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+WIDTH = 1.02
+"""Ratio of two bounds of neighbouring buckets: the largest relative error of a percentile is 2 %."""
+SHORTEST_S, LONGEST_S = 1e-5, 7200.0
+"""Times outside count as these."""
+STEPS_S = (1, 5, 10, 30, 60, 300)
+MOST_SAMPLES, MOST_LABEL_SAMPLES = 1_000, 60
+"""Most samples of a graph and of an endpoint; the shortest of `STEPS_S` that gives no more is taken."""
+MOST_ENDPOINTS = 150
+"""Most endpoints; the rarest beyond are one."""
+OTHERS = "(other endpoints)"
+MOST_NAMES = 200_000
+LONGEST_RUN_S = 8 * 86_400
+SETTLE_S = 6.0
+"""Stated as the time over which rates are taken: a steady window begins this long after the ramp, and is five times as
+long."""
+_BOUNDS = SHORTEST_S * WIDTH ** np.arange(math.ceil(math.log(LONGEST_S / SHORTEST_S, WIDTH)) + 1)
+_ID = re.compile(r"(?i)\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=.*\d)[0-9a-f]{8,}|(?=.*\d)[a-z0-9_-]{20,}")
+"""A part of a path that is an id."""
+_COLUMNS = ["requests", "seconds", "failed"]
+
+
+def endpoint_of(method: str, address: str) -> str:
+    """Name the endpoint of a request: method and path, without host and query, its ids as ``{id}``.
+
+    Examples
+    --------
+    >>> endpoint_of("GET", "https://shop.example/users/42/orders?page=3")
+    'GET /users/{id}/orders'
+    """
+    parts = urlsplit(address) if "://" in address else None
+    path = (parts.path or "/") if parts else address.partition("?")[0]
+    masked = "/".join("{id}" if _ID.fullmatch(part) else part for part in path.split("/"))
+    return f"{method} {masked}".strip()
+
+
+class RequestLog:
+    """Requests of one run, counted piece by piece."""
+
+    def __init__(self, file: InputFile) -> None:
+        self._file = file
+        self._codes: dict[str, int] = {}
+        self._pieces: list[pd.DataFrame] = []
+
+    def codes(self, names: Iterable[str]) -> npt.NDArray[np.int64]:
+        """Return a number for each endpoint's name."""
+        codes = [self._codes.setdefault(name, len(self._codes)) for name in names]
+        if len(self._codes) > MOST_NAMES:
+            expected = f"at most {MOST_NAMES:,} names of requests (give similar addresses one name)"
+            raise self._file.fault("endpoints", expected, "more")
+        return np.array(codes, dtype=np.int64)
+
+    def add(
+        self,
+        times: npt.NDArray[Any],
+        codes: npt.NDArray[np.int64],
+        *,
+        elapsed_s: FloatArray | None = None,
+        failed: npt.NDArray[np.bool_] | None = None,
+        place: str = "",
+    ) -> None:
+        """Count requests: when (seconds since 1970), at which endpoint, how long they took, which failed.
+
+        Without `elapsed_s` only the failures are counted, of requests that are counted elsewhere.
+        """
+        if elapsed_s is not None and not (np.isfinite(elapsed_s).all() and (elapsed_s >= 0).all()):
+            raise self._file.fault(place or None, "times of requests of 0 or more", "others")
+        if not (np.isfinite(times).all() and (times >= 0).all()):
+            raise self._file.fault(place or None, "times in seconds since 1970", "others")
+        lasted = np.zeros(times.size) if elapsed_s is None else elapsed_s
+        rows = {
+            "second": np.floor(times).astype(np.int64),
+            "code": codes,
+            "bucket": np.minimum(np.searchsorted(_BOUNDS, lasted), _BOUNDS.size - 1),
+            "requests": np.full(times.size, 0 if elapsed_s is None else 1),
+            "seconds": lasted,
+            "failed": np.zeros(times.size, dtype=np.int64) if failed is None else failed.astype(np.int64),
+        }
+        self._pieces.append(pd.DataFrame(rows).groupby(["second", "code", "bucket"], sort=False).sum())
+        if len(self._pieces) == 64:
+            self._pieces = [self._counted()]
+
+    def _counted(self) -> pd.DataFrame:
+        return pd.concat(self._pieces).groupby(level=[0, 1, 2], sort=False).sum()
+
+    def recording(
+        self,
+        catalogue: Catalogue,
+        provenance: Mapping[str, Any],
+        users: pd.Series | None = None,
+    ) -> Recording:
+        """Make the recording; `users` are connected users by second since 1970."""
+        counts = self._counted().reset_index() if self._pieces else pd.DataFrame(columns=["second"])
+        if counts.empty or not counts["requests"].sum():
+            raise self._file.fault("requests", "at least one", "none")
+        start, end = int(counts["second"].min()), int(counts["second"].max()) + 1
+        if end - start > LONGEST_RUN_S:
+            raise self._file.fault("times", f"a run of at most {LONGEST_RUN_S // 86_400} days", f"{end - start:,} s")
+        counts["code"] = self._kept(counts)
+        names = [*self._codes, OTHERS]
+        at, step = _ends(start, end, MOST_SAMPLES)
+        connected = None
+        if users is not None:
+            place = np.searchsorted(at, users.index.to_numpy(dtype=float), side="right")
+            connected = users.groupby(place).mean().reindex(range(at.size)).ffill().bfill(limit=1).to_numpy(dtype=float)
+        series = [*aggregated(_by_interval(counts, at, step)[0], catalogue, users=connected)]
+        at, step = _ends(start, end, MOST_LABEL_SAMPLES)
+        summaries: list[LabelSummary] = []
+        for code, rows in counts.groupby("code"):
+            name = names[int(str(code))]
+            requests, buckets, bounds = _by_interval(rows, at, step)
+            series += [*labelled(requests, name), *_buckets(at, buckets / step, bounds, name)]
+            summaries += _summary(rows, name)
+        window = (float(start), float(end))
+        about = {**provenance, "rate_s": max(SETTLE_S, series[0].step_s)}
+        return Recording(tuple(series), window, True, tuple(summaries), provenance=about)
+
+    def _kept(self, counts: pd.DataFrame) -> pd.Series:
+        """Return the code of each row's endpoint, with one code for the rarest."""
+        most = counts.groupby("code")["requests"].sum().nlargest(MOST_ENDPOINTS).index
+        return counts["code"].where(counts["code"].isin(most), len(self._codes))
+
+
+def _ends(start: int, end: int, most: int) -> tuple[FloatArray, int]:
+    """Choose the ends of at most `most` whole intervals, and their length."""
+    seconds = end - start
+    step = min(seconds, next((step for step in STEPS_S if seconds <= step * most), math.ceil(seconds / most)))
+    return np.arange(start + step, end + 1, step, dtype=np.float64), step
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Requests of successive intervals, all of shape (n,)."""
+
+    at: FloatArray
+    """End of each interval in seconds since 1970."""
+    lasting_s: FloatArray
+    requests: FloatArray
+    sums_s: FloatArray
+    """Times of the requests together."""
+    failed: FloatArray
+    shares_s: Mapping[str, FloatArray]
+    """Statistic -> percentile of the times."""
+
+    @property
+    def mean_s(self) -> FloatArray:
+        """Mean time; NaN without a request."""
+        return _ratio(self.sums_s, self.requests)
+
+
+def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
+    return np.asarray(np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0))
+
+
+def _by_interval(counts: pd.DataFrame, at: FloatArray, step: int) -> tuple[Intervals, FloatArray, FloatArray]:
+    """Sum counts by interval; also return them by interval and bucket, and the buckets' bounds.
+
+    The last interval is left out if it is not whole.
+    """
+    place = ((counts["second"] - (at[0] - step)) // step).to_numpy(dtype=np.int64)
+    rows = counts[place < at.size]
+    place = place[place < at.size]
+    requests, sums, failed = (np.bincount(place, rows[name], at.size).astype(float) for name in _COLUMNS)
+    used, column = np.unique(rows["bucket"].to_numpy(), return_inverse=True)
+    buckets, bounds = np.zeros((at.size, used.size)), _BOUNDS[used]
+    np.add.at(buckets, (place, column), rows["requests"].to_numpy())
+    shares = {stat: _quantile(part, buckets, bounds) for stat, part in PERCENTILES.items()}
+    return Intervals(at, np.full(at.size, step), requests, sums, failed, shares), buckets, bounds
+
+
+def _quantile(quantile: float, counts: FloatArray, bounds: FloatArray) -> FloatArray:
+    """Compute a quantile of each row of counts by bucket; NaN without any."""
+    summed = counts.cumsum(axis=1)
+    total = summed[:, -1]
+    index = (summed < quantile * total[:, None]).sum(axis=1).clip(max=bounds.size - 1)
+    return np.where(total > 0, bounds[index] / math.sqrt(WIDTH), np.nan)
+
+
+def aggregated(all_requests: Intervals, catalogue: Catalogue, *, users: FloatArray | None = None) -> Iterable[Series]:
+    """Yield the graphs of all requests: rate, times, successes, failures and users."""
+    failures = all_requests.failed / all_requests.lasting_s
+    values = {
+        "Requests": all_requests.requests / all_requests.lasting_s,
+        "Response time": all_requests.mean_s,
+        **{f"{stat.upper()} response time": share for stat, share in all_requests.shares_s.items()},
+        "Successful requests": 100.0 - 100.0 * _ratio(all_requests.failed, all_requests.requests),
+    }
+    for name, numbers in {**values, **({} if users is None else {"Users": users})}.items():
+        metric = catalogue.find(name)
+        yield Series(metric.slug, name, metric.unit, all_requests.at, numbers)
+    yield Series("failed-requests", "Failed requests", "requests/s", all_requests.at, failures, role="error")
+
+
+def labelled(requests: Intervals, label: str) -> Iterable[Series]:
+    """Yield the calls, mean and percentiles of one endpoint."""
+    values = {"calls": requests.requests / requests.lasting_s, "avg": requests.mean_s, **requests.shares_s}
+    for stat, numbers in values.items():
+        yield Series(GROUP, label, "seconds", requests.at, numbers, role="label", stat=stat)
+
+
+def _buckets(at: FloatArray, rates: FloatArray, bounds: FloatArray, label: str) -> Iterable[Series]:
+    """Yield requests per second of one endpoint at or below each bound."""
+
+    def at_most(bound: str, values: FloatArray) -> Series:
+        return Series(GROUP, label, "seconds", at, values, role="bucket", labels={"le": bound})
+
+    below, edge = np.zeros(at.size), 0.0
+    for bound, column in zip(bounds, rates.T, strict=True):
+        if edge < bound / WIDTH * 0.999:  # empty buckets lie between
+            yield at_most(f"{bound / WIDTH:.9g}", below)
+        below, edge = below + column, bound
+        yield at_most(f"{bound:.9g}", below)
+    yield at_most("+Inf", below)
+
+
+def _summary(rows: pd.DataFrame, label: str) -> Iterable[LabelSummary]:
+    """Count and average one endpoint's requests of the whole run exactly, and compute percentiles."""
+    requests = int(rows["requests"].sum())
+    yield LabelSummary(GROUP, label, "calls", float(requests))
+    if not requests:
+        return
+    yield LabelSummary(GROUP, label, "avg", float(rows["seconds"].sum()) / requests)
+    counts = rows.groupby("bucket")["requests"].sum()
+    for stat, part in PERCENTILES.items():
+        value = _quantile(part, counts.to_numpy(dtype=float)[None, :], np.asarray(_BOUNDS[counts.index]))[0]
+        yield LabelSummary(GROUP, label, stat, float(value))

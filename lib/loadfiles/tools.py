@@ -1,0 +1,465 @@
+"""Read the files of load testers: requests of k6, JMeter, Locust, Gatling and vegeta, and summaries.
+
+A file of any size is read in pieces. The endpoint of each request becomes a label.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+from pyarrow import compute
+from pyarrow import csv as arrow_csv
+from pyarrow import json as arrow_json
+
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.project import resolve
+from buildcompare.recordings.files import Format, InputFile, head_of, unpacked
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.series import FloatArray, LabelSummary, Series
+from loadfiles.request_log import (
+    GROUP,
+    SETTLE_S,
+    Intervals,
+    RequestLog,
+    aggregated,
+    endpoint_of,
+    labelled,
+)
+from loadfiles.summaries import SUMMARIES
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+_BLOCK = 4_000_000  # bytes
+_TIMES = ("http_req_duration", "grpc_req_duration")
+_FAILED = "http_req_failed"
+TRANSACTION = "Number of samples in transaction"
+"""Begins the message of JMeter's sums of samples, which the file holds too."""
+
+
+class Tool(NamedTuple):
+    """One format: how it is recognised by a file's first bytes, and its reader."""
+
+    name: str
+    recognise: Callable[[bytes], bool]
+    read: Callable[[BinaryIO, InputFile, Catalogue], Recording]
+
+
+# ---- Tables of requests ---------------------------------------------------------------------------------------------
+
+
+def _batches(
+    stream: BinaryIO, file: InputFile, types: Mapping[str, pa.DataType | None], *, names: list[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the columns `types` of a CSV piece by piece; `names` are those of a file without a header."""
+    head = stream.read(_BLOCK) if names is None else b""
+    line = head.partition(b"\n")[0].decode("utf-8-sig", "replace")
+    delimiter = max(",;\t", key=line.count)
+    if names is None and (
+        missing := [name for name in types if name not in next(csv.reader([line], delimiter=delimiter))]
+    ):
+        raise file.fault("columns", f"the column {missing[0]}", line[:80])
+    try:
+        yield from arrow_csv.open_csv(
+            _Joined(head, stream),
+            read_options=arrow_csv.ReadOptions(block_size=_BLOCK, use_threads=False, column_names=names),
+            parse_options=arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=False),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=[*types], column_types={name: each for name, each in types.items() if each is not None}
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise file.fault("rows", "a whole table", " ".join(str(error).split())[:160]) from None
+
+
+class _Joined(io.RawIOBase):
+    """A stream whose first bytes were read already."""
+
+    def __init__(self, head: bytes, stream: BinaryIO) -> None:
+        self._head, self._stream = head, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        taken, self._head = (self._head, b"") if size < 0 else (self._head[:size], self._head[size:])
+        if size < 0 or len(taken) < size:
+            taken += self._stream.read(size - len(taken) if size >= 0 else -1)
+        return taken
+
+
+def _coded(log: RequestLog, name: Callable[..., str], *columns: pa.DictionaryArray) -> npt.NDArray[np.int64]:
+    """Number the endpoint of each row, which `name` makes of the texts of `columns`."""
+    texts = [column.dictionary.to_pylist() for column in columns]
+    places = [column.indices.fill_null(0).to_numpy() for column in columns]
+    if not len(places[0]):
+        return np.empty(0, dtype=np.int64)
+    _, first, row = np.unique(
+        np.ravel_multi_index(places, [max(len(each), 1) for each in texts]), return_index=True, return_inverse=True
+    )
+    names = [
+        name(*((text[place[at]] if text else "") for text, place in zip(texts, places, strict=True))) for at in first
+    ]
+    return log.codes(names)[row]
+
+
+def _seconds(times: pa.Array, unit: float) -> FloatArray:
+    """Convert times to seconds since 1970: numbers in `unit` seconds, or dates."""
+    if pa.types.is_timestamp(times.type):
+        return np.asarray(times.cast(pa.timestamp("ns")).cast(pa.int64()).to_numpy(zero_copy_only=False) / 1e9)
+    return np.asarray(times.to_numpy(zero_copy_only=False), dtype=np.float64) * unit
+
+
+def _numbers(values: pa.Array) -> FloatArray:
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+class _Users:
+    """The number of users by second, of which the largest counts."""
+
+    def __init__(self) -> None:
+        self._pieces: list[pd.Series] = []
+
+    def add(self, times: FloatArray, users: FloatArray) -> None:
+        self._pieces.append(pd.Series(users).groupby(np.floor(times)).max())
+
+    def series(self) -> pd.Series | None:
+        return pd.concat(self._pieces).groupby(level=0).max() if self._pieces else None
+
+
+def _k6_points(
+    batches: Iterable[tuple[pa.DictionaryArray, FloatArray, FloatArray, pa.DictionaryArray, pa.DictionaryArray]],
+    file: InputFile,
+    catalogue: Catalogue,
+) -> Recording:
+    """Count k6's points: metric, time in seconds, value (milliseconds for times), method and name."""
+    log, users = RequestLog(file), _Users()
+    for metric, times, values, method, name in batches:
+        metrics, which = metric.dictionary.to_pylist(), metric.indices.to_numpy()
+        for code, text in enumerate(metrics):
+            rows = np.flatnonzero(which == code)
+            if text == "vus":
+                users.add(times[rows], values[rows])
+            elif text in (*_TIMES, _FAILED):
+                taken = pa.array(rows)
+                codes = _coded(log, endpoint_of, method.take(taken), name.take(taken))
+                counted = {"failed": values[rows] > 0} if text == _FAILED else {"elapsed_s": values[rows] / 1e3}
+                log.add(times[rows], codes, **counted)
+    return log.recording(catalogue, {"kind": "k6", "files": [file.provenance]}, users.series())
+
+
+def read_k6_csv(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
+    """Read the file of ``k6 run --out csv=FILE``."""
+    types = {"metric_name": _TEXT, "timestamp": None, "metric_value": pa.float64(), "method": _TEXT, "name": _TEXT}
+    rows = (
+        (
+            batch["metric_name"],
+            _seconds(batch["timestamp"], 1.0),
+            batch["metric_value"].to_numpy(zero_copy_only=False),
+            batch["method"],
+            batch["name"],
+        )
+        for batch in _batches(stream, file, types)
+    )
+    return _k6_points(rows, file, catalogue)
+
+
+def read_k6_json(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
+    """Read the file of ``k6 run --out json=FILE``."""
+    tags = pa.struct([("method", pa.string()), ("name", pa.string())])
+    data = pa.struct([("time", pa.timestamp("ns", "UTC")), ("value", pa.float64()), ("tags", tags)])
+    schema = pa.schema([("metric", pa.string()), ("type", pa.string()), ("data", data)])
+    options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        try:
+            for lines in arrow_json.open_json(stream, arrow_json.ReadOptions(block_size=_BLOCK), options):
+                batch = lines.filter(compute.equal(lines["type"], "Point"))
+                data = batch["data"]
+                tags = data.field("tags")
+                yield (
+                    batch["metric"].dictionary_encode(),
+                    _seconds(data.field("time"), 1.0),
+                    data.field("value").to_numpy(zero_copy_only=False),
+                    tags.field("method").dictionary_encode(),
+                    tags.field("name").dictionary_encode(),
+                )
+        except pa.ArrowInvalid as error:
+            raise file.fault("lines", "JSON lines of k6", " ".join(str(error).split())[:160]) from None
+
+    return _k6_points(rows(), file, catalogue)
+
+
+def read_jmeter_csv(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
+    """Read the JTL file of ``jmeter -n -l FILE`` as CSV."""
+    log, users = RequestLog(file), _Users()
+    head = stream.read(100_000)
+    line = head.partition(b"\n")[0].decode("utf-8-sig", "replace")
+    header = next(csv.reader([line], delimiter=max(",;\t", key=line.count)))
+    types = {"timeStamp": None, "elapsed": pa.float64(), "label": _TEXT, "success": pa.bool_()}
+    types |= {
+        name: type_ for name, type_ in (("allThreads", pa.float64()), ("responseMessage", _TEXT)) if name in header
+    }
+    for rows in _batches(cast(BinaryIO, _Joined(head, stream)), file, types):
+        batch = rows
+        if not (pa.types.is_integer(batch["timeStamp"].type) or pa.types.is_timestamp(batch["timeStamp"].type)):
+            raise file.fault("timeStamp", "milliseconds since 1970", str(batch["timeStamp"][0]))
+        if "responseMessage" in types:
+            messages = batch["responseMessage"]
+            sums = [str(each).startswith(TRANSACTION) for each in messages.dictionary.to_pylist()]
+            if any(sums):
+                batch = batch.filter(pa.array(~np.array(sums)[messages.indices.fill_null(0).to_numpy()]))
+        times = _seconds(batch["timeStamp"], 1e-3)
+        elapsed, success = _numbers(batch["elapsed"]), batch["success"].to_numpy(zero_copy_only=False)
+        log.add(times, _coded(log, str, batch["label"]), elapsed_s=elapsed / 1e3, failed=~success.astype(bool))
+        if "allThreads" in types:
+            users.add(times, _numbers(batch["allThreads"]))
+    return log.recording(catalogue, {"kind": "jmeter", "files": [file.provenance]}, users.series())
+
+
+def read_jmeter_xml(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
+    """Read the JTL file of JMeter as XML; samples inside samples are parts of them."""
+    log, users, rows, depth = RequestLog(file), _Users(), list[tuple[str, ...]](), 0
+    keys = ("ts", "t", "s", "lb", "na")
+
+    def count() -> None:
+        table = pd.DataFrame(rows, columns=[*keys])
+        rows.clear()
+        try:
+            times, elapsed = (np.asarray(table[key], dtype=np.float64) / 1e3 for key in ("ts", "t"))
+        except ValueError as error:
+            raise file.fault("samples", "numbers in `ts` and `t`", str(error)[:80]) from None
+        log.add(times, log.codes(table["lb"]), elapsed_s=elapsed, failed=(table["s"] != "true").to_numpy())
+        threads = pd.to_numeric(table["na"], errors="coerce")
+        users.add(times[threads.notna()], threads.dropna().to_numpy(dtype=np.float64))
+
+    try:
+        # expat bounds what entities may grow to, since its version 2.4.1.
+        for event, element in ElementTree.iterparse(stream, ("start", "end")):  # noqa: S314
+            if element.tag not in ("httpSample", "sample"):
+                continue
+            depth += 1 if event == "start" else -1
+            if event == "end" and depth == 0:
+                if not element.get("rm", "").startswith(TRANSACTION):
+                    rows.append(tuple(element.get(key, "") for key in keys))
+                element.clear()
+                if len(rows) == 50_000:
+                    count()
+    except ElementTree.ParseError as error:
+        raise file.fault("XML", "a whole document", str(error)) from None
+    if rows:
+        count()
+    return log.recording(catalogue, {"kind": "jmeter", "files": [file.provenance]}, users.series())
+
+
+def _text_lines(stream: BinaryIO, file: InputFile) -> Iterator[tuple[int, str]]:
+    text = io.TextIOWrapper(stream, "utf-8")
+    try:
+        yield from enumerate(text, 1)
+    except UnicodeDecodeError as error:
+        raise file.fault(None, "text in UTF-8", f"byte {error.start} of a piece that is not") from None
+    finally:
+        text.detach()  # whoever opened the stream closes it
+
+
+def read_gatling(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
+    """Read Gatling's ``simulation.log`` of version 2 to 3.9, which is text."""
+    log, rows, joined = RequestLog(file), list[tuple[str, float, float, bool]](), list[tuple[float, int]]()
+
+    def count() -> None:
+        if rows:
+            names, start, elapsed, failed = zip(*rows, strict=True)
+            log.add(np.array(start), log.codes(names), elapsed_s=np.array(elapsed), failed=np.array(failed))
+            rows.clear()
+
+    for number, line in _text_lines(stream, file):
+        fields = line.rstrip("\r\n").split("\t")
+        try:
+            if fields[0] == "REQUEST":
+                end = next(at for at, word in enumerate(fields) if word in ("OK", "KO") and at > 2)
+                start, stop = (int(each) for each in fields[end - 2 : end])
+                group = fields[end - 4] if end > 4 and not fields[end - 4].isdigit() else ""
+                name = " / ".join(part for part in (group.replace(",", " / "), fields[end - 3]) if part)
+                rows.append((name, start / 1e3, max(stop - start, 0) / 1e3, fields[end] == "KO"))
+            elif fields[0] == "USER":
+                word = next(each for each in fields if each in ("START", "END"))
+                joined.append((int(fields[-1] or fields[-2]) / 1e3, 1 if word == "START" else -1))
+        except (StopIteration, ValueError, IndexError):
+            raise file.fault(f"line {number}", "a REQUEST or USER of Gatling", repr(line[:80])) from None
+        if len(rows) == 50_000:
+            count()
+    count()
+    active = pd.DataFrame(joined, columns=["time", "change"]).sort_values("time", kind="stable")
+    users = active["change"].cumsum().groupby(np.floor(active["time"])).max() if joined else None
+    return log.recording(catalogue, {"kind": "gatling", "files": [file.provenance]}, users)
+
+
+def _refuse_binary_log(_: BinaryIO, file: InputFile, __: Catalogue) -> Recording:
+    expected = "Gatling's text (up to version 3.9), or the requests as another format"
+    raise file.fault("format", expected, "the binary log of Gatling 3.10 or newer")
+
+
+_VEGETA = ["timestamp", "code", "latency", "out", "in", "error", "body", "attack", "seq", "method", "url", "headers"]
+
+
+def read_vegeta_csv(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
+    """Read the file of ``vegeta encode --to csv``."""
+    log = RequestLog(file)
+    types = {"timestamp": pa.int64(), "code": pa.int64(), "latency": pa.float64(), "method": _TEXT, "url": _TEXT}
+    for batch in _batches(stream, file, types, names=_VEGETA):
+        codes, latency = (batch[name].to_numpy(zero_copy_only=False) for name in ("code", "latency"))
+        endpoints = _coded(log, endpoint_of, batch["method"], batch["url"])
+        failed = (codes < 200) | (codes >= 400)
+        log.add(_seconds(batch["timestamp"], 1e-9), endpoints, elapsed_s=latency / 1e9, failed=failed)
+    return log.recording(catalogue, {"kind": "vegeta", "files": [file.provenance]})
+
+
+# ---- Locust: counts so far, by second and by endpoint ----------------------------------------------------------------
+
+HISTORY, STATS = "_stats_history.csv", "_stats.csv"
+"""Ends of the names of Locust's files of one run."""
+BESIDE = (STATS, "_failures.csv", "_exceptions.csv")
+_SHARES = {"p50": "50%", "p95": "95%", "p99": "99%"}
+_SUMS = ("Total Request Count", "Total Failure Count", "Total Average Response Time")
+_NUMBERS = dict.fromkeys(("User Count", *_SUMS, *_SHARES.values()), "float64")
+_WHOLE = ("Type", "Name", "Request Count", "Failure Count", "Average Response Time", *_SHARES.values())
+
+
+def read_locust(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
+    """Read ``..._stats_history.csv`` of ``locust --csv``; requests and means are differences of its sums so far."""
+    table = _locust_table(stream, file, ("Timestamp", "User Count", "Type", "Name", *_SUMS, *_SHARES.values()))
+    series: list[Series] = []
+    window: tuple[float, float] | None = None
+    for (kind, name), rows in table.groupby([table["Type"].fillna(""), "Name"], sort=False):
+        seconds = rows.drop_duplicates("Timestamp", keep="last").set_index("Timestamp").sort_index().astype(_NUMBERS)
+        if len(seconds) < 2:
+            continue
+        if name == "Aggregated":
+            window = float(seconds.index[0]), float(seconds.index[-1])
+            series += aggregated(_of_seconds(seconds), catalogue, users=seconds["User Count"].to_numpy()[1:])
+        else:
+            series += labelled(_of_seconds(seconds), f"{kind} {name}".strip())
+    if window is None:
+        raise file.fault("rows", "at least two of the name Aggregated", "fewer")
+    provenance = {"kind": "locust", "files": [file.provenance], "rate_s": SETTLE_S}
+    return Recording(tuple(series), window, stop_known=True, provenance=provenance)
+
+
+def _of_seconds(rows: pd.DataFrame) -> Intervals:
+    """Take what happened between two rows of sums so far."""
+    requests, failed, _ = (rows[name].diff().to_numpy()[1:] for name in _SUMS)
+    sums = (rows["Total Average Response Time"] * rows["Total Request Count"]).diff().to_numpy()[1:]
+    at = rows.index.to_numpy(dtype=float)
+    return Intervals(
+        at[1:],
+        np.diff(at),
+        requests,
+        sums / 1e3,
+        failed,
+        {stat: rows[name].to_numpy()[1:] / 1e3 for stat, name in _SHARES.items()},
+    )
+
+
+def _locust_table(stream: BinaryIO, file: InputFile, columns: Iterable[str]) -> pd.DataFrame:
+    try:
+        table = pd.read_csv(stream, na_values=["N/A"], dtype={"Type": str, "Name": str})
+    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+        raise file.fault("rows", "a table of Locust", str(error)[:160]) from None
+    if missing := [name for name in columns if name not in table]:
+        raise file.fault("columns", f"the column {missing[0]!r}", ", ".join(map(str, table.columns[:6])))
+    return table
+
+
+def locust_summaries(stream: BinaryIO, file: InputFile) -> tuple[LabelSummary, ...]:
+    """Read requests, mean and percentiles of each endpoint from ``..._stats.csv``."""
+    table = _locust_table(stream, file, _WHOLE)
+    summaries = []
+    for row in table[table["Name"] != "Aggregated"].to_dict("records"):
+        label = f"{row['Type'] if isinstance(row['Type'], str) else ''} {row['Name']}".strip()
+        values = {"calls": row["Request Count"], "avg": row["Average Response Time"] / 1e3}
+        values |= {stat: row[column] / 1e3 for stat, column in _SHARES.items()}
+        summaries += [LabelSummary(GROUP, label, stat, float(value)) for stat, value in values.items()]
+    return tuple(summaries)
+
+
+# ---- Formats by their first bytes ------------------------------------------------------------------------------------
+
+
+def _begins(pattern: bytes) -> Callable[[bytes], bool]:
+    return lambda head: re.match(rb"(?s)(?:\xef\xbb\xbf)?\s*" + pattern, head) is not None
+
+
+def _is_jmeter(head: bytes) -> bool:
+    header = re.split(rb"[,;\t]", head.partition(b"\n")[0].strip())
+    return {b"timeStamp", b"elapsed", b"label", b"success"} <= {*header}
+
+
+_K6_JSON = rb'\{(?=[^\n]*"type":\s*"(?:Metric|Point)")(?=[^\n]*"metric":)'
+TOOLS = (
+    Tool("k6", _begins(rb"metric_name,timestamp,metric_value"), read_k6_csv),
+    Tool("k6", _begins(_K6_JSON), read_k6_json),
+    Tool("jmeter", _is_jmeter, read_jmeter_csv),
+    Tool("jmeter", _begins(rb"(?:<\?xml[^>]*>\s*)?<testResults\b"), read_jmeter_xml),
+    Tool("locust", _begins(rb'"?Timestamp"?,"?User Count"?,'), read_locust),
+    Tool("gatling", _begins(rb"\x00.{0,3}\x00.{0,40}?\d+\.\d+"), _refuse_binary_log),
+    Tool("gatling", _begins(rb"(?:ASSERTION\t[^\n]*\n)*RUN\t"), read_gatling),
+    Tool("vegeta", _begins(rb"\d{19},\d{1,3},\d+,\d+,\d+,"), read_vegeta_csv),
+    *(Tool(name, _begins(pattern), read) for name, pattern, read in SUMMARIES),
+)
+"""The formats, in the order in which they are tried."""
+
+
+class _Streamed(InputFile):
+    """A file that is read in pieces: only its hash and size are kept."""
+
+    @property
+    def provenance(self) -> dict[str, object]:
+        """Path, hash and size, for reports."""
+        with resolve(str(self.path)).open("rb") as raw:
+            digest = hashlib.file_digest(raw, "sha256").hexdigest()
+            return {"path": self.path, "sha256": digest, "bytes": raw.tell()}
+
+
+def is_of_load_tester(head: bytes) -> bool:
+    """Recognise the file of a load tester by its first bytes, unpacked."""
+    return any(tool.recognise(head) for tool in TOOLS)
+
+
+def read_requests(path: str, catalogue: Catalogue) -> Recording:
+    """Read a file of a load tester."""
+    file = _Streamed(path, b"", b"")
+    try:
+        tool = next(tool for tool in TOOLS if tool.recognise(head_of(path)))
+        with unpacked(path) as stream:
+            recording = tool.read(stream, file, catalogue)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise file.fault("gzip", "a whole gzip file", str(error)) from None
+    beside = path.removesuffix(HISTORY) + STATS
+    if path.endswith(HISTORY) and resolve(beside).is_file():
+        with unpacked(beside) as stream:
+            other = _Streamed(beside, b"", b"")
+            summaries = locust_summaries(stream, other)
+        files = [*recording.provenance["files"], other.provenance]
+        provenance = {**recording.provenance, "files": files}
+        recording = replace(recording, label_summaries=summaries, provenance=provenance)
+    return recording
+
+
+def parts(names: Iterable[str]) -> set[str]:
+    """Names of the files in a folder that belong to another: all of a run of Locust but its history."""
+    runs = [name.removesuffix(HISTORY) for name in names if name.endswith(HISTORY)]
+    return {run + end for run in runs for end in BESIDE}
+
+
+FORMAT = Format(is_of_load_tester, read_requests, parts)
