@@ -286,11 +286,11 @@ def test_a_change_of_the_whole_table_marks_no_label_and_that_of_one_label_does()
 
 def test_rounded_times_are_known_to_half_a_millisecond() -> None:
     catalogue = LabelTable(group="api", title="", label="", run_sd_percent={"avg": LabelSd(percent=5.0, df=2.0)})
-    rows = pd.DataFrame({"group": "api", "stat": "avg", "label": ["a", "b"], "base": [0.001, 0.5], "new": [0.002, 0.5]})
+    rows = pd.DataFrame({"group": "api", "stat": "avg", "label": ["a", "b"], "base": [0.05, 0.5], "new": [0.1, 0.5]})
     rounded = LabelNoise(tables=[catalogue]).effects(rows)["effect"]
-    exact = LabelNoise(tables=[catalogue]).effects(rows.assign(new=[0.0021234, 0.5]))["effect"]
+    exact = LabelNoise(tables=[catalogue]).effects(rows.assign(new=[0.1021234, 0.5]))["effect"]
     assert exact[0].sd == pytest.approx(math.sqrt(2.0) * math.log1p(0.05))
-    assert rounded[0].sd == pytest.approx(math.hypot(exact[0].sd, 0.001 / math.sqrt(12.0) * math.hypot(1000.0, 500.0)))
+    assert rounded[0].sd == pytest.approx(math.hypot(exact[0].sd, 0.001 / math.sqrt(12.0) * math.hypot(20.0, 10.0)))
     assert rounded[1].sd == pytest.approx(exact[1].sd, rel=0.01)
 
 
