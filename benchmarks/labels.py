@@ -2,6 +2,7 @@
 
     python benchmarks/labels.py [FOLDER]
     python benchmarks/labels.py series [20000]
+    python benchmarks/labels.py learn
 
 Releases of four tests are put together from pairs of identical ceiling runs of `FOLDER` (default: BUILDCOMPARE_REAL, or
 ../shared/real): two unbounded setups, smallest machines left out, and both bounded ones. Counted are those with a label
@@ -11,7 +12,8 @@ handler takes eight times as long.
 
 With `series` it prints instead what a report of one test costs whose runs have so many label series each, and a tenth
 and a hundredth of them: CPU beyond that of a report with ten, a series of a run, the largest memory of any process, and
-the sizes of page and results.
+the sizes of page and results. With `learn` it prints `run_sd_percent` of the catalogue's label tables, learned from the
+ceiling tests without the smallest machines.
 """
 
 from __future__ import annotations
@@ -28,10 +30,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import yaml
 from accuracy import real_groups
 from identical import CATALOGUE, SMALL, read
 from releases import with_labels
+from scipy import optimize, special
 
 from buildcompare import findings
 from buildcompare.calibration.learn import check_labels
@@ -52,6 +56,50 @@ RELEASES = 1000
 SEED = 1
 HANDLER = "getPostsForChannel"
 CALM = Coordinator(max_users=3000, thresholds=Thresholds(None, None, None, None))
+
+
+NOISY, PRIOR = 3.0, 12.0
+"""Labels that scatter this many times as much are named; weight of the table's noise in a label's, in changes."""
+CALM_PART, RARE_PART, QUIETEST = 0.8, 0.98, 0.1
+"""Quantiles of the scores that a t distribution is fitted to; least spread of a pair, relative to its table's."""
+
+
+def learn() -> None:
+    """Print the noise of label tables, and the labels that scatter, as the catalogue holds them."""
+    real = Path(os.environ.get("BUILDCOMPARE_REAL") or "../shared/real").resolve()
+    groups = [group for group in real_groups(real)[0] if group.name not in SMALL]
+    changes = pd.concat([label_pairs(group).assign(setup=i) for i, group in enumerate(groups)])
+    changes = changes.assign(score=changes["change"] / changes["relative"]).sort_values("setup", kind="stable")
+    for (group, stat), rows in changes.groupby(["group", "stat"]):
+        by_setup = rows.groupby("setup")
+        held_out = [of["label"].map(scatter(rows[rows["setup"] != setup])) for setup, of in by_setup]
+        score = rows["score"].abs() / pd.concat(held_out).fillna(1.0).to_numpy()  # without the setup's own changes
+        pairs = score.groupby([rows["setup"], rows["pair"]]).transform("median")
+        calm, rare = (score / np.sqrt((pairs / score.median()).clip(lower=QUIETEST))).quantile([CALM_PART, RARE_PART])
+        degrees = np.geomspace(0.5, 100.0, 100)
+        ratios = reach(degrees, RARE_PART) / reach(degrees, CALM_PART)
+        df = float(np.interp(rare / calm, ratios[::-1], degrees[::-1]))
+
+        def excess(sd: float, score=score, pairs=pairs, df=df) -> float:
+            spread = np.sqrt((pairs / sd / reach(df, 0.5)).clip(lower=QUIETEST))
+            return float((score / (sd * spread)).quantile(RARE_PART) - reach(df, RARE_PART))
+
+        sd = float(optimize.brentq(excess, 1e-3, 1.0))
+        named = {label: f"{100 * np.expm1(sd * each):.2g}" for label, each in scatter(rows).items()}
+        print(f"{group} {stat}: percent: {100 * np.expm1(sd):.2g}, df: {df:.2g}, labels: {named}")
+
+
+def scatter(rows: pd.DataFrame) -> pd.Series:
+    """Deviation of labels that scatter more than their table, relative to it, the largest first."""
+    sd = 1.4826 * rows["score"].abs().median()
+    of = rows.assign(square=rows["score"] ** 2).groupby("label")["square"].agg(["sum", "count"])
+    ratio = np.sqrt((PRIOR * sd**2 + of["sum"]) / (PRIOR + of["count"])) / sd
+    return ratio[ratio >= NOISY].sort_values(ascending=False)
+
+
+def reach(df: float | np.ndarray, part: float) -> np.ndarray:
+    """Half-width of the central part of a t distribution."""
+    return np.asarray(special.stdtrit(df, 0.5 + part / 2.0))
 
 
 def main(folder: str | None = None) -> None:
@@ -220,5 +268,7 @@ def many_labels(folder: Path, count: int) -> Path:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["series"]:
         series(int(*sys.argv[2:] or [20_000]))
+    elif sys.argv[1:] == ["learn"]:
+        learn()
     else:
         main(*sys.argv[1:])
