@@ -332,7 +332,7 @@ def beside_repeats(priors: Mapping[Key, Noise | None], repeats: Mapping[Key, Noi
     >>> prior, noisy = Noise(0.02, 15.0, NoiseSource.CATALOGUE), Noise(0.06, 4.0, NoiseSource.REPEATS)
     >>> beside = beside_repeats(dict.fromkeys("abcdefghi", prior), dict.fromkeys("abcdefgh", noisy))
     >>> print([f"{each.sd:.3f}, {each.df:g}" for each in (beside["a"], beside["i"])])
-    ['0.056, 12', '0.054, 8']
+    ['0.058, 12', '0.057, 8']
     """
     both = {key: (here, prior) for key, prior in priors.items() if prior and (here := repeats.get(key))}
     ratio = laboratory_ratio([each for each in both.values() if 0 < each[1].df < math.inf])
