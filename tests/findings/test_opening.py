@@ -186,7 +186,7 @@ def test_a_build_whose_requests_fail_does_not_pass(base: float, new: float, unit
 def test_the_title_stands_first_in_page_and_readme() -> None:
     found = results(worse(quiet(), "p99-api-times", 33.4))
     page = str(sections.verdict(replace(bench(), results=found)).html)
-    assert "<strong>Regression: P99 API times +33.4 %.</strong>" in page
+    assert "<strong>Regression: P99 API times +33.4\u00a0%.</strong>" in page
     assert "**Regression: P99 API times +33.4 %.**" in markdown.render(found, [])
 
 
