@@ -115,9 +115,9 @@ class _Builder:
             return [self.value(child, (*place, i)) for i, child in enumerate(node.value)]
         return self._mapping(node, place)
 
-    def _mapping(self, node: Node, place: Location) -> dict[str, Any]:
-        merged: dict[str, Any] = {}
-        local: dict[str, Any] = {}
+    def _mapping(self, node: Node, place: Location) -> dict[str, object]:
+        merged: dict[str, object] = {}
+        local: dict[str, object] = {}
         for key_node, value_node in node.value:
             if key_node.tag == _MERGE:
                 parts = value_node.value if isinstance(value_node, SequenceNode) else [value_node]

@@ -184,7 +184,7 @@ def _entry(name: str, rows: Sequence[_Row]) -> Entry:
                     found = f"{row[column][:60]!r}, but {other[column][:60]!r} on line {other.line}"
                     raise row.fault(column, "the same in every row of a comparison", found)
     setup = {title: first_rows[column][column] for column, title in SETUP_COLUMNS.items() if column in first_rows}
-    data: dict[str, Any] = {
+    data: dict[str, object] = {
         "name": name,
         "kind": "monthly" if first["order"] else "study",
         "position": first.number("order"),
@@ -199,7 +199,7 @@ def _entry(name: str, rows: Sequence[_Row]) -> Entry:
     return checked(Entry, data, file=first.file)
 
 
-def _test(name: str, row: _Row) -> dict[str, Any]:
+def _test(name: str, row: _Row) -> dict[str, object]:
     kind, users, errors = row["test_type"].casefold(), row.pair("su"), row.pair("errors")
     return {
         "name": name,

@@ -9,7 +9,7 @@ logarithmic weights they also work for labels that only one build calls.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -221,7 +221,7 @@ def _result(
     row: MetricResult, group: str, split: TrafficMix, effect: Effect | None, judged: TestedEffect | None
 ) -> TrafficMixResult:
     mix, speed = split.mix_ci or (None, None), split.speed_ci or (None, None)
-    at_unchanged_mix: dict[str, Any] = {"status": row.status}
+    at_unchanged_mix: dict[str, object] = {"status": row.status}
     if judged is not None:  # its noise includes slow whole runs
         low, high = judged.interval
         chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -146,7 +145,7 @@ def compare_supported_users(
     noise = metric_noise(load, "unbounded", groups, past) if load else None
     band = load.margin_percent if load else None
     effect = measure_effect(levels.base, levels.new, noise) if noise and delta is not None else None
-    judged: dict[str, Any] = {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
+    judged: dict[str, object] = {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
     if effect and band:
         judged = judge(effect, band, Better.HIGHER, family=GATE, looks=looks).deciding_row()
     elif delta is None and noise and best.base and at_least.new:  # only the low end: the new build may support more

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -290,7 +290,7 @@ def in_laboratory(stated: RunSd, ratios: Mapping[Kind, float]) -> RunSd:
     percents = {kind: getattr(stated, kind) for kind in ratios}
     sds = {kind: math.log1p(percent / 100.0) * math.sqrt(ratios[kind]) for kind, percent in percents.items() if percent}
     dfs = {kind: min(stated.df.get(kind, CATALOGUE_DF), CATALOGUE_DF) for kind in sds}
-    changed: dict[str, Any] = {kind: 100.0 * math.expm1(sd) for kind, sd in sds.items()}
+    changed: dict[str, object] = {kind: 100.0 * math.expm1(sd) for kind, sd in sds.items()}
     return stated.model_copy(update=changed | {"df": {**stated.df, **dfs}})
 
 

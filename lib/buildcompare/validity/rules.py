@@ -423,8 +423,8 @@ def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
             named = typed and ours != side  # not the default labels of compare()
             differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
         if differs:
-            about: dict[str, Any] = {"file": run.view.run.file, "side": side, "run": i, "labels": (label, ours)}
-            yield _reason(ValidityCode.ANOTHER_BUILD, invalid=True, **about)
+            file, code = run.view.run.file, ValidityCode.ANOTHER_BUILD
+            yield _reason(code, invalid=True, file=file, side=side, run=i, labels=(label, ours))
 
 
 def _plain(label: str) -> str:
