@@ -9,9 +9,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import matplotlib.pyplot as plt
 import nbformat
+import pandas as pd
 import papermill
 import pytest
 from papermill.engines import papermill_engines
@@ -92,6 +95,33 @@ def test_values_of_a_small_comparison(published: Published) -> None:
     label = next(row for row in bounded.labels if row.stat == "avg")
     assert (label.label, label.base, label.new) == ("getPost", 0.01, 0.011)
     assert label.delta_percent == pytest.approx(10)
+
+
+@pytest.mark.filterwarnings("ignore:The set_bad:PendingDeprecationWarning")  # seaborn 0.13's heatmap calls it
+@pytest.mark.parametrize(
+    ("values", "drawn"),
+    [
+        pytest.param({"base": 2.0, "new": 3.0}, [50.0, 50.0], id="both"),
+        pytest.param({"base": 2.0}, None, id="no new build"),
+        pytest.param({"new": 2.0}, None, id="no base"),
+        pytest.param({"base": 2.0, "new": float("nan")}, None, id="new has no values"),
+        pytest.param({"base": 0.0, "new": 2.0}, None, id="base is zero"),
+        pytest.param({}, None, id="no samples"),
+    ],
+)
+def test_figure_of_all_metrics_needs_values_of_both_builds(
+    values: dict[str, float], drawn: list[float] | None, project: Path
+) -> None:
+    cells = nbformat.read(project / "notebooks/comparison.ipynb", as_version=4).cells
+    (source,) = [cell.source for cell in cells if "sns.heatmap" in cell.source]
+    rows = [("a", build, 1, "x", "s", 30.0 * i, value) for build, value in values.items() for i in range(4)]
+    columns = ["test", "build", "run", "metric", "unit", "elapsed_s", "value"]
+    scope: dict[str, Any] = {"result": SimpleNamespace(samples=pd.DataFrame(rows, columns=columns))}
+    exec(source, scope)  # the cell itself, on frames that no bundled comparison holds
+    assert bool(plt.get_fignums()) == (drawn is not None)
+    plt.close("all")
+    if drawn is not None:
+        assert scope["change"].tolist() == drawn
 
 
 @pytest.mark.slow
