@@ -101,7 +101,7 @@ def test_values_of_a_small_comparison(published: Published) -> None:
 @pytest.mark.parametrize(
     ("values", "drawn"),
     [
-        pytest.param({"base": 2.0, "new": 3.0}, [50.0, 50.0], id="both"),
+        pytest.param({"base": 2.0, "new": 3.0}, [50.0] * 4, id="both"),
         pytest.param({"base": 2.0}, None, id="no new build"),
         pytest.param({"new": 2.0}, None, id="no base"),
         pytest.param({"base": 2.0, "new": float("nan")}, None, id="new has no values"),
