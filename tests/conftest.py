@@ -28,6 +28,7 @@ T = TypeVar("T")
 # Before numpy is imported, for this process and all that it starts: matrices here are small, and threads that wait for
 # each other beside another worker's cost more than the sums themselves.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.pop("GITHUB_STEP_SUMMARY", None)  # comparisons of tests are no results of the runner that runs them
 hypothesis.settings.register_profile("no deadline", deadline=None)
 hypothesis.settings.load_profile("no deadline")
 

@@ -2,8 +2,8 @@
 
 A golden report is results.json without `provenance.run` and without its sentences, its numbers rounded to six
 significant digits: numbers and codes. Its label rows are written as tables, with what many rows share said once; of
-metrics nulls are left out. Beside it, of the first comparison, README.md and what the terminal shows in two widths are
-pictures of the wording.
+metrics nulls are left out. Beside it, of the first comparison, README.md, the comment of a pull request and what the
+terminal shows in two widths are pictures of the wording.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from buildcompare.report.markdown import comment
 from buildcompare.report.publish import publish
 from buildcompare.report.terminal import lines
 from buildcompare.results import Results
@@ -46,6 +47,7 @@ def made(report: Path) -> dict[str, str]:
     if results["comparison"] == BUNDLED[0]:
         files["README.md"] = (report / "README.md").read_text("utf-8")
         shown = Results.model_validate_json((report / "results.json").read_text("utf-8"))
+        files["comment.md"] = comment(shown)
         files |= {f"terminal-{width}.txt": lines(shown, width=width) for width in TERMINALS}
     return files
 

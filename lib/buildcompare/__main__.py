@@ -1,7 +1,7 @@
 """Compare the load tests of two builds.
 
-Exit codes: 0 done, 3 bad input or data, 4 execution failure; with --fail-on regression also 1, with
---fail-on inconclusive also 2 for inconclusive or invalid.
+Exit codes: 0 done, 3 bad input or data, 4 execution failure; with --fail-on also 1 for a regression or errors, 2 for
+an invalid or inconclusive test.
 """
 
 import contextlib
@@ -12,17 +12,26 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
 from buildcompare.config.errors import InputError, named
 from buildcompare.config.remote import copied_back, fetched_folder, is_remote, written
 from buildcompare.report import processes
-from buildcompare.report.batch import BAD_INPUT, FAILED, Order, Outcome, publish_many, publish_one, what_ended
-from buildcompare.results.codes import TestType, Verdict
+from buildcompare.report.batch import (
+    BAD_INPUT,
+    FAILED,
+    BuildFiles,
+    Order,
+    Outcome,
+    publish_many,
+    publish_one,
+    what_ended,
+)
+from buildcompare.results.codes import FailOn, TestType
 from buildcompare.text.numbers import printable
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
@@ -32,7 +41,6 @@ _USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 _WORST_FIRST = (FAILED, BAD_INPUT, REGRESSION, UNDECIDED, 0)
 
 
-FailOn = Literal["regression", "inconclusive"]
 WIDTH = 120
 """Columns of tables printed outside a terminal, such as in a build log."""
 
@@ -46,7 +54,28 @@ def _file(name: str, text: str) -> Any:
 
 
 ParamsFile = Annotated[Path, _file("PARAMS", "A params file, such as params/v10.4.0-rc1.yaml.")]
-FailedBy = Annotated[FailOn | None, _option("--fail-on", "Exit with 1 or 2 by the verdict.")]
+
+
+def _words(text: str) -> frozenset[FailOn]:
+    """Read the words of --fail-on; `inconclusive` includes regressions and invalid tests."""
+    every: tuple[FailOn, ...] = get_args(FailOn)
+    given = [word.strip() for word in text.split(",")]
+    if wrong := [word for word in given if word not in every]:
+        raise typer.BadParameter(f"expected words of {', '.join(every)}, separated by commas, found {wrong[0]!r}")
+    more = {"regression", "invalid"} if "inconclusive" in given else set()
+    return frozenset(word for word in every if word in {*given, *more})
+
+
+_FAIL_ON = (
+    "Exit with 1 for a regression or errors, 2 for an invalid or inconclusive test (inconclusive: and what is worse)."
+)
+FailedBy = Annotated[
+    Any, typer.Option("--fail-on", metavar=f"[{'|'.join(get_args(FailOn))}],...", help=_FAIL_ON, parser=_words)
+]
+_COMMENT = "Write a comment for a pull request here; it also goes to $GITHUB_STEP_SUMMARY."
+Markdown = Annotated[Path | None, _option("--markdown", _COMMENT)]
+JUnit = Annotated[Path | None, _option("--junit", "Write JUnit XML here.")]
+Link = Annotated[str | None, _option("--link", "The report's address, for the comment.")]
 Refresh = Annotated[bool, _option("--refresh", "Pull again what was pulled from a server before.")]
 _REPORTS = "The folder of the reports' folders, or an address that fsspec knows (default: reports)."
 Reports = Annotated[str | None, _option("--output", _REPORTS)]
@@ -79,6 +108,9 @@ def report(
     quiet: Quiet = False,
     graphs: Graphs = True,
     png: Png = False,
+    markdown: Markdown = None,
+    junit: JUnit = None,
+    link: Link = None,
 ) -> None:
     """Compare two builds, publish the report, and print what is decided and what changed."""
     if study and not record:
@@ -86,8 +118,10 @@ def report(
     ledger_as: LedgerAs = ("study" if study else "monthly") if record else None
     settings: dict[str, Any] = {"output": output, "refresh": refresh, "ledger_as": ledger_as, "progress": not quiet}
     settings |= {"engine": engine, "graphs": _format(graphs, png)}
+    table = None if quiet else _table(every=every)
+    order = Order(params, settings, table, BuildFiles(markdown, junit, link))
     with _progress(not quiet) as hear:
-        outcome = publish_one(Order(params, settings, None if quiet else _table(every=every)), hear)
+        outcome = publish_one(order, hear)
     raise typer.Exit(_report_outcome(outcome, fail_on, quiet=quiet))
 
 
@@ -107,6 +141,9 @@ def compare(
     calibration: Annotated[str | None, _option("--calibration", "A file that `calibrate` made.")] = None,
     html: Annotated[Path | None, _option("--html", "Write the page here.")] = None,
     json_: Annotated[Path | None, _option("--json", "Write results.json here.")] = None,
+    markdown: Markdown = None,
+    junit: JUnit = None,
+    link: Link = None,
     fail_on: FailedBy = None,
     every: Every = False,
     quiet: Quiet = False,
@@ -114,6 +151,7 @@ def compare(
     """Compare two files or folders of recordings without a params file."""
     from buildcompare import api  # late: these take seconds to import
     from buildcompare.config.project import write_files, writing
+    from buildcompare.findings.verdict import shortcomings
     from buildcompare.report.terminal import lines
     from buildcompare.text.sentences import say
 
@@ -133,6 +171,7 @@ def compare(
         if json_ is not None:
             with writing(json_, "output", "a file that can be written"):
                 write_files({json_: result.to_json()})
+        BuildFiles(markdown, junit, link).write(result.results)
     if not quiet:
         (runs,) = result.recordings.values()
         read = (say("terminal", "read", base, len(runs["base"])), say("terminal", "read", new, len(runs["new"])))
@@ -140,7 +179,7 @@ def compare(
         _print(lines(result.results, **_table(every=every)).removesuffix("\n"))
         for file in (each for each in (html, json_) if each is not None):
             _say(say("terminal", "where", file))
-    raise typer.Exit(_exit_code(result.verdict, fail_on))
+    raise typer.Exit(_exit_code(shortcomings(result.results), fail_on))
 
 
 @app.command()
@@ -405,19 +444,16 @@ def _format(graphs: bool, png: bool) -> str | None:
     return ("png" if png else "svg") if graphs else None
 
 
-def _report_outcome(outcome: Outcome, fail_on: FailOn | None, *, quiet: bool = False) -> int:
+def _report_outcome(outcome: Outcome, fail_on: Collection[FailOn] | None, *, quiet: bool = False) -> int:
     """Print how a report ended; return its exit code."""
     if outcome.code or not quiet:
         _print(outcome.said, error=outcome.code != 0)
-    return outcome.code or _exit_code(outcome.verdict, fail_on)
+    return outcome.code or _exit_code(outcome.shortcomings, fail_on)
 
 
-def _exit_code(verdict: Verdict | None, fail_on: FailOn | None) -> int:
-    if fail_on is not None and verdict == Verdict.REGRESSION:
-        return REGRESSION
-    if fail_on == "inconclusive" and verdict in (Verdict.INCONCLUSIVE, Verdict.INVALID):
-        return UNDECIDED
-    return 0
+def _exit_code(shortcomings: Collection[FailOn], fail_on: Collection[FailOn] | None) -> int:
+    met = {*shortcomings} & {*(fail_on or ())}
+    return REGRESSION if met & {"regression", "errors"} else UNDECIDED if met else 0
 
 
 def _table(*, every: bool) -> dict[str, Any]:

@@ -35,6 +35,7 @@ VARIANTS = Kind(
     folder=Path(__file__).parent,
     notebook="variants.ipynb",
     markdown="variants.md",
+    table="variants_table.md.j2",
     model=Variants,
     holds=holds_variants,
     read=read_variants,

@@ -21,7 +21,7 @@ from buildcompare.report.batch import Order, Outcome
 from buildcompare.report.terminal import lines
 from buildcompare.results import Results
 from buildcompare.results.base import Label
-from buildcompare.results.codes import SIDES, Verdict
+from buildcompare.results.codes import SIDES, FailOn
 from support import small_params, write_params
 
 
@@ -120,6 +120,11 @@ def fake(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
         ("invalid", "regression", 0),
         ("invalid", "inconclusive", 2),
         ("pass", "inconclusive", 0),
+        ("pass", "regression,invalid,errors,inconclusive", 0),
+        ("invalid", "regression,invalid", 2),
+        ("invalid", "errors, invalid", 2),
+        ("regression", "invalid", 0),
+        ("inconclusive", "regression,invalid,errors", 0),
         ("failed", None, 4),
     ],
 )
@@ -131,11 +136,11 @@ def test_exit_codes(monkeypatch: pytest.MonkeyPatch, verdict: str, fail_on: str 
 
 @pytest.mark.parametrize(("codes", "worst"), [((0, 4, 3), 4), ((3, 1), 3), ((0, 2, 1), 1), ((0, 2), 2), ((0, 0), 0)])
 def test_the_worst_of_a_batch(monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...], worst: int) -> None:
-    verdicts = {1: Verdict.REGRESSION, 2: Verdict.INVALID}
+    words: dict[int, frozenset[FailOn]] = {1: frozenset({"regression"}), 2: frozenset({"invalid"})}
 
     def publish_many(orders: list[Order], **_: object) -> Iterator[tuple[Order, Outcome]]:
         for order, code in zip(orders, codes, strict=True):
-            yield order, Outcome(0 if code in verdicts else code, "done", verdicts.get(code))
+            yield order, Outcome(0 if code in words else code, "done", words.get(code, frozenset()))
 
     monkeypatch.setattr(command_line, "publish_many", publish_many)
     assert run("batch", *(f"{i}.yaml" for i in range(len(codes))), "--fail-on", "inconclusive").exit_code == worst
@@ -146,6 +151,7 @@ def test_a_wrong_use_is_bad_input() -> None:
     for arguments in (
         ["report"],
         ["report", "x.yaml", "--fail-on", "bogus"],
+        ["report", "x.yaml", "--fail-on", "regression,bogus"],
         ["no-such-command"],
         ["batch", "a/x", "b/x"],
     ):

@@ -28,6 +28,8 @@ class Kind:
     notebook: str
     markdown: str
     """Name of the template of README.md."""
+    table: str
+    """Template of the table of results in Markdown."""
     model: type[Reported]
     holds: Callable[[Document], bool]
     read: Callable[[Path], Reported]

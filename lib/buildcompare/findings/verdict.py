@@ -1,6 +1,7 @@
 """Reach the verdict of a test and of a comparison, and write the opening of a report."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ from buildcompare.results import (
 from buildcompare.results.codes import (
     Better,
     CauseKind,
+    FailOn,
     FindingKind,
     Severity,
     Status,
@@ -33,6 +35,8 @@ from buildcompare.text.sentences import say, title
 
 USERS = "supported users"
 TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # Least worsening in an interval that prevents a pass, percent
+_OUTCOMES = re.compile(r"\b(errors?|fail(ed|ures?)|timeouts?|exceptions?|dropped|rejected|[45]xx|success(es|ful)?)\b")
+"""Words in the slugs of metrics that count failures or successes."""
 WORTH_IT = 0.8  # A pass names further runs if they lower the bound of possible changes to this part or less
 
 
@@ -70,6 +74,30 @@ def of_comparison(tests: Sequence[TestResult]) -> Verdict:
     verdicts = {test.verdict for test in tests}
     worst: tuple[Verdict, ...] = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE)
     return next((verdict for verdict in worst if verdict in verdicts), Verdict.PASS)
+
+
+def shortcomings(results: Results) -> frozenset[FailOn]:
+    """Return the words of ``--fail-on`` that apply to `results`.
+
+    A regression of a valid test counts beside an invalid test, whose verdict comes first in that of the comparison.
+    """
+    verdicts = {results.verdict, *(test.verdict for test in results.tests)}
+    words: tuple[FailOn, ...] = ("regression", "invalid", "inconclusive")
+    found = {word for word in words if word in verdicts}
+    return frozenset(found | {"errors"} if _has_more_errors(results) else found)
+
+
+def _has_more_errors(results: Results) -> bool:
+    """Test whether the new build fails more often in a valid test, beyond chance or beyond what may pass."""
+    valid = {test.name: test for test in results.tests if test.verdict != Verdict.INVALID}
+    for each in (each for each in results.findings if each.test in valid):
+        rose = each.kind == FindingKind.UNJUDGEABLE and each.severity != Severity.INFO and each.evidence["base"] == 0
+        if each.kind == FindingKind.ERROR_RATE and each.severity == Severity.CRITICAL:
+            return True
+        if rose and _OUTCOMES.search(each.metric or ""):
+            return True
+    metrics = [metric for test in valid.values() for metric in test.metrics if _OUTCOMES.search(metric.slug)]
+    return any(row.deciding is not None and row.deciding.status == Status.REGRESSION for row in metrics)
 
 
 def causes(

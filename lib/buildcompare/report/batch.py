@@ -9,17 +9,52 @@ from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from buildcompare.config.errors import BuildcompareError, ExecutionError, InputError, named
 from buildcompare.config.remote import copied_back, is_remote
 from buildcompare.report import processes
-from buildcompare.results.codes import Verdict
+from buildcompare.results.codes import FailOn
 from buildcompare.text.numbers import printable
+
+if TYPE_CHECKING:
+    from buildcompare.results import Results
 
 T = TypeVar("T")
 BAD_INPUT, FAILED = 3, 4
 """Exit codes of faulty input or data, and of a failed execution."""
+
+
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+"""Variable of GitHub's runners: a file of Markdown that the page of the run shows."""
+
+
+@dataclass(frozen=True)
+class BuildFiles:
+    """Files for a build server and the people who read it, beside those of a report."""
+
+    markdown: Path | None = None
+    """The comment for a pull request; it is appended to the file that `STEP_SUMMARY` names too."""
+    junit: Path | None = None
+    link: str | None = None
+    """Address of the report, for the comment."""
+
+    def write(self, results: "Results") -> None:
+        """Write the files, and append the comment to the step summary."""
+        from buildcompare.config.project import write_files, writing  # late: rendering takes long to import
+        from buildcompare.report import junit, markdown
+
+        summary = os.environ.get(STEP_SUMMARY)
+        comment = markdown.comment(results, self.link) if self.markdown or summary else ""
+        texts = {self.markdown: comment} if self.markdown else {}
+        texts |= {self.junit: junit.render(results)} if self.junit else {}
+        for path, text in texts.items():
+            with writing(path, "output", "a file that can be written"):
+                write_files({path: text})
+        if summary:
+            steps = Path(summary)
+            with writing(steps, STEP_SUMMARY, "a file that can be written"), steps.open("a", encoding="utf-8") as file:
+                file.write(f"{comment}\n")
 
 
 @dataclass(frozen=True)
@@ -32,15 +67,16 @@ class Order:
     params: Path
     settings: dict[str, Any] = field(default_factory=dict)
     table: dict[str, Any] | None = None
+    files: "BuildFiles | None" = None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of an order: exit code, line to print, verdict, and whether an earlier report was still current."""
+    """Outcome of an order: exit code, line to print, words of ``--fail-on`` that apply, whether a report was kept."""
 
     code: int
     said: str
-    verdict: Verdict | None = None
+    shortcomings: frozenset[FailOn] = frozenset()
     kept: bool = False
 
 
@@ -204,7 +240,7 @@ def publish_here(order: Order) -> Outcome:
 
 
 def _published(order: Order, made: Any) -> Outcome:
-    from buildcompare.findings.verdict import opening
+    from buildcompare.findings.verdict import opening, shortcomings  # late: they take long to import
     from buildcompare.text.sentences import say
 
     table = ""
@@ -212,10 +248,12 @@ def _published(order: Order, made: Any) -> Outcome:
         from buildcompare.report.terminal import lines  # imported late: only printed tables need rich
 
         table = lines(made.results, **order.table) + "\n"
+    if order.files is not None:
+        order.files.write(made.results)
     where = say("terminal", "where", named(made.folder / "report.html"))
     said = [f"{order.params}: {opening(made.results).title}. {where}"]
     said += [made.recorded] if made.recorded else []
-    return Outcome(0, table + "\n".join(map(printable, said)), made.results.verdict, made.kept)
+    return Outcome(0, table + "\n".join(map(printable, said)), shortcomings(made.results), made.kept)
 
 
 def _guarded(order: Order, task: Callable[[Path | None], T]) -> T | Outcome:

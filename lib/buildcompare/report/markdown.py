@@ -1,7 +1,9 @@
 """Write README.md in the shape of published performance comparisons, with graphs and hand-written blocks."""
 
 import functools
+import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -12,12 +14,18 @@ from buildcompare.config.kinds import kind_of_results
 from buildcompare.figures import Figure, names
 from buildcompare.findings import above_the_fold, headlines
 from buildcompare.findings.verdict import opening
+from buildcompare.labels.tables import most_moved
 from buildcompare.report.commonmark import images
 from buildcompare.report.notebook import figures_of
-from buildcompare.report.sections import template
-from buildcompare.results import Results
-from buildcompare.text.numbers import db_name
+from buildcompare.report.sections import GRAVEST_FIRST, template
+from buildcompare.results import LabelResult, Results, TestResult
+from buildcompare.results.codes import Status, Verdict
+from buildcompare.text.numbers import MISSING, STATUS_WORDS, db_name
+from buildcompare.text.sentences import title
 
+MOST_ROWS, MOST_LABELS, MOST_PLANNED = 18, 8, 2
+"""Most rows of metrics, labels, and plans of further runs in a comment."""
+_NOT_JUDGED = "not judged"
 GRAPHS = PurePosixPath("graphs")
 BLOCKS = ("comments", "action-items")
 NOTICE = "<!-- Write between the hand-written markers: all other text of this file is made anew with every report. -->"
@@ -54,6 +62,54 @@ def render(results: Results, graphs: Sequence[Figure], suffix: str | None = "svg
     said = {"opening": begins, "told": told, "rest": rest, "notice": NOTICE, "markers": markers}
     name = kind.markdown if kind else "README.md"
     return template(name).render(results=results, tests=tests, graphs=graphs, suffix=suffix, **said)
+
+
+def comment(results: Results, link: str | None = None) -> str:
+    """Render a comment for a pull request, of at most 60 lines without pictures; `link` is the report's address."""
+    from buildcompare.report.terminal import table_rows  # late: only tables of text need rich
+
+    kind = kind_of_results(results)
+    begins, rows, left_out = opening(results), [], Counter[str]()
+    for test in sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict)):
+        shown, rest = table_rows(test)
+        if test.verdict == Verdict.INVALID:
+            shown = [((*cells[:-2], MISSING, _NOT_JUDGED), Status.INCONCLUSIVE) for cells, _ in shown]
+            rest = Counter({_NOT_JUDGED: rest.total()} if rest else {})
+        rows += [(title(test), cells, status) for cells, status in shown]
+        left_out += rest
+    rows.sort(key=lambda row: (not row[2].changed, row[2] != Status.REGRESSION))
+    left_out.update(STATUS_WORDS[status] for _, _, status in rows[MOST_ROWS:])
+    labels = _changed_labels(results.tests)
+    top, rest_of_findings = above_the_fold(results.findings, begins.states)
+    titles = {test.name: title(test) for test in results.tests}
+    planned = [(row, titles[plan.test]) for plan in results.plan for row in plan.undecided]
+    return template("comment.md").render(
+        results=results,
+        kind=kind,
+        opening=begins,
+        rows=rows[:MOST_ROWS],
+        left_out=left_out,
+        several=len(results.tests) > 1,
+        labels=labels[:MOST_LABELS],
+        more_labels=len(labels[MOST_LABELS:]),
+        top=top,
+        rest=len(rest_of_findings),
+        planned=planned[:MOST_PLANNED],
+        link=link,
+    )
+
+
+def _changed_labels(tests: Sequence[TestResult]) -> list[tuple[str, LabelResult]]:
+    """List changed labels with their test's title, regressions first, then what moved most; one row for each label."""
+    found: dict[tuple[str, str, str], tuple[tuple[bool, float, float], str, LabelResult]] = {}
+    for test in (each for each in tests if each.verdict != Verdict.INVALID):
+        place = {id(row): i for i, row in enumerate(most_moved(test.labels))}
+        for row in (each for each in test.labels if each.status.changed):
+            order = (row.status != Status.REGRESSION, place.get(id(row), math.inf), -abs(row.delta_percent or 0.0))
+            key = test.name, row.group, row.label
+            if key not in found or order < found[key][0]:
+                found[key] = order, title(test), row
+    return [(of, row) for _, of, row in sorted(found.values(), key=lambda each: each[0])]
 
 
 def markers(block: str) -> str:

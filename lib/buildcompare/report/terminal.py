@@ -38,7 +38,7 @@ def lines(results: Results, *, width: int, coloured: bool = False, every: bool =
     console = Console(file=nowhere, width=width, force_terminal=coloured, highlight=False)
     verdict = opening(results)
     tests = sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
-    rows = {test.name: _rows(test, every=every) for test in tests}
+    rows = {test.name: table_rows(test, every=every) for test in tests}
     listed = [each for each in results.findings if every or each.severity != Severity.INFO]
     with console.capture() as captured:
         if head := say("terminal", "builds", results.base.label, results.new.label, results.simulated):
@@ -71,7 +71,7 @@ def _text(text: str, style: str = "") -> Text:
     return Text(numbers.printable(text), _STYLES.get(style, ""))
 
 
-def _rows(test: TestResult, *, every: bool) -> tuple[list[Row], Counter[str]]:
+def table_rows(test: TestResult, *, every: bool = False) -> tuple[list[Row], Counter[str]]:
     """Return the rows to show, changes first, and the number of other rows by status."""
     rows, rest = [], Counter[str]()
     for name, row, unit, better, shown in _judged(test):

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 Side = Literal["base", "new"]
 SIDES: tuple[Side, Side] = ("base", "new")
 TestType = Literal["bounded", "unbounded", "benchmark"]
+FailOn = Literal["regression", "errors", "invalid", "inconclusive"]
+"""Words of ``--fail-on``: shortcomings of a comparison that fail a build pipeline."""
 Window = tuple[float, float]
 """Start and end in seconds."""
 

@@ -1,0 +1,191 @@
+"""What a build pipeline gets: a comment for the pull request, JUnit XML, the step summary, and an exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import buildcompare as bc
+from buildcompare import __main__ as command_line
+from buildcompare.findings.verdict import opening, shortcomings
+from buildcompare.report import junit, markdown
+from buildcompare.results import ErrorRateResult, Results, TestPlan
+from buildcompare.results.codes import Severity, Status, ValidityStatus, Verdict
+from support import small_params, write_params
+
+LOCUST = Path(__file__).parents[1] / "load_tools/locust"
+MOST_LINES = 60
+
+
+def run(*arguments: object, **environment: str) -> Result:
+    return CliRunner(env=environment).invoke(command_line.app, list(map(str, arguments)))
+
+
+@pytest.fixture(scope="module")
+def slower() -> Results:
+    return bc.compare(LOCUST / "base", LOCUST / "new").results
+
+
+@pytest.fixture(scope="module")
+def same() -> Results:
+    return bc.compare(LOCUST / "base", LOCUST / "base").results
+
+
+def changed(results: Results, **fields: Any) -> Results:
+    """The results with other fields of their one test."""
+    (test,) = results.tests
+    return results.model_copy(update={"tests": [test.model_copy(update=fields)]})
+
+
+def test_compare_writes_comment_and_junit_and_appends_to_the_step_summary(tmp_path: Path, slower: Results) -> None:
+    comment, xml, summary = (tmp_path / name for name in ("pr/comment.md", "junit.xml", "summary.md"))
+    summary.write_text("# Build\n", "utf-8")
+    arguments = ["compare", LOCUST / "base", LOCUST / "new", "--markdown", comment, "--junit", xml]
+    address = "https://ci.example/runs/1?a=(b)"
+    done = run(*arguments, "--link", address, "--quiet", GITHUB_STEP_SUMMARY=str(summary))
+    assert (done.exit_code, done.output) == (0, "")
+    text = comment.read_text("utf-8")
+    assert text == markdown.comment(slower, address)
+    assert "(https://ci.example/runs/1?a=%28b%29)" in text
+    assert summary.read_text("utf-8") == f"# Build\n{text}\n"
+    assert xml.read_text("utf-8") == junit.render(slower)
+
+
+def test_the_summary_needs_no_option_and_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    arguments = ["compare", LOCUST / "base", LOCUST / "base", "--quiet"]
+    assert run(*arguments, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md")).exit_code == 0
+    assert (tmp_path / "summary.md").read_text("utf-8").startswith("<!-- buildcompare -->\n**")
+    for option, environment in (
+        (["--markdown", tmp_path], {}),
+        (["--junit", tmp_path], {}),
+        ([], {"GITHUB_STEP_SUMMARY": str(tmp_path)}),
+    ):
+        done = run(*arguments, *option, **environment)
+        assert done.exit_code == 3
+        assert done.stderr.count("\n") == 1
+        assert f"{tmp_path}" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_report_writes_the_same_files_from_its_process(tmp_path: Path) -> None:
+    params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
+    files = ["--markdown", tmp_path / "comment.md", "--junit", tmp_path / "junit.xml"]
+    summary = str(tmp_path / "summary.md")
+    done = run("report", params, "--output", tmp_path / "out", *files, GITHUB_STEP_SUMMARY=summary)
+    assert done.exit_code == 0
+    results = Results.model_validate_json((tmp_path / "out/results.json").read_text("utf-8"))
+    assert (tmp_path / "comment.md").read_text("utf-8") == markdown.comment(results)
+    assert Path(summary).read_text("utf-8") == markdown.comment(results) + "\n"
+    assert (tmp_path / "junit.xml").read_bytes() == (tmp_path / "out/junit.xml").read_bytes()
+
+
+def test_the_comment_says_what_the_page_says(slower: Results) -> None:
+    lines = markdown.comment(slower).splitlines()
+    assert lines[0] == "<!-- buildcompare -->"
+    assert lines[1] == f"**✗ {opening(slower).title}.** {opening(slower).sentence}"
+    rows = {cells[1]: cells[2:] for line in lines if len(cells := [each.strip() for each in line.split("|")]) > 7}
+    assert rows["Response time"][1:5] == ["36.6 ms", "+11.7 %", "+5.5 to +18.3 %", "✗ regression"]
+    assert list(rows)[2:5] == ["Response time", "P50 response time", "P95 response time"]  # changes first
+    assert f"- **critical**: {slower.findings[0].text}" in lines
+    assert all(f"- {each.text}" in lines for each in slower.suggestions)
+    assert "report is" not in "".join(lines)  # no address
+
+
+def test_changed_labels_stand_in_the_comment_once_each(slower: Results) -> None:
+    worse = {("GET /search", "avg"), ("GET /search", "p99"), ("GET /cart", "p95")}
+    labels = [
+        row.model_copy(update={"status": Status.REGRESSION}) if (row.label, row.stat) in worse else row
+        for row in slower.tests[0].labels
+    ]
+    text = markdown.comment(changed(slower, labels=labels))
+    rows = [[each.strip() for each in line.split("|")][1:-1] for line in text.splitlines() if "| GET " in line]
+    assert [row[:2] for row in rows] == [["GET /search", "avg"], ["GET /cart", "p95"]]
+    assert rows[0][4:] == ["+24.2 %", "✗ regression"]
+
+
+def test_an_invalid_test_has_numbers_but_no_judgement(slower: Results) -> None:
+    text = markdown.comment(changed(slower, verdict=Verdict.INVALID))
+    (row,) = (line for line in text.splitlines() if line.startswith("| Response time "))
+    assert row.endswith("| not judged |")
+    assert "+5.5 to" not in text.partition("- **critical**")[0]
+    assert "3 more: 3 not judged." in text
+
+
+def test_a_comment_is_short_whatever_changed(slower: Results) -> None:
+    (test,) = slower.tests
+    worse = {"status": Status.REGRESSION}
+    named = [
+        row.model_copy(update={**worse, "label": f"{row.label}|{i}\n`![x](y)` <img src=x>"})
+        for i in range(20)
+        for row in test.labels
+    ]
+    many = {"labels": named, "metrics": [row.model_copy(update=worse) for row in test.metrics] * 20}
+    tests = [test.model_copy(update={"name": f"t{i}", "verdict": each, **many}) for i, each in enumerate(Verdict)]
+    grave = slower.findings[0].model_copy(update={"test": "t0"})
+    findings = [grave.model_copy(update={"id": f"{grave.id}.{i}", "text": f"{i}\n<b>{grave.text}"}) for i in range(40)]
+    step = {"further": 2, "hours": 1.0, "found_percent": 5.0, "no_worse_than_percent": 5.0}
+    row = {"slug": "x", "name": "X", "margin_percent": 5.0, "decided_by": "level", "status": Status.INCONCLUSIVE}
+    rows = [{**row, "now_percent": 9.0, "steps": [step, step]}] * 20
+    plan = {"hours": 1.0, "runs": 2, "order": ["base", "new"], "rows": rows}
+    fields = {
+        "tests": tests,
+        "findings": findings,
+        "suggestions": slower.suggestions * 3,
+        "plan": [TestPlan.model_validate({"test": each.name, **plan}) for each in tests],
+        "simulated": True,
+    }
+    text = markdown.comment(slower.model_copy(update=fields), "https://ci.example/1")
+    assert 40 < len(text.splitlines()) <= MOST_LINES
+    assert "![" not in text.replace("\\!\\[", "")
+    assert "<img" not in text
+    assert "<b>" not in text
+    assert sum(line.startswith("- **critical**") for line in text.splitlines()) == 5
+
+
+def test_errors_and_regressions_of_valid_tests_count_beside_invalid_ones(slower: Results, same: Results) -> None:
+    assert shortcomings(slower) >= {"regression"}
+    assert "regression" not in shortcomings(same)
+    assert "errors" not in shortcomings(same)
+    invalid = same.tests[0].model_copy(update={"name": "other", "verdict": Verdict.INVALID})
+    both = slower.model_copy(update={"tests": [*slower.tests, invalid], "verdict": Verdict.INVALID})
+    assert shortcomings(both) >= {"regression", "invalid"}
+
+
+def failing_rate(status: Status) -> ErrorRateResult:
+    fields = dict.fromkeys(("delta", "delta_percent", "reason"))
+    return ErrorRateResult.model_validate(
+        {"name": "Failed", "slug": "failed", "unit": "percent", "base": 0.1, "new": 3.0, "status": status, **fields}
+    )
+
+
+def test_more_errors_are_known_by_their_finding_by_a_rise_from_zero_and_by_a_judged_metric(same: Results) -> None:
+    from buildcompare.findings import find
+
+    (test,) = same.tests
+    worse = test.model_copy(update={"errors": [failing_rate(Status.INCONCLUSIVE)]})
+    found = same.model_copy(update={"tests": [worse], "findings": find([worse], ("a", "b"))})
+    assert "errors" in shortcomings(found)
+    assert "errors" not in shortcomings(changed(found, verdict=Verdict.INVALID))
+
+    row = next(each for each in test.metrics if each.slug == "successful-requests")
+    lost = row.model_copy(update={"status": Status.REGRESSION})
+    assert "errors" in shortcomings(changed(same, metrics=[lost]))
+
+    rose = {
+        "slug": "http-errors",
+        "name": "HTTP errors",
+        "better": "lower",
+        "base": 0.0,
+        "new": 5.0,
+        "unit": "errors/s",
+    }
+    rose |= {"levels": row.levels.map(lambda runs: [5.0 for _ in runs])}
+    rose["levels"] = type(row.levels)([0.0 for _ in row.levels.base], rose["levels"].new)
+    from_zero = test.model_copy(update={"metrics": [row.model_copy(update={**rose, "delta_percent": None})]})
+    found = same.model_copy(update={"tests": [from_zero], "findings": find([from_zero], ("a", "b"))})
+    assert any(each.severity == Severity.WARNING for each in found.findings)
+    assert "errors" in shortcomings(found)
+    assert ValidityStatus.INVALID not in {each.validity.status for each in found.tests}
