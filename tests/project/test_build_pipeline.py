@@ -13,7 +13,7 @@ from buildcompare import __main__ as command_line
 from buildcompare.findings.verdict import opening, shortcomings
 from buildcompare.report import junit, markdown
 from buildcompare.results import ErrorRateResult, Results, TestPlan
-from buildcompare.results.codes import Severity, Status, ValidityStatus, Verdict
+from buildcompare.results.codes import Pair, Severity, Status, Verdict
 from support import small_params, write_params
 
 LOCUST = Path(__file__).parents[1] / "load_tools/locust"
@@ -30,8 +30,8 @@ def slower() -> Results:
 
 
 @pytest.fixture(scope="module")
-def same() -> Results:
-    return bc.compare(LOCUST / "base", LOCUST / "base").results
+def faster() -> Results:
+    return bc.compare(LOCUST / "new", LOCUST / "base").results
 
 
 def changed(results: Results, **fields: Any) -> Results:
@@ -127,8 +127,15 @@ def test_a_comment_is_short_whatever_changed(slower: Results) -> None:
     grave = slower.findings[0].model_copy(update={"test": "t0"})
     findings = [grave.model_copy(update={"id": f"{grave.id}.{i}", "text": f"{i}\n<b>{grave.text}"}) for i in range(40)]
     step = {"further": 2, "hours": 1.0, "found_percent": 5.0, "no_worse_than_percent": 5.0}
-    row = {"slug": "x", "name": "X", "margin_percent": 5.0, "decided_by": "level", "status": Status.INCONCLUSIVE}
-    rows = [{**row, "now_percent": 9.0, "steps": [step, step]}] * 20
+    row = {
+        "slug": "x",
+        "name": "X",
+        "better": "lower",
+        "margin_percent": 5.0,
+        "decided_by": "level",
+        "now_percent": 9.0,
+    }
+    rows = [{**row, "status": Status.INCONCLUSIVE, "steps": [step, step]}] * 20
     plan = {"hours": 1.0, "runs": 2, "order": ["base", "new"], "rows": rows}
     fields = {
         "tests": tests,
@@ -145,11 +152,11 @@ def test_a_comment_is_short_whatever_changed(slower: Results) -> None:
     assert sum(line.startswith("- **critical**") for line in text.splitlines()) == 5
 
 
-def test_errors_and_regressions_of_valid_tests_count_beside_invalid_ones(slower: Results, same: Results) -> None:
+def test_errors_and_regressions_of_valid_tests_count_beside_invalid_ones(slower: Results, faster: Results) -> None:
     assert shortcomings(slower) >= {"regression"}
-    assert "regression" not in shortcomings(same)
-    assert "errors" not in shortcomings(same)
-    invalid = same.tests[0].model_copy(update={"name": "other", "verdict": Verdict.INVALID})
+    assert "regression" not in shortcomings(faster)
+    assert "errors" not in shortcomings(faster)
+    invalid = faster.tests[0].model_copy(update={"name": "other", "verdict": Verdict.INVALID})
     both = slower.model_copy(update={"tests": [*slower.tests, invalid], "verdict": Verdict.INVALID})
     assert shortcomings(both) >= {"regression", "invalid"}
 
@@ -161,31 +168,23 @@ def failing_rate(status: Status) -> ErrorRateResult:
     )
 
 
-def test_more_errors_are_known_by_their_finding_by_a_rise_from_zero_and_by_a_judged_metric(same: Results) -> None:
+def test_more_errors_are_known_by_their_finding_by_a_rise_from_zero_and_by_a_judged_metric(faster: Results) -> None:
     from buildcompare.findings import find
 
-    (test,) = same.tests
+    (test,) = faster.tests
     worse = test.model_copy(update={"errors": [failing_rate(Status.INCONCLUSIVE)]})
-    found = same.model_copy(update={"tests": [worse], "findings": find([worse], ("a", "b"))})
+    found = faster.model_copy(update={"tests": [worse], "findings": find([worse], ("a", "b"))})
     assert "errors" in shortcomings(found)
     assert "errors" not in shortcomings(changed(found, verdict=Verdict.INVALID))
 
     row = next(each for each in test.metrics if each.slug == "successful-requests")
     lost = row.model_copy(update={"status": Status.REGRESSION})
-    assert "errors" in shortcomings(changed(same, metrics=[lost]))
+    assert "errors" in shortcomings(changed(faster, metrics=[lost]))
 
-    rose = {
-        "slug": "http-errors",
-        "name": "HTTP errors",
-        "better": "lower",
-        "base": 0.0,
-        "new": 5.0,
-        "unit": "errors/s",
-    }
-    rose |= {"levels": row.levels.map(lambda runs: [5.0 for _ in runs])}
-    rose["levels"] = type(row.levels)([0.0 for _ in row.levels.base], rose["levels"].new)
-    from_zero = test.model_copy(update={"metrics": [row.model_copy(update={**rose, "delta_percent": None})]})
-    found = same.model_copy(update={"tests": [from_zero], "findings": find([from_zero], ("a", "b"))})
+    levels = Pair([0.0] * len(row.levels.base), [5.0] * len(row.levels.new))
+    rose = {"slug": "http-errors", "name": "HTTP errors", "better": "lower", "unit": "errors/s", "delta_percent": None}
+    rose |= {"base": 0.0, "new": 5.0, "levels": levels}
+    from_zero = test.model_copy(update={"metrics": [row.model_copy(update=rose)]})
+    found = faster.model_copy(update={"tests": [from_zero], "findings": find([from_zero], ("a", "b"))})
     assert any(each.severity == Severity.WARNING for each in found.findings)
     assert "errors" in shortcomings(found)
-    assert ValidityStatus.INVALID not in {each.validity.status for each in found.tests}
