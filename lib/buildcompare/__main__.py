@@ -83,6 +83,10 @@ _FOLDER = "The report's folder, or an address of it that fsspec knows (default: 
 ReportFolder = Annotated[str | None, _option("--output", _FOLDER)]
 Record = Annotated[bool, _option("--record", "Keep the results in the ledger that `history` of PARAMS names.")]
 Metrics = Annotated[str, _option("--metrics", "The catalogue that says how far runs scatter.")]
+_LISTED = "A catalogue of metrics, or its path (default: recognised by names)."
+Listed = Annotated[str | None, _option("--metrics", _LISTED)]
+_TYPE = "What was run (default: bounded, without times a benchmark)."
+Type = Annotated[TestType | None, _option("--type", _TYPE)]
 Every = Annotated[bool, _option("--all", "Print every row and finding, not only what changed or matters most.")]
 Quiet = Annotated[bool, _option("--quiet", "Print errors only.")]
 _LEDGERS = "A ledger's folder or address; may be repeated (default: those of the reports, and data/history/*)."
@@ -129,15 +133,11 @@ def report(
 def compare(
     base: Annotated[str, _file("BASE", "A recording of the base build, or a folder of its runs.")],
     new: Annotated[str, _file("NEW", "The same of the new build.")],
-    type_: Annotated[
-        TestType | None, _option("--type", "What was run (default: bounded, without times a benchmark).")
-    ] = None,
+    type_: Type = None,
     users: Annotated[int | None, typer.Option(min=1, help="The target (bounded) or the ceiling (unbounded).")] = None,
     base_name: Annotated[str | None, _option("--base-name", "What the base is called (default: as its file).")] = None,
     new_name: Annotated[str | None, _option("--new-name", "What the new build is called.")] = None,
-    metrics: Annotated[
-        str | None, _option("--metrics", "A catalogue of metrics, or its path (default: recognised by names).")
-    ] = None,
+    metrics: Listed = None,
     calibration: Annotated[str | None, _option("--calibration", "A file that `calibrate` made.")] = None,
     html: Annotated[Path | None, _option("--html", "Write the page here.")] = None,
     json_: Annotated[Path | None, _option("--json", "Write results.json here.")] = None,
