@@ -1,0 +1,260 @@
+"""The workflows of docs/ci.md, played by a runner: commands, exit codes, step summary, one comment that is updated."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, get_args
+from urllib.parse import parse_qs
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from typer.main import get_command
+
+from buildcompare import __main__ as command_line
+from buildcompare.results.codes import FailOn
+from support import users_curve
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/ci.md"
+_TEXTS = re.findall(r"^```\w+\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+BLOCKS = dict(zip(("github", "gitlab", "jenkins"), _TEXTS, strict=True))
+MOST_LINES = 25
+COMPARE = re.compile(r"python -m buildcompare (.*?) --link \"\S+\" --fail-on ([\w,]+)")
+MARK = "<!-- buildcompare -->"
+
+GH = '''#!{python}
+"""What the workflow uses of GitHub's command line: reading comments with --jq, and sending a field from a file."""
+import json, os, subprocess, sys, urllib.request
+
+assert os.environ["GH_TOKEN"] == "secret" and sys.argv[1] == "api", sys.argv
+words, path, method, query, data = sys.argv[2:], "", "", "", None
+while words:
+    word = words.pop(0)
+    if word == "-X":
+        method = words.pop(0)
+    elif word == "--jq":
+        query = words.pop(0)
+    elif word == "-F":
+        name, _, file = words.pop(0).partition("=@")
+        data = json.dumps({{name: open(file, encoding="utf-8").read()}}).encode()
+    elif word != "--paginate":
+        path = word
+asked = urllib.request.Request("{server}/" + path, data, method=method or None)
+answer = urllib.request.urlopen(asked).read()
+print(subprocess.run(["jq", query or ".", "-r"], input=answer, capture_output=True, check=True).stdout.decode(), end="")
+'''
+
+
+@dataclass
+class Forge:
+    """A server of comments, as GitHub and GitLab answer about them: another's stands there first."""
+
+    address: str = ""
+    bodies: dict[int, str] = field(default_factory=lambda: {1: "Please have a look"})
+
+
+@pytest.fixture
+def forge() -> Iterator[Forge]:
+    made = Forge()
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self, value: object) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(value).encode())
+
+        def do_GET(self) -> None:
+            assert re.search(r"/(issues|merge_requests)/7/(comments|notes)(\?per_page=100)?$", self.path), self.path
+            self.answer([{"id": i, "body": body} for i, body in made.bodies.items()])
+
+        def do_POST(self) -> None:
+            assert re.search(r"/(issues|merge_requests)/7/(comments|notes)$", self.path), self.path
+            self.put(max(made.bodies) + 1)
+
+        def do_PATCH(self) -> None:
+            found = re.search(r"/(issues/comments|merge_requests/7/notes)/(\d+)$", self.path)
+            assert found, self.path
+            self.put(int(found[2]))
+
+        do_PUT = do_PATCH
+
+        def put(self, at: int) -> None:
+            sent = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            made.bodies[at] = json.loads(sent)["body"] if sent.startswith("{") else parse_qs(sent)["body"][0]
+            self.answer({"id": at})
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made.address = f"http://127.0.0.1:{server.server_port}"
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield made
+    server.shutdown()
+    server.server_close()
+
+
+def write_runs(folder: Path, case: str) -> None:
+    """Three runs of each build: alike, the new one twice as slow, with errors, or the same files twice."""
+    users = users_curve(1000.0, ramp_s=600.0, hold_s=2400.0)
+    for i, build in enumerate(("base", "new")):
+        (folder / build).mkdir(parents=True)
+        for run in range(3):
+            rng = np.random.default_rng(run if case == "invalid" else 10 * i + run)
+            slow, failed = (2.0 if case == "regression" and i else 1.0), (5.0 if case == "errors" and i else 0.0)
+            values = {
+                "Users": users,
+                "Response time": 0.01 * slow * rng.lognormal(0, 0.02) * rng.lognormal(0, 0.05, users.size),
+                "Failed requests": failed * rng.lognormal(0, 0.05, users.size),
+            }
+            table = pd.DataFrame(values, 1733911200 + 5 * np.arange(users.size))
+            table.to_csv(folder / build / f"run-{run}.csv", index_label="Time")
+
+
+@dataclass
+class Runner:
+    """The machine of a build server, with a checkout in `folder`."""
+
+    name: str
+    folder: Path
+    forge: Forge
+
+    def __post_init__(self) -> None:
+        self.bin = self.folder / ".bin"
+        self.bin.mkdir(parents=True)
+        self.program("python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        self.program("gh", GH.format(python=sys.executable, server=self.forge.address))
+        for name in ("pip", "apt-get"):
+            self.program(name, "#!/bin/sh\n")
+
+    def program(self, name: str, text: str) -> None:
+        file = self.bin / name
+        file.write_text(text)
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        of_server = {
+            "github": {
+                "GITHUB_SERVER_URL": "https://github.com",
+                "GITHUB_REPOSITORY": "shop/shop",
+                "GITHUB_RUN_ID": "5",
+                "GITHUB_STEP_SUMMARY": str(self.folder / "summary.md"),
+            },
+            "gitlab": {
+                "CI_API_V4_URL": self.forge.address,
+                "CI_PROJECT_ID": "3",
+                "CI_MERGE_REQUEST_IID": "7",
+                "CI_JOB_URL": "https://gitlab.com/shop/shop/-/jobs/5",
+                "COMMENT_TOKEN": "secret",
+            },
+            "jenkins": {
+                "BUILD_URL": "https://ci.example/job/shop/5/",
+                "CHANGE_ID": "7",
+                "CHANGE_URL": "https://github.com/shop/shop/pull/7",
+                "TOKEN": "secret",
+            },
+        }
+        return {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", **of_server[self.name]}
+
+    def steps(self) -> list[tuple[str, bool, dict[str, str]]]:
+        """The shell scripts of the workflow, whether each runs after a failure, and its variables."""
+        text = BLOCKS[self.name].replace("https://api.github.com", self.forge.address)
+        if self.name == "jenkins":
+            scripts = re.finditer(r"sh (?:'''(.*?)'''|'(.*?)')", text, re.S)
+            return [(each[1] or each[2], each.start() > text.index("post {"), {}) for each in scripts]
+        if self.name == "gitlab":
+            (job,) = yaml.safe_load(text).values()
+            return [
+                ("\n".join(job["before_script"] + job["script"]), False, {}),
+                ("\n".join(job["after_script"]), True, {}),
+            ]
+        (job,) = yaml.safe_load(
+            text.replace("${{ github.token }}", "secret").replace("${{ github.event.number }}", "7")
+        )["jobs"].values()
+        return [
+            (each["run"], each.get("if") == "always()", each.get("env", {})) for each in job["steps"] if "run" in each
+        ]
+
+    def play(self, case: str) -> int:
+        """Run the workflow on a fresh checkout whose load tests end as `case`; returns the first exit code but 0."""
+        for left in ("runs", "comment.md", "junit.xml", "report.html", "summary.md"):
+            shutil.rmtree(self.folder / left, ignore_errors=True)
+            (self.folder / left).unlink(missing_ok=True)
+        write_runs(self.folder / "made", case)
+        self.program("../load-test.sh", "#!/bin/sh\nmv made runs\n")
+        code = 0
+        for script, always, variables in self.steps():
+            if not code or always:
+                known = {**self.environment, **variables}
+                done = subprocess.run(
+                    ["bash", "-e", "-c", script], cwd=self.folder, env=known, capture_output=True, check=False
+                )
+                assert not (always and done.returncode), done.stderr.decode()
+                code = code or done.returncode
+        return code
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_workflow_is_short_and_its_comparison_is_that_of_the_others(name: str) -> None:
+    assert len(BLOCKS[name].splitlines()) <= MOST_LINES
+    found = [COMPARE.search(" ".join(text.replace("\\\n", " ").split())) for text in BLOCKS.values()]
+    assert len({(each[1], each[2]) for each in found if each}) == 1
+    assert all(found)
+
+
+def test_what_the_page_names_is_there() -> None:
+    text = PAGE.read_text("utf-8")
+    commands: dict[str, Any] = get_command(command_line.app).commands  # type: ignore[attr-defined]
+    named = set(re.findall(r"`(--[\w-]+)", text)) | {"--html"}
+    for command in ("compare", "report"):
+        options = {option for each in commands[command].params for option in each.opts}
+        assert named - options <= ({"--html"} if command == "report" else set())
+    codes = dict(re.findall(r"^\| `(\w+)` \| (\d) \|", text, re.M))
+    assert codes == {"regression": "1", "errors": "1", "invalid": "2", "inconclusive": "2"}
+    assert set(codes) == {*get_args(FailOn)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BLOCKS)
+def test_the_gate_closes_and_one_comment_is_updated(name: str, forge: Forge, tmp_path: Path) -> None:
+    runner = Runner(name, tmp_path, forge)
+    assert runner.play("regression") == 1
+    assert forge.bodies[1] == "Please have a look"
+    assert "Regression: Response time +" in forge.bodies[2]
+    assert "](https://" in forge.bodies[2]
+    assert runner.play("pass") == 0
+    assert set(forge.bodies) == {1, 2}
+    assert forge.bodies[2].startswith(f"{MARK}\n**✓ Pass")
+    assert forge.bodies[2].strip() == (tmp_path / "comment.md").read_text("utf-8").strip()
+    assert (tmp_path / "report.html").exists()
+    assert "<testsuite " in (tmp_path / "junit.xml").read_text("utf-8")
+    if name == "github":
+        assert (tmp_path / "summary.md").read_text("utf-8").strip() == forge.bodies[2].strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "code", "said"), [("invalid", 2, "⊘ Invalid test"), ("errors", 1, "Failed requests")])
+def test_invalid_tests_and_errors_close_the_gate(case: str, code: int, said: str, forge: Forge, tmp_path: Path) -> None:
+    assert Runner("github", tmp_path, forge).play(case) == code
+    assert said in forge.bodies[2]
+
+
+@pytest.mark.slow
+def test_a_comparison_that_did_not_run_leaves_the_comments_as_they_are(forge: Forge, tmp_path: Path) -> None:
+    runner = Runner("gitlab", tmp_path, forge)
+    runner.program("pip", "#!/bin/sh\nexit 9\n")
+    assert runner.play("pass") == 9
+    assert set(forge.bodies) == {1}
