@@ -20,12 +20,11 @@ from urllib.parse import parse_qs
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from typer.main import get_command
 
 from buildcompare import __main__ as command_line
 from buildcompare.results.codes import FailOn
-from support import users_curve
+from support import users_curve, yaml_data
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/ci.md"
 _TEXTS = re.findall(r"^```\w+\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
@@ -176,14 +175,14 @@ class Runner:
             scripts = re.finditer(r"sh (?:'''(.*?)'''|'(.*?)')", text, re.S)
             return [(each[1] or each[2], each.start() > text.index("post {"), {}) for each in scripts]
         if self.name == "gitlab":
-            (job,) = yaml.safe_load(text).values()
+            (job,) = yaml_data(text).values()
             return [
                 ("\n".join(job["before_script"] + job["script"]), False, {}),
                 ("\n".join(job["after_script"]), True, {}),
             ]
-        (job,) = yaml.safe_load(
-            text.replace("${{ github.token }}", "secret").replace("${{ github.event.number }}", "7")
-        )["jobs"].values()
+        (job,) = yaml_data(text.replace("${{ github.token }}", "secret").replace("${{ github.event.number }}", "7"))[
+            "jobs"
+        ].values()
         return [
             (each["run"], each.get("if") == "always()", each.get("env", {})) for each in job["steps"] if "run" in each
         ]
