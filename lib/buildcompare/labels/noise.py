@@ -1,4 +1,4 @@
-"""Noise of a label between runs of one build, learned from repeated runs or taken from the catalogue.
+"""Noise of a label between runs of one build, from repeated runs, the comparison's repeats, or the catalogue.
 
 The constants were chosen on the development half of Mattermost's ceiling tests; `benchmarks/accuracy.py` prints rates.
 """
@@ -20,7 +20,7 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.effects import Effect
-from buildcompare.stats.noise import LABEL_KEY, Noise, RepeatedRuns, RunLevels
+from buildcompare.stats.noise import LABEL_KEY, LEAST_REPEATS, Noise, RepeatedRuns, RunLevels, beside_repeats
 
 TABLE = ["group", "stat"]  # Columns that define a table; each table's noise is learned separately
 FEWEST_SETUPS = 3  # Fewest setups for the tails of the distribution: one is held out, at least two remain
@@ -39,6 +39,9 @@ TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 of a percentile to its average at which the noise is the table's."""
 FARTHEST = 3.0  # Largest logarithm of a ratio to which these exponents apply
 QUIETEST = 0.1  # Least spread of a pair relative to the usual one; copies of one file have a spread of 0
+POOLED_DF = 4.0
+"""Most degrees of freedom of the repeats of other labels in a label's noise. Among simulated identical builds of 2 to 5
+runs, 0.7 to 3.2 % of the rows are marked; with 8, twice as many of a label that scatters ten times as much."""
 MILLISECOND = 1e-3  # Rounding of published tables, in seconds
 
 
@@ -72,44 +75,63 @@ class LabelNoise:
         found: dict[tuple[str, str, str], Noise] = {}
         relative = relative_noise(rows, "value", "value")
         for known, keys, at in self._tables(rows):
+            if known is None:
+                continue
             sds = known.scale * self._deviations(known, keys) * relative[at]
             found |= {key: Noise(sd, known.df, known.source) for key, sd in zip(keys, sds, strict=True)}
         return found
 
-    def effects(self, rows: pd.DataFrame, runs: tuple[int, int] = (1, 1)) -> pd.DataFrame:
+    def effects(
+        self, rows: pd.DataFrame, runs: tuple[int, int] = (1, 1), repeats: pd.DataFrame | None = None
+    ) -> pd.DataFrame:
         """Return the shared change of each row's table (`shared`, log scale) and the row's `effect` beyond it, or None.
 
         `rows` have the columns of `LABEL_KEY`, base and new: the means over so many `runs`, positive (else: no effect).
+        With `repeats`, the scatter of the comparison's runs counts: one column for each key, one row for each run,
+        with the build as index. Then `rows` have the column calls too (NaN if unknown).
         """
         all_shared, effects = np.zeros(len(rows)), np.full(len(rows), None, dtype=object)
         per_pair = math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
         values = rows[["base", "new"]].to_numpy(dtype=np.float64).T
         positive = np.asarray((values > 0).all(axis=0))
         rounding, relative = _rounding(values[:, positive]), relative_noise(rows, "base", "new")
-        for known, keys, at in self._tables(rows, positive):
+        for known, keys, at in self._tables(rows, positive, every=repeats is not None):
             base, new = values[:, at]
+            scatter = None if repeats is None else _scatter(repeats, keys, rows["calls"].to_numpy()[at])
+            if known is None:
+                change = np.log(new / base)
+                shared = float(np.median(change)) if change.size >= FEWEST_ROWS else 0.0
+                all_shared[at] = shared
+                for i, beyond, noise in zip(at, change - shared, scatter.noises() if scatter else (), strict=True):
+                    effects[i] = noise and _effect(beyond, noise, per_pair)
+                continue
             sd = self._deviations(known, keys) * relative[at] * per_pair
             sd = np.hypot(sd, rounding * np.hypot(1.0 / base, 1.0 / new))
             change, shared, spread = np.log(new / base), 0.0, 1.0
             if change.size >= FEWEST_ROWS:
                 shared = float(np.median(change))
                 spread = max(float(np.median(np.abs(change - shared) / sd)) / known.usual, QUIETEST)
-            noises = sd * known.scale * math.sqrt(spread)
+            run_sds = sd * known.scale * math.sqrt(spread) / per_pair
+            noises: list[Noise | None] = [Noise(run_sd, known.df, known.source) for run_sd in run_sds]
+            if scatter:
+                beside = beside_repeats(dict(enumerate(noises)), dict(enumerate(scatter.of_each())))
+                noises = [*beside.values()]
             all_shared[at] = shared
             for i, beyond, noise in zip(at, change - shared, noises, strict=True):
-                effects[i] = Effect(beyond, noise, known.df, noise / per_pair, known.source)
+                effects[i] = noise and _effect(beyond, noise, per_pair)
         return pd.DataFrame({"shared": all_shared, "effect": effects}, rows.index)
 
     def _tables(
-        self, rows: pd.DataFrame, counted: npt.NDArray[np.bool_] | None = None
-    ) -> Iterator[tuple[TableNoise, list[tuple[str, str, str]], list[int]]]:
-        """Yield each table of known noise, with the keys and positions of its `counted` rows."""
+        self, rows: pd.DataFrame, counted: npt.NDArray[np.bool_] | None = None, *, every: bool = False
+    ) -> Iterator[tuple[TableNoise | None, list[tuple[str, str, str]], list[int]]]:
+        """Yield each table of known noise, or `every` table, with the keys and positions of its `counted` rows."""
         found: dict[tuple[str, str], dict[int, tuple[str, str, str]]] = {}
         for i, key in enumerate(zip(*(rows[name].tolist() for name in LABEL_KEY), strict=True)):
             if counted is None or counted[i]:
                 found.setdefault((key[0], key[2]), {})[i] = key
         for table, keys in found.items():
-            if known := self._known.get(table):
+            known = self._known.get(table)
+            if known or every:
                 yield known, [*keys.values()], [*keys]
 
     def _deviations(self, known: TableNoise, keys: Sequence[tuple[str, str, str]]) -> FloatArray:
@@ -145,6 +167,57 @@ class LabelNoise:
             return {}
         known = self._changes.groupby(LABEL_KEY)["square"].agg(["sum", "count"])
         return dict(zip(known.index, known.itertuples(index=False, name=None), strict=True))
+
+
+@dataclass(frozen=True)
+class _Scatter:
+    """Scatter of the labels of one table between the comparison's runs of one build."""
+
+    squares: FloatArray  # Sum of squares of each label's log values around the mean of its build
+    dfs: FloatArray
+    alike: float  # Correlation of the labels of one run, 0 to 1
+    rarer: FloatArray  # Typical number of calls over those of the label, at least 1
+
+    def of_each(self) -> list[Noise | None]:
+        """Noise of each label from its runs alone; None with too few."""
+        return [
+            Noise(max(math.sqrt(square / df), RESOLUTION), df, NoiseSource.REPEATS) if df >= LEAST_REPEATS else None
+            for square, df in zip(self.squares.tolist(), self.dfs.tolist(), strict=True)
+        ]
+
+    def noises(self) -> list[Noise | None]:
+        """Noise of each label from its runs and from those of the whole table, without any other source."""
+        if not self.dfs.any():
+            return [None] * self.dfs.size
+        pooled, most, labels = self.squares.sum() / self.dfs.sum(), self.dfs.max(), np.count_nonzero(self.dfs)
+        others = min(most * (labels / (1.0 + (labels - 1.0) * self.alike) - 1.0), POOLED_DF)
+        total = others + self.dfs
+        sds = np.sqrt((others * pooled * self.rarer + self.squares) / np.maximum(total, 1.0))
+        return [
+            Noise(max(sd, RESOLUTION), df, NoiseSource.REPEATS) if own >= LEAST_REPEATS else None
+            for sd, df, own in zip(sds.tolist(), total.tolist(), self.dfs.tolist(), strict=True)
+        ]
+
+
+def _scatter(repeats: pd.DataFrame, keys: Sequence[tuple[str, str, str]], calls: FloatArray) -> _Scatter:
+    """Measure the scatter of one table; of a long one around what its whole runs share."""
+    logs = np.log(repeats.reindex(columns=pd.MultiIndex.from_tuples(keys)).where(lambda values: values > 0))
+    builds = logs.groupby(level=0)
+    deviations = logs - builds.transform("mean")
+    if len(keys) >= FEWEST_ROWS:
+        deviations = deviations.sub(deviations.median(axis=1), axis=0)
+    squares, dfs = (deviations**2).sum().to_numpy(), (builds.count() - 1).clip(lower=0).sum().to_numpy(dtype=np.float64)
+    alike, labels = 0.0, int(np.count_nonzero(dfs))
+    if labels > 1 and (pooled := squares.sum() / dfs.sum()) > 0:
+        together = float((deviations.mean(axis=1) ** 2).sum()) / dfs.max()
+        alike = min(max((together * labels / pooled - 1.0) / (labels - 1.0), 0.0), 1.0)
+    typical = float(np.median(counted)) if (counted := calls[calls > 0]).size else 1.0
+    rarer = np.maximum(typical / np.where(calls > 0, calls, typical), 1.0)
+    return _Scatter(squares, dfs, alike, rarer)
+
+
+def _effect(log_ratio: float, noise: Noise, per_pair: float) -> Effect:
+    return Effect(log_ratio, noise.sd * per_pair, noise.df, noise.sd, noise.noise_source)
 
 
 def _learned(changes: pd.DataFrame) -> TableNoise:

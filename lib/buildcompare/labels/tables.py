@@ -248,8 +248,10 @@ def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[
     rows = pair_labels(*tables.runs, top_buckets=tops)
     values = [row.values if row.delta_percent is not None else Pair(None, None) for row in rows]
     columns = {side: np.array([value[side] for value in values], dtype=np.float64) for side in SIDES}
+    columns["calls"] = np.array([math.fsum(each or 0.0 for each in row.calls) for row in rows])
     comparable = pd.DataFrame([row.key for row in rows], columns=LABEL_KEY).assign(**columns)
-    effects = tables.noise.effects(comparable, (len(tables.runs.base), len(tables.runs.new)))
+    runs = len(tables.runs.base), len(tables.runs.new)
+    effects = tables.noise.effects(comparable, runs, _repeats(tables.runs) if min(runs) > 1 else None)
     judged = judge_labels([*zip((f"{row.group} {row.stat}" for row in rows), effects["effect"], strict=True)])
     moved, shares = 100.0 * np.expm1(effects["shared"]), Pair.of(lambda side: _time_shares(rows, side))
     whole = {row.key: row.delta_percent for row in pair_labels(*tables.whole, top_buckets=tops)} if tables.whole else {}
@@ -258,6 +260,16 @@ def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[
         for row, tested, shared in zip(rows, judged, moved, strict=True)
     ]
     return [*zip(results, judged, strict=True)]
+
+
+def _repeats(runs: Pair[list[LabelRows]]) -> pd.DataFrame:
+    """Convert the levels of all runs to a frame with one column for each key, and the build as index."""
+    levels = [
+        {(group, label, stat): value for group, label, stat, value in run} for side in SIDES for run in runs[side]
+    ]
+    keys = pd.MultiIndex.from_tuples(dict.fromkeys(key for run in levels for key in run), names=LABEL_KEY)
+    values = [[run.get(key, math.nan) for key in keys] for run in levels]
+    return pd.DataFrame(values, [side for side in SIDES for _ in runs[side]], keys, dtype=np.float64)
 
 
 def _time_shares(rows: Iterable[PairedLabel], side: Side) -> dict[tuple[str, str], float]:
