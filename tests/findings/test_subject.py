@@ -117,6 +117,7 @@ POST = {"group": "api", "label": "getPost", "stat": "p99"}
 ROW = {"test": U, "slug": "rps", "name": "RPS", "delta_percent": 1.0, "ci_low": None, "ci_high": None}
 FOUND: dict[str, tuple[dict[str, Any], str | None, tuple[str | None, str | None, Any]]] = {
     "labels": ({"moved_most": [POST]}, B, (B, None, ("api", "getPost", "p99"))),
+    "label_changed": (POST, B, (B, None, ("api", "getPost", "p99"))),
     "labels_beyond_noise": ({"labels": [{**POST, "test": U}]}, None, (U, None, ("api", "getPost", "p99"))),
     "labels_in_several_tests": ({"labels": [{**POST, "tests": {U: {}}}]}, None, (U, None, ("api", "getPost", "p99"))),
     "labels_in_one_build": (

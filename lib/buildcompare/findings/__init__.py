@@ -33,6 +33,7 @@ RANKS = {
     FindingKind.BEGINNING: CHANGES,
     FindingKind.PROFILES: CHANGES,
     FindingKind.LABELS_BEYOND_NOISE: CHANGES,
+    FindingKind.LABEL_CHANGED: CHANGES,
     FindingKind.ASSUMED: FOLDED,
     FindingKind.BLIND_SPOTS: FOLDED,  # the opening of a pass has them
     FindingKind.LABELS: FOLDED,
@@ -43,6 +44,11 @@ RANKS = {
 }
 """Ranks of kinds among the infos; other kinds have the rank `OTHERS`. Kinds of rank `FIRST` also precede warnings,
 warnings of rank `PAST` follow other warnings, and infos of rank `FOLDED` are never above the fold."""
+HYGIENE = (
+    FindingKind.GAPS, FindingKind.MISSING_METRICS, FindingKind.EMPTY_METRICS, FindingKind.METRICS_NOWHERE,
+    FindingKind.COUNTER_RESETS, FindingKind.SERVER_VERSIONS, FindingKind.RECORDING_NOTE,
+)  # fmt: skip
+"""Kinds about the recordings; above the fold they stand only where other findings leave room."""
 HEADLINES = (FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES, FindingKind.LOOKS)
 """Kinds that a Markdown report always has."""
 # fmt: off
@@ -50,8 +56,8 @@ _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
     load.supported_users, metrics.unjudgeable, metrics.single_runs,
     load.time_to_users, load.beginning, load.waves, load.events, load.limited_by, load.reported_against_estimated,
     recordings.validity, recordings.left_out, recordings.coverage, recordings.servers, recordings.counter_resets,
-    metrics.traffic_mix, metrics.error_rates, of_labels.labels_changed, of_labels.methods_with_handlers,
-    of_labels.frames,
+    metrics.traffic_mix, metrics.error_rates, of_labels.label_changed, of_labels.labels_changed,
+    of_labels.methods_with_handlers, of_labels.frames,
 )
 _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
     recordings.looks, metrics.unchanged, of_labels.beyond_noise, metrics.metrics, of_labels.labels_in_several_tests,
@@ -79,21 +85,23 @@ def find(
 
 
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Sort findings: critical ones, supported users, warnings, regressions, then by rank."""
+    """Sort findings: labels that got slower, critical ones, supported users, warnings, regressions, then by rank."""
     return sorted(findings, key=_order)
 
 
 def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) -> tuple[list[Finding], list[Finding]]:
     """Split findings, the gravest first, into those above the fold and the rest.
 
-    The supported users are always above the fold. An invalid test has only the finding of its validity there. Findings
-    with ids in `stated` are left out, since the report's opening states them.
+    The supported users are always above the fold, findings about the recordings only where others leave room. An
+    invalid test has only the finding of its validity there. Findings with ids in `stated` are left out, since the
+    report's opening states them.
     """
     invalid = [each for each in findings if each.kind == FindingKind.VALIDITY and each.severity == Severity.CRITICAL]
     tests = {each.test for each in invalid if each.test}
     void = [each for each in findings if each.test in tests and each not in invalid]
     hidden = {each.id for each in void} | {*stated}
-    chosen = [each for each in findings if not _is_folded(each) and each.id not in hidden][:TOP]
+    unfolded = [each for each in findings if not _is_folded(each) and each.id not in hidden]
+    chosen = sorted(unfolded, key=lambda each: each.kind in HYGIENE)[:TOP]
     first = sorted(chosen, key=lambda each: list(Severity).index(each.severity))
     return first, [each for each in findings if each not in first]
 
@@ -116,6 +124,8 @@ def headlines(findings: Sequence[Finding]) -> list[Finding]:
 
 def _order(found: Finding) -> tuple[int, int]:
     rank = RANKS.get(found.kind, OTHERS)
+    if found.kind == FindingKind.LABEL_CHANGED and found.severity != Severity.INFO:
+        return 0, -1
     if found.severity == Severity.CRITICAL:
         return 0, int(rank == PAST)
     if rank == FIRST:

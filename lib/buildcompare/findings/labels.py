@@ -4,9 +4,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from buildcompare.findings.finding import Found, grouped
-from buildcompare.labels.tables import added_share, agreeing_labels, most_moved, slower_labels, times_slower
-from buildcompare.results import TestResult
-from buildcompare.results.codes import SIDES, FindingKind, Pair, Severity, Side, Status, ValidityStatus
+from buildcompare.labels.tables import (
+    LEAST_ADDED,
+    SEVERAL_TIMES,
+    added_share,
+    agreeing_labels,
+    most_moved,
+    slower_labels,
+    times_slower,
+)
+from buildcompare.results import LabelResult, TestResult
+from buildcompare.results.codes import SIDES, FindingKind, Pair, Severity, Side, Status, ValidityStatus, Verdict
 from buildcompare.stats.effects import LABEL_ALPHA
 from buildcompare.stats.planning import ALPHA
 from buildcompare.text.sentences import MOST_LABELS
@@ -71,6 +79,38 @@ def beyond_noise(tests: Sequence[TestResult]) -> Iterator[Found]:
         severity = Severity.INFO if labels[0].added_share is None else Severity.WARNING
         evidence = {"labels": labels, "not_named": max(len(labels) - MOST_LABELS, 0), "placebo": PLACEBO}
         yield Found(FindingKind.LABELS_BEYOND_NOISE, severity, evidence)
+
+
+def label_changed(test: TestResult) -> Iterator[Found]:
+    """Find labels that changed beyond the noise between repeated runs, also over their whole table, the surest first.
+
+    Slower ones that add `LEAST_ADDED` to the time of their table are warnings, or critical if the test is a regression.
+    Labels several times slower have another finding.
+    """
+    if test.validity.status == ValidityStatus.INVALID or min(map(len, test.runs)) < 2:
+        return
+    surely = [row for row in test.labels if row.status.changed and (row.p_adjusted or 0.0) < LABEL_ALPHA]
+    labels = grouped(((row.group, row.label), row) for row in surely)
+    first = [min(rows, key=lambda row: (row.stat != "avg", row.p_value)) for rows in labels.values()]
+    first = [row for row in first if times_slower(row) < SEVERAL_TIMES]
+    for row in sorted(first, key=_importance)[:MOST]:
+        fields = {"group", "label", "stat", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted", "status",
+                  "calls", "time_share"}  # fmt: skip
+        beside = {each.stat: each.delta_percent for each in labels[row.group, row.label] if each is not row}
+        evidence = row.model_dump(include=fields) | {"also": beside}
+        id_ = f"{test.name}.{FindingKind.LABEL_CHANGED}.{row.group}.{row.label}"
+        yield Found(FindingKind.LABEL_CHANGED, _gravity(test, row), evidence, id=id_)
+
+
+def _importance(row: LabelResult) -> tuple[bool, float, float]:
+    return row.status != Status.REGRESSION, -abs(added_share(row) or 0.0), row.p_value or 0.0
+
+
+def _gravity(test: TestResult, row: LabelResult) -> Severity:
+    added = added_share(row)
+    if row.status != Status.REGRESSION or (added is not None and added < LEAST_ADDED):
+        return Severity.INFO
+    return Severity.CRITICAL if test.verdict == Verdict.REGRESSION else Severity.WARNING
 
 
 def labels_changed(test: TestResult) -> Iterator[Found]:

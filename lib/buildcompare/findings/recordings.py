@@ -4,11 +4,11 @@ Faulty files are refused when they are read; the mistakes here look like results
 """
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.findings.finding import Found, grouped
-from buildcompare.results import InputProvenance, RunResult, TestResult
+from buildcompare.results import InputProvenance, RunResult, SeriesCoverage, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, ValidityCode, ValidityStatus
 from buildcompare.stats.planning import ALPHA
 from buildcompare.text.sentences import MOST_MOVERS
@@ -61,14 +61,19 @@ def left_out(test: TestResult) -> Iterator[Found]:
 
 
 def coverage(test: TestResult) -> Iterator[Found]:
-    """Report gaps, and metrics that a run lacks; a metric in no run is only an info."""
+    """Report gaps, all in one finding, and metrics that a run lacks; a metric in no run is only an info.
+
+    A rate has no value at the first sample of a run, so that sample may be missing.
+    """
+    gaps: list[tuple[Mapping[str, object], list[SeriesCoverage]]] = []
     every = [*test.runs.base, *test.runs.new]
     nowhere = set.intersection(*(set(run.missing) for run in every)) if every else set()
     if nowhere:
         yield Found(FindingKind.METRICS_NOWHERE, Severity.INFO, {"slugs": sorted(nowhere)})
     for side, i, run in _each_run(test):
         place = {"side": side, "run": i, "runs": len(test.runs[side])}
-        gaps = [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * c.expected]
+        if gappy := [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * (c.expected - 1)]:
+            gaps.append((place, gappy))
         slugs = {
             FindingKind.MISSING_METRICS: [slug for slug in run.missing if slug not in nowhere],
             FindingKind.EMPTY_METRICS: [c.slug for c in run.coverage if c.finite == 0],
@@ -76,10 +81,11 @@ def coverage(test: TestResult) -> Iterator[Found]:
         for kind, lacking in slugs.items():
             if lacking:
                 yield Found(kind, Severity.WARNING, {**place, "slugs": lacking})
-        if gaps:
-            worst = min(gaps, key=lambda c: c.fraction)
-            size = {"worst": worst, "worst_percent": 100 * worst.finite / worst.expected}
-            yield Found(FindingKind.GAPS, Severity.WARNING, {**place, "slugs": [c.slug for c in gaps], **size})
+    if gaps:
+        where, worst = min(((where, c) for where, of in gaps for c in of), key=lambda each: each[1].fraction)
+        size = {"worst": worst, "worst_percent": 100 * worst.finite / worst.expected, "others": len(gaps) - 1}
+        named = [*dict.fromkeys(c.slug for _, of in gaps for c in of)]
+        yield Found(FindingKind.GAPS, Severity.WARNING, {**where, "slugs": named, **size})
 
 
 def servers(test: TestResult) -> Iterator[Found]:

@@ -15,8 +15,8 @@ OF_THE_LOAD = (
 )  # fmt: skip
 """Kinds of findings about the curve of connected users and numbers derived from it."""
 OF_A_TABLE = (
-    Kind.LABELS, Kind.LABELS_BEYOND_NOISE, Kind.LABELS_IN_SEVERAL_TESTS, Kind.LABELS_IN_ONE_BUILD,
-    Kind.NO_LABEL_TABLE, Kind.METHODS_WITH_HANDLERS,
+    Kind.LABELS, Kind.LABEL_CHANGED, Kind.LABELS_BEYOND_NOISE, Kind.LABELS_IN_SEVERAL_TESTS,
+    Kind.LABELS_IN_ONE_BUILD, Kind.NO_LABEL_TABLE, Kind.METHODS_WITH_HANDLERS,
 )  # fmt: skip
 """Kinds of findings about labels."""
 

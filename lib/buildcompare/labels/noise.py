@@ -88,7 +88,7 @@ class LabelNoise:
 
         `rows` have the columns of `LABEL_KEY`, base and new: the means over so many `runs`, positive (else: no effect).
         With `repeats`, the scatter of the comparison's runs counts: one column for each key, one row for each run,
-        with the build as index. Then `rows` have the column calls too (NaN if unknown).
+        with the build as index. Then `rows` have the column calls too (0 if unknown).
         """
         all_shared, effects = np.zeros(len(rows)), np.full(len(rows), None, dtype=object)
         per_pair = math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
@@ -201,7 +201,8 @@ class _Scatter:
 
 def _scatter(repeats: pd.DataFrame, keys: Sequence[tuple[str, str, str]], calls: FloatArray) -> _Scatter:
     """Measure the scatter of one table; of a long one around what its whole runs share."""
-    logs = np.log(repeats.reindex(columns=pd.MultiIndex.from_tuples(keys)).where(lambda values: values > 0))
+    values = repeats.reindex(columns=pd.MultiIndex.from_tuples(keys))
+    logs = pd.DataFrame(np.log(values.where(values > 0)), values.index, values.columns)
     builds = logs.groupby(level=0)
     deviations = logs - builds.transform("mean")
     if len(keys) >= FEWEST_ROWS:

@@ -248,8 +248,8 @@ def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[
     rows = pair_labels(*tables.runs, top_buckets=tops)
     values = [row.values if row.delta_percent is not None else Pair(None, None) for row in rows]
     columns = {side: np.array([value[side] for value in values], dtype=np.float64) for side in SIDES}
-    columns["calls"] = np.array([math.fsum(each or 0.0 for each in row.calls) for row in rows])
-    comparable = pd.DataFrame([row.key for row in rows], columns=LABEL_KEY).assign(**columns)
+    calls = np.array([math.fsum(each or 0.0 for each in row.calls) for row in rows])
+    comparable = pd.DataFrame([row.key for row in rows], columns=LABEL_KEY).assign(**columns, calls=calls)
     runs = len(tables.runs.base), len(tables.runs.new)
     effects = tables.noise.effects(comparable, runs, _repeats(tables.runs) if min(runs) > 1 else None)
     judged = judge_labels([*zip((f"{row.group} {row.stat}" for row in rows), effects["effect"], strict=True)])
