@@ -171,6 +171,20 @@ def test_what_is_missing_is_said_with_its_size() -> None:
     assert (reason["side"], reason["because"]["code"], round(reason["because"]["minutes"])) == ("new", "short", 2)
 
 
+@pytest.mark.parametrize(("missing", "others"), [(10, 4), (1, None)], ids=["gaps", "first rate"])
+def test_gaps_of_all_runs_are_one_finding_and_a_missing_first_rate_is_none(missing: int, others: int | None) -> None:
+    users = users_curve(1000, ramp_s=60, hold_s=140)
+    assert users.size < 50, "one sample is more than 2 %"
+    holes = np.ones(users.size)
+    holes[:missing] = np.nan
+    runs = [recording(number_of_connected_devices=users, rps=holes) for _ in range(5)]
+    test = Test(name="b", type="bounded", base=[Run(recording="x")] * 3, new=[Run(recording="x")] * 2)
+    found = compare_test(test, {"base": runs[:3], "new": runs[3:]}, CATALOGUE).result  # type: ignore[arg-type]
+    gaps = [each for each in findings.find([found], ("v1", "v2")) if each.kind == "gaps"]
+    assert [each.evidence["others"] for each in gaps] == ([] if others is None else [others])
+    assert all("and 4 other runs have gaps" in each.text for each in gaps)
+
+
 def test_repeated_runs_know_their_own_noise_where_nothing_else_does() -> None:
     def run(level: float, rows: float) -> pd.DataFrame:
         columns = {"Connections": 8.0, "Time per transaction": level, "Rows written": rows}

@@ -123,6 +123,21 @@ def test_above_the_fold_no_info_stands_above_a_warning() -> None:
     assert rest == warnings[4:]
 
 
+def test_findings_about_recordings_push_no_other_off_the_first_five() -> None:
+    changes = [finding("metric", "info").model_copy(update={"id": f"m{i}"}) for i in range(5)]
+    hygiene = [finding(kind, "warning") for kind in ("gaps", "missing_metrics", "counter_resets")]
+    top, rest = findings.above_the_fold(findings.gravest_first([*hygiene, *changes]))
+    assert (top, {each.kind for each in rest}) == (changes, {each.kind for each in hygiene})
+    top, _ = findings.above_the_fold(findings.gravest_first([*hygiene, *changes[:3]]))
+    assert [each.kind for each in top] == ["gaps", "missing_metrics", "metric", "metric", "metric"]
+
+
+def test_an_endpoint_that_got_slower_is_the_first_finding() -> None:
+    others = [finding("metric", "critical"), finding("supported_users", "info"), finding("beginning", "warning")]
+    slower, faster = finding("label_changed", "warning"), finding("label_changed", "info")
+    assert findings.gravest_first([*others, faster, slower]) == [slower, *others, faster]
+
+
 def test_a_readme_says_what_is_asked_and_at_most_five_lines() -> None:
     asked = [finding("supported_users", "info"), finding("unchanged", "info"), finding("between_databases", "info")]
     quiet_ones = [finding("event", "info"), finding("metric", "info"), finding("blind_spots", "info")]

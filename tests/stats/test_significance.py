@@ -284,6 +284,46 @@ def test_a_change_of_the_whole_table_marks_no_label_and_that_of_one_label_does()
     assert alone.status == "regression"
 
 
+@pytest.mark.parametrize("common", [0.0, 0.05], ids=["labels alone", "whole runs"])
+@pytest.mark.parametrize("runs", [2, 3])
+def test_identical_builds_mark_few_labels_by_the_noise_of_their_repeats(runs: int, common: float) -> None:
+    """One of four labels is rarely called and scatters four times as much."""
+    rng, sds, labels = np.random.default_rng(17), np.array([0.03, 0.03, 0.03, 0.12]), list("abcd")
+    keys = pd.MultiIndex.from_tuples([("api", label, "avg") for label in labels], names=LABEL_KEY)
+    marked = found = 0
+    for _ in range(200):
+        logs = rng.normal(0.0, sds, (2 * runs, 4)) + rng.normal(0.0, common, (2 * runs, 1))
+        levels = pd.DataFrame(np.exp(logs), ["base"] * runs + ["new"] * runs, keys)
+        means = levels.groupby(level=0).mean()
+        rows = keys.to_frame(index=False).assign(base=means.loc["base"].to_numpy(), new=means.loc["new"].to_numpy())
+        rows["calls"] = [1600.0, 1600.0, 1600.0, 100.0]
+        judged = judge_labels(
+            [("", e) for e in LabelNoise().effects(rows, (runs, runs), levels)["effect"]], margin_percent=0.1
+        )
+        marked += sum(each is not None and each.status.changed for each in judged)
+        slower = levels.copy()
+        slower.loc["new", ("api", "a", "avg")] *= 1.5
+        rows.loc[0, "new"] *= 1.5
+        effect = LabelNoise().effects(rows, (runs, runs), slower)["effect"][0]
+        found += effect.p_value < 0.02
+    assert marked / 800 <= 0.05
+    assert found / 200 >= (0.9 if common == 0.0 else 0.4 * (runs - 1))
+
+
+def test_repeats_of_a_noisier_laboratory_widen_what_the_catalogue_states() -> None:
+    labels = [LabelTable(group="api", title="", label="", run_sd_percent={"avg": LabelSd(percent=5.0, df=4.0)})]
+    keys = pd.MultiIndex.from_tuples([("api", label, "avg") for label in "abcd"], names=LABEL_KEY)
+    logs = np.random.default_rng(18).normal(size=(6, 4))
+    rows = keys.to_frame(index=False).assign(base=0.1234567, new=0.1345678, calls=100.0)
+    sds = []
+    for noise in (0.001, 0.3):
+        levels = pd.DataFrame(np.exp(noise * logs), ["base"] * 3 + ["new"] * 3, keys)
+        (effect, *_) = LabelNoise(tables=labels).effects(rows, (3, 3), levels)["effect"]
+        assert (effect.noise_source, effect.df) == ("catalogue", 8.0)
+        sds.append(effect.run_sd)
+    assert sds[0] < math.log1p(0.05) < 0.1 < sds[1]
+
+
 def test_rounded_times_are_known_to_half_a_millisecond() -> None:
     catalogue = LabelTable(group="api", title="", label="", run_sd_percent={"avg": LabelSd(percent=5.0, df=2.0)})
     rows = pd.DataFrame({"group": "api", "stat": "avg", "label": ["a", "b"], "base": [0.05, 0.5], "new": [0.1, 0.5]})
