@@ -56,8 +56,8 @@ _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
     load.supported_users, metrics.unjudgeable, metrics.single_runs,
     load.time_to_users, load.beginning, load.waves, load.events, load.limited_by, load.reported_against_estimated,
     recordings.validity, recordings.left_out, recordings.coverage, recordings.servers, recordings.counter_resets,
-    metrics.traffic_mix, metrics.error_rates, of_labels.label_changed, of_labels.labels_changed,
-    of_labels.methods_with_handlers, of_labels.frames,
+    metrics.traffic_mix, metrics.error_rates, of_labels.labels_changed, of_labels.methods_with_handlers,
+    of_labels.frames, of_labels.label_changed,
 )
 _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
     recordings.looks, metrics.unchanged, of_labels.beyond_noise, metrics.metrics, of_labels.labels_in_several_tests,
