@@ -41,7 +41,7 @@ FARTHEST = 3.0  # Largest logarithm of a ratio to which these exponents apply
 QUIETEST = 0.1  # Least spread of a pair relative to the usual one; copies of one file have a spread of 0
 POOLED_DF = 4.0
 """Most degrees of freedom of the repeats of other labels in a label's noise. Among simulated identical builds of 2 to 5
-runs, 0.7 to 3.2 % of the rows are marked; with 8, twice as many of a label that scatters ten times as much."""
+runs, 0.7 to 3.2 % of the rows are marked; with 8, up to 3.6 %, most of labels that scatter ten times as much."""
 MILLISECOND = 1e-3  # Rounding of published tables, in seconds
 
 
