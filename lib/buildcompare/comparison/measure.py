@@ -12,7 +12,7 @@ from buildcompare.labels.tables import LabelTables, compare_label_tables, label_
 from buildcompare.labels.traffic_mix import TrafficMix, split_averages
 from buildcompare.load.users import compare_supported_users, limited_by, with_estimates
 from buildcompare.load.view import RunView, Views, compare_ramps, view_run, with_ramp_ups
-from buildcompare.metrics.compare import compare_counted_errors, compare_error_rates, judge_measured, measure_metrics
+from buildcompare.metrics.compare import compare_error_rates, judge_measured, measure_metrics
 from buildcompare.metrics.compare_events import compare_events, search_events
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.metrics.events import RunEvents
@@ -99,7 +99,7 @@ def compare_test(
     now = len(test.base), len(test.new)
     every_look = [*(look for look in looks if look != now), now]
     seen = Looks.of(every_look, planned_runs)
-    unjudged = _unjudged(test, recordings, views, catalogue, tables, validity)
+    unjudged = _unjudged(test, recordings, views, catalogue, tables, validity, seen)
     settings = {
         "looks": every_look,
         "level": seen.level,
@@ -129,6 +129,7 @@ def _unjudged(
     catalogue: Catalogue,
     tables: LabelTables,
     validity: schema.Validity,
+    looks: Looks,
 ) -> schema.TestResult:
     counted = Pair.of(lambda side: [run.errors for run in test.runs(side)])
     return schema.TestResult(
@@ -142,7 +143,7 @@ def _unjudged(
         ramp_up=compare_ramps(views),
         metrics=[],
         distributions=compare_distributions(recordings, catalogue) if test.type == "benchmark" else [],
-        errors=[*compare_error_rates(views), *compare_counted_errors(test, views)],
+        errors=compare_error_rates(test, views, looks),
         errors_counted=counted if any(count is not None for counts in counted for count in counts) else None,
         labels=compare_label_tables(tables, catalogue),
         events=[],

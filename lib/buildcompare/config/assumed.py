@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from buildcompare.config.catalogue import Catalogue, LabelTable, Metric, catalogue_names, read_catalogue, slugify
+from buildcompare.config.catalogue import (
+    FAILED,
+    SUCCEEDED,
+    Catalogue,
+    LabelTable,
+    Metric,
+    catalogue_names,
+    read_catalogue,
+    slugify,
+)
 from buildcompare.results.codes import Better
 
 _LASTS = r"latency|duration|delay|wait|rtt|times?|elapsed|p\d\d+|percentile"
@@ -36,6 +45,8 @@ _DIRECTIONS = {
     r"(ms|us|ns|seconds?|secs?|s|(milli|micro|nano)(s|seconds?))$": (Better.LOWER, True),
 }
 """Pattern of whole words -> better direction, and whether a regression fails the comparison; the first match counts."""
+SUCCESS_MARGIN_PERCENT = 0.1
+"""Margin of a share of successes, which is near 100 %: one request in a thousand, as in the catalogue `http`."""
 _LOAD = r"(users|vus|clients|concurrency)$"
 
 
@@ -79,7 +90,12 @@ def assumed_metric(name: str) -> Metric:
     rules = (rule for pattern, rule in _DIRECTIONS.items() if _words(pattern, slug))
     better, gate = next(rules, (Better.NEUTRAL, False))
     load = better == Better.NEUTRAL and bool(_words(_LOAD, slug))
-    return Metric(name=name, slug=slugify(name), unit=unit, better=better, gate=gate, load=load, known=False)
+    metric = Metric(name=name, slug=slugify(name), unit=unit, better=better, gate=gate, load=load, known=False)
+    return (
+        metric.model_copy(update={"margin_percent": SUCCESS_MARGIN_PERCENT})
+        if metric.outcome == "successes"
+        else metric
+    )
 
 
 def _words(pattern: str, slug: str) -> str:

@@ -19,6 +19,12 @@ from buildcompare.results.codes import Better, TestType
 
 Role = Literal["graph", "label", "bucket", "summary", "alert", "error", "resets"]
 FOLDER = Path("params/metrics")
+FAILED = r"(errors?|fail(ed|ures?)|timeouts?|exceptions?|dropped|rejected|[45]xx)"
+SUCCEEDED = r"(success(es|ful)?|availability)"
+"""Words in the names of metrics that count failures or successes."""
+SHARES = ("percent", "ratio")
+COUNTED = (*SHARES, "", "requests", "transactions", "errors")
+"""Units of shares and numbers of attempts; rates are per second."""
 _COUNTER = re.compile(r"\b(?:rate|irate|increase)\(\s*([a-zA-Z_:][\w:]*)\s*(\{[^{}]*\})?\s*\[")
 """Name and selector of a counter, where a query takes its rate."""
 
@@ -65,6 +71,17 @@ class Metric(_Strict):
     query: str | None = None
     known: bool = True
     """False if the catalogue does not list the metric."""
+
+    @property
+    def outcome(self) -> Literal["failures", "successes"] | None:
+        """What the metric counts by its name and direction; a throughput of successes is none."""
+        if self.unit not in COUNTED and not self.unit.endswith("/s"):
+            return None
+        if self.better == Better.LOWER and re.search(rf"\b{FAILED}\b", self.slug):
+            return "failures"
+        share = self.unit in SHARES or re.search(r"\b(rate|ratio|share|availability)\b", self.slug)
+        succeeded = self.better == Better.HIGHER and re.search(rf"\b{SUCCEEDED}\b", self.slug)
+        return "successes" if succeeded and share and not self.unit.endswith("/s") else None
 
 
 class Operation(_Strict):

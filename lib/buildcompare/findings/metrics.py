@@ -98,7 +98,7 @@ def unjudgeable(test: TestResult) -> Iterator[Found]:
     One run of each build may show an error by chance, so a rise from zero is a warning with several runs only.
     """
     for metric in test.metrics:
-        if (metric.gate and lost(metric)) or _rose_from_zero(metric):
+        if (metric.gate and lost(metric)) or (metric.p_value is None and _rose_from_zero(metric)):
             evidence = metric.model_dump(include={"slug", "name", "unit", "base", "new", "reason"})
             chance = not (metric.gate and lost(metric)) and min(map(len, test.runs)) == 1
             severity = Severity.INFO if chance else Severity.WARNING
@@ -207,14 +207,21 @@ def traffic_mix(test: TestResult) -> Iterator[Found]:
 
 
 def error_rates(test: TestResult) -> Iterator[Found]:
-    """Report error rates that at least doubled; their noise is unknown."""
+    """Report errors that are more than chance, and rates that at least doubled where their noise is unknown."""
     least = {"percent": ERRORS_PERCENT, PER_USER_MINUTE: ERRORS_PER_USER_MINUTE}
     for row in test.errors:
-        if row.unit not in least or row.base is None or row.new is None:
-            continue
-        if row.new >= least[row.unit] and row.new >= ERRORS_TIMES * row.base:
-            severity = Severity.CRITICAL if failing(row) else Severity.WARNING
+        doubled = row.unit in least and row.base is not None and row.new is not None and row.new >= least[row.unit]
+        worse = row.status == Status.REGRESSION
+        if worse or (doubled and (row.new or 0.0) >= ERRORS_TIMES * (row.base or 0.0)):
+            decides = worse and test.type != "unbounded"
+            severity = Severity.CRITICAL if decides or failing(row) else Severity.WARNING
             yield Found(FindingKind.ERROR_RATE, severity, row.model_dump(mode="json"), metric=row.slug)
+    for metric in test.metrics:  # a rise from zero has no percentage
+        if metric.delta_percent is None and metric.status == Status.REGRESSION and metric.decided_by == "level":
+            evidence = metric.model_dump(include={"name", "slug", "unit", "base", "new", "delta_percent", "p_value",
+                                                  "status", "reason"}, mode="json")  # fmt: skip
+            severity = Severity.CRITICAL if metric.gate else Severity.WARNING
+            yield Found(FindingKind.ERROR_RATE, severity, evidence, metric=metric.slug)
 
 
 def failing(row: ErrorRateResult) -> bool:

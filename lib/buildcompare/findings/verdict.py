@@ -107,7 +107,12 @@ def causes(
     test: str = "",
 ) -> list[Cause]:
     """List all reasons why a valid test does not pass; `test` is its title."""
-    every = [Cause(CauseKind.FAILING, test, row.name, row.delta_percent) for row in errors if failing(row)]
+    worse = {row.slug for row in errors if row.status == Status.REGRESSION and users is None}
+    every = [
+        Cause(CauseKind.REGRESSION if row.slug in worse else CauseKind.FAILING, test, row.name, row.delta_percent)
+        for row in errors
+        if row.slug in worse or failing(row)
+    ]
     if users is not None:
         loss = None if users.ci_low is None else -users.ci_low
         excluded = loss is not None and users.band_percent is not None and loss < 2.0 * users.band_percent

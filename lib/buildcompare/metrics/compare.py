@@ -1,7 +1,4 @@
-"""Compare every metric and error rate of a test over the steady windows: levels, change and status.
-
-Calibrations hold no error rates, so these have no status of their own; a jump is a finding.
-"""
+"""Compare every metric and error rate of a test over the steady windows: levels, change and status."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,19 +8,21 @@ from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
 from buildcompare.load.view import RunView, Views, reading_error, run_level
-from buildcompare.metrics.measurements import Measured, unjudged_row
+from buildcompare.metrics.failures import Tried, compare_failures, tried
+from buildcompare.metrics.measurements import Measured, unjudged_row, zero_base
 from buildcompare.recordings.recording import Series
 from buildcompare.results import ErrorRateResult, LoadAdjustedResult, MetricResult
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, Pair, ReasonCode, Side, Status
-from buildcompare.stats.effects import judge_metrics, measure_effect
-from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
+from buildcompare.stats.effects import TestedEffect, judge_metrics, measure_effect
+from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
 from buildcompare.stats.noise import Contrasts, RepeatedRuns, metric_noise, repeats_noise
 from buildcompare.stats.planning import Looks
 
 SLUG = "counted-errors"
 NAME = "Errors counted by the load test"
 UNIT = "per user and minute"
+_PER_SECOND = {UNIT: "errors/s"}
 
 
 def measure_metrics(
@@ -84,8 +83,14 @@ def _measured(
 ) -> Measured:
     levels = views.map(lambda runs: [level for view in runs if (level := view.level(series)) is not None])
     values = levels.map(lambda runs: mean_of_runs([level.value for level in runs]))
-    effect, reason, misread = None, _not_judged(test, metric, series, views, values), reading_error(metric, views)
-    if reason is None:
+    reason, misread = _not_judged(test, metric, series, views, values), reading_error(metric, views)
+    effect = compare_failures(
+        metric,
+        views.map(lambda runs: [tried(level, view) for view in runs if (level := view.level(series)) is not None]),
+    )
+    if effect:
+        reason = None
+    elif reason is None:
         usable = levels.map(lambda runs: [run_level(level) for level in runs if level.value is not None])
         noise = metric_noise(metric, test.type, groups, past, misread=misread) or repeats_noise(*usable)
         if noise is None:
@@ -122,7 +127,8 @@ def _not_judged(test: Test, metric: Metric, series: Series, views: Views, values
             why = views[side][0].steady.reason
             because, minutes = (why.code, why.minutes) if why else (None, None)
             return Reason(code=ReasonCode.NO_STEADY_WINDOW, build=side, because=because, minutes=minutes)
-    return _no_number(values) or Reason(code=ReasonCode.ZERO_BASE)
+    levels = [level for view in views.new if (level := view.level(series)) is not None]
+    return _no_number(values) or Reason(code=zero_base(metric, levels))
 
 
 def _no_number(values: Pair[float | None]) -> Reason | None:
@@ -131,26 +137,30 @@ def _no_number(values: Pair[float | None]) -> Reason | None:
     return Reason(code=ReasonCode.NO_NUMBER, build=empty[0] if len(empty) == 1 else None) if empty else None
 
 
-def compare_error_rates(views: Views) -> list[ErrorRateResult]:
-    """Compare each recorded error rate over the steady windows."""
+def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) -> list[ErrorRateResult]:
+    """Compare the recorded error rates over the steady windows, and the error counts of the params per user and minute.
+
+    The rows of a test are one family. Counts are of whole runs, so the users of the ramps count too.
+    """
     recorded = [series for runs in views for view in runs for series in view.recording.series]
     names = {series.metric: (series.name, series.unit) for series in recorded if series.role == "error"}
     rows = []
     for slug, (name, unit) in names.items():
-        rates = Pair(*(mean_of_runs([_rate(view, slug) for view in runs]) for runs in views))
-        rows.append(_error_row(name, slug, unit, rates, _no_number(rates)))
-    return rows
+        runs = views.map(lambda runs: [tried(rate, view) for view in runs if (rate := _rate(view, slug))])  # noqa: B023
+        rates = runs.map(lambda each: mean_of_runs([run.level.value for run in each]))
+        rows.append((name, slug, unit, runs, rates, _no_number(rates)))
+    if any(run.errors is not None for side in SIDES for run in test.runs(side)):
+        rows.append((NAME, SLUG, UNIT, *_counted_errors(test, views)))
+    metrics = [Metric(name=row[0], slug="errors", unit=_PER_SECOND.get(row[2], row[2]), better="lower") for row in rows]
+    effects = [(metric, compare_failures(metric, row[3])) for metric, row in zip(metrics, rows, strict=True)]
+    tested = judge_metrics(effects, looks)
+    return [_error_row(*row[:3], *row[4:], judged) for row, judged in zip(rows, tested, strict=True)]
 
 
-def compare_counted_errors(test: Test, views: Views) -> list[ErrorRateResult]:
-    """Compare the error counts of the params, per user and minute; empty if no run states one.
-
-    Counts are of whole runs, so the users of the ramps count too.
-    """
-    if all(run.errors is None for side in SIDES for run in test.runs(side)):
-        return []
+def _counted_errors(test: Test, views: Views) -> tuple[Pair[list[Tried]], Pair[float | None], Reason | None]:
+    """Error counts of the params by user and minute: of each run, of each build, and why one is unknown."""
     reasons: dict[Side, Reason] = {}
-    rates: dict[Side, list[float | None]] = {"base": [], "new": []}
+    runs: Pair[list[Tried]] = Pair([], [])
     for side in SIDES:
         for run, view in zip(test.runs(side), views[side], strict=True):
             minutes = _user_minutes(view, bounded=test.type == "bounded")
@@ -159,17 +169,26 @@ def compare_counted_errors(test: Test, views: Views) -> list[ErrorRateResult]:
             elif minutes is None:
                 reasons[side] = Reason(code=ReasonCode.USERS_UNKNOWN, build=side)
             else:
-                rates[side].append(run.errors / minutes)
-    value = Pair.of(lambda side: None if side in reasons else mean_of_runs(rates[side]))
-    return [_error_row(NAME, SLUG, UNIT, value, next(iter(reasons.values()), None))]
+                rate = run.errors / minutes
+                runs[side].append(Tried(Level(rate, rate, 1, 0, seconds=minutes)))
+    values = Pair.of(lambda side: None if side in reasons else mean_of_runs([run.level.value for run in runs[side]]))
+    return runs if not reasons else Pair([], []), values, next(iter(reasons.values()), None)
 
 
-def _error_row(name: str, slug: str, unit: str, rates: Pair[float | None], reason: Reason | None) -> ErrorRateResult:
+def _error_row(
+    name: str,
+    slug: str,
+    unit: str,
+    rates: Pair[float | None],
+    reason: Reason | None,
+    tested: TestedEffect | None,
+) -> ErrorRateResult:
     """Row of an error rate; `reason` if a rate is unknown."""
     base, new = rates
     delta = new - base if base is not None and new is not None else None
-    if delta is not None:
+    if delta is not None and tested is None:
         reason = Reason(code=ReasonCode.NONE_FAILED if base == new == 0 else ReasonCode.NO_ERROR_NOISE)
+    judged = tested.row() if tested else {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
     return ErrorRateResult(
         name=name,
         slug=slug,
@@ -178,16 +197,17 @@ def _error_row(name: str, slug: str, unit: str, rates: Pair[float | None], reaso
         new=new,
         delta=delta,
         delta_percent=delta_percent(base, new),
-        status=Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
         reason=reason,
+        **judged,
     )
 
 
-def _rate(view: RunView, slug: str) -> float | None:
-    """Mean rate over the steady window of one run; None without samples, which are no rate of zero."""
+def _rate(view: RunView, slug: str) -> Level | None:
+    """Rate over the steady window of one run; None without samples, which are no rate of zero."""
     for series in view.recording.series:
         if series.role == "error" and series.metric == slug and view.steady.window is not None:
-            return measure_level(view.recording.curve(series), view.steady.window).mean
+            level = measure_level(view.recording.curve(series), view.steady.window)
+            return None if level.value is None else level
     return None
 
 

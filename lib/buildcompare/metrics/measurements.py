@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue, Metric
+from buildcompare.metrics.failures import Tried, attempts_name, compare_failures
 from buildcompare.recordings.recording import FloatArray, Recording
 from buildcompare.results import Distribution, DistributionResult, MetricResult
 from buildcompare.results.base import Reason
@@ -74,11 +75,14 @@ def measure_measurements(
     for metric in measured_metrics(runs, catalogue):
         levels = Pair.of(lambda side: [level_of(each, metric.unit) for each in _values(runs[side], metric.slug)])  # noqa: B023
         missing = [side for side in SIDES if not levels[side]]
-        effect, reason = None, None
-        if missing:
+        reason = None
+        effect = compare_failures(metric, Pair.of(lambda side: _tried(runs[side], metric)), timed=False)  # noqa: B023
+        if effect:
+            pass
+        elif missing:
             reason = Reason(code=ReasonCode.NOT_RECORDED, build=missing[0])
         elif delta_percent(*levels.map(lambda runs: mean_of_runs([level.value for level in runs]))) is None:
-            reason = Reason(code=ReasonCode.ZERO_BASE)
+            reason = Reason(code=zero_base(metric, levels.new))
         elif not all(level.value for side in levels for level in side):
             reason = Reason(code=ReasonCode.NOT_POSITIVE)
         else:
@@ -88,6 +92,25 @@ def measure_measurements(
             reason = None if effect else Reason(code=ReasonCode.NOT_POSITIVE if noise else ReasonCode.NO_NOISE)
         rows.append(Measured(metric.name, unjudged_row(metric, levels, reason), effect))
     return rows
+
+
+def zero_base(metric: Metric, new: Sequence[Level]) -> ReasonCode:
+    """Reason why a metric is not judged whose base is zero."""
+    if metric.outcome is None:
+        return ReasonCode.ZERO_BASE
+    return ReasonCode.NO_ERROR_NOISE if any(level.value for level in new) else ReasonCode.NONE_FAILED
+
+
+def _tried(runs: Sequence[Recording], metric: Metric) -> list[Tried]:
+    """Failures of each run that recorded `metric`."""
+    found = []
+    for run in runs:
+        name = attempts_name(run)
+        level = next((level_of(values, metric.unit) for values in _values([run], metric.slug)), None)
+        attempts = [level_of(values, name[1]) for values in _values([run], name[0])] if name else []
+        if level is not None:
+            found.append(Tried(level, attempts[0], name[1]) if attempts and name else Tried(level))
+    return found
 
 
 def compare_distributions(runs: Mapping[Side, Sequence[Recording]], catalogue: Catalogue) -> list[DistributionResult]:

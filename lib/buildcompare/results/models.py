@@ -395,10 +395,10 @@ class PooledResult(MetricRow):
     noise_source: codes.NoiseSource
 
 
-class ErrorRateResult(Change, MetricRow):
+class ErrorRateResult(Tested, MetricRow):
     """Failures per attempt in one test: means over the steady windows.
 
-    `delta_percent` is null if nothing failed in the base.
+    `delta_percent` is null if nothing failed in the base; the interval counts half a failure then.
     """
 
     better: Literal[codes.Better.LOWER] = codes.Better.LOWER

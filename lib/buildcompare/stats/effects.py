@@ -4,7 +4,7 @@ Equivalent: the interval lies inside the margin (Schuirmann 1987, J. Pharmacokin
 excludes zero and does not lie inside the margin (Lakens, Scheel & Isager 2018, Advances in Methods and Practices in
 Psychological Science 1); a gate also needs its estimate beyond the margin, as makers release smaller losses. Not worse:
 the bad end of the interval lies within twice the margin. Everything else is inconclusive. Families are fixed
-beforehand: the gate metrics of a test, its other times, and its other metrics; each label table with one statistic.
+beforehand: the errors of a test, its gate metrics, its other times, and its other metrics; each label table with one statistic.
 """
 
 import math
@@ -288,7 +288,7 @@ def judge_metrics(
     """Judge the metrics of one test in their families, in order; None for a metric without an effect."""
     judged: list[TestedEffect | None] = [None] * len(effects)
     judgeable = [(i, metric, effect) for i, (metric, effect) in enumerate(effects) if effect is not None]
-    for family in (GATE, "times", "other"):
+    for family in (GATE, "errors", "times", "other"):
         members = [each for each in judgeable if family_of(each[1]) == family]
         weights = np.array([_power(effect, SOUGHT * metric.margin_percent) for _, metric, effect in members])
         adjusted = holm([effect.p_value for *_, effect in members], weights)
@@ -300,8 +300,8 @@ def judge_metrics(
 
 
 def family_of(metric: Metric) -> str:
-    """Family of a metric: felt by users (`gate`), other `times`, or needs of the server (`other`)."""
-    return GATE if metric.gate else "times" if metric.unit == "seconds" else "other"
+    """Family of a metric: `errors`, felt by users (`gate`), other `times`, or needs of the server (`other`)."""
+    return "errors" if metric.outcome else GATE if metric.gate else "times" if metric.unit == "seconds" else "other"
 
 
 def _power(effect: Effect, percent: float) -> float:

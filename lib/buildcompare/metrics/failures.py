@@ -1,0 +1,84 @@
+"""Count the failures of each run, from what was recorded of them: a share of the attempts, a rate or a number."""
+
+import math
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from buildcompare.config.catalogue import SHARES, Metric
+from buildcompare.load.view import RunView
+from buildcompare.recordings.recording import Recording
+from buildcompare.results.codes import Pair
+from buildcompare.stats.effects import Effect
+from buildcompare.stats.failures import Failures, failures_effect
+from buildcompare.stats.levels import Level
+
+_ATTEMPTS = re.compile(r"\b(requests?|reqs?|rps|transactions|tps|queries|qps|calls|attempts|iterations)\b")
+_UNITS = ("", "requests", "transactions")
+MANY = 1e9  # attempts per unit of failures where they were not recorded: failures are Poisson then
+
+
+class Tried(NamedTuple):
+    """Failures or successes of one run, and its attempts if they were recorded."""
+
+    level: Level
+    attempts: Level | None = None
+    unit: str = ""
+    """Unit of `attempts`."""
+
+
+def attempts_name(recording: Recording) -> tuple[str, str] | None:
+    """Slug and unit of the metric that counts the attempts of a run; None without one."""
+    rows = [*recording.graphs(), *recording.measurements]
+    named = ((row.metric, row.unit) for row in rows if row.unit in _UNITS or row.unit.endswith("/s"))
+    outcomes = (each for each in named if not Metric(name=each[0], slug=each[0], better="lower").outcome)
+    return next((each for each in outcomes if _ATTEMPTS.search(each[0]) and "success" not in each[0]), None)
+
+
+def tried(level: Level, view: RunView) -> Tried:
+    """Put the attempts of a run over time beside the level of its failures."""
+    name = attempts_name(view.recording)
+    series = view.recording.total(name[0]) if name else None
+    return Tried(level) if name is None or series is None else Tried(level, view.level(series), name[1])
+
+
+def compare_failures(metric: Metric, runs: Pair[list[Tried]], *, timed: bool = True) -> Effect | None:
+    """Compare the failures that `metric` counts between two builds.
+
+    None if it counts none, or if they cannot be judged. Where a run's attempts are not known as a number, they are
+    those of independent attempts that would scatter as the samples within the run do; without failures, the median of
+    the other runs' attempts.
+    """
+    used = runs.map(lambda side: [run for run in side if run.level.value is not None])
+    if metric.outcome is None:
+        return None
+    highest = max((run.level.value or 0.0 for side in used for run in side), default=0.0)
+    whole = 100.0 if metric.unit == "percent" or (metric.outcome == "successes" and highest > 1.0) else 1.0
+    counted = used.map(lambda side: [_counted(metric, run, whole, timed=timed) for run in side])
+    known = [attempts for side in counted for _, attempts in side if 0 < attempts < math.inf]
+    if not known:
+        return None
+    usual = float(np.median(known))
+    filled = counted.map(lambda side: [(share, n if 0 < n < math.inf else usual) for share, n in side])
+    failures = filled.map(lambda side: [Failures(share * n, n) for share, n in side])
+    return failures_effect(*failures, succeeded=metric.outcome == "successes")
+
+
+def _counted(metric: Metric, run: Tried, whole: float, *, timed: bool) -> tuple[float, float]:
+    """Share of failures of one run and its attempts, NaN if they are not known."""
+    level, value, seconds = run.level, run.level.value or 0.0, run.level.seconds if timed else 1.0
+    attempts = (run.attempts.value if run.attempts else None) or math.nan
+    exact = run.unit.endswith("/s") == timed  # a rate over time, or a number without
+    rate = metric.unit.endswith("/s")
+    if metric.outcome == "successes" or metric.unit in SHARES:
+        share = min(max(1.0 - value / whole if metric.outcome == "successes" else value / whole, 0.0), 1.0)
+        number = attempts * seconds if exact else math.nan
+    elif attempts > 0 and rate == run.unit.endswith("/s") and not re.search(r"\brate\b", metric.slug):
+        share, number = min(value / attempts, 1.0), attempts * seconds if exact else math.nan
+    else:
+        share, number = value / MANY, seconds * MANY if rate == timed and "rate" not in metric.slug else math.nan
+    if not number > 0:
+        part = level.se_log * value / whole if metric.outcome == "successes" else level.se_log * share
+        number = share * (1.0 - share) / part**2 if part > 0 else math.nan
+    return share, number

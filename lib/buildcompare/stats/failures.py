@@ -1,0 +1,80 @@
+"""Judge failed attempts by their scatter between runs, which exceeds that of independent attempts."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from buildcompare.results.codes import NoiseSource
+from buildcompare.stats.effects import Effect
+from buildcompare.stats.noise import LEAST_REPEATS
+from buildcompare.stats.planning import quantile
+
+HALF = 0.5  # added to failures and to successes, so that none has a logarithm too (Haldane 1956, Ann. Hum. Genet. 20)
+
+
+class Failures(NamedTuple):
+    """Failures of one run."""
+
+    failed: float
+    attempts: float
+
+
+def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succeeded: bool = False) -> Effect | None:
+    """Compare the failures of the runs of two builds.
+
+    The p-value is the larger of two: Student's t of the runs' log odds, which counts how much runs differ, and the
+    exact binomial test of the sums, as rare failures differ by chance even where runs agree. A quasi-binomial test
+    misses rises from 0 (with a prior it calls too many), as a beta-binomial ratio test does: `benchmarks/errors.py`.
+
+    Parameters
+    ----------
+    base, new
+        Failures and attempts of each run, shape (runs,). Effective counts will do, which need not be whole.
+    succeeded
+        Give the change of the successes instead.
+
+    Returns
+    -------
+    Effect or None
+        Change of the share of failures. None if nothing failed, or with fewer than `LEAST_REPEATS` degrees of freedom.
+
+    References
+    ----------
+    Przyborowski & Wilenski (1940), Biometrika 31, for the exact test. Gart & Zweifel (1967), Biometrika 54.
+
+    Examples
+    --------
+    >>> none, some = [Failures(0, 10_000)] * 3, [Failures(each, 10_000) for each in (110, 140, 120)]
+    >>> effect = failures_effect(none, some)
+    >>> effect.p_value < 0.001, failures_effect(none[:1], some[:1])
+    (True, None)
+    """
+    df = len(base) + len(new) - 2
+    sides = [np.array(runs, dtype=np.float64).reshape(-1, 2) for runs in (base, new)]
+    (failed, attempts), (more, of) = (side.sum(axis=0) for side in sides)
+    if not base or not new or df < LEAST_REPEATS or not failed + more > 0:
+        return None
+    odds = [np.log((side[:, 0] + HALF) / (np.maximum(side[:, 1] - side[:, 0], 0.0) + HALF)) for side in sides]
+    means = np.array([float(each.mean()) for each in odds])
+    difference, part = float(means[1] - means[0]), of / (attempts + of)
+    squares = sum(float(((each - each.mean()) ** 2).sum()) for each in odds)
+    per_run = 1.0 / len(base) + 1.0 / len(new)
+    # Tails of the binomial distribution of `more` in `total`, for counts that are not whole too.
+    at_most = float(special.betainc(failed, more + 1.0, 1.0 - part)) if failed > 0 else 1.0
+    at_least = float(special.betainc(more, failed + 1.0, part)) if more > 0 else 1.0
+    p = max(min(1.0, 2.0 * at_most, 2.0 * at_least), 1e-300)
+    by_chance = math.sqrt(1.0 / (failed + HALF) + 1.0 / (more + HALF))
+    if p < HALF:
+        by_chance = abs(difference / quantile(p / 2.0, df))
+    sd = max(math.sqrt(squares / df * per_run), by_chance, 1e-6)
+    # The same test on the scale of shares: their logarithm's change for one of the log odds.
+    shares = special.log_expit(-means if succeeded else means)
+    if abs(difference) > 1e-6:
+        scale = abs(float(shares[1] - shares[0]) / difference)
+    else:
+        scale = float(special.expit(means[0] if succeeded else -means[0]))
+    change, sd = (-difference if succeeded else difference) * scale, sd * scale
+    return Effect(change, sd, df, sd / math.sqrt(per_run), NoiseSource.REPEATS)
