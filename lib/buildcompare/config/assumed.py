@@ -36,9 +36,9 @@ _UNITS = {
 }
 """Pattern of whole words -> unit; the first match counts. Base units are those of Prometheus and OpenTelemetry."""
 _DIRECTIONS = {
-    r"(errors?|fail(ed|ures?)|timeouts?|exceptions?|dropped|rejected|[45]xx)": (Better.LOWER, True),
+    FAILED: (Better.LOWER, True),
     r"(uptime|age|timestamp|created)": (Better.NEUTRAL, False),
-    r"(throughput|goodput|[rqt]ps|per-(second|sec|s)|requests-s|success(es|ful)?|availability)": (Better.HIGHER, True),
+    rf"(throughput|goodput|[rqt]ps|per-(second|sec|s)|requests-s|{SUCCEEDED})": (Better.HIGHER, True),
     r"hits?": (Better.HIGHER, False),
     r"(cpu|memory|mem|heap|rss|ram|stack|swap|gc|threads|goroutines|queue|backlog|lag|allocs?)": (Better.LOWER, False),
     rf"({_LASTS})": (Better.LOWER, True),

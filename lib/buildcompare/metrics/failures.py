@@ -6,15 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from buildcompare.config.catalogue import SHARES, Metric
+from buildcompare.config.catalogue import FAILED, SHARES, SUCCEEDED, Metric
 from buildcompare.load.view import RunView
-from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.recording import Recording, Series
+from buildcompare.recordings.series import Measurement
 from buildcompare.results.codes import Pair
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.failures import Failures, failures_effect
 from buildcompare.stats.levels import Level
 
 _ATTEMPTS = re.compile(r"\b(requests?|reqs?|rps|transactions|tps|queries|qps|calls|attempts|iterations)\b")
+_OUTCOME = re.compile(rf"\b({FAILED}|{SUCCEEDED})\b")
 _UNITS = ("", "requests", "transactions")
 MANY = 1e9  # attempts per unit of failures where they were not recorded: failures are Poisson then
 
@@ -30,10 +32,9 @@ class Tried(NamedTuple):
 
 def attempts_name(recording: Recording) -> tuple[str, str] | None:
     """Slug and unit of the metric that counts the attempts of a run; None without one."""
-    rows = [*recording.graphs(), *recording.measurements]
-    named = ((row.metric, row.unit) for row in rows if row.unit in _UNITS or row.unit.endswith("/s"))
-    outcomes = (each for each in named if not Metric(name=each[0], slug=each[0], better="lower").outcome)
-    return next((each for each in outcomes if _ATTEMPTS.search(each[0]) and "success" not in each[0]), None)
+    rows: list[Series | Measurement] = [*recording.graphs(), *recording.measurements]
+    named = [(row.metric, row.unit) for row in rows if row.unit in _UNITS or row.unit.endswith("/s")]
+    return next((each for each in named if _ATTEMPTS.search(each[0]) and not _OUTCOME.search(each[0])), None)
 
 
 def tried(level: Level, view: RunView) -> Tried:

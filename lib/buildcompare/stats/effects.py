@@ -4,7 +4,7 @@ Equivalent: the interval lies inside the margin (Schuirmann 1987, J. Pharmacokin
 excludes zero and does not lie inside the margin (Lakens, Scheel & Isager 2018, Advances in Methods and Practices in
 Psychological Science 1); a gate also needs its estimate beyond the margin, as makers release smaller losses. Not worse:
 the bad end of the interval lies within twice the margin. Everything else is inconclusive. Families are fixed
-beforehand: the errors of a test, its gate metrics, its other times, and its other metrics; each label table with one statistic.
+beforehand: errors, gate metrics, other times, and other metrics of a test; each label table with one statistic.
 """
 
 import math
