@@ -1,4 +1,4 @@
-"""Read the files of load testers: requests of k6, JMeter, Locust, Gatling and vegeta, and summaries.
+"""Read the files of load testers: requests of k6, JMeter, Locust, Gatling and vegeta, and summaries; pyperf's results.
 
 A file of any size is read in pieces. The endpoint of each request becomes a label.
 """
@@ -29,6 +29,7 @@ from buildcompare.config.project import resolve
 from buildcompare.recordings.files import Format, InputFile, head_of, unpacked
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, LabelSummary, Series
+from loadfiles import pyperf
 from loadfiles.request_log import (
     GROUP,
     SETTLE_S,
@@ -415,6 +416,7 @@ TOOLS = (
     Tool("gatling", _begins(rb"\x00.{0,3}\x00.{0,40}?\d+\.\d+"), _refuse_binary_log),
     Tool("gatling", _begins(rb"(?:ASSERTION\t[^\n]*\n)*RUN\t"), read_gatling),
     Tool("vegeta", _begins(rb"\d{19},\d{1,3},\d+,\d+,\d+,"), read_vegeta_csv),
+    Tool("pyperf", _begins(pyperf.PATTERN), pyperf.read_pyperf),
     *(Tool(name, _begins(pattern), read) for name, pattern, read in SUMMARIES),
 )
 """The formats, in the order in which they are tried."""

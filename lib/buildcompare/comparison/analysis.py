@@ -22,6 +22,7 @@ from buildcompare.comparison.reading import (
     read_recordings,
     runs_of,
 )  # fmt: skip
+from buildcompare.config.assumed import with_times
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison, read_params
@@ -74,6 +75,7 @@ def analyse(
     """
     catalogue = catalogue_of(params, catalogue)
     every = [recording for test in recordings.values() for side in SIDES for recording in test[side]]
+    catalogue = with_times(catalogue, ((each.name, each.unit) for run in every for each in run.measurements))
     calibration = calibration_of(params, params.calibration) if params.calibration else None
     groups, self_check = groups_without(calibration, every) if calibration else ([], None)
     catalogue = beside_runs(catalogue, groups)

@@ -58,7 +58,7 @@ class OpenCatalogue(Catalogue):
     def find(self, name: str) -> Metric:
         """The metric that `name` means, or one assumed from its words."""
         metric = super().find(name)
-        return metric if metric.known else assumed_metric(name)
+        return metric if metric.known or any(metric is each for each in self.metrics) else assumed_metric(name)
 
 
 def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
@@ -70,6 +70,19 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
             load = metric.load and not any(each.load for each in metrics)
             metrics.append(metric.model_copy(update={"unit": unit, "load": load}))
     return catalogue.model_copy(update={"metrics": tuple(metrics)})
+
+
+def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalogue:
+    """List the times among numbers (name and unit) whose direction nothing states: shorter is better."""
+    found = [catalogue.find(name) for name, unit in dict.fromkeys(units) if unit == "seconds"]
+    settings = {"unit": "seconds", "better": Better.LOWER, "gate": True}
+    times = {
+        metric.slug: metric.model_copy(update=settings)
+        for metric in found
+        if not metric.known and metric.better == Better.NEUTRAL
+    }
+    others = (metric for metric in catalogue.metrics if metric.slug not in times)
+    return catalogue.model_copy(update={"metrics": (*others, *times.values())}) if times else catalogue
 
 
 def assumed_metric(name: str) -> Metric:

@@ -79,6 +79,9 @@ Values = Annotated[
     Annotated[Value, Tag("one")] | Annotated[list[Value], Field(min_length=1, max_length=MOST_VALUES), Tag("many")],
     ONE_OR_MANY,
 ]
+Numbers = Annotated[dict[str, Values], Field(min_length=1), Tag("numbers")]
+ONE_OR_FILE = Discriminator(lambda value: "file" if isinstance(value, str) else "numbers")
+"""Choose between the name of a file and numbers."""
 # Whole numbers become text; 10.10 and `yes` are refused, because YAML changes them.
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
@@ -116,8 +119,8 @@ class Run(Strict):
     pgbench: Files | None = None
     """One file, or the logs of all threads of the run; ``*`` matches several files."""
     sysstat: str | None = None
-    values: dict[str, Values] | None = Field(default=None, min_length=1)
-    """Metric -> one number, or one for each request or iteration."""
+    values: Annotated[Numbers | Annotated[str, Tag("file")], ONE_OR_FILE] | None = None
+    """Metric -> one number, or one for each request or iteration; or a file of them, such as pyperf's."""
     labels: str | None = None
     start: Instant | None = Field(default=None, strict=False)
     end: Instant | None = Field(default=None, strict=False)
@@ -154,8 +157,8 @@ class Run(Strict):
     @property
     def files(self) -> list[str]:
         """The run's files and patterns as written in the params file."""
-        named = None if self.kind is None else getattr(self, FILE_KEYS[self.kind])
-        return named if isinstance(named, list) else [named] if named else []
+        named = getattr(self, FILE_KEYS[self.kind]) if self.kind else self.values
+        return named if isinstance(named, list) else [named] if isinstance(named, str) else []
 
     @property
     def is_pulled(self) -> bool:
@@ -166,7 +169,7 @@ class Run(Strict):
         """The key that names the faulty file of `error`; empty if the run has no file."""
         if self.labels is not None and error.file in (self.labels, repr(self.labels)):
             return ("labels",)
-        return () if self.kind is None else (FILE_KEYS[self.kind],)
+        return ("values",) if isinstance(self.values, str) else () if self.kind is None else (FILE_KEYS[self.kind],)
 
     @property
     def window(self) -> tuple[dt.datetime, dt.datetime] | None:

@@ -232,6 +232,8 @@ def pull(
 
 def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     """Read one run of a comparison, and cut it to the window in the params, if any."""
+    if isinstance(run.values, str):
+        return with_samples(_values_in(run.values, catalogue), run.values)
     if run.values is not None:
         return recording_of_values(run.values, catalogue)
     if run.file is None:
@@ -244,6 +246,22 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
         stop_known = recording.stop_known and end >= recording.window[1]  # an earlier end cuts the stop off
         recording = replace(recording, window=(start, end), stop_known=stop_known)
     return with_samples(recording, run.file)
+
+
+def _values_in(path: str, catalogue: Catalogue) -> Recording:
+    """Read the numbers of a file: of a registered format, such as pyperf's, or JSON (name -> number, or list)."""
+    if any(form.recognise(head) for head in [head_of(path)] for form in formats()):
+        return _read([path], catalogue, None, None)
+    expected = "a result of pyperf, or JSON of names and their numbers"
+    file = read_input(path, expected=expected)
+    data = file.json()
+    if not isinstance(data, dict) or not data:
+        raise file.fault(None, expected, "other JSON")
+    try:
+        recording = recording_of_values(data, catalogue)
+    except InputError as error:
+        raise file.fault(error.key, error.expected, error.found) from None
+    return replace(recording, provenance={"kind": "values", "files": [file.provenance]})
 
 
 def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue: Catalogue) -> Recording:
