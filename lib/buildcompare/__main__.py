@@ -57,18 +57,16 @@ ParamsFile = Annotated[Path, _file("PARAMS", "A params file, such as params/v10.
 
 
 def _words(text: str) -> frozenset[FailOn]:
-    """Read the words of --fail-on; `inconclusive` includes regressions and invalid tests."""
+    """Read the words of --fail-on; all include invalid tests, `inconclusive` also regressions."""
     every: tuple[FailOn, ...] = get_args(FailOn)
     given = [word.strip() for word in text.split(",")]
     if wrong := [word for word in given if word not in every]:
         raise typer.BadParameter(f"expected words of {', '.join(every)}, separated by commas, found {wrong[0]!r}")
-    more = {"regression", "invalid"} if "inconclusive" in given else set()
+    more = {"regression", "invalid"} if "inconclusive" in given else {"invalid"}
     return frozenset(word for word in every if word in {*given, *more})
 
 
-_FAIL_ON = (
-    "Exit with 1 for a regression or errors, 2 for an invalid or inconclusive test (inconclusive: and what is worse)."
-)
+_FAIL_ON = "Exit with 1 for a regression or errors, 2 for an invalid or inconclusive test. All include invalid tests."
 FailedBy = Annotated[
     Any, typer.Option("--fail-on", metavar=f"[{'|'.join(get_args(FailOn))}],...", help=_FAIL_ON, parser=_words)
 ]

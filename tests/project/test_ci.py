@@ -66,6 +66,8 @@ class Forge:
 
 @pytest.fixture
 def forge() -> Iterator[Forge]:
+    if missing := [name for name in ("curl", "jq") if not shutil.which(name)]:
+        pytest.skip(f"{missing[0]} is not on the PATH")
     made = Forge()
 
     class Handler(BaseHTTPRequestHandler):

@@ -117,7 +117,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
         ("regression", "inconclusive", 1),
         ("inconclusive", "regression", 0),
         ("inconclusive", "inconclusive", 2),
-        ("invalid", "regression", 0),
+        ("invalid", "regression", 2),
         ("invalid", "inconclusive", 2),
         ("pass", "inconclusive", 0),
         ("pass", "regression,invalid,errors,inconclusive", 0),
