@@ -111,7 +111,7 @@ def test_an_invalid_test_has_numbers_but_no_judgement(slower: Results) -> None:
     (row,) = (line for line in text.splitlines() if line.startswith("| Response time "))
     assert row.endswith("| not judged |")
     assert "+5.5 to" not in text.partition("- **critical**")[0]
-    assert "3 more: 3 not judged." in text
+    assert "2 more: 2 not judged." in text
 
 
 def test_a_comment_is_short_whatever_changed(slower: Results) -> None:
@@ -183,7 +183,7 @@ def test_more_errors_are_known_by_their_finding_by_a_rise_from_zero_and_by_a_jud
 
     levels = Pair([0.0] * len(row.levels.base), [5.0] * len(row.levels.new))
     rose = {"slug": "http-errors", "name": "HTTP errors", "better": "lower", "unit": "errors/s", "delta_percent": None}
-    rose |= {"base": 0.0, "new": 5.0, "levels": levels}
+    rose |= {"base": 0.0, "new": 5.0, "levels": levels, "p_value": None}
     from_zero = test.model_copy(update={"metrics": [row.model_copy(update=rose)]})
     found = faster.model_copy(update={"tests": [from_zero], "findings": find([from_zero], ("a", "b"))})
     assert any(each.severity == Severity.WARNING for each in found.findings)
