@@ -81,6 +81,17 @@ _FOLDER = "The report's folder, or an address of it that fsspec knows (default: 
 ReportFolder = Annotated[str | None, _option("--output", _FOLDER)]
 Record = Annotated[bool, _option("--record", "Keep the results in the ledger that `history` of PARAMS names.")]
 Metrics = Annotated[str, _option("--metrics", "The catalogue that says how far runs scatter.")]
+_SESSIONS = "The session of each run of a benchmark, by file name, such as mon,tue,wed/mon,tue,wed."
+
+
+def _sessions(text: str) -> tuple[list[str], list[str]]:
+    """Read the names of the sessions of both builds."""
+    builds = [[name.strip() for name in build.split(",")] for build in text.split("/")]
+    if len(builds) != 2:
+        raise typer.BadParameter(f"expected the sessions of base and new, such as mon,tue/mon,tue, found {text!r}")
+    return builds[0], builds[1]
+
+
 _LISTED = "A catalogue of metrics, or its path (default: recognised by names)."
 Listed = Annotated[str | None, _option("--metrics", _LISTED)]
 _TYPE = "What was run (default: bounded, without times a benchmark)."
@@ -135,6 +146,7 @@ def compare(
     users: Annotated[int | None, typer.Option(min=1, help="The target (bounded) or the ceiling (unbounded).")] = None,
     base_name: Annotated[str | None, _option("--base-name", "What the base is called (default: as its file).")] = None,
     new_name: Annotated[str | None, _option("--new-name", "What the new build is called.")] = None,
+    sessions: Annotated[Any, typer.Option("--sessions", metavar="BASE/NEW", help=_SESSIONS, parser=_sessions)] = None,
     metrics: Listed = None,
     calibration: Annotated[str | None, _option("--calibration", "A file that `calibrate` made.")] = None,
     html: Annotated[Path | None, _option("--html", "Write the page here.")] = None,
@@ -161,6 +173,7 @@ def compare(
             type=type_,
             users=users,
             labels=(base_name, new_name),
+            sessions=sessions,
             calibration=calibration,
             command=shlex.join(["python", "-m", "buildcompare", *sys.argv[1:]]),
         )

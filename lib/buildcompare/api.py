@@ -6,7 +6,7 @@ import functools
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
@@ -15,7 +15,7 @@ import pandas as pd
 from buildcompare.comparison.analysis import Analysis, analyse, parameters, read_recordings, with_margins
 from buildcompare.config.assumed import open_catalogue, recognised, with_assumed
 from buildcompare.config.catalogue import Catalogue, Operation, read_catalogue
-from buildcompare.config.errors import InputError
+from buildcompare.config.errors import InputError, plural
 from buildcompare.config.params import Build, Comparison, Run, Source, Test
 from buildcompare.config.project import write_files, writing
 from buildcompare.config.yaml import checked
@@ -50,6 +50,7 @@ def compare(
     type: TestType | None = None,  # noqa: A002 - the word of params files
     users: int | None = None,
     labels: tuple[str | None, str | None] = (None, None),
+    sessions: tuple[Sequence[str], Sequence[str]] | None = None,
     metrics: Mapping[str, Mapping[str, Any]] | None = None,
     margins: Mapping[str, float] | None = None,
     calibration: str | None = None,
@@ -79,6 +80,10 @@ def compare(
         The target of a bounded test, the ceiling of an unbounded one.
     labels
         Names of the builds; by default those in their recordings, else those of their files, else base and new.
+    sessions
+        Of a benchmark, the session of each run of the base and of the new build, such as a night or a start of the
+        machine: runs of one session are one observation. Sessions whose names both builds share are paired, from three
+        on. A result of pyperf is a session by itself.
     metrics
         Settings of metrics by name, in place of the catalogue's: ``unit``, ``better``, ``margin_percent``, ``gate``
         (whether a regression fails the comparison) and ``run_sd_percent`` (standard deviation between runs).
@@ -105,7 +110,8 @@ def compare(
     -----
     A frame is tidy (columns ``timestamp``, ``metric``, ``value``; every other column is a label that tells several
     series of one metric apart) or wide (index: times in seconds or dates; one column for each metric), in the
-    catalogue's units. See :meth:`Recording.from_frame`.
+    catalogue's units. See :meth:`Recording.from_frame`. A frame with a column ``session`` and without times holds the
+    numbers of a benchmark: beside it ``metric`` and ``value``, or one column for each metric.
 
     Examples
     --------
@@ -139,6 +145,10 @@ def compare(
     inputs: list[list[Any]] = [list(each) if isinstance(each, (list, tuple)) else [each] for each in (base, new)]
     runs, listed, name = _read_builds(inputs, catalogue, _inline(metrics or {}))
     timed = any(run.series for side in SIDES for run in runs[side])
+    if sessions is not None:
+        runs = {side: _in_sessions(runs[side], names) for side, names in zip(SIDES, sessions, strict=True)}
+    if timed and any(run.session is not None for side in SIDES for run in runs[side]):
+        raise InputError(file=None, key="sessions", expected="sessions of a benchmark", found="runs with times")
     type = type or ("bounded" if timed else "benchmark")  # noqa: A001 - the same word
     no_files = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
     test = Test.model_construct(name=type, type=type, users=users, base=no_files["base"], new=no_files["new"])
@@ -189,6 +199,28 @@ def _read_builds(
         runs = read(listed)
         units = {name: unit for side in SIDES for run in runs[side] for name, unit in _units(run)}
     return runs, with_assumed(listed, units), name or ""
+
+
+def _in_sessions(runs: Sequence[Recording], names: Sequence[str]) -> list[Recording]:
+    """Name the session of each run."""
+    if len(names) != len(runs):
+        expected = f"a session for each of {plural(len(runs), 'run')}"
+        raise InputError(file=None, key="sessions", expected=expected, found=str(len(names)))
+    return [replace(run, session=name) for run, name in zip(runs, names, strict=True)]
+
+
+def _sessions_in(frame: pd.DataFrame, catalogue: Catalogue) -> list[Recording]:
+    """Read the numbers of each session in a frame without times."""
+    from buildcompare.recordings.sources import recording_of_values
+
+    tidy = frame if {"metric", "value"} <= {*frame.columns} else frame.melt("session", var_name="metric")
+    return [
+        replace(
+            recording_of_values({str(name): each for name, each in values.items()}, catalogue), session=str(session)
+        )
+        for session, rows in tidy.dropna(subset=["value"]).groupby("session", sort=False)
+        for values in [rows.groupby("metric", sort=False)["value"].apply(list)]
+    ]
 
 
 def _units(run: Recording) -> list[tuple[str, str]]:
@@ -288,6 +320,7 @@ def _opened(comparison: Comparison | str | os.PathLike[str] | None) -> Result:
 
 def _recordings(run: Input, catalogue: Catalogue) -> list[Recording]:
     """Read one input: a run, or the runs of a folder."""
+    from buildcompare.recordings.frames import clock_of
     from buildcompare.recordings.sources import read_runs, recording_of_values, with_samples
 
     if isinstance(run, Recording):
@@ -295,6 +328,8 @@ def _recordings(run: Input, catalogue: Catalogue) -> list[Recording]:
     if isinstance(run, Mapping):
         return [recording_of_values(run, catalogue)]
     if isinstance(run, pd.DataFrame):
+        if "session" in run and isinstance(run.index, pd.RangeIndex) and clock_of(run.columns) is None:
+            return _sessions_in(run, catalogue)
         return [with_samples(Recording.from_frame(run, catalogue=catalogue), None)]
     return read_runs(os.fspath(run), catalogue)
 

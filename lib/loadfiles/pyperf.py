@@ -18,7 +18,7 @@ _UNITS = {"second": ("s", "seconds"), "byte": ("bytes", "bytes"), "integer": (""
 
 
 def read_pyperf(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
-    """Read a result of pyperf (JSON); its processes share a start and are no runs, so the file is one run."""
+    """Read a result of pyperf (JSON); its processes share a start and are no runs, so the file is a session."""
     whole = InputFile(file.path, stream.read(), file.stored)
     data = whole.json()
     try:
@@ -31,7 +31,8 @@ def read_pyperf(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Reco
     if not measured:
         raise file.fault("benchmarks", "at least one", "none")
     provenance = {"kind": "pyperf", "files": [file.provenance]}
-    return Recording((), (0.0, 0.0), stop_known=True, measurements=tuple(measured), provenance=provenance)
+    numbers = tuple(measured)
+    return Recording((), (0.0, 0.0), stop_known=True, measurements=numbers, provenance=provenance, session="")
 
 
 def _measured(benchmark: Any, shared: Any, file: InputFile, catalogue: Catalogue) -> Measurement:

@@ -364,6 +364,10 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
         {"looks": ["1", "2 and 1"], "level": 0.00914, "planned_runs": None},
         "Bounded Postgres: this is look 2 at its runs (1, then 2 and 1 of each build). // A change counts here if its adjusted p is below 0.0091, and intervals are wider: all looks after the first together keep an error rate of 5 %.",
     ),
+    FindingKind.SESSIONS: (
+        {"names": {"base": ["mon"], "new": ["tue"]}, "paired": False, "least_percent": 40.2},
+        "Bounded Postgres: 1 session of v1 (mon) and 1 of v2 (tue) cannot tell a change below 40 % from the noise between sessions, so none is claimed. // All processes and repeats of a session count once, as they do not show how far sessions differ. The noise is that of CPython's benchmarks; three sessions of each build would show your own.",
+    ),
     FindingKind.RUN_LEFT_OUT: (
         {"side": "base", "run": 2, "reason": "gaps"},
         "Bounded Postgres: run 2 of v1 does not count for the supported users: the last 30 minutes have gaps.",

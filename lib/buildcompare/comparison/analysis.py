@@ -76,6 +76,7 @@ def analyse(
     catalogue = catalogue_of(params, catalogue)
     every = [recording for test in recordings.values() for side in SIDES for recording in test[side]]
     catalogue = with_times(catalogue, ((each.name, each.unit) for run in every for each in run.measurements))
+    catalogue = catalogue.with_margins(params.margins)
     calibration = calibration_of(params, params.calibration) if params.calibration else None
     groups, self_check = groups_without(calibration, every) if calibration else ([], None)
     catalogue = beside_runs(catalogue, groups)

@@ -17,7 +17,7 @@ from buildcompare.metrics.compare_events import compare_events, search_events
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.metrics.events import RunEvents
 from buildcompare.metrics.judge_at_load import MeasuredAtLoad, measure_at_load
-from buildcompare.metrics.measurements import Measured, compare_distributions, measure_measurements
+from buildcompare.metrics.measurements import Measured, compare_distributions, measure_measurements, sessions_of
 from buildcompare.profiles.compare import compare_profiles
 from buildcompare.profiles.stacks import Profile
 from buildcompare.recordings.recording import Recording, utc
@@ -96,7 +96,8 @@ def compare_test(
     validity, views = judge_validity(test, with_estimates(test, views), catalogue, coordinator, names)
     views = with_ramp_ups(views)
     tables = label_tables(views, label_noise)
-    now = len(test.base), len(test.new)
+    sessions = sessions_of(recordings)
+    now = (len(sessions.names.base), len(sessions.names.new)) if sessions else (len(test.base), len(test.new))
     every_look = [*(look for look in looks if look != now), now]
     seen = Looks.of(every_look, planned_runs)
     unjudged = _unjudged(test, recordings, views, catalogue, tables, validity, seen)
@@ -104,6 +105,7 @@ def compare_test(
         "looks": every_look,
         "level": seen.level,
         "planned_runs": planned_runs,
+        "sessions": sessions,
         "limited_by": limited_by(test, views, catalogue, coordinator),
         "profiles": None if profiles is None else compare_profiles(profiles),
     }

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from buildcompare.calibration.learn import Calibration, read_calibration
@@ -98,7 +99,8 @@ def runs_of(params: Comparison) -> Iterator[tuple[Slot, Run]]:
 def _read(params: Comparison, catalogue: Catalogue, slot: Slot, run: Run, *, refresh: bool = False) -> Recording:
     """Read a run; an error names its place in the params."""
     try:
-        return read_run(run, params.source, catalogue, slot, refresh=refresh)
+        recording = read_run(run, params.source, catalogue, slot, refresh=refresh)
+        return recording if run.session is None else replace(recording, session=run.session)
     except (InputError, SourceError) as error:
         test = [each.name for each in params.tests].index(slot.test)
         if not run.is_pulled and isinstance(error, InputError):

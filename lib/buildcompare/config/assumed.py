@@ -11,6 +11,7 @@ from buildcompare.config.catalogue import (
     Catalogue,
     LabelTable,
     Metric,
+    Operation,
     catalogue_names,
     read_catalogue,
     slugify,
@@ -73,13 +74,17 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
 
 
 def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalogue:
-    """List the times among numbers (name and unit) whose direction nothing states: shorter is better."""
+    """List the times among numbers (name and unit) that a file states and nothing else: shorter is better.
+
+    Their margin is that of `operations` in a params file.
+    """
     found = [catalogue.find(name) for name, unit in dict.fromkeys(units) if unit == "seconds"]
     settings = {"unit": "seconds", "better": Better.LOWER, "gate": True}
+    settings["margin_percent"] = Operation.model_fields["margin_percent"].default
     times = {
         metric.slug: metric.model_copy(update=settings)
         for metric in found
-        if not metric.known and metric.better == Better.NEUTRAL
+        if not metric.known and assumed_metric(metric.name).unit != "seconds"
     }
     others = (metric for metric in catalogue.metrics if metric.slug not in times)
     return catalogue.model_copy(update={"metrics": (*others, *times.values())}) if times else catalogue

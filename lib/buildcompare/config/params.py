@@ -86,6 +86,7 @@ ONE_OR_FILE = Discriminator(lambda value: "file" if isinstance(value, str) else 
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
 
+Session = Annotated[SetupValue, Field(min_length=1, max_length=100)]
 _LISTED = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
 Files = Annotated[list[str], _LISTED, Field(min_length=1, max_length=1000)]
 
@@ -120,7 +121,9 @@ class Run(Strict):
     """One file, or the logs of all threads of the run; ``*`` matches several files."""
     sysstat: str | None = None
     values: Annotated[Numbers | Annotated[str, Tag("file")], ONE_OR_FILE] | None = None
-    """Metric -> one number, or one for each request or iteration; or a file of them, such as pyperf's."""
+    """Metric -> one number, or one for each request or iteration; or a file or folder of them, such as pyperf's."""
+    session: Session | None = None
+    """Session of a benchmark, such as a night or a start of the machine: all its runs are one observation."""
     labels: str | None = None
     start: Instant | None = Field(default=None, strict=False)
     end: Instant | None = Field(default=None, strict=False)
@@ -208,6 +211,14 @@ class Test(Strict):
     base: Runs
     new: Runs
     profiles: Profiles | None = None
+
+    @model_validator(mode="after")
+    def _sessions(self) -> Test:
+        named = any(run.session is not None for run in (*self.base, *self.new))
+        refuse(
+            named and self.type != "benchmark", "`session` only in a test of type benchmark", f"it in a {self.type} one"
+        )
+        return self
 
     def runs(self, side: Side) -> list[Run]:
         """The runs of one build."""

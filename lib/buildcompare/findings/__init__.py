@@ -23,6 +23,7 @@ FIRST, QUIET, PAST, CHANGES, OTHERS, FOLDED = range(6)
 RANKS = {
     FindingKind.SUPPORTED_USERS: FIRST,
     FindingKind.LOOKS: QUIET,
+    FindingKind.SESSIONS: QUIET,
     FindingKind.UNCHANGED: QUIET,
     FindingKind.SETUP_DIFFERENCES: PAST,
     FindingKind.LEVEL_DRIFT: PAST,
@@ -49,11 +50,17 @@ HYGIENE = (
     FindingKind.COUNTER_RESETS, FindingKind.SERVER_VERSIONS, FindingKind.RECORDING_NOTE,
 )  # fmt: skip
 """Kinds about the recordings; above the fold they stand only where other findings leave room."""
-HEADLINES = (FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES, FindingKind.LOOKS)
+HEADLINES = (
+    FindingKind.SUPPORTED_USERS,
+    FindingKind.UNCHANGED,
+    FindingKind.BETWEEN_DATABASES,
+    FindingKind.LOOKS,
+    FindingKind.SESSIONS,
+)
 """Kinds that a Markdown report always has."""
 # fmt: off
 _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
-    load.supported_users, metrics.unjudgeable, metrics.single_runs,
+    load.supported_users, metrics.unjudgeable, metrics.single_runs, metrics.sessions,
     load.time_to_users, load.beginning, load.waves, load.events, load.limited_by, load.reported_against_estimated,
     recordings.validity, recordings.left_out, recordings.coverage, recordings.servers, recordings.counter_resets,
     metrics.traffic_mix, metrics.error_rates, of_labels.labels_changed, of_labels.methods_with_handlers,

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found, grouped
@@ -10,6 +11,7 @@ from buildcompare.results import LEANING, Decided, ErrorRateResult, MetricResult
 from buildcompare.results.codes import Better, FindingKind, NoiseSource, ReasonCode, Severity, Status, ValidityStatus
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import series_key
+from buildcompare.stats.planning import percent, quantile
 from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
 
 ERRORS_PERCENT = 0.025
@@ -126,6 +128,25 @@ def single_runs(test: TestResult) -> Iterator[Found]:
         evidence = metric.model_dump(include={"slug", "name", "unit", "base", "new", "delta_percent"})
         evidence |= {"within_low": low, "within_high": high}
         yield Found(FindingKind.SINGLE_RUNS, Severity.INFO, evidence, metric=metric.slug)
+
+
+def sessions(test: TestResult) -> Iterator[Found]:
+    """Report the sessions of a benchmark, and with too few of them the changes that they cannot show."""
+    if test.sessions is None:
+        return
+    family = Counter(row.family for row in test.metrics)
+    least = [
+        quantile(1.0 - test.level / family[row.family] / 2.0, row.noise_df or math.inf) * (row.se_log or 0.0)
+        for row in test.metrics
+        if few_sessions(row)
+    ]
+    evidence = test.sessions.model_dump() | {"least_percent": percent(max(least)) if least else None}
+    yield Found(FindingKind.SESSIONS, Severity.INFO, evidence)
+
+
+def few_sessions(metric: MetricResult) -> bool:
+    """Test whether a metric has too few sessions to show how far they differ."""
+    return metric.reason is not None and metric.reason.code == ReasonCode.FEW_SESSIONS
 
 
 def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:

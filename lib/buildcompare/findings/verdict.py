@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from buildcompare.config.kinds import kind_of_results
 from buildcompare.findings.finding import grouped
 from buildcompare.findings.labels import labels_beyond_noise
-from buildcompare.findings.metrics import failing, leans, lost
+from buildcompare.findings.metrics import failing, few_sessions, leans, lost
 from buildcompare.results import (
     Decided,
     ErrorRateResult,
@@ -124,7 +124,9 @@ def causes(
         if not kinds and _worst(metric.deciding, metric.better) >= TWICE.get(metric.better, math.inf):
             kinds.append(CauseKind.TWICE_AS_BAD)
         every += [Cause(kind, test, metric.full_name, delta, metric.decided_by) for kind in kinds]
-    if not any(map(_judged, metrics)) and (users is None or users.p_value is None):
+    if any(few_sessions(metric) for metric in metrics if metric.gate):
+        every.append(Cause(CauseKind.FEW_SESSIONS, test))
+    elif not any(map(_judged, metrics)) and (users is None or users.p_value is None):
         every.append(Cause(CauseKind.NOTHING_JUDGED, test))
     return sorted(every, key=lambda cause: list(CauseKind).index(cause.kind))
 

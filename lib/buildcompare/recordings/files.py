@@ -153,12 +153,14 @@ def formats() -> tuple[Format, ...]:
 
 
 def matching(paths: Iterable[str]) -> list[str]:
-    """Expand patterns such as ``run/log.4711.*`` to files in the order of their names.
+    """Expand patterns such as ``run/log.4711.*``, and folders, to files in the order of their names.
 
     A pattern without a match stays, so that reading it names it.
     """
     expanded: list[str] = []
     for path in paths:
+        if not is_remote(path) and "\0" not in path and resolve(path).is_dir():
+            path = f"{glob.escape(path)}/*.*"  # noqa: PLW2901
         is_plain = is_remote(path) or "\0" in path or not glob.has_magic(path) or resolve(path).exists()
         fit = [] if is_plain else sorted(glob.glob(str(resolve(path))), key=lambda each: (len(each), each))
         named = [each if Path(path).is_absolute() else str(Path(each).relative_to(root())) for each in fit]

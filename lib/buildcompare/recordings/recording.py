@@ -7,8 +7,8 @@ import functools
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,8 @@ from buildcompare.recordings.series import FloatArray, LabelSummary, Measurement
 from buildcompare.results import SeriesCoverage
 
 __all__ = [
-    "FloatArray", "LabelSummary", "Measurement", "Note", "NoteKind", "Recording", "Role", "Series", "span", "utc",
+    "FloatArray", "LabelSummary", "Measurement", "Note", "NoteKind", "Recording", "Role", "Series",
+    "joined_numbers", "span", "utc",
 ]  # fmt: skip
 
 
@@ -46,6 +47,8 @@ class Recording:
         Files with their hashes, or a server and the queries.
     measurements
         Numbers without times.
+    session
+        Name of the session of a benchmark; empty if the run is a session by itself, None if nothing states it.
     """
 
     series: tuple[Series, ...]
@@ -55,6 +58,7 @@ class Recording:
     notes: tuple[Note, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
     measurements: tuple[Measurement, ...] = ()
+    session: str | None = None
 
     @classmethod
     def from_frame(
@@ -221,6 +225,17 @@ class Recording:
         return SeriesCoverage(
             slug=series.metric, longest_gap_s=gap, expected=expected, present=present, finite=int(finite.sum())
         )
+
+
+def joined_numbers(parts: Sequence[Recording]) -> Recording:
+    """Join the numbers of a session's runs: its starts or processes say nothing of the noise between sessions."""
+    values: dict[str, list[Measurement]] = {}
+    for each in (each for part in parts for each in part.measurements):
+        values.setdefault(each.metric, []).append(each)
+    joined = (replace(same[0], values=np.concatenate([each.values for each in same])) for same in values.values())
+    files = [file for part in parts for file in part.provenance.get("files", ())]
+    provenance = {**parts[0].provenance, "files": files}
+    return replace(parts[0], measurements=tuple(joined), provenance=provenance, session=parts[0].session or "")
 
 
 def utc(seconds: float) -> str:

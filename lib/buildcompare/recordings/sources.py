@@ -37,7 +37,7 @@ from buildcompare.recordings.files import (
     matching,
     read_input,
 )
-from buildcompare.recordings.recording import Measurement, Recording, span, utc
+from buildcompare.recordings.recording import Measurement, Recording, joined_numbers, span, utc
 from buildcompare.results.codes import Side
 
 SOURCES: dict[str, FileSource] = {
@@ -233,7 +233,8 @@ def pull(
 def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     """Read one run of a comparison, and cut it to the window in the params, if any."""
     if isinstance(run.values, str):
-        return with_samples(_values_in(run.values, catalogue), run.values)
+        files = [_values_in(path, catalogue) for path in matching([run.values])]
+        return with_samples(joined_numbers(files) if len(files) > 1 else files[0], run.values)
     if run.values is not None:
         return recording_of_values(run.values, catalogue)
     if run.file is None:

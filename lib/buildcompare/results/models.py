@@ -523,6 +523,15 @@ class ProfilesResult(Model):
     """Shares of the samples in the frame or its callees, without frames that changed because of a callee."""
 
 
+class Sessions(Model):
+    """The sessions of a benchmark: the mean of each is one observation."""
+
+    names: Pair[list[str]]
+    """Empty names: unnamed sessions."""
+    paired: bool
+    """True if each session of one build is compared with that of the same name."""
+
+
 class TestResult(Model):
     """One test of the comparison."""
 
@@ -540,6 +549,8 @@ class TestResult(Model):
     metrics: list[MetricResult]
     distributions: list[DistributionResult] = Field(default_factory=list)
     """For benchmarks with several values of a metric in a build."""
+    sessions: Sessions | None = None
+    """For benchmarks whose runs all state their session."""
     errors: list[ErrorRateResult] = Field(default_factory=list)
     errors_counted: Pair[list[int | None]] | None = None
     """Errors counted by the load-test tool, by run; null if no run states them."""
