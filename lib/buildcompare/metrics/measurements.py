@@ -138,8 +138,9 @@ def in_sessions(runs: Mapping[Side, Sequence[Recording]]) -> tuple[dict[Side, li
 
 
 def sessions_of(runs: Mapping[Side, Sequence[Recording]]) -> Sessions | None:
-    """Name the sessions of both builds; None if a run states none."""
-    if any(run.session is None for side in SIDES for run in runs[side]):
+    """Name the sessions of both builds; None if no run names one, and not all are sessions by themselves."""
+    stated = [run.session for side in SIDES for run in runs[side]]
+    if not any(stated) and None in stated:
         return None
     found, paired = in_sessions(runs)
     return Sessions(names=Pair.of(lambda side: [run.session or "" for run in found[side]]), paired=paired)
