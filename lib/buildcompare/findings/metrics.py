@@ -141,7 +141,7 @@ def sessions(test: TestResult) -> Iterator[Found]:
         if few_sessions(row)
     ]
     evidence = test.sessions.model_dump() | {"least_percent": percent(max(least)) if least else None}
-    yield Found(FindingKind.SESSIONS, Severity.INFO, evidence)
+    yield Found(FindingKind.SESSIONS, Severity.WARNING if least else Severity.INFO, evidence)
 
 
 def few_sessions(metric: MetricResult) -> bool:
