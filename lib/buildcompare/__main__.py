@@ -92,6 +92,8 @@ def _sessions(text: str) -> tuple[list[str], list[str]]:
     return builds[0], builds[1]
 
 
+Sessions = Annotated[Any, typer.Option("--sessions", metavar="BASE/NEW", help=_SESSIONS, parser=_sessions)]
+
 _LISTED = "A catalogue of metrics, or its path (default: recognised by names)."
 Listed = Annotated[str | None, _option("--metrics", _LISTED)]
 _TYPE = "What was run (default: bounded, without times a benchmark)."
@@ -146,7 +148,7 @@ def compare(
     users: Annotated[int | None, typer.Option(min=1, help="The target (bounded) or the ceiling (unbounded).")] = None,
     base_name: Annotated[str | None, _option("--base-name", "What the base is called (default: as its file).")] = None,
     new_name: Annotated[str | None, _option("--new-name", "What the new build is called.")] = None,
-    sessions: Annotated[Any, typer.Option("--sessions", metavar="BASE/NEW", help=_SESSIONS, parser=_sessions)] = None,
+    sessions: Sessions = None,
     metrics: Listed = None,
     calibration: Annotated[str | None, _option("--calibration", "A file that `calibrate` made.")] = None,
     html: Annotated[Path | None, _option("--html", "Write the page here.")] = None,
@@ -185,8 +187,7 @@ def compare(
         BuildFiles(markdown, junit, link).write(result.results)
     if not quiet:
         (runs,) = result.recordings.values()
-        read = (say("terminal", "read", base, len(runs["base"])), say("terminal", "read", new, len(runs["new"])))
-        _say("; ".join(read))
+        _say("; ".join(say("terminal", "read", name, len(runs[side])) for name, side in ((base, "base"), (new, "new"))))
         _print(lines(result.results, **_table(every=every)).removesuffix("\n"))
         for file in (each for each in (html, json_) if each is not None):
             _say(say("terminal", "where", file))

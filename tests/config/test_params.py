@@ -175,7 +175,9 @@ def test_the_template_shows_every_key(project: Path, tmp_path: Path) -> None:
     params = read_params(file)
     assert params.model_fields_set == set(Comparison.model_fields)
     assert params.tests[0].model_fields_set == set(Test.model_fields)
-    elsewhere = {*FILE_KEYS.values(), "values", "url"} - {"recording"}  # other kinds of files; a server of its own
+    elsewhere = {*FILE_KEYS.values(), "values", "session", "url"} - {
+        "recording"
+    }  # other files, benchmarks; a server of its own
     assert params.tests[0].base[0].model_fields_set == set(Run.model_fields) - elsewhere
     assert len(template.splitlines()) < 40
 
