@@ -31,7 +31,7 @@ from buildcompare.report.batch import (
     publish_one,
     what_ended,
 )
-from buildcompare.results.codes import FailOn, TestType
+from buildcompare.results.codes import SIDES, FailOn, TestType
 from buildcompare.text.numbers import printable
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
@@ -187,7 +187,11 @@ def compare(
         BuildFiles(markdown, junit, link).write(result.results)
     if not quiet:
         (runs,) = result.recordings.values()
-        _say("; ".join(say("terminal", "read", name, len(runs[side])) for name, side in ((base, "base"), (new, "new"))))
+        _say(
+            "; ".join(
+                say("terminal", "read", name, len(runs[side])) for side, name in zip(SIDES, (base, new), strict=True)
+            )
+        )
         _print(lines(result.results, **_table(every=every)).removesuffix("\n"))
         for file in (each for each in (html, json_) if each is not None):
             _say(say("terminal", "where", file))
