@@ -31,7 +31,7 @@ from buildcompare.report.batch import (
     publish_one,
     what_ended,
 )
-from buildcompare.results.codes import SIDES, FailOn, TestType
+from buildcompare.results.codes import FailOn, Side, TestType
 from buildcompare.text.numbers import printable
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
@@ -186,16 +186,19 @@ def compare(
                 write_files({json_: result.to_json()})
         BuildFiles(markdown, junit, link).write(result.results)
     if not quiet:
-        (runs,) = result.recordings.values()
-        _say(
-            "; ".join(
-                say("terminal", "read", name, len(runs[side])) for side, name in zip(SIDES, (base, new), strict=True)
-            )
-        )
+        _say(_read(result, {"base": base, "new": new}))
         _print(lines(result.results, **_table(every=every)).removesuffix("\n"))
         for file in (each for each in (html, json_) if each is not None):
             _say(say("terminal", "where", file))
     raise typer.Exit(_exit_code(shortcomings(result.results), fail_on))
+
+
+def _read(result: Any, files: dict[Side, str]) -> str:
+    """Say how many runs were read from the files of each build."""
+    from buildcompare.text.sentences import say
+
+    (runs,) = result.recordings.values()
+    return "; ".join(say("terminal", "read", name, len(runs[side])) for side, name in files.items())
 
 
 @app.command()
