@@ -4,7 +4,7 @@ import contextlib
 import os
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from buildcompare.config.errors import BuildcompareError, ExecutionError, InputError, named
+from buildcompare.config.project import write_files, writing
 from buildcompare.config.remote import copied_back, is_remote
 from buildcompare.report import processes
 from buildcompare.results.codes import FailOn
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 BAD_INPUT, FAILED = 3, 4
 """Exit codes of faulty input or data, and of a failed execution."""
-
-
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 """Variable of GitHub's runners: a file of Markdown that the page of the run shows."""
 
@@ -41,14 +40,12 @@ class BuildFiles:
 
     def write(self, results: "Results") -> None:
         """Write the files, and append the comment to the step summary."""
-        from buildcompare.config.project import write_files, writing  # late: rendering takes long to import
-        from buildcompare.report import junit, markdown
+        from buildcompare.report import junit, markdown  # late: rendering takes long to import
 
         summary = os.environ.get(STEP_SUMMARY)
         comment = markdown.comment(results, self.link) if self.markdown or summary else ""
-        texts = {self.markdown: comment} if self.markdown else {}
-        texts |= {self.junit: junit.render(results)} if self.junit else {}
-        for path, text in texts.items():
+        texts = {self.markdown: comment, self.junit: junit.render(results) if self.junit else ""}
+        for path, text in ((path, text) for path, text in texts.items() if path):
             with writing(path, "output", "a file that can be written"):
                 write_files({path: text})
         if summary:
@@ -67,7 +64,7 @@ class Order:
     params: Path
     settings: dict[str, Any] = field(default_factory=dict)
     table: dict[str, Any] | None = None
-    files: "BuildFiles | None" = None
+    files: BuildFiles | None = None
 
 
 @dataclass(frozen=True)
@@ -84,18 +81,14 @@ def publish_one(order: Order, hear: Callable[[int], object] | None = None) -> Ou
     """Publish a report in a forked process if possible, else in this one; `hear` gets the number of each cell."""
     if not processes.is_safe():
         return publish_here(order)
-    now = 0
-
-    def note(cell: int) -> None:
-        nonlocal now
-        now = cell
-        if hear is not None:
-            hear(cell)
-
     try:
-        return processes.in_child(publish_here, order, hear=note)
+        return processes.in_child(publish_here, order, hear=hear)
     except ExecutionError as error:
-        return Outcome(FAILED, f"buildcompare: {order.params}: {f'cell {now}: ' if now else ''}{error}")
+        return _failed(order.params, error)
+
+
+def _failed(params: Path, why: object) -> Outcome:
+    return Outcome(FAILED, f"buildcompare: {params}: {why}")
 
 
 def publish_many(
@@ -114,13 +107,10 @@ def publish_many(
 
 # ---- On the workers of a cluster -------------------------------------------------------------------------------------
 
-PARAMS, OUTPUT = "params", "output"
-"""Names of a worker's folders for the params file and the report."""
-
 
 @dataclass(frozen=True)
 class Bundle:
-    """All inputs of a report for a worker; files by their paths in the params."""
+    """All inputs of a report for a worker."""
 
     order: Order
     folder: str
@@ -128,9 +118,8 @@ class Bundle:
     shown: str
     """Path of the params file in the project."""
     code: str
-    files: dict[str, bytes]
-    standing: dict[str, bytes]
-    """README.md (for its hand-written blocks) and results.json of the current report, if any."""
+    files: dict[Path, bytes]
+    """Files by their paths in the worker's folder, with README.md and results.json of the current report, if any."""
 
 
 def publish_elsewhere(executor: Executor, order: Order) -> Outcome:
@@ -142,9 +131,9 @@ def publish_elsewhere(executor: Executor, order: Order) -> Outcome:
         outcome, files = executor.submit(_work, packed).result()
         return processes.in_child(_put, order, files, outcome) if outcome.code == 0 else outcome
     except ExecutionError as error:
-        return Outcome(FAILED, f"buildcompare: {order.params}: {error}")
+        return _failed(order.params, error)
     except Exception as error:  # a cluster that ends raises its library's errors
-        return Outcome(FAILED, f"buildcompare: {order.params}: {type(error).__name__}: {error}")
+        return _failed(order.params, f"{type(error).__name__}: {error}")
 
 
 def _pack(order: Order) -> Bundle | Outcome:
@@ -163,68 +152,71 @@ def _pack(order: Order) -> Bundle | Outcome:
         params = kind.read(order.params) if kind else params_of(document, order.params)
         if isinstance(params, Comparison):
             analysis.pull_recordings(params, quiet=True)
-        folder = publish.folder_of(order.params, output)
+        folder, shown = publish.folder_of(order.params, output), publish.shown_as(order.params)
         if settings.get("resume"):
             made_from = publish.made_from(params, order.params, folder, graphs=settings.get("graphs", "svg"))
             if made_from and (kept := publication.whole(folder, made_from)):
                 return _published(order, publish.Published(folder, kept, kept=True))
-        files = {path: resolve(path).read_bytes() for path in files_of(params) if resolve(path).is_file()}
-        files |= {**publish.pictures_of(params, folder), PARAMS: order.params.read_bytes()}
+        inputs = {path: resolve(path).read_bytes() for path in files_of(params) if resolve(path).is_file()}
+        inputs |= publish.pictures_of(params, folder)
+        files = {_place(path): contents for path, contents in inputs.items()}
+        files[_place(shown)] = order.params.read_bytes()
         stands = (folder / name for name in (publication.README, publication.RESULTS))
-        standing = {file.name: file.read_bytes() for file in stands if file.is_file()}
-        return Bundle(order, named(folder), publish.shown_as(order.params), code_sha256(), files, standing)
+        files |= {Path("output", order.params.stem, each.name): each.read_bytes() for each in stands if each.is_file()}
+        return Bundle(order, named(folder), shown, code_sha256(), files)
 
     return _guarded(order, pack)
 
 
-def _work(bundle: Bundle) -> tuple[Outcome, dict[str, bytes]]:
+def _place(path: str) -> Path:
+    """Return the place of an input in a worker's folder, where `resolve` looks for it."""
+    if is_remote(path) or Path(path).is_absolute():
+        return Path("copies", *path.lstrip("/").split("://", 1))
+    return Path("root", path)
+
+
+def _work(bundle: Bundle) -> tuple[Outcome, dict[Path, bytes]]:
     """Make a report on a worker; return its files by name."""
     if not processes.is_safe():
-        return Outcome(FAILED, f"buildcompare: {bundle.order.params}: the worker cannot fork processes"), {}
+        return _failed(bundle.order.params, "the worker cannot fork processes"), {}
     with tempfile.TemporaryDirectory(prefix="buildcompare-") as place:
         here = Path(place)
-        environment = {"BUILDCOMPARE_ROOT": str(here / "root"), "BUILDCOMPARE_COPIES": str(here / "copies")}
-        for path, contents in bundle.files.items():
-            name = bundle.shown if path == PARAMS else path
-            own = here / "root" / name
-            if is_remote(name) or Path(name).is_absolute():
-                own = here.joinpath("copies", *name.lstrip("/").split("://", 1))
-            own.parent.mkdir(parents=True, exist_ok=True)
-            own.write_bytes(contents)
-        params, output = here / "root" / bundle.shown, here / OUTPUT / bundle.order.params.stem
-        for name, contents in bundle.standing.items():
-            output.mkdir(parents=True, exist_ok=True)
-            (output / name).write_bytes(contents)
+        _write(bundle.files, here)
+        params, output = here / _place(bundle.shown), here / "output" / bundle.order.params.stem
         settings = {**bundle.order.settings, "output": output, "resume": False, "refresh": False}
+        environment = {"BUILDCOMPARE_ROOT": str(here / "root"), "BUILDCOMPARE_COPIES": str(here / "copies")}
         order = replace(bundle.order, params=params, settings=settings)
         try:
             outcome = processes.in_child(_made_there, order, environment, bundle.code)
         except ExecutionError as error:
-            outcome = Outcome(FAILED, f"buildcompare: {params}: {error}")
+            outcome = _failed(params, error)
         said = outcome.said.replace(str(params), str(bundle.order.params)).replace(str(output), bundle.folder)
-        outcome = replace(outcome, said=said)
-        made = {str(file.relative_to(output)): file.read_bytes() for file in output.rglob("*") if file.is_file()}
-        return outcome, made if outcome.code == 0 else {}
+        made = {file.relative_to(output): file.read_bytes() for file in output.rglob("*") if file.is_file()}
+        return replace(outcome, said=said), made if outcome.code == 0 else {}
+
+
+def _write(files: Mapping[Path, bytes], folder: Path) -> None:
+    for name, contents in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(contents)
 
 
 def _made_there(order: Order, environment: dict[str, str], code: str) -> Outcome:
     from buildcompare.comparison.inputs import code_sha256
 
     if code_sha256() != code:
-        return Outcome(FAILED, f"buildcompare: {order.params}: the worker has other code or other versions of packages")
+        return _failed(order.params, "the worker has other code or other versions of packages")
     os.environ.update(environment)
     return publish_here(order)
 
 
-def _put(order: Order, files: dict[str, bytes], outcome: Outcome) -> Outcome:
+def _put(order: Order, files: dict[Path, bytes], outcome: Outcome) -> Outcome:
     """Put the files of a worker in place, all or none."""
     from buildcompare.report import publication, publish
 
     def put(output: Path | None) -> Outcome:
         with publication.staged(publish.folder_of(order.params, output)) as staging:
-            for name, contents in files.items():
-                (staging / name).parent.mkdir(parents=True, exist_ok=True)
-                (staging / name).write_bytes(contents)
+            _write(files, staging)
         return outcome
 
     return _guarded(order, put)
@@ -234,9 +226,10 @@ def publish_here(order: Order) -> Outcome:
     """Publish a report in this process."""
     from buildcompare.report.publish import publish  # imported late, as it takes seconds
 
-    return _guarded(
-        order, lambda output: _published(order, publish(order.params, **order.settings | {"output": output}))
-    )
+    def made(output: Path | None) -> Outcome:
+        return _published(order, publish(order.params, **order.settings | {"output": output}))
+
+    return _guarded(order, made)
 
 
 def _published(order: Order, made: Any) -> Outcome:

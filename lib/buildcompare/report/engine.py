@@ -1,18 +1,20 @@
-"""Run the cells of a notebook in a forked process instead of a kernel: ``papermill --engine warm``."""
+"""Run the cells of a notebook in a forked process instead of a kernel: ``papermill --engine warm``.
+
+papermill imports this module during its import; Python must import papermill first.
+"""
 
 import contextlib
 import io
 import os
 import platform
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from nbformat import NotebookNode
+from papermill.engines import Engine
 from traitlets.config import Config
 
-from buildcompare.config.errors import ExecutionError
 from buildcompare.report import processes
 
 NAME = "warm"
@@ -30,16 +32,6 @@ CAN_FAIL = "raises-exception"
 """Tag of cells that may fail without ending the notebook."""
 
 
-@dataclass(frozen=True)
-class CellRun:
-    """A code cell that began (`outputs` None) or ended."""
-
-    index: int  # Place among all cells of the notebook, from 0
-    count: int  # Execution count, from 1
-    outputs: list[NotebookNode] | None = None
-    failed: bool = False
-
-
 class _Outputs:
     """Outputs of a cell, in order; it replaces IPython's display publisher."""
 
@@ -47,17 +39,12 @@ class _Outputs:
 
     def __init__(self) -> None:
         self._by_id: dict[str, list[NotebookNode]] = {}
-        self._of_cell: list[NotebookNode] = []
+        self.of_cell: list[NotebookNode] = []
 
     def add(self, kind: str, **fields: Any) -> NotebookNode:
         """Add an output to this cell."""
-        self._of_cell.append(NotebookNode(output_type=kind, **fields))  # type: ignore[no-untyped-call]  # no types
-        return self._of_cell[-1]
-
-    def taken(self) -> list[NotebookNode]:
-        """Return all outputs since the last call."""
-        taken, self._of_cell = self._of_cell, []
-        return taken
+        self.of_cell.append(NotebookNode(output_type=kind, **fields))  # type: ignore[no-untyped-call]  # no types
+        return self.of_cell[-1]
 
     def publish(
         self, data: Any, metadata: Any = None, *, transient: Any = None, update: bool = False, **_: Any
@@ -66,7 +53,7 @@ class _Outputs:
         fields, name = {"data": data, "metadata": metadata or {}}, str((transient or {}).get("display_id", ""))
         if update:
             for output in self._by_id.get(name, ()):
-                output["data"], output["metadata"] = fields["data"], fields["metadata"]
+                output.update(fields)
             return
         output = self.add("display_data", **fields)
         if name:
@@ -74,24 +61,21 @@ class _Outputs:
 
     def clear_output(self, wait: bool = False) -> None:
         """Forget the outputs of this cell so far."""
-        self._of_cell.clear()
-
-    def write(self, stream: str, text: str) -> None:
-        """Keep printed text; successive texts of one stream are one output."""
-        if self._of_cell and self._of_cell[-1].get("name") == stream:
-            self._of_cell[-1].text += text
-        elif text:
-            self.add("stream", name=stream, text=text)
+        self.of_cell.clear()
 
 
 class _Stream(io.TextIOBase):
-    """Standard output or error of the cells."""
+    """Standard output or error of the cells; successive texts of one stream are one output."""
 
     def __init__(self, name: str, outputs: _Outputs) -> None:
         self._name, self._outputs = name, outputs
 
     def write(self, text: str) -> int:
-        self._outputs.write(self._name, text)
+        last = self._outputs.of_cell[-1:]
+        if last and last[0].get("name") == self._name:
+            last[0].text += text
+        elif text:
+            self._outputs.add("stream", name=self._name, text=text)
         return len(text)
 
 
@@ -107,84 +91,45 @@ def _shell(outputs: _Outputs) -> Any:
         """Replace prompts, windows and printed tracebacks, which nobody sees."""
 
     shell.display_pub, shell.enable_gui = outputs, nothing
-    shell.showtraceback = shell.showsyntaxerror = nothing  # `run_cells` adds the error as an output
+    shell.showtraceback = shell.showsyntaxerror = nothing  # the engine adds the error as an output
     results.write_format_data, results.write_output_prompt = result, nothing
     return shell
 
 
-def run_cells(cells: Sequence[NotebookNode]) -> Iterator[CellRun]:
-    """Run code cells in order until one fails; yield each before and after it runs."""
-    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-    outputs = _Outputs()
-    shell = _shell(outputs)
-    for index, cell in enumerate(cells):
-        if cell.cell_type != "code" or not cell.source.strip():
-            continue
-        count = shell.execution_count
-        yield CellRun(index, count)
-        out, err = _Stream("stdout", outputs), _Stream("stderr", outputs)
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            done = shell.run_cell(cell.source, store_history=True)
-        if error := done.error_before_exec or done.error_in_exec:
-            lines = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
-            outputs.add("error", ename=type(error).__name__, evalue=str(error), traceback=lines)
-        failed = not done.success and CAN_FAIL not in cell.metadata.get("tags", ())
-        yield CellRun(index, count, outputs.taken(), failed)
-        if failed:
-            return
-
-
-class WarmEngine:
-    """Runs cells in a child of the fork server, or here if this process is one.
-
-    It is no subclass of papermill's engine, because papermill imports this module during its import.
-    """
+class WarmEngine(Engine):  # type: ignore[misc]  # no types
+    """Runs cells in a child of the fork server, or here if this process is one."""
 
     @classmethod
-    def execute_notebook(cls, *arguments: Any, **options: Any) -> Any:
+    def execute_notebook(cls, nb: Any, kernel_name: str, **options: Any) -> Any:
         """Run the notebook, with the interface of papermill's engines."""
-        from papermill.engines import Engine
-
-        return Engine.execute_notebook.__func__(cls, *arguments, **options)
-
-    @staticmethod
-    def nb_kernel_name(nb: Any, name: str | None = None) -> str:
-        """Return the kernel that the notebook names, without starting it."""
-        return str(name or nb.metadata.kernelspec.name)
-
-    @staticmethod
-    def nb_language(nb: Any, language: str | None = None) -> str:
-        """Return the notebook's language, in which papermill writes its parameters."""
-        return language or "python"
+        if processes.is_child():
+            return super().execute_notebook(nb, kernel_name, **options)
+        options |= {"output_path": None, "progress_bar": False}
+        return processes.in_child(partial(cls.execute_notebook, nb, kernel_name, **options))
 
     @classmethod
     def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **_: object) -> None:
-        """Run the notebook under papermill's manager."""
-        cells, now = nb_man.nb.cells, ""
+        """Run code cells in order until one fails."""
+        os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
         nb_man.nb.metadata["language_info"] = LANGUAGE
-
-        def hear(run: CellRun) -> None:
-            nonlocal now
-            cell, now = cells[run.index], f"cell {run.count}"
-            if run.outputs is None:
-                nb_man.cell_start(cell, run.index)
+        outputs = _Outputs()
+        shell = _shell(outputs)
+        for index, cell in enumerate(nb_man.nb.cells):
+            if cell.cell_type != "code" or not cell.source.strip():
+                continue
+            cell.execution_count, outputs.of_cell = shell.execution_count, []
+            processes.tell(cell.execution_count)
+            nb_man.cell_start(cell, index)
+            out, err = _Stream("stdout", outputs), _Stream("stderr", outputs)
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                done = shell.run_cell(cell.source, store_history=True)
+            if error := done.error_before_exec or done.error_in_exec:
+                lines = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
+                outputs.add("error", ename=type(error).__name__, evalue=str(error), traceback=lines)
+            cell.outputs = outputs.of_cell
+            failed = not done.success and CAN_FAIL not in cell.metadata.get("tags", ())
+            if failed:
+                nb_man.cell_exception(cell, cell_index=index)
+            nb_man.cell_complete(cell, cell_index=index)
+            if failed:
                 return
-            cell.outputs, cell.execution_count = run.outputs, run.count
-            if run.failed:
-                nb_man.cell_exception(cell, cell_index=run.index)
-            nb_man.cell_complete(cell, cell_index=run.index)
-
-        if processes.is_child():
-            for run in run_cells(cells):
-                hear(run)
-                processes.tell(run.count)
-            return
-        try:
-            processes.in_child(_run_and_tell, cells, hear=hear)
-        except ExecutionError as error:
-            raise ExecutionError(f"{now}: {error}" if now else str(error)) from None
-
-
-def _run_and_tell(cells: Any) -> None:
-    for run in run_cells(cells):
-        processes.tell(run)

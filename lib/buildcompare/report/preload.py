@@ -20,8 +20,8 @@ gc.disable()  # imports leave no garbage
 
 LATE = """
 IPython.core.application IPython.core.completer IPython.core.completerlib IPython.core.logger IPython.core.magics
-IPython.core.oinspect bdb buildcompare.figures.curves buildcompare.report.batch buildcompare.report.engine
-buildcompare.report.exporters buildcompare.report.publish pandas.core.methods.to_dict papermill papermill.translators
+IPython.core.oinspect bdb buildcompare.figures.curves buildcompare.report.batch buildcompare.report.exporters
+buildcompare.report.publish pandas.core.methods.to_dict papermill papermill.translators buildcompare.report.engine
 matplotlib.backends.backend_agg patsy pyarrow.parquet scipy.linalg seaborn
 """
 """Modules that other code imports at first use."""

@@ -27,7 +27,6 @@ PRELOAD = ["buildcompare.report.preload", "buildcompare.api"]
 GRACE_S = 5.0
 """Seconds for a child to clean up when nobody waits for its result."""
 _asker: Connection | None = None  # In a child, the pipe to the process that waits for its result
-_servers: set[int] = set()  # Process ids
 
 
 def is_safe() -> bool:
@@ -40,33 +39,36 @@ def is_child() -> bool:
     return _asker is not None
 
 
-def tell(message: object) -> None:
-    """Send a message from a child to the process that waits for it; without such a process the child ends."""
+def tell(cell: int) -> None:
+    """Send the number of a cell to the process that waits for this child; without such a process the child ends."""
     if _asker is not None:
         try:
-            _asker.send((False, message))
+            _asker.send((False, cell))
         except OSError:
             raise SystemExit(1) from None
 
 
-def in_child(task: Callable[..., T], *arguments: object, hear: Callable[[Any], object] | None = None) -> T:
-    """Call `task` in a child and return its result; `hear` gets the child's messages.
+def in_child(task: Callable[..., T], *arguments: object, hear: Callable[[int], object] | None = None) -> T:
+    """Call `task` in a child and return its result; `hear` gets the number of each cell that it runs.
 
     A child that ends before its task is an :class:`ExecutionError`. A task must catch all its exceptions.
     """
     process, here = start(task, *arguments)
+    cell = 0
     try:
-        _servers.add(here.recv())
         while True:
             is_result, message = here.recv()
             if is_result:
                 result: T = message
                 return result
+            cell = message
             if hear is not None:
-                hear(message)
+                hear(cell)
     except EOFError:
         process.join(GRACE_S)
-        raise ExecutionError(f"its process {_ended(process.exitcode)}") from None
+        code = process.exitcode
+        ended = f"was ended by {signal.Signals(-code).name}" if code and code < 0 else f"ended with exit code {code}"
+        raise ExecutionError(f"{f'cell {cell}: ' if cell else ''}its process {ended}") from None
     finally:
         here.close()
         for end in (lambda: None, process.terminate, process.kill):  # a finished child ends by itself
@@ -77,7 +79,7 @@ def in_child(task: Callable[..., T], *arguments: object, hear: Callable[[Any], o
 
 
 def start(task: Callable[..., object], *arguments: object) -> tuple[Any, Connection]:
-    """Start a child that calls `task`; the connection yields the server's process id, messages, then the result."""
+    """Start a child that calls `task`; the connection yields numbers of cells, then the result."""
     here, there = multiprocessing.Pipe(duplex=False)
     process = _context().Process(target=_child, args=(there, dict(os.environ), os.getcwd(), task, arguments))
     process.start()
@@ -108,17 +110,8 @@ def _context() -> Any:
     # multiprocessing removes its folder in this one at -100
     util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=-101)
     atexit.register(lock.close)
-    atexit.register(_end_servers, os.getpid())
     multiprocessing.current_process().daemon = False  # a worker of Dask is one, which could have no children
     return made
-
-
-def _end_servers(owner: int) -> None:
-    """Kill servers that have finished their imports, and wait for them; others end with this process."""
-    for server in _servers if os.getpid() == owner else ():
-        with contextlib.suppress(OSError):
-            os.kill(server, signal.SIGKILL)  # it has no state, and a normal end takes 0.1 s
-            os.waitpid(server, 0)
 
 
 def _child(asker: Connection, environment: Mapping[str, str], folder: str, task: Any, arguments: Any) -> None:
@@ -129,11 +122,4 @@ def _child(asker: Connection, environment: Mapping[str, str], folder: str, task:
     os.chdir(folder)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # exit handlers remove half-made files
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # the waiting process reports it, or is gone
-        asker.send(os.getppid())
         asker.send((True, task(*arguments)))
-
-
-def _ended(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
