@@ -53,7 +53,7 @@ class _Outputs:
         fields, name = {"data": data, "metadata": metadata or {}}, str((transient or {}).get("display_id", ""))
         if update:
             for output in self._by_id.get(name, ()):
-                output.update(fields)
+                output.update(fields)  # type: ignore[no-untyped-call]
             return
         output = self.add("display_data", **fields)
         if name:

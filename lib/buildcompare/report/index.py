@@ -110,19 +110,18 @@ def index_rows(
         recorded_names = {place[1] for place in held.values() if place and place[0] == ledger.folder}
         views[ledger.folder] = analyse_ledger(ledger, catalogue, NEWEST, recorded_names)
         steps |= {(ledger.folder, name): step for name, step in views[ledger.folder].steps.items()}
-    unrecorded, recorded, broken, reported = [], [], [], set()
+    unrecorded, recorded, broken, left = [], [], [], dict(steps)
     for path, results in reports.items():
         links = [(text, f"{quote(path.name)}/{name}") for name, text in FILES.items() if (path / name).is_file()]
+        place = held.get(path)
         if isinstance(results, str):
-            broken.append(IndexRow(_entry(path.name), links=links, fault=results))
-            continue
-        entry, place = _entry_of(results), held[path]
-        if place and steps[place].entry.simulated == results.simulated:
-            recorded.append(replace(_of_report(results, entry, steps[place], links), ledger=place[0]))
-            reported.add(place)
+            broken.append(IndexRow(_entry(name=path.name), links=links, fault=results))
+        elif place and steps[place].entry.simulated == results.simulated:
+            recorded.append(replace(_of_report(results, steps[place], links), ledger=place[0]))
+            left.pop(place, None)
         else:
-            unrecorded.append(_of_report(results, entry, None, links))
-    recorded += [replace(_of_step(step), ledger=at[0]) for at, step in steps.items() if at not in reported]
+            unrecorded.append(_of_report(results, None, links))
+    recorded += [replace(_of_step(step), ledger=at[0]) for at, step in left.items()]
     unrecorded.sort(key=lambda row: _newness(row.builds[1]), reverse=True)
     recorded.sort(key=lambda row: (row.entry.kind == "study", -(row.entry.position or 0)))
     return [*unrecorded, *recorded, *broken], views
@@ -141,18 +140,16 @@ def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[s
     for number, ((ledger, simulated), chain) in enumerate(chains.items()):
         drawn: list[tuple[LevelSeries, Markup]] = []
         releases = [_release(row) for row in chain]
-        pictured: set[str] = set()  # tests: each has a picture of its first metric
+        jumps = [(at, line) for at, row in enumerate(chain) for line in row.drift_lines if line.jump]
         for series in over_releases([row.tests for row in chain], catalogue):
-            own = _jumps(chain, series) if series.slug == USERS else {}
             marked = {each.at: change(each.percent) for each in series.changes}
-            marked |= {at: say("figures", "jump", size) for at, size in own.items()}
+            if series.slug == USERS:
+                marked |= {at: say("figures", "jump", row.delta_percent) for at, row in jumps if series.is_of(row)}
             attributes = chart.over_releases(series, releases, f"releases-{number}", marked)
-            names = [row.entry.name for row in chain]
-            still = "" if series.test in pictured else curves.over_releases(series, names, marked)
-            pictured.add(series.test)
+            is_first = all(series.test != each.test for each, _ in drawn)  # only a test's first metric has a picture
+            still = curves.over_releases(series, [row.entry.name for row in chain], marked) if is_first else ""
             drawn.append((series, Markup(figures.element(attributes, still))))  # noqa: S704  # ours
-        heading = say("figures", "chain_heading", ledger and ledger.name, simulated)
-        charts.append((heading, drawn))
+        charts.append((say("figures", "chain_heading", ledger and ledger.name, simulated), drawn))
     return charts
 
 
@@ -162,12 +159,6 @@ def _release(row: IndexRow) -> Header:
     base, new = row.builds
     note = say("history", "changed_settings", row.setup_changed) if row.setup_changed else ""
     return {"name": row.entry.name, "href": href, "base": base, "new": new, "note": note}
-
-
-def _jumps(chain: Sequence[IndexRow], series: LevelSeries) -> dict[int, float]:
-    """Return jumps of the supported users of a test: drift in percent by place."""
-    found = ((at, line) for at, row in enumerate(chain) for line in row.drift_lines if line.jump)
-    return {at: line.delta_percent for at, line in found if line.delta_percent is not None and series.is_of(line)}
 
 
 def _place(results: Results, own: Mapping[str, Path], opened: Sequence[Ledger]) -> tuple[Path, str] | None:
@@ -205,19 +196,20 @@ def _read(file: Path) -> Results | str:
     return results
 
 
-def _entry(name: str, **known: Any) -> Entry:
+def _entry(**fields: Any) -> Entry:
     """Make an incomplete entry that no ledger holds."""
-    return Entry.model_construct(name=name, **known)
+    return Entry.model_construct(**fields)
 
 
 def _entry_of(results: Results) -> Entry:
     """Make an entry with the fields by which a ledger identifies the comparison of a report."""
     base, new = LedgerBuild.of(results.base.label), LedgerBuild.of(results.new.label)
-    return _entry(results.comparison, base=base, new=new, verdict=results.verdict, simulated=results.simulated)
+    return _entry(name=results.comparison, base=base, new=new, verdict=results.verdict, simulated=results.simulated)
 
 
-def _of_report(results: Results, entry: Entry, held: Step | None, links: Sequence[tuple[str, str]]) -> IndexRow:
+def _of_report(results: Results, held: Step | None, links: Sequence[tuple[str, str]]) -> IndexRow:
     """Make the row of a report with its history, else with the history of its ledger entry (`held`)."""
+    entry = _entry_of(results)
     users = [
         UsersLine(test.name, test.db_engine, at.base, at.new, at.delta_percent, at.ci_low, at.ci_high)
         for test in results.tests

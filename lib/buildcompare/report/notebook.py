@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -23,14 +22,12 @@ NOT_PUBLISHED = "workbench"
 def notebook_of(report: Report) -> NotebookNode:
     """Make a notebook that looks executed, with a cell for each section and the results."""
     shown = [sections.parts_of(report, name) for name in sections.sections_of(report.results)]
-    cells = [v4.new_code_cell(outputs=[_output(part) for part in parts]) for parts in shown]  # type: ignore[no-untyped-call]
-    cells.append(v4.new_code_cell(outputs=[_output(sections.EmbeddedResults(report.results))]))  # type: ignore[no-untyped-call]
-    made: NotebookNode = v4.new_notebook(cells=cells)  # type: ignore[no-untyped-call]
-    return made
-
-
-def _output(shown: Part | sections.EmbeddedResults) -> NotebookNode:
-    made: NotebookNode = v4.new_output("display_data", data=shown._repr_mimebundle_())  # type: ignore[no-untyped-call]
+    new: Any = v4  # it has no types
+    cells = [
+        new.new_code_cell(outputs=[new.new_output("display_data", data=part._repr_mimebundle_()) for part in parts])
+        for parts in (*shown, [sections.EmbeddedResults(report.results)])
+    ]
+    made: NotebookNode = new.new_notebook(cells=cells)
     return made
 
 
@@ -48,13 +45,8 @@ def _data_of(notebook: NotebookNode, mime: str) -> Iterator[Any]:
 def results_of(notebook: NotebookNode) -> Results:
     """Read the results from an executed notebook; an :class:`ExecutionError` if it did not run to its end."""
     for data in _data_of(notebook, sections.RESULTS_MIME):
-        return _results(data[sections.RESULTS_MIME]["packed"])
+        return Results.model_validate_json(unpacked(data[sections.RESULTS_MIME]["packed"]))
     raise ExecutionError("the notebook holds no results: it was not run to its end")
-
-
-@lru_cache(1)
-def _results(packed: str) -> Results:
-    return Results.model_validate_json(unpacked(packed))
 
 
 def keep_beside_results(notebook: NotebookNode, more: Mapping[str, str | None]) -> Results:
@@ -107,20 +99,24 @@ class Page:
 def page_of(notebook: NotebookNode, written: Mapping[str, str]) -> Page:
     """Make the page of an executed notebook, with the hand-written blocks of README.md."""
     results = results_of(notebook)
-    blocks: list[Block] = []
-    contents: list[tuple[str, str]] = []
-    taken: set[str] = set()
-    for is_grid, group in groupby(_parts(notebook, contents, taken), key=_is_in_grid):
-        parts = list(group)
+    made, taken = Page(f"{results.base.label} vs {results.new.label}", [], []), set[str]()
+    for is_grid, parts in groupby(_parts(notebook, made.contents, taken), key=_is_in_grid):
         if is_grid:
-            blocks.append(Block(Markup("").join(part.html for part in parts), is_grid=True))
+            made.blocks.append(Block(Markup("").join(part.html for part in parts), is_grid=True))
             continue
         for part in parts:
             assert isinstance(part, Fragment)
-            anchor = unused(slugify(part.heading), taken) if part.heading else ""
-            contents += [(anchor, part.heading)] if anchor else []
-            blocks.append(Block(_with_written(part, written), part.heading, anchor))
-    return Page(f"{results.base.label} vs {results.new.label}", blocks, contents)
+            html, anchor = part.html, unused(slugify(part.heading), taken) if part.heading else ""
+            if text := written.get(part.block, "").strip():
+                by_hand = Markup('<div class="by-hand">{}</div>').format(commonmark.to_html(text))
+                html = by_hand if part.is_placeholder else html + by_hand
+            made.contents.extend([(anchor, part.heading)] if anchor else [])
+            made.blocks.append(Block(html, part.heading, anchor))
+    return made
+
+
+def _is_in_grid(part: Part) -> bool:
+    return isinstance(part, Figure) or part.for_figures
 
 
 def _parts(notebook: NotebookNode, contents: list[tuple[str, str]], taken: set[str]) -> Iterator[Part]:
@@ -131,9 +127,8 @@ def _parts(notebook: NotebookNode, contents: list[tuple[str, str]], taken: set[s
             html, headings = commonmark.to_html_with_headings(cell.source, taken)
             contents += headings
             yield Fragment(html)
-        for output in cell.get("outputs", []):
-            part = _part(output)
-            if part is not None and (str(part.html).strip() or (isinstance(part, Fragment) and part.heading)):
+        for part in map(_part, cell.get("outputs", [])):
+            if part and (str(part.html).strip() or (isinstance(part, Fragment) and part.heading)):
                 yield part
 
 
@@ -152,16 +147,3 @@ def _part(output: Any) -> Part | None:
         return Fragment(Markup('<figure><img alt="{}" src="data:image/png;base64,{}"></figure>').format(alt, source))
     text = output.get("text") or data.get("text/plain")
     return Fragment(Markup("<pre>{}</pre>").format(text)) if text else None
-
-
-def _is_in_grid(part: Part) -> bool:
-    return isinstance(part, Figure) or part.for_figures
-
-
-def _with_written(fragment: Fragment, written: Mapping[str, str]) -> Markup:
-    """Return the HTML of a fragment with the text of its block in README.md."""
-    text = written.get(fragment.block, "").strip()
-    if not text:
-        return fragment.html
-    by_hand = Markup('<div class="by-hand">{}</div>').format(commonmark.to_html(text))
-    return by_hand if fragment.is_placeholder else fragment.html + by_hand

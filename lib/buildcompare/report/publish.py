@@ -17,7 +17,7 @@ from buildcompare.comparison import analysis, artefacts
 from buildcompare.comparison.inputs import NOTEBOOK as NOTEBOOK
 from buildcompare.comparison.inputs import files_of, inputs_sha256, notebook_of
 from buildcompare.config.errors import ExecutionError, InputError
-from buildcompare.config.kinds import kind_of, kind_of_params
+from buildcompare.config.kinds import kind_of
 from buildcompare.config.params import Comparison, Reported, params_of
 from buildcompare.config.project import resolve, root, socket_folder, write_files
 from buildcompare.config.yaml import read_yaml
@@ -32,6 +32,7 @@ from buildcompare.results.tables import tables
 Engine = Literal["warm", "kernel"]
 LedgerAs = Literal["monthly", "study"] | None
 Graphs = Literal["svg", "png"] | None
+POSITIONS: dict[LedgerAs, int | None] = {"monthly": 1, "study": None}
 
 
 class KernelInputError(InputError):
@@ -53,7 +54,7 @@ def execute(params: Reported, *, command: str, engine: Engine | None = None) -> 
     source = notebook_of(params)
     given = {**params.model_dump(mode="json"), "command": command}
     notebook: NotebookNode
-    with _settings(engine or best_engine()) as settings:
+    with _settings(engine) as settings:
         try:
             notebook = papermill.execute_notebook(str(resolve(source)), None, given, cwd=str(root()), **settings)
         except PapermillExecutionError as error:
@@ -72,16 +73,11 @@ def execute(params: Reported, *, command: str, engine: Engine | None = None) -> 
     return notebook
 
 
-def best_engine() -> Engine:
-    """Choose the default engine: warm if processes can be forked."""
-    return "warm" if processes.is_safe() else "kernel"
-
-
 @contextlib.contextmanager
-def _settings(engine: Engine) -> Iterator[dict[str, object]]:
-    """Return papermill's settings for a notebook in a forked process or in a kernel."""
+def _settings(engine: Engine | None) -> Iterator[dict[str, object]]:
+    """Return papermill's settings for a notebook in a forked process (the default where it is safe) or in a kernel."""
     quiet: dict[str, object] = {"progress_bar": False, "log_output": False}
-    if engine == "warm":
+    if engine == "warm" or (engine is None and processes.is_safe()):
         from papermill.engines import papermill_engines
 
         from buildcompare.report.engine import NAME, WarmEngine
@@ -202,8 +198,6 @@ def publish(
     markdown.read_written(folder / publication.README)  # raises at a broken marker before any work
     if isinstance(params, Comparison):
         analysis.pull_recordings(params, refresh=refresh, quiet=not progress)
-    elif kind := kind_of_params(params):
-        kind.check(params)  # its errors name file and line, unlike the kernel's
     command, recorded = f"python -m buildcompare report {shlex.quote(shown_as(params_file))}", None
     inputs = made_from(params, params_file, folder, graphs=graphs)
     if resume and inputs is not None and (kept := publication.whole(folder, inputs)) is not None:
@@ -213,15 +207,18 @@ def publish(
             notebook = execute(params, command=command, engine=engine)
         except KernelInputError:
             if isinstance(params, Comparison):
-                analysis.read_profiles(params)
-                analysis.read_recordings(params)  # likewise
+                analysis.read_profiles(params)  # its errors name file and line, unlike the kernel's
+                analysis.read_recordings(params)
             raise
         results = keep_beside_results(notebook, {"inputs_sha256": inputs, "params": identity})
         _write(notebook, results, staging, folder, graphs=graphs)
         for _, files in files_of_runs:
             artefacts.copy(files, staging)
         if isinstance(params, Comparison) and ledger_as is not None and ledger is not None:
-            recorded = _recorded(params, results, ledger, ledger_as)  # a refusal keeps the old report
+            position, verdict = POSITIONS[ledger_as], results.verdict
+            entry = entry_of(params, results.tests, position=position, simulated=results.simulated, verdict=verdict)
+            place = record(ledger.folder, [entry], at_end=True)  # a refusal keeps the old report
+            recorded = place_in_words(place, entry.name)
     return Published(folder, results, recorded)
 
 
@@ -232,31 +229,20 @@ def _checked(params_file: Path, ledger_as: LedgerAs) -> tuple[Reported, Ledger |
         if ledger_as is not None:
             expected = f"two builds to record ({kind.name} have no place in a ledger)"
             raise InputError(file=params_file, key=None, expected=expected, found=kind.name)
-        return kind.read(params_file), None
+        params = kind.read(params_file)
+        kind.check(params)  # its errors name file and line, unlike the kernel's
+        return params, None
     params = params_of(document, params_file)
-    ledger = _ledger_of(params, params_file, ledger_as)
-    analysis.catalogue_of(params)
-    if params.calibration is not None:
-        analysis.calibration_of(params, params.calibration)
-    return params, ledger
-
-
-def _ledger_of(params: Comparison, params_file: Path, ledger_as: LedgerAs) -> Ledger | None:
-    """Open the params' ledger; an :class:`InputError` if it cannot record the results as `ledger_as`."""
     ledger = None if params.history is None else read_ledger(resolve(params.history, is_folder=True))
     if ledger_as is not None:
         if ledger is None:
             expected = "the folder of a ledger, such as data/history/mattermost, to record in"
             raise InputError(file=params_file, key="history", expected=expected, found="none")
-        ledger.namesake(entry_of(params, position=None if ledger_as == "study" else 1))
-    return ledger
-
-
-def _recorded(params: Comparison, results: Results, ledger: Ledger, ledger_as: LedgerAs) -> str:
-    """Record results in a ledger and return their place in words."""
-    position = None if ledger_as == "study" else 1
-    entry = entry_of(params, results.tests, position=position, simulated=results.simulated, verdict=results.verdict)
-    return place_in_words(record(ledger.folder, [entry], at_end=True), entry.name)
+        ledger.namesake(entry_of(params, position=POSITIONS[ledger_as]))
+    analysis.catalogue_of(params)
+    if params.calibration is not None:
+        analysis.calibration_of(params, params.calibration)
+    return params, ledger
 
 
 def _write(notebook: NotebookNode, results: Results, staging: Path, folder: Path, *, graphs: Graphs) -> None:
