@@ -1,4 +1,4 @@
-"""Figures of results; the drawing modules are imported at the first call because their import takes seconds."""
+"""Figures of results, as pictures and as interactive charts."""
 
 from __future__ import annotations
 
@@ -15,17 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import lazy_loader
 from markupsafe import Markup
 
 from buildcompare.config.errors import InputError
 from buildcompare.results import MetricResult
-
-_DRAWN = {
-    "curves": ["at_equal_load", "graph", "graphs", "users"],
-    "benchmarks": ["ecdfs"],
-}
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=_DRAWN)
 
 FIGURE_MIME = "application/vnd.buildcompare.figure+json"
 """MIME type of a figure's attributes in a notebook's output, for the exporters; the pictures have separate types."""

@@ -21,8 +21,6 @@ from buildcompare.text.sentences import say
 
 WINDOWS = {"bounded": "steady", "unbounded": "last 30 min"}
 """Name of the steady window by type of test."""
-PHASES = {"early_bumps": "bumps"}
-"""Short names of phases."""
 BOTH_SUSTAINED = "both sustained {:,.0f}"
 """Text at the load where the builds are compared."""
 Header: TypeAlias = dict[str, Any]
@@ -152,7 +150,7 @@ def _of_run(result: RunResult) -> Header:
         "duration": result.duration_s,
         "window": result.window,
         "onset": result.ramp_up.onset_s,
-        "phases": [[PHASES.get(p.name, p.name), p.start_s, p.end_s] for p in result.phases],
+        "phases": [[p.name.removeprefix("early_"), p.start_s, p.end_s] for p in result.phases],
     }
 
 

@@ -1,4 +1,4 @@
-"""Draw both builds on the same axes: over elapsed time, connected users and releases."""
+"""Draw both builds on the same axes: over elapsed time, connected users and releases; and distributions."""
 
 import math
 from collections import Counter
@@ -9,11 +9,12 @@ from typing import get_args
 import numpy as np
 
 from buildcompare.comparison.analysis import TestView
-from buildcompare.figures import Figure, chart, names
+from buildcompare.figures import Figure, chart, names, unused
 from buildcompare.figures.plot import NOTE, SMALL, Plot, dot_style, width_of
 from buildcompare.history.levels import LevelSeries
 from buildcompare.metrics.equal_load import MetricAtLoad
-from buildcompare.results import MetricResult
+from buildcompare.metrics.measurements import values_of
+from buildcompare.results import DistributionResult, MetricResult
 from buildcompare.results.codes import SIDES, Pair, Side, Status, ValidityStatus
 from buildcompare.results.users import PhaseName, RampUp
 from buildcompare.text.numbers import change, shift_words, unit_scale
@@ -23,7 +24,7 @@ POINTS_PER_CURVE = 280  # More look the same at a figure's width
 WIDE, BARS = (9.0, 4.4), 0.6
 """Size of the wide figure, and height of its phase bars, in inches."""
 SHADES = {phase: phase.removeprefix("early_") for phase in get_args(PhaseName)}
-"""Name of each phase's colour in the page's theme."""
+"""Short name of each phase, which its colour in the page's theme has too."""
 DARK = ("early_bumps", "shutdown")  # Phases with light text
 NARROW = 0.045  # Smallest share of the axis for a phase with a name
 ROOM = 1.05
@@ -119,8 +120,8 @@ def _phase_bars(plot: Plot, test: TestView) -> None:
             plot.rectangle(start + 0.3, top + 0.6, end - start - 0.6, height - 1.2, SHADES[phase.name])
             if end - start >= NARROW * (plot.right - plot.left) and phase.name != "shutdown":
                 colour = "paper" if phase.name in DARK else "ink"
-                name = chart.PHASES.get(phase.name, phase.name)
-                plot.text((start + end) / 2, top + 0.7 * height, name, points=6.5, anchor="middle", colour=colour)
+                middle, name = (start + end) / 2, SHADES[phase.name]
+                plot.text(middle, top + 0.7 * height, name, points=6.5, anchor="middle", colour=colour)
 
 
 def at_equal_load(test: TestView) -> Iterator[Figure]:
@@ -253,3 +254,33 @@ def over_releases(series: LevelSeries, releases: Sequence[str], changes: Mapping
         plot.curve([(shown, levels[shown])] if shown.size else [], side)
     plot.legend({side: side for side in SIDES})
     return plot.svg(say("figures", "releases_alt", series, releases))
+
+
+def ecdfs(test: TestView) -> Iterator[Figure]:
+    """Draw a figure for each metric of a benchmark with a distribution."""
+    taken: set[str] = set()
+    for row in test.result.distributions:
+        figure = ecdf(test, row, f"{test.result.name}_0_{unused(row.slug, taken)}")
+        changed = any(metric.slug == row.slug and metric.status.changed for metric in test.result.metrics)
+        yield replace(figure, caption=row.name, shown=changed)
+
+
+def ecdf(test: TestView, row: DistributionResult, name: str) -> Figure:
+    """Draw the empirical distribution function of each build."""
+    values = {side: np.sort(values_of(test.recordings[side], row.slug)) for side in SIDES}
+    every = np.concatenate(list(values.values()))
+    factor, unit = unit_scale(float(every.max()), row.unit)
+    least, most = factor * every.min(), factor * every.max()
+    pad = 0.05 * (most - least or abs(most) or 1.0)
+    title = say("figures", "ecdf_title", row, test.labels)
+    x_axis, words = (least - pad, most + pad), "part of all values"
+    plot = Plot(SMALL, title, x=x_axis, y=(0.0, 1.03), xlabel=unit or row.name, ylabel=words)
+    drawn = [side for side in SIDES if values[side].size]
+    for side in drawn:
+        count = values[side].size
+        shown = np.unique(np.linspace(0, count - 1, min(count, POINTS_PER_CURVE)).round().astype(int))
+        x, y = np.repeat(values[side][shown] * factor, 2), np.repeat(np.append(0, shown + 1) / count, 2)[1:-1]
+        plot.curve([(x, y)], side)
+    plot.legend({side: test.labels[side] for side in drawn})
+    alt = say("figures", "ecdf_alt", row, test.labels)
+    return Figure(name, alt, plot.svg(alt), graph_of=test.result.name)

@@ -23,7 +23,7 @@ from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, 
 from buildcompare.history.levels import USERS, LevelSeries, over_releases
 from buildcompare.history.view import History, analyse_ledger
 from buildcompare.report import publication
-from buildcompare.report.sections import GRAVEST_FIRST, page
+from buildcompare.report.sections import GRAVEST_FIRST, assets, template
 from buildcompare.results import Results, dumps
 from buildcompare.results.history import Drift
 from buildcompare.text.numbers import change, db_name
@@ -74,11 +74,8 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
     """
     catalogue = read_catalogue(metrics)
     rows, views = index_rows(folder, ledgers, catalogue)
-    html = page(
-        "index/index",
-        "buildcompare/report",
-        "index/index",
-        component=figures.component(),
+    html = template("index/index.html").render(
+        assets("index/index", "buildcompare/report", "index/index", component=figures.component()),
         title="Every release",
         rows=rows,
         gravest_first=GRAVEST_FIRST,

@@ -19,7 +19,7 @@ from buildcompare import figures
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.config.kinds import kind_of_results, kinds
 from buildcompare.config.project import resolve
-from buildcompare.figures import Figure
+from buildcompare.figures import Figure, curves
 from buildcompare.figures.flame import flame_graph
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.subject import Subject, subject
@@ -177,7 +177,7 @@ def _plain(name: str) -> Callable[[Report], Fragment]:
 
 
 title, setup, supported_users = _plain("title"), _plain("setup"), _plain("supported_users")
-errors, provenance = _plain("errors"), _plain("provenance")
+errors, provenance, further_runs = _plain("errors"), _plain("provenance"), _plain("further_runs")
 
 
 def comments(report: Report) -> Fragment:
@@ -188,13 +188,13 @@ def comments(report: Report) -> Fragment:
 def action_items(report: Report) -> Fragment:
     """Show the analyst's next steps from the params and README.md, under a heading from the params."""
     results = report.results
-    made = _written("action-items", results.action_items, "None were written.")
-    return replace(made, heading=results.action_items_title)
+    return _written("action-items", results.action_items, "None were written.", results.action_items_title)
 
 
-def _written(block: str, items: Iterable[str], nothing: str) -> Fragment:
+def _written(block: str, items: Iterable[str], nothing: str, heading: str = "") -> Fragment:
     given = [item for item in items if item.strip()]
-    return replace(fragment("written", items=given, nothing=nothing), block=block, is_placeholder=not given)
+    made = fragment("written", items=given, nothing=nothing)
+    return replace(made, heading=heading, block=block, is_placeholder=not given)
 
 
 def events(analysis: Analysis) -> Fragment:
@@ -232,12 +232,6 @@ def verdict(analysis: Analysis) -> Fragment:
     )
 
 
-def further_runs(analysis: Analysis) -> Fragment:
-    """Show the plan of further runs: number and order of runs that would decide the open rows."""
-    titles = {test.name: title_of(test) for test in analysis.results.tests}
-    return fragment("further_runs", results=analysis.results, titles=titles)
-
-
 def summary(analysis: Analysis) -> Fragment:
     """Show the verdict, the findings and the metrics in a notebook's cell."""
     return fragment("summary", results=analysis.results, title=title(analysis).html, verdict=verdict(analysis).html)
@@ -251,7 +245,7 @@ def ramp_up(analysis: Analysis) -> Iterator[Part]:
         shown = test.result.name in with_findings
         if test.result.type == "benchmark":
             continue
-        if figure := figures.users(test):
+        if figure := curves.users(test):
             if shown:
                 yield _chart_tools([figure], hint=not hinted)
                 hinted = True
@@ -269,9 +263,9 @@ def metrics(analysis: Analysis) -> Iterator[Part]:
         if test.result.distributions:
             yield fragment("distributions", results=analysis.results, test=test.result)
         if test.result.type == "benchmark":
-            yield from figures.ecdfs(test)
+            yield from curves.ecdfs(test)
         else:
-            for drawn in ([*figures.at_equal_load(test)], [*figures.graphs(test)]):
+            for drawn in ([*curves.at_equal_load(test)], [*curves.graphs(test)]):
                 if drawn:
                     yield _chart_tools(drawn)
                     yield from sorted(drawn, key=lambda each: not each.shown)
@@ -357,11 +351,6 @@ def fragment(name: str, **values: object) -> Fragment:
     """Render the section template `name` with these values."""
     html = template(f"{name}.html").render(**values)
     return Fragment(Markup(html), f"[{name.replace('_', ' ')}]")  # noqa: S704  # escaped by the template
-
-
-def page(name: str, *styles: str, component: str = "", **values: object) -> str:
-    """Render a page with the template `name`, its script and `styles`."""
-    return template(f"{name}.html").render(**assets(name, *styles, component=component), **values)
 
 
 @functools.cache
