@@ -138,16 +138,12 @@ def _links(finding: Finding, about: Subject, results: Results) -> list[tuple[str
     users = [("chart", f"#{test.name}_users")] if load & {*rows} else []
     if about.label:
         return [("row", f"#{_label_ids(results)[test.name, about.label[0], about.label[1]]}")]
-    if kind in OF_THE_RAMP or kind == FindingKind.BUMPS_IN_BOTH:
-        return [("row", f"#ramp-{test.name}"), *users]
-    if kind == FindingKind.SUPPORTED_USERS:
-        return [("row", f"#supported-{test.name}"), *users]
+    if kind in OF_THE_RAMP or kind in (FindingKind.BUMPS_IN_BOTH, FindingKind.SUPPORTED_USERS):
+        return [("row", f"#{'supported' if kind == FindingKind.SUPPORTED_USERS else 'ramp'}-{test.name}"), *users]
     if kind == FindingKind.PROFILES:
         return [("flame graph", f"#profiles-{test.name}")]
-    if kind == FindingKind.UNCHANGED:
-        return [("rows", f"#metrics-{test.name}")]
     links = [("event", f"#event-{test.name}-{finding.evidence['group']}")] if kind == FindingKind.EVENT else []
-    if about.metric is None:
+    if about.metric is None or kind == FindingKind.UNCHANGED:
         return links or [("rows", f"#metrics-{test.name}")]
     row = "load" if finding.evidence.get("decided_by") == "equal_load" else "row"
     chart = users if about.metric in load else [("chart", f"#{rows[about.metric]}")]
@@ -210,9 +206,8 @@ def verdict(analysis: Analysis) -> Fragment:
     results, tests = analysis.results, analysis.results.tests
     if len(tests) > HEADLINE_TESTS:
         tests = sorted(tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
-    gates = [metric.name for metric in analysis.catalogue.metrics if metric.gate]
-    if any(test.supported_users for test in results.tests):
-        gates.append("supported users")
+    with_users = any(test.supported_users for test in tests)
+    gates = [metric.name for metric in analysis.catalogue.metrics if metric.gate] + ["supported users"] * with_users
     rows = [row for test in results.tests for row in test.metrics if row.gate]
     rows.sort(key=lambda row: not (row.deciding and row.deciding.status.changed))  # changes first: phones cut the table
     said = opening(results)
@@ -227,7 +222,7 @@ def verdict(analysis: Analysis) -> Fragment:
         folded=tests[HEADLINE_TESTS:],
         top=top,
         rest=rest,
-        with_users=any(test.supported_users for test in results.tests),
+        with_users=with_users,
         places=places(results),
     )
 
@@ -300,11 +295,10 @@ def labels(analysis: Analysis) -> Fragment:
             by_label: dict[str, dict[str, LabelResult]] = {row.label: {} for row in (*most_moved(of_group), *of_group)}
             for row in of_group:
                 by_label[row.label][row.stat] = row
-            stats = sorted({stat for row in by_label.values() for stat in row})
             marked = [row.label for row in of_group if judged and row.status.changed]
             first = {*marked, *(row.label for row in of_group if row.only_in), *list(by_label)[:MOST_LABELS]}
-            first |= {label for test_name, of, label in told if (test_name, of) == (test.name, group)}
-            kept = {label: rows for label, rows in by_label.items() if label in first}
+            kept = {each: by_label[each] for each in by_label if each in first or (test.name, group, each) in told}
+            stats = sorted({row.stat for row in of_group})
             tables[-1][1].append((analysis.catalogue.label_table(group), stats, kept, len(by_label), len(marked)))
     return fragment("labels", results=analysis.results, tables=tables, told=told)
 

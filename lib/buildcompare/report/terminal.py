@@ -34,37 +34,30 @@ def lines(results: Results, *, width: int, coloured: bool = False, every: bool =
     Metrics that changed or that users feel have a row, warnings their text; other metrics and findings are only
     counted unless `every` is True.
     """
-    nowhere = io.StringIO()  # the caller prints the lines and handles a closed or full output
-    console = Console(file=nowhere, width=width, force_terminal=coloured, highlight=False)
-    verdict = opening(results)
-    tests = sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
-    rows = {test.name: table_rows(test, every=every) for test in tests}
+    verdict, tests = opening(results), sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
+    head = say("terminal", "builds", results.base.label, results.new.label, results.simulated)
+    shown: list[Text | Table] = [_text(head)] if head else []
+    shown.append(_text(f"{numbers.VERDICT_SYMBOLS[results.verdict]} {verdict.title}.", results.verdict))
+    shown.append(_text(verdict.sentence))
+    tables = [table_rows(test, every=every) for test in tests]
+    header = (tuple(say("terminal", "columns").split("|")), Status.INCONCLUSIVE)
+    widths, gap = _widths([cells for cells, _ in (header, *(row for rows, _ in tables for row in rows))], width)
+    for test, (rows, rest) in zip(tests, tables, strict=True):
+        shown += [Text(), _text(say("terminal", "test", test), test.verdict)]
+        shown.append(_table([header, *rows] if test is tests[0] else rows, widths, gap))
+        shown += [_text(say("terminal", "rest", rest))] if rest else []
     listed = [each for each in results.findings if every or each.severity != Severity.INFO]
-    with console.capture() as captured:
-        if head := say("terminal", "builds", results.base.label, results.new.label, results.simulated):
-            console.print(_text(head))
-        console.print(_text(f"{numbers.VERDICT_SYMBOLS[results.verdict]} {verdict.title}.", results.verdict))
-        console.print(_text(verdict.sentence))
-        header = tuple(say("terminal", "columns").split("|"))
-        widths, gap = _widths([header, *(cells for of_test, _ in rows.values() for cells, _ in of_test)], console.width)
-        for test in tests:
-            console.print()
-            console.print(_text(say("terminal", "test", test), test.verdict))
-            headed = [(header, Status.INCONCLUSIVE)] if test is tests[0] else []
-            console.print(_table([*headed, *rows[test.name][0]], widths, gap))
-            if rest := rows[test.name][1]:
-                console.print(_text(say("terminal", "rest", rest)))
-        console.print()
-        grid = Table.grid(padding=(0, 1))
-        for each in listed:
-            grid.add_row(_text(f"{each.severity}:", each.severity), _text(each.text))
-        for next_step in results.suggestions:
-            grid.add_row(_text(say("terminal", "next_step")), _text(next_step.text))
-        if grid.row_count:
-            console.print(grid)
-        if len(listed) < len(results.findings):
-            console.print(_text(say("terminal", "more", len(results.findings) - len(listed))))
-    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    grid = Table.grid(padding=(0, 1))
+    for each in listed:
+        grid.add_row(_text(f"{each.severity}:", each.severity), _text(each.text))
+    for next_step in results.suggestions:
+        grid.add_row(_text(say("terminal", "next_step")), _text(next_step.text))
+    shown += [Text(), grid] if grid.row_count else [Text()]
+    if left_out := len(results.findings) - len(listed):
+        shown.append(_text(say("terminal", "more", left_out)))
+    nowhere = io.StringIO()  # the caller prints the lines and handles a closed or full output
+    Console(file=nowhere, width=width, force_terminal=coloured, highlight=False).print(*shown, sep="\n")
+    return "".join(f"{line.rstrip()}\n" for line in nowhere.getvalue().splitlines())
 
 
 def _text(text: str, style: str = "") -> Text:
