@@ -5,26 +5,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import json
-import math
 import os
-import random
-import shutil
-import signal
 import subprocess
 import sys
-import time
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
 from buildcompare.config.project import locked
-from buildcompare.report import processes, publication
-from buildcompare.report.batch import Order, publish_here
-from buildcompare.results import Results
-from support import killed_at, small_params, write_params
+from buildcompare.report import publication
+from support import killed_at
 
 REPORT = '{"schema_version": 1, "comparison": "x", "complete": true}'
 
@@ -159,65 +149,3 @@ def test_publications_at_one_time_lose_nobody_s_file(tmp_path: Path) -> None:
     assert [racer.wait(120) for racer in racers] == [0] * 4
     assert len([*folder.glob("mine*")]) == 200
     assert [path.name for path in folder.parent.iterdir()] == ["x"]
-
-
-def is_whole(folder: Path) -> bool:
-    """Whether a finished report stands here: every file, and results that agree with the page."""
-    if {path.name for path in folder.iterdir()} != publication.MADE:
-        return False
-    results = Results.model_validate(json.loads((folder / "results.json").read_text("utf-8")))
-    return results.complete and (folder / "report.html").read_text("utf-8").rstrip().endswith("</html>")
-
-
-KILLS = 20
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_it_leaves_a_whole_report_or_none(tmp_path: Path, project: Path) -> None:
-    """SIGKILL at `KILLS` random moments, before, at and after the first report.
-
-    Each is a process of its own, forked from one that has imported everything: importing writes nothing.
-    """
-    small = small_params(tmp_path / "data")
-    params = write_params(tmp_path / "small.yaml", {**small, "tests": small["tests"][:1]})
-    output = tmp_path / "reports" / "small"
-    order = Order(params, {"output": output})
-
-    heard: list[Connection] = []
-
-    def start() -> BaseProcess:
-        process, said = processes.start(publish_here, order)
-        heard.append(said)  # a child that nobody waits for would end by itself
-        return process
-
-    usual = math.inf
-    for _ in range(2):  # the first of them waits for the imports
-        started = time.monotonic()
-        process = start()
-        process.join()
-        usual = time.monotonic() - started
-        assert process.exitcode == 0
-    moments = random.Random(5)
-    killed = 0
-    for attempt in range(2 * KILLS):
-        if killed == KILLS:
-            break
-        if attempt == 0:
-            shutil.rmtree(output)
-        process = start()
-        # Most moments lie in the second half, where files are written.
-        process.join(usual * moments.triangular(0.2, 1.05, 0.95))
-        process.kill()
-        process.join()
-        if process.exitcode == -signal.SIGKILL:
-            killed += 1
-        else:
-            usual *= 0.9  # it was done before: the first run had to share the machine
-        assert not output.exists() or is_whole(output)
-    assert killed == KILLS
-    for said in heard:
-        said.close()
-    command = [sys.executable, "-m", "buildcompare", "report", str(params), "--output", str(output)]
-    subprocess.run(command, cwd=project, check=True, capture_output=True)
-    assert is_whole(output)
-    assert [path.name for path in output.parent.iterdir()] == ["small"]

@@ -90,27 +90,13 @@ def reports(real: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, M
 
 
 @pytest.mark.parametrize("release", SEEDS)
-def test_the_readme_has_the_shape_of_the_seed(reports: dict[str, Made], release: str) -> None:
-    ours = shape((reports[release].folder / "README.md").read_text("utf-8"))
-    seed = shape(reports[release].seed)
-    assert ours.headings == seed.headings
-    assert ours.users == seed.users
+def test_the_folder_is_whole_and_its_readme_has_the_shape_of_the_seed(reports: dict[str, Made], release: str) -> None:
+    folder = reports[release].folder
+    ours, seed = shape((folder / "README.md").read_text("utf-8")), shape(reports[release].seed)
+    assert (ours.headings, ours.users, ours.settings) == (seed.headings, seed.users, seed.settings)
     assert ours.graphs == [(name, path.replace(".png", ".svg")) for name, path in seed.graphs]
-    assert ours.settings == seed.settings
-
-
-@pytest.mark.parametrize("release", SEEDS)
-def test_every_graph_of_the_readme_is_there(reports: dict[str, Made], release: str) -> None:
-    folder = reports[release].folder
-    named = {path for _, path in shape((folder / "README.md").read_text("utf-8")).graphs}
-    there = {f"graphs/{path.name}" for path in (folder / "graphs").iterdir()}
-    assert named == there
-    assert all((folder / path).read_bytes().startswith(b"<svg") for path in named)
-
-
-@pytest.mark.parametrize("release", SEEDS)
-def test_the_folder_is_whole(reports: dict[str, Made], release: str) -> None:
-    folder = reports[release].folder
+    assert {path for _, path in ours.graphs} == {f"graphs/{path.name}" for path in (folder / "graphs").iterdir()}
+    assert all((folder / path).read_bytes().startswith(b"<svg") for _, path in ours.graphs)
     assert {path.name for path in folder.iterdir()} == MADE
     assert not [path for path in folder.parent.iterdir() if path.name.startswith(".")]
 
@@ -164,13 +150,6 @@ def test_every_number_of_the_labels_is_the_recordings(reports: dict[str, Made], 
 # ---- The page -------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_is_one_small_file(reports: dict[str, Made]) -> None:
-    """Four tests with nine graphs, four curves of users, and five metrics at equal load."""
-    page = reports["v10.4"].folder / "report.html"
-    assert page.read_text("utf-8").count('<details class="picture"') == 45
-    assert page.stat().st_size < 2_500_000
-
-
 @pytest.mark.parametrize("javascript", [True, False])
 def test_the_page_asks_for_nothing(
     reports: dict[str, Made], requests_of: Callable[..., list[str]], *, javascript: bool
@@ -179,7 +158,9 @@ def test_the_page_asks_for_nothing(
 
 
 def test_the_page_reads_without_javascript(reports: dict[str, Made], browser: Any) -> None:
+    """Its pictures: four tests with nine graphs, four curves of users, and five metrics at equal load."""
     page_file = reports["v10.4"].folder / "report.html"
+    assert page_file.stat().st_size < 2_500_000
 
     def look(browser: Any) -> tuple[str, list[str], list[str | None], int]:
         context = browser.new_context(java_script_enabled=False, viewport={"width": 1200, "height": 900})

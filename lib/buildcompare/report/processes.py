@@ -53,7 +53,10 @@ def in_child(task: Callable[..., T], *arguments: object, hear: Callable[[int], o
 
     A child that ends before its task is an :class:`ExecutionError`. A task must catch all its exceptions.
     """
-    process, here = start(task, *arguments)
+    here, there = multiprocessing.Pipe(duplex=False)
+    process = _context().Process(target=_child, args=(there, dict(os.environ), os.getcwd(), task, arguments))
+    process.start()
+    there.close()
     cell = 0
     try:
         while True:
@@ -76,15 +79,6 @@ def in_child(task: Callable[..., T], *arguments: object, hear: Callable[[int], o
             process.join(GRACE_S)
             if not process.is_alive():
                 break
-
-
-def start(task: Callable[..., object], *arguments: object) -> tuple[Any, Connection]:
-    """Start a child that calls `task`; the connection yields numbers of cells, then the result."""
-    here, there = multiprocessing.Pipe(duplex=False)
-    process = _context().Process(target=_child, args=(there, dict(os.environ), os.getcwd(), task, arguments))
-    process.start()
-    there.close()
-    return process, here
 
 
 def begin() -> None:
