@@ -9,13 +9,13 @@ import signal
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import hypothesis
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Playwright
+    from playwright.sync_api import Browser, Page, Playwright
 
     from buildcompare.results import Results
 
@@ -227,6 +227,24 @@ class BrowserThread:
     def run(self, task: Callable[[Browser], T]) -> T:
         """Call `task` with the Playwright browser; pages, and all that comes from them, stay inside the task."""
         return self._thread.submit(task, self._browser).result()
+
+    def look(
+        self, address: str, task: Callable[[Page], T], prepare: Callable[[Page], object] | None = None, **look: Any
+    ) -> T:
+        """Call `task` with the page of this address, in a context such as `viewport`; `prepare` gets it before."""
+
+        def opened(browser: Browser) -> T:
+            context = browser.new_context(**look)
+            try:
+                page = context.new_page()
+                if prepare is not None:
+                    prepare(page)
+                page.goto(address)
+                return task(page)
+            finally:
+                context.close()
+
+        return self.run(opened)
 
     def close(self) -> None:
         def stop() -> None:

@@ -97,22 +97,8 @@ def file(request: pytest.FixtureRequest, name: str) -> Path:
 def look(browser: Any, file: Path, view: str, scheme: str, task: Look, *, javascript: bool = True) -> Any:
     """`task` on the page as a reader with this screen and this colour scheme sees it."""
     width, pixels = VIEWS[view]
-
-    def open_page(browser: Any) -> Any:
-        context = browser.new_context(
-            viewport={"width": width, "height": 800},
-            device_scale_factor=pixels,
-            color_scheme=scheme,
-            java_script_enabled=javascript,
-        )
-        try:
-            page = context.new_page()
-            page.goto(file.as_uri())
-            return task(page)
-        finally:
-            context.close()
-
-    return browser.run(open_page)
+    screen = {"viewport": {"width": width, "height": 800}, "device_scale_factor": pixels, "color_scheme": scheme}
+    return browser.look(file.as_uri(), task, java_script_enabled=javascript, **screen)
 
 
 def grave_violations(page: Any) -> list[str]:

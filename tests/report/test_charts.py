@@ -50,24 +50,23 @@ def page_file(bundled: Callable[[str], Path]) -> Path:
 def opened(browser: BrowserThread, file: Path, task: Task, **look: Any) -> Any:
     """`task` on the page with its pictures open; it must say nothing on the console and keep its policy."""
 
-    def run(browser: Any) -> Any:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **look})
-        said: list[str] = []
-        try:
-            page = context.new_page()
-            page.add_init_script(WATCH)
-            page.on("console", lambda message: said.append(message.text))
-            page.on("pageerror", lambda error: said.append(str(error)))
-            page.goto(f"{file.as_uri()}#metrics")
-            page.evaluate(UNFOLD)
-            page.locator("build-chart[ready]").first.wait_for()
-            found = task(page)
-            assert (said, page.evaluate("window.violations")) == ([], [])
-            return found
-        finally:
-            context.close()
+    said: list[str] = []
 
-    return browser.run(run)
+    def prepare(page: Any) -> None:
+        page.add_init_script(WATCH)
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+
+    def run(page: Any) -> Any:
+        page.evaluate(UNFOLD)
+        page.locator("build-chart[ready]").first.wait_for()
+        found = task(page)
+        assert (said, page.evaluate("window.violations")) == ([], [])
+        return found
+
+    return browser.look(
+        f"{file.as_uri()}#metrics", run, prepare, **{"viewport": {"width": 1280, "height": 900}, **look}
+    )
 
 
 def chart(page: Any, name: str, test: str) -> Any:
@@ -361,19 +360,14 @@ def test_the_picture_stands_in_print_and_in_a_browser_that_cannot_unpack(
 
     assert opened(browser, page_file, on_paper) == [[False, True], [True, False], 0]
 
-    def old(browser: Any) -> list[bool]:
-        page = browser.new_page()
-        try:
-            page.add_init_script("delete window.DecompressionStream")
-            page.goto(f"{page_file.as_uri()}#metrics")
-            page.evaluate(UNFOLD)
-            first = page.locator("#metrics ~ .pictures build-chart").first
-            first.locator("xpath=..").locator("summary svg").wait_for()
-            return list(first.evaluate(state))
-        finally:
-            page.close()
+    def old(page: Any) -> list[bool]:
+        page.evaluate(UNFOLD)
+        first = page.locator("#metrics ~ .pictures build-chart").first
+        first.locator("xpath=..").locator("summary svg").wait_for()
+        return list(first.evaluate(state))
 
-    assert browser.run(old) == [True, False]
+    forget = "delete window.DecompressionStream"
+    assert browser.look(page_file.as_uri(), old, lambda page: page.add_init_script(forget)) == [True, False]
 
 
 def test_windows_phases_and_events_are_drawn_in(tmp_path: Path, browser: BrowserThread) -> None:

@@ -97,8 +97,6 @@ def test_a_hand_edit_survives_regenerations_and_a_broken_marker_writes_nothing(t
     mine = "\n- We **ship** it.  \n\n\t- | odd | <b>bytes</b> \u00e9 $x$\n"
     file.write_bytes(file.read_bytes().replace(f"{BEGIN}\n".encode(), f"{BEGIN}{mine}".encode()))
     edited = file.read_bytes()
-    publish(params, output=output)
-    assert file.read_bytes() == edited
     assert b"From the *params*." in edited
     command = CliRunner().invoke(command_line.app, ["report", str(params), "--output", str(output)])
     assert command.exit_code == 0
@@ -106,8 +104,8 @@ def test_a_hand_edit_survives_regenerations_and_a_broken_marker_writes_nothing(t
 
     results = Results.model_validate(json.loads((output / "results.json").read_text("utf-8")))
     hands = f"{BEGIN}{mine}{END}".encode()
-    for number in range(10):  # what stands around the block differs every time
-        again = results.model_copy(update={"verdict": ("pass", "regression")[number % 2], "comments": ["new"] * number})
+    for verdict in ("pass", "regression"):  # what stands around the block differs every time
+        again = results.model_copy(update={"verdict": verdict, "comments": [verdict]})
         before = file.read_bytes()
         file.write_bytes(markdown.put_written(markdown.render(again, []), markdown.read_written(file)).encode())
         assert file.read_bytes() != before

@@ -58,15 +58,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
 
 
 def test_hostile_text_is_text_in_the_page(hostile: Hostile, browser: Any) -> None:
-    def look(browser: Any) -> tuple[str, str, int, list[str]]:
-        page = browser.new_page()
-        page.goto((hostile.folder / "report.html").as_uri())
+    def look(page: Any) -> tuple[str, str, int, list[str]]:
         links = page.evaluate("() => [...document.querySelectorAll('a')].map(a => a.getAttribute('href'))")
-        seen = (page.title(), page.inner_text("main"), page.locator("main script, main img, iframe").count(), links)
-        page.close()
-        return seen
+        return page.title(), page.inner_text("main"), page.locator("main script, main img, iframe").count(), links
 
-    title, text, elements, links = browser.run(look)
+    title, text, elements, links = browser.look((hostile.folder / "report.html").as_uri(), look)
     assert title.startswith("base <script>")  # a title is text
     assert "<script>document.title='owned'</script>" in text
     assert elements == 0

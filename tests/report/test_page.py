@@ -25,9 +25,13 @@ from buildcompare.text.numbers import change, interval
 from support import small_params
 
 
-def test_the_table_below_the_verdict_names_every_test_and_folds_all_but_the_gravest(tmp_path: Path) -> None:
-    params = check_params(small_params(tmp_path))
-    made = workbench.analyse(params, workbench.read_recordings(params))
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> workbench.Analysis:
+    params = check_params(small_params(tmp_path_factory.mktemp("small")))
+    return workbench.analyse(params, workbench.read_recordings(params))
+
+
+def test_the_table_below_the_verdict_names_every_test_and_folds_all_but_the_gravest(made: workbench.Analysis) -> None:
     test = made.results.tests[0]
     verdicts = ("pass", "regression", "pass", "inconclusive", "invalid", "pass", "pass", "pass")
     tests = [
@@ -36,11 +40,8 @@ def test_the_table_below_the_verdict_names_every_test_and_folds_all_but_the_grav
     ]
 
     def rows(count: int) -> tuple[list[str], list[str]]:
-        html = str(
-            sections.verdict(
-                replace(made, results=made.results.model_copy(update={"tests": tests[:count], "plan": []}))
-            ).html
-        )
+        results = made.results.model_copy(update={"tests": tests[:count], "plan": []})
+        html = str(sections.verdict(replace(made, results=results)).html)
         shown, _, folded = html.partition('<ol class="findings">')[0].partition("more tests</summary>")
         return re.findall(r"Db(\d)", shown), re.findall(r"Db(\d)", folded)
 
@@ -60,9 +61,7 @@ def test_the_table_below_the_verdict_names_every_test_and_folds_all_but_the_grav
     assert f"{users.base:,.0f} \u2192 {users.new:,.0f} <b>{change(users.delta_percent)}</b>" in html
 
 
-def test_a_label_of_one_build_alone_is_a_marked_row(tmp_path: Path, browser: Any) -> None:
-    params = check_params(small_params(tmp_path))
-    made = workbench.analyse(params, workbench.read_recordings(params))
+def test_a_label_of_one_build_alone_is_a_marked_row(made: workbench.Analysis, tmp_path: Path, browser: Any) -> None:
     test = next(each for each in made.results.tests if each.labels)
     row = test.labels[0]
     rows = [
@@ -74,23 +73,16 @@ def test_a_label_of_one_build_alone_is_a_marked_row(tmp_path: Path, browser: Any
     table = str(sections.labels(replace(made, results=results)).html)
     (tmp_path / "page.html").write_text(f"<meta charset=utf-8>{table}<script>{script}</script>", "utf-8")
 
-    def look(chromium: Any) -> list[str]:
-        page = chromium.new_page()
-        try:
-            page.goto((tmp_path / "page.html").as_uri())
-            page.evaluate("document.querySelector('details').open = true")
-            page.check("input[type=checkbox]")
-            names = "[...document.querySelectorAll('tbody tr:not([hidden]) th')].map(each => each.textContent)"
-            return list(page.evaluate(names))
-        finally:
-            page.close()
+    def look(page: Any) -> list[str]:
+        page.evaluate("document.querySelector('details').open = true")
+        page.check("input[type=checkbox]")
+        names = "[...document.querySelectorAll('tbody tr:not([hidden]) th')].map(each => each.textContent)"
+        return list(page.evaluate(names))
 
-    assert browser.run(look) == ["alone"]
+    assert browser.look((tmp_path / "page.html").as_uri(), look) == ["alone"]
 
 
-def test_a_fragment_carries_its_styles_in_light_and_dark_and_the_page_drops_them(tmp_path: Path) -> None:
-    params = check_params(small_params(tmp_path))
-    made = workbench.analyse(params, workbench.read_recordings(params))
+def test_a_fragment_carries_its_styles_in_light_and_dark_and_the_page_drops_them(made: workbench.Analysis) -> None:
     fragment = sections.verdict(made)
     shown = fragment._repr_mimebundle_()
     html = str(shown["text/html"])
@@ -136,19 +128,15 @@ def test_the_page_as_first_opened_is_read_in_a_minute(
 ) -> None:
     file = bundled(name) / "report.html"
 
-    def look(chromium: Any) -> Any:
-        page = chromium.new_page(viewport={"width": 1280, "height": 900})
-        try:
-            page.goto(file.as_uri())
-            seen = page.evaluate(FIRST)
-            sheets = page.pdf(format="A4").count(b"/Type /Page\n")
-            followed = page.evaluate(FOLLOWED)
-            page.set_viewport_size({"width": 380, "height": 800})
-            return seen, sheets, followed, page.evaluate(VERDICTS)
-        finally:
-            page.close()
+    def look(page: Any) -> Any:
+        seen = page.evaluate(FIRST)
+        sheets = page.pdf(format="A4").count(b"/Type /Page\n")
+        followed = page.evaluate(FOLLOWED)
+        page.set_viewport_size({"width": 380, "height": 800})
+        return seen, sheets, followed, page.evaluate(VERDICTS)
 
-    seen, sheets, followed, verdicts = browser.run(look)
+    wide = {"width": 1280, "height": 900}
+    seen, sheets, followed, verdicts = browser.look(file.as_uri(), look, viewport=wide)
     assert file.stat().st_size < 2_500_000
     assert file.with_name("comparison.ipynb").stat().st_size < 1_500_000
     assert seen["words"] <= 1500
@@ -167,16 +155,20 @@ def test_the_page_as_first_opened_is_read_in_a_minute(
     assert [sentence for sentence in set(said) if said.count(sentence) > 1] == []
 
 
-@pytest.mark.parametrize("name", golden.BUNDLED)
-def test_the_readme_says_nothing_twice_and_no_sentence_is_long(bundled: Callable[[str], Path], name: str) -> None:
-    readme = (bundled(name) / "README.md").read_text("utf-8")
-    generated = readme.partition("## Comments")[0]
-    lines = [line for line in generated.splitlines() if not line.startswith(("#", "<!--"))]
-    said = [sentence for line in lines for sentence in sentences(re.sub(r"\*\*|\]\([^)]*\)|^[->] ", "", line))]
+def words_of(markdown: str) -> int:
+    """The number of words of a generated README.md, which says nothing twice and no long sentence."""
+    lines = [line for line in markdown.splitlines() if not line.startswith("<!--")]
+    told = [re.sub(r"\*\*|\]\([^)]*\)|^[->] ", "", line) for line in lines if not line.startswith("#")]
+    said = [sentence for line in told for sentence in sentences(line)]
     assert len(said) > 3
     assert [sentence for sentence in said if len(sentence.split()) > 30] == []
     assert [sentence for sentence in set(said) if said.count(sentence) > 1 and not sentence.endswith(":")] == []
-    assert len(" ".join(lines).split()) < 250
+    return len(" ".join(lines).split())
+
+
+@pytest.mark.parametrize("name", golden.BUNDLED)
+def test_the_readme_says_nothing_twice_and_no_sentence_is_long(bundled: Callable[[str], Path], name: str) -> None:
+    assert words_of((bundled(name) / "README.md").read_text("utf-8").partition("## Comments")[0]) < 250
 
 
 PUBLISHED_WORDS = {"v9.5": 178, "v10.4": 619, "v11.1": 223}
@@ -188,34 +180,18 @@ def test_a_published_comparison_is_told_in_no_more_words_than_its_makers_took(
     real: Path, compared: Callable[[str], Results], release: str
 ) -> None:
     results = compared(release)
-    above = markdown.render(results, []).partition("## Setup")[0]
-    lines = [line for line in above.splitlines() if not line.startswith("<!--")]
-    assert len(" ".join(lines).split()) <= PUBLISHED_WORDS[release]
-    told = [re.sub(r"\*\*|\]\([^)]*\)|^[->] ", "", line) for line in lines if not line.startswith("#")]
-    said = [sentence for line in told for sentence in sentences(line)]
-    assert len(said) > 3
-    assert [sentence for sentence in said if len(sentence.split()) > 30] == []
-    assert len(set(said)) == len(said)
+    assert words_of(markdown.render(results, []).partition("## Setup")[0]) <= PUBLISHED_WORDS[release]
     top, _ = above_the_fold(results.findings)
     assert [each.text for each in top if any(len(part.split()) > 25 for part in sentences(each.text))] == []
 
 
-def test_no_row_of_an_invalid_test_reads_as_judged(tmp_path: Path) -> None:
-    params = check_params(small_params(tmp_path))
-    made = workbench.analyse(params, workbench.read_recordings(params))
-    whole = made.results
-
+def test_no_row_of_an_invalid_test_reads_as_judged(made: workbench.Analysis) -> None:
     def shown(validity: str) -> str:
-        changed = [
-            test.model_copy(
-                update={
-                    "validity": Validity(status=validity),
-                    "metrics": [row.model_copy(update={"status": Status.REGRESSION}) for row in test.metrics],
-                }
-            )
-            for test in whole.tests
-        ]
-        now = replace(made, results=whole.model_copy(update={"tests": changed}))
+        changed = []
+        for test in made.results.tests:
+            rows = [row.model_copy(update={"status": Status.REGRESSION}) for row in test.metrics]
+            changed.append(test.model_copy(update={"validity": Validity(status=validity), "metrics": rows}))
+        now = replace(made, results=made.results.model_copy(update={"tests": changed}))
         parts = [*sections.metrics(now), sections.labels(now), sections.errors(now)]
         return "".join(str(part.html) for part in parts if isinstance(part, sections.Fragment))
 

@@ -162,18 +162,13 @@ def test_the_page_reads_without_javascript(reports: dict[str, Made], browser: An
     page_file = reports["v10.4"].folder / "report.html"
     assert page_file.stat().st_size < 2_500_000
 
-    def look(browser: Any) -> tuple[str, list[str], list[str | None], int]:
-        context = browser.new_context(java_script_enabled=False, viewport={"width": 1200, "height": 900})
-        page = context.new_page()
-        page.goto(page_file.as_uri())
-        text = page.inner_text("main")
-        headings = page.locator("h2").all_inner_texts()
+    def look(page: Any) -> tuple[str, list[str], list[str | None], int]:
         alts = [svg.get_attribute("aria-label") for svg in page.locator(".picture svg").all()]
         wide = page.locator("main").bounding_box()["width"]
-        context.close()
-        return text, headings, alts, wide
+        return page.inner_text("main"), page.locator("h2").all_inner_texts(), alts, wide
 
-    text, headings, alts, wide = browser.run(look)
+    screen = {"width": 1200, "height": 900}
+    text, headings, alts, wide = browser.look(page_file.as_uri(), look, java_script_enabled=False, viewport=screen)
     assert headings == [
         "Verdict", "Comments", "Action Items", "Further runs", "Setup", "Supported users", "Ramp-up", "Metrics",
         "Errors", "Labels", "Events", "Provenance",
@@ -195,20 +190,17 @@ def test_the_page_prints_on_few_sheets_without_cut_tables(
 ) -> None:
     page_file, pdf = reports["v10.4"].folder / "report.html", tmp_path / "report.pdf"
 
-    def print_it(browser: Any) -> list[Any]:
-        context = browser.new_context(viewport={"width": 703, "height": 1000})  # A4 less its margins, in CSS pixels
-        page = context.new_page()
-        page.goto(page_file.as_uri())
+    def print_it(page: Any) -> list[Any]:
         page.emulate_media(media="print")
         cut = page.evaluate(
             "() => [...document.querySelectorAll('table, table *')].filter(e => e.getBoundingClientRect().right > 704"
             " || e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX != 'visible').map(e => e.outerHTML)"
         )
         page.pdf(path=str(pdf), format="A4")
-        context.close()
         return list(cut)
 
-    assert browser.run(print_it) == []
+    paper = {"width": 703, "height": 1000}  # A4 less its margins, in CSS pixels
+    assert browser.look(page_file.as_uri(), print_it, viewport=paper) == []
     command = [needed("pdftotext", "poppler-utils"), "-raw", str(pdf), "-"]  # as it was drawn: cell by cell
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     printed = "".join(unicodedata.normalize("NFKC", text).split())  # fonts print "fi" as one sign
