@@ -55,20 +55,17 @@ def render(results: Results, graphs: Sequence[Figure], suffix: str | None = "svg
     order = [name for test in results.tests for name in names(test.metrics, test.name)]  # changes first, as on the page
     graphs = sorted(graphs, key=lambda graph: order.index(graph.name) if graph.name in order else len(order))
     tests = sorted(results.tests, key=lambda test: (test.type, db_name(test.db_engine)))  # bounded ones first
-    begins = opening(results)
-    kind = kind_of_results(results)
-    about = results.findings if kind else headlines(results.findings)
-    told, rest = above_the_fold(about, begins.states)
+    begins, kind = opening(results), kind_of_results(results)
+    told, rest = above_the_fold(results.findings if kind else headlines(results.findings), begins.states)
     said = {"opening": begins, "told": told, "rest": rest, "notice": NOTICE, "markers": markers}
-    name = kind.markdown if kind else "README.md"
-    return template(name).render(results=results, tests=tests, graphs=graphs, suffix=suffix, **said)
+    made = template(kind.markdown if kind else "README.md")
+    return made.render(results=results, tests=tests, graphs=graphs, suffix=suffix, **said)
 
 
 def comment(results: Results, link: str | None = None) -> str:
     """Render a comment for a pull request, of at most 60 lines without pictures; `link` is the report's address."""
     from buildcompare.report.terminal import table_rows  # late: only tables of text need rich
 
-    kind = kind_of_results(results)
     begins, rows, left_out = opening(results), [], Counter[str]()
     for test in sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict)):
         shown, rest = table_rows(test)
@@ -79,21 +76,19 @@ def comment(results: Results, link: str | None = None) -> str:
         left_out += rest
     rows.sort(key=lambda row: (not row[2].changed, row[2] != Status.REGRESSION))
     left_out.update(STATUS_WORDS[status] for _, _, status in rows[MOST_ROWS:])
-    labels = _changed_labels(results.tests)
-    top, rest_of_findings = above_the_fold(results.findings, begins.states)
+    top, others = above_the_fold(results.findings, begins.states)
     titles = {test.name: title(test) for test in results.tests}
     planned = [(row, titles[plan.test]) for plan in results.plan for row in plan.undecided]
     return template("comment.md").render(
         results=results,
-        kind=kind,
+        kind=kind_of_results(results),
         opening=begins,
         rows=rows[:MOST_ROWS],
         left_out=left_out,
-        several=len(results.tests) > 1,
-        labels=labels[:MOST_LABELS],
-        more_labels=len(labels[MOST_LABELS:]),
+        labels=_changed_labels(results.tests),
+        most_labels=MOST_LABELS,
         top=top,
-        rest=len(rest_of_findings),
+        rest=others,
         planned=planned[:MOST_PLANNED],
         link=link,
     )
