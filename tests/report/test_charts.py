@@ -370,16 +370,19 @@ def test_the_picture_stands_in_print_and_in_a_browser_that_cannot_unpack(
     assert browser.look(page_file.as_uri(), old, lambda page: page.add_init_script(forget)) == [True, False]
 
 
+def run(name: str, step: float, values: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> pd.DataFrame:
+    """Ninety minutes of up to 2,000 users, and a metric made from the elapsed seconds and the users."""
+    elapsed = np.arange(0.0, 5400.0, step)
+    users = np.minimum(elapsed * 4, 2000)
+    return pd.DataFrame({"Number of Connected Devices": users, name: values(elapsed, users)}, index=elapsed)
+
+
 def test_windows_phases_and_events_are_drawn_in(tmp_path: Path, browser: BrowserThread) -> None:
     rng = np.random.default_rng(5)
 
-    def run(later: float) -> pd.DataFrame:
-        elapsed = np.arange(0.0, 5400.0, 5.0)
-        seconds = 0.01 * np.where(elapsed < 3600, 1.0, later) * rng.lognormal(0.0, 0.02, elapsed.size)
-        users = np.minimum(elapsed * 4, 2000)
-        return pd.DataFrame({"Number of Connected Devices": users, "Avg API times": seconds}, index=elapsed)
-
-    result = bc.compare(run(1.0), run(2.0), users=2000)
+    base, new = (run("Avg API times", 5.0, lambda at, _: rng.lognormal(-4.6, 0.02, at.size)) for _ in range(2))
+    new.loc[3600.0:, "Avg API times"] *= 2.0
+    result = bc.compare(base, new, users=2000)
     (event,) = (each for each in result.results.tests[0].events if each.warning)
 
     def work(page: Any) -> list[Any]:
@@ -402,15 +405,9 @@ def test_windows_phases_and_events_are_drawn_in(tmp_path: Path, browser: Browser
 
 def test_repeated_runs_are_chosen_one_by_one(tmp_path: Path, browser: BrowserThread) -> None:
     rng = np.random.default_rng(5)
-
-    def run(level: float) -> pd.DataFrame:
-        elapsed = np.arange(0.0, 3600.0, 10.0)
-        users = np.minimum(elapsed * 4, 2000)
-        rps = level * users * rng.normal(1.0, 0.01, elapsed.size)
-        return pd.DataFrame({"Number of Connected Devices": users, "RPS": rps}, index=elapsed)
-
-    result = bc.compare([run(0.1), run(0.12)], [run(0.1), run(0.1)], users=2000)
-    file = result.to_html(tmp_path / "page.html")
+    runs = [run("RPS", 10.0, lambda at, users: users * rng.normal(0.1, 0.001, at.size)) for _ in range(4)]
+    runs[1]["RPS"] *= 1.2
+    file = bc.compare(runs[:2], runs[2:], users=2000).to_html(tmp_path / "page.html")
 
     def work(page: Any) -> tuple[list[str], list[str], str]:
         tools = page.locator("#metrics ~ .pictures build-tools").first
@@ -422,21 +419,16 @@ def test_repeated_runs_are_chosen_one_by_one(tmp_path: Path, browser: BrowserThr
         hover(page, plot, 0.8)
         return [" ".join(name.split()) for name in names], runs, plot.get_attribute("aria-valuetext")
 
-    names, runs, said = opened(browser, file, work)
+    names, drawn, said = opened(browser, file, work)
     assert names == ["base", "run 1", "run 2", "new", "run 1", "run 2"]
-    assert runs == ["base 1", "new 1", "new 2"]
+    assert drawn == ["base 1", "new 1", "new 2"]
     assert 190 < value(said.split("; ")[1]) < 210
 
 
 def test_a_thinned_chart_says_so_and_keeps_means_over_users(tmp_path: Path, browser: BrowserThread) -> None:
     rng = np.random.default_rng(5)
-
-    def run() -> pd.DataFrame:
-        elapsed = np.arange(0.0, 7200.0)
-        columns = {"Number of Connected Devices": np.minimum(elapsed, 2000), "RPS": rng.normal(100, 10, elapsed.size)}
-        return pd.DataFrame(columns, index=elapsed)
-
-    file = bc.compare(run(), run(), users=2000).to_html(tmp_path / "page.html")
+    base, new = (run("RPS", 0.75, lambda at, _: rng.normal(100, 10, at.size)) for _ in range(2))
+    file = bc.compare(base, new, users=2000).to_html(tmp_path / "page.html")
 
     def work(page: Any) -> list[str]:
         plot = chart(page, "RPS", "bounded")
@@ -449,7 +441,7 @@ def test_a_thinned_chart_says_so_and_keeps_means_over_users(tmp_path: Path, brow
         return [over_time, caption, plot.get_attribute("aria-valuetext")]
 
     over_time, caption, over_users = opened(browser, file, work)
-    note = "thinned: minimum and maximum of each 2.88 s"
+    note = "thinned: minimum and maximum of each 2.16 s"
     assert note in over_time
     assert caption == note
     assert "thinned" not in over_users

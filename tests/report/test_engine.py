@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -118,16 +117,9 @@ def test_a_process_that_dies_is_told_by_its_cell(
 
 
 @pytest.mark.slow
-def test_the_engine_is_known_to_papermill_by_its_entry_point(project: Path, tmp_path: Path) -> None:
-    points = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
-    info = tmp_path / "known-1.dist-info"
-    info.mkdir()
-    lines = [f"{name} = {place}" for name, place in points["papermill.engine"].items()]
-    (info / "entry_points.txt").write_text("\n".join(["[papermill.engine]", *lines]))
+def test_the_engine_is_known_to_papermill_by_its_entry_point() -> None:
     ask = "from papermill.engines import papermill_engines as known; print(known.get_engine('warm').__name__)"
-    path = os.pathsep.join([str(tmp_path), *sys.path])
-    env = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run([sys.executable, "-c", ask], env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "WarmEngine", done.stderr
 
 
