@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from importlib.resources import files
+from operator import methodcaller
 from typing import Any, cast
 
 import numpy as np
@@ -25,6 +26,7 @@ from buildcompare.results import LoadAdjustedResult, MetricResult, TestResult
 from buildcompare.results.codes import Pair
 
 STEP = 5.0
+RPS = methodcaller("total", "rps")
 
 
 def view(**curves: list[np.ndarray]) -> TestView:
@@ -48,7 +50,7 @@ def view(**curves: list[np.ndarray]) -> TestView:
 def test_every_run_is_drawn_and_no_spike_is_lost() -> None:
     long_run = np.sin(np.arange(2000.0))
     long_run[[700, 1300]] = 99.0, -99.0
-    found = figures.stretches(view(base=[np.ones(10), np.ones(20)], new=[long_run]), "rps")
+    found = figures.stretches(view(base=[np.ones(10), np.ones(20)], new=[long_run]), RPS)
     assert [minutes.size for minutes, _ in found["base"]] == [10, 20]
     ((minutes, values),) = found["new"]
     assert minutes.size == values.size == figures.POINTS_PER_CURVE
@@ -62,7 +64,7 @@ def test_every_run_is_drawn_and_no_spike_is_lost() -> None:
 def test_a_line_ends_where_samples_are_missing(missing: float, size: int) -> None:
     values = np.ones(size)
     values[10:12] = missing
-    found = figures.stretches(view(base=[values], new=[np.ones(5)]), "rps")
+    found = figures.stretches(view(base=[values], new=[np.ones(5)]), RPS)
     before, after = found["base"]
     assert before[0].max() < 10.5 * STEP / 60 < after[0].min()
     assert np.isfinite([*before[1], *after[1]]).all()
@@ -73,7 +75,7 @@ def test_a_build_without_the_metric_is_not_drawn() -> None:
     test = view(base=[np.ones(5)], new=[])
     for slug, labels in (("rps", ["v1"]), ("none", [])):
         metric = cast(Any, MetricResult).model_construct(slug=slug, unit="", labels={})
-        svg = figures._with_curves(test, metric, None, "title", SMALL).svg("")
+        svg = figures._with_curves(test, metric, methodcaller("total", slug), "title", SMALL).svg("")
         assert svg.count("stroke-linejoin:round") == len(labels)
         assert re.findall(r">(v\d)</text>", svg) == labels
 

@@ -23,6 +23,7 @@ WINDOWS = {"bounded": "steady", "unbounded": "last 30 min"}
 """Name of the steady window by type of test."""
 BOTH_SUSTAINED = "both sustained {:,.0f}"
 """Text at the load where the builds are compared."""
+Find: TypeAlias = Callable[[Recording], Series | None]
 Header: TypeAlias = dict[str, Any]
 """JSON object that `chart.js` reads."""
 Mark = TypedDict("Mark", {"side": Side | None, "from": tuple[float, float], "to": tuple[float, float], "text": str})
@@ -36,13 +37,12 @@ MOST_SAMPLES = 5000
 def chart(
     test: TestView,
     metric: MetricResult,
-    labels: Mapping[str, str] | None,
+    find: Find,
     *,
     title: str,
     alt: str,
     marks: Sequence[Mark] = (),
     wide: bool = False,
-    find: Callable[[Recording], Series | None] | None = None,
 ) -> dict[str, str]:
     """Pack the attributes of a ``<build-chart>`` element, which ``chart.js`` draws.
 
@@ -50,16 +50,14 @@ def chart(
     ----------
     test
         The test with its recordings.
-    metric, labels
-        The metric and the labels of its series; without `labels` the sum of its series.
+    metric, find
+        The metric, and a function that returns its series in a recording, or None.
     title, alt
         Heading of the chart, and its description in words.
     marks
         Lines from ``from`` to ``to`` (elapsed seconds and value) with a ``text``, in the colour of a ``side``.
     wide
         If True, phases have names beside their colours.
-    find
-        Function that returns the series of a recording, instead of `labels`.
 
     Returns
     -------
@@ -79,11 +77,7 @@ def chart(
     floats: list[np.ndarray] = []
     for side in SIDES:
         for number, recording in enumerate(test.recordings[side], start=1):
-            if find is not None:
-                series = find(recording)
-            else:
-                series = recording.total(metric.slug) if labels is None else recording.find(metric.slug, labels)
-            if series is not None and series.times.size:
+            if (series := find(recording)) is not None and series.times.size:
                 grid, arrays = _sampled(*recording.samples(series))
                 floats += arrays
                 run = {"side": side, "run": number, "users": _users(test, recording)}

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import methodcaller
 from typing import get_args
 
 import numpy as np
@@ -42,15 +43,15 @@ def graphs(test: TestView) -> Iterator[Figure]:
 
 def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
     """Draw one metric of both builds over elapsed time; `name` is the file name."""
-    title = say("figures", "metric_title", metric)
-    plot = _with_curves(test, metric, metric.labels, title, SMALL)
+    title, find = say("figures", "metric_title", metric), methodcaller("find", metric.slug, metric.labels)
+    plot = _with_curves(test, metric, find, title, SMALL)
     for event in test.result.events_of(metric):
         at, side = event.at_s / 60, event.build
         plot.rule(at, side, 0.9, (3.7, 1.6))
         mark = f"{event.kind} {change(event.size_percent)}"
         plot.text(plot.across(at) + 2, plot.bottom - 4, mark, points=NOTE, colour=side)
     alt = say("figures", "metric_alt", metric, test.result, test.labels)
-    shown = chart.chart(test, metric, metric.labels, title=title, alt=alt)
+    shown = chart.chart(test, metric, find, title=title, alt=alt)
     return Figure(name, alt, plot.svg(alt), graph_of=test.result.name, chart=shown)
 
 
@@ -61,7 +62,8 @@ def users(test: TestView) -> Figure | None:
     if metric is None:
         return None
     title, marks = say("figures", "users_title", test.result, metric, labels), []
-    plot = _with_curves(test, metric, None, title, WIDE, below=BARS)
+    find = methodcaller("total", metric.slug)
+    plot = _with_curves(test, metric, find, title, WIDE, below=BARS)
     for side in SIDES:
         for run in test.result.runs[side]:
             if test.result.type == "unbounded" and run.window and run.ramp_up.plateau_users is not None:
@@ -76,7 +78,7 @@ def users(test: TestView) -> Figure | None:
     marks += _shift(plot, test, metric.slug)
     _phase_bars(plot, test)
     alt = say("figures", "users_alt", test.result, metric, labels)
-    shown = chart.chart(test, metric, None, title=title, alt=alt, marks=marks, wide=True)
+    shown = chart.chart(test, metric, find, title=title, alt=alt, marks=marks, wide=True)
     return Figure(f"{test.result.name}_users", alt, plot.svg(alt), chart=shown)
 
 
@@ -171,13 +173,12 @@ Stretch = tuple[np.ndarray, np.ndarray]
 """Elapsed minutes and values of consecutive samples."""
 
 
-def stretches(test: TestView, slug: str, labels: Mapping[str, str] | None = None) -> dict[Side, list[Stretch]]:
-    """Thin the samples of the runs of each build; without `labels` those of the sum of the series."""
+def stretches(test: TestView, find: chart.Find) -> dict[Side, list[Stretch]]:
+    """Thin the samples of the series that `find` returns in the recordings of each build."""
     drawn: dict[Side, list[Stretch]] = {}
     for side in SIDES:
         for recording in test.recordings[side]:
-            series = recording.total(slug) if labels is None else recording.find(slug, labels)
-            if series is not None and (parts := _thinned(*recording.samples(series))):
+            if (series := find(recording)) is not None and (parts := _thinned(*recording.samples(series))):
                 drawn.setdefault(side, []).extend(parts)
     return drawn
 
@@ -195,16 +196,10 @@ def _thinned(elapsed: np.ndarray, values: np.ndarray) -> list[Stretch]:
 
 
 def _with_curves(
-    test: TestView,
-    metric: MetricResult,
-    labels: Mapping[str, str] | None,
-    title: str,
-    size: tuple[float, float],
-    *,
-    below: float = 0.0,
+    test: TestView, metric: MetricResult, find: chart.Find, title: str, size: tuple[float, float], *, below: float = 0.0
 ) -> Plot:
-    """Draw all runs of both builds over shaded steady windows and shutdowns; without `labels` the sums of series."""
-    curves = stretches(test, metric.slug, labels)
+    """Draw all runs of both builds over shaded steady windows and shutdowns."""
+    curves = stretches(test, find)
     minutes, values = (
         np.concatenate([[0.0], *(part[i] for parts in curves.values() for part in parts)]) for i in range(2)
     )

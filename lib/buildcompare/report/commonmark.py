@@ -60,39 +60,35 @@ def _embedded(
     renderer: RendererHTML, tokens: Sequence[Token], at: int, options: OptionsDict, env: MutableMapping[str, object]
 ) -> str:
     """Embed a picture in the page, or explain why it is not shown."""
-    kind, contents = _image(_source(tokens[at]))
+    source, kind, contents = _image(tokens[at])
     if contents is None:
-        return f"<em>{Markup.escape(say('figures', 'image_refused', _source(tokens[at]), kind))}</em>"
+        return f"<em>{Markup.escape(say('figures', 'image_refused', source, kind))}</em>"
     alt = Markup.escape(renderer.renderInlineAsText(tokens[at].children, options, env))
     return f'<img alt="{alt}" src="data:image/{kind};base64,{base64.b64encode(contents).decode()}">'
 
 
-def _source(token: Token) -> str:
-    return unquote(str(token.attrGet("src") or ""))
-
-
-def _image(source: str) -> tuple[str, bytes | None]:
-    """Read a local picture: MIME type and contents, or None and the reason."""
+def _image(token: Token) -> tuple[str, str, bytes | None]:
+    """Read a local picture: its path as written, its type and its contents; instead of both the reason and None."""
+    source = unquote(str(token.attrGet("src") or ""))
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:|//", source):
-        return "remote", None
+        return source, "remote", None
     try:
         with resolve(source).open("rb") as file:
             contents = file.read(MAX_IMAGE + 1)
     except (OSError, ValueError):
-        return "missing", None
+        return source, "missing", None
     if len(contents) > MAX_IMAGE:
-        return "size", None
+        return source, "size", None
     kind = next((kind for start, kind in _SIGNATURES.items() if contents.startswith(start)), None)
-    return (kind, contents) if kind else ("kind", None)
+    return (source, kind, contents) if kind else (source, "kind", None)
 
 
 def images(text: str) -> Iterator[tuple[str, str, bytes]]:
     """List the local pictures in `text`: path as written, name of the copy, and contents."""
     for token in (each for block in _parser().parse(text) for each in block.children or () if each.type == "image"):
-        kind, contents = _image(_source(token))
+        source, kind, contents = _image(token)
         if contents is not None:
-            name = f"{IMAGES}/{hashlib.sha256(contents).hexdigest()[:8]}.{kind}"
-            yield _source(token), name, contents
+            yield source, f"{IMAGES}/{hashlib.sha256(contents).hexdigest()[:8]}.{kind}", contents
 
 
 def to_inline_html(text: str) -> Markup:

@@ -272,7 +272,7 @@ def _chart(seen: Investigation) -> dict[str, str]:
     if not isinstance(row, MetricResult):  # the chart of a label needs these fields only
         fields: dict[str, Any] = {"name": seen.name, "slug": seen.slug, "unit": seen.unit, "labels": {}}
         row = MetricResult.model_construct(**fields)
-    return chart(seen.view, row, row.labels, title=seen.name, alt=seen.measured, find=seen.series)
+    return chart(seen.view, row, seen.series, title=seen.name, alt=seen.measured)
 
 
 def _at_load(seen: Investigation) -> dict[str, str]:
