@@ -38,11 +38,16 @@ def test_what_no_report_makes_is_carried_over(tmp_path: Path) -> None:
     for name in ("results.json", "graphs/mine.png", "mine.txt", "notes/mine.txt"):
         (folder / name).write_text(REPORT)
     (folder / "graphs/x_0_rps.svg").write_text("made")
+    (folder / "dangling").symlink_to("nowhere")
+    (folder / "linked").symlink_to(tmp_path)
+    os.mkfifo(folder / "pipe")
     with publication.staged(folder) as staging:
         (staging / "results.json").write_text("new")
     assert (folder / "results.json").read_text() == "new"
     assert (folder / "mine.txt").read_text() == (folder / "notes/mine.txt").read_text() == REPORT
     assert [path.name for path in (folder / "graphs").iterdir()] == ["mine.png"]
+    assert ((folder / "dangling").readlink(), (folder / "linked").readlink()) == (Path("nowhere"), tmp_path)
+    assert (folder / "pipe").is_fifo()
 
 
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
@@ -79,21 +84,6 @@ def test_a_report_that_a_killed_run_had_moved_aside_comes_back(tmp_path: Path) -
         raise KeyboardInterrupt
     assert {path.name for path in (tmp_path / "x").iterdir()} == {"results.json", "mine.txt"}
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
-
-
-def test_links_and_pipes_in_a_report_s_folder_stay_what_they_are(tmp_path: Path) -> None:
-    folder = tmp_path / "x"
-    folder.mkdir()
-    (folder / "results.json").write_text(REPORT)
-    (folder / "dangling").symlink_to("nowhere")
-    (folder / "notes").symlink_to(tmp_path)
-    os.mkfifo(folder / "pipe")
-    with publication.staged(folder) as staging:
-        (staging / "results.json").write_text("new")
-    assert (folder / "results.json").read_text() == "new"
-    assert (folder / "dangling").readlink() == Path("nowhere")
-    assert (folder / "notes").readlink() == tmp_path
-    assert (folder / "pipe").is_fifo()
 
 
 def test_killed_at_any_step_of_taking_a_place(tmp_path: Path) -> None:

@@ -28,27 +28,17 @@ from support import real_params, small_params, write_params
 SEEDS = {"v10.4": "000", "v11.1": "002", "v9.6": "004"}
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What the outside of a Markdown report consists of."""
-
-    headings: list[str]
-    users: list[list[str]]
-    graphs: list[tuple[str, str]]
-    settings: list[str]
-
-
-def shape(markdown: str) -> Shape:
-    headings = re.findall(r"(?m)^(#+ .*?)\s*$", markdown)
+def shape(markdown: str) -> dict[str, Any]:
+    """What the outside of a Markdown report consists of; graphs by their names and paths without a suffix."""
     users = markdown.split("### Supported users", 1)[1].split("###", 1)[0]
     rows = [row for row in users.splitlines() if row.startswith("|") and not set(row) <= set("|- ")]
     setup = markdown.split("## Setup", 1)[1].split("## Results", 1)[0]
-    return Shape(
-        headings=headings,
-        users=[[cell.strip() for cell in row.strip("|").split("|")] for row in rows],
-        graphs=re.findall(r"!\[(.*?)\]\((.*?)\)", markdown),
-        settings=re.findall(r"(?m)^\| (.*?) +\|", setup)[2:],
-    )
+    return {
+        "headings": re.findall(r"(?m)^(#+ .*?)\s*$", markdown),
+        "users": [[cell.strip() for cell in row.strip("|").split("|")] for row in rows],
+        "graphs": re.findall(r"!\[(.*?)\]\((.*?)\.\w+\)", markdown),
+        "settings": re.findall(r"(?m)^\| (.*?) +\|", setup)[2:],
+    }
 
 
 def seed_text(real: Path, number: str) -> str:
@@ -92,11 +82,11 @@ def reports(real: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, M
 @pytest.mark.parametrize("release", SEEDS)
 def test_the_folder_is_whole_and_its_readme_has_the_shape_of_the_seed(reports: dict[str, Made], release: str) -> None:
     folder = reports[release].folder
-    ours, seed = shape((folder / "README.md").read_text("utf-8")), shape(reports[release].seed)
-    assert (ours.headings, ours.users, ours.settings) == (seed.headings, seed.users, seed.settings)
-    assert ours.graphs == [(name, path.replace(".png", ".svg")) for name, path in seed.graphs]
-    assert {path for _, path in ours.graphs} == {f"graphs/{path.name}" for path in (folder / "graphs").iterdir()}
-    assert all((folder / path).read_bytes().startswith(b"<svg") for _, path in ours.graphs)
+    ours = shape((folder / "README.md").read_text("utf-8"))
+    assert ours == shape(reports[release].seed)
+    graphs = {folder / f"{path}.svg" for _, path in ours["graphs"]}
+    assert graphs == {*(folder / "graphs").iterdir()}
+    assert all(graph.read_bytes().startswith(b"<svg") for graph in graphs)
     assert {path.name for path in folder.iterdir()} == MADE
     assert not [path for path in folder.parent.iterdir() if path.name.startswith(".")]
 

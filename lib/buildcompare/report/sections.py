@@ -115,7 +115,6 @@ class Place:
 OF_THE_RAMP = (FindingKind.BEGINNING, FindingKind.WAVES, FindingKind.TIME_TO_USERS)
 OF_THE_PAST = (FindingKind.SETUP_DIFFERENCES, FindingKind.LEVEL_DRIFT, FindingKind.PREVIOUS_NEW,
                FindingKind.BETWEEN_DATABASES, FindingKind.NO_HISTORY)  # fmt: skip
-OF_ERRORS = (FindingKind.COUNTED_ERRORS, FindingKind.ERROR_RATE)
 
 
 def places(results: Results) -> dict[str, Place]:
@@ -127,7 +126,7 @@ def places(results: Results) -> dict[str, Place]:
 def _links(finding: Finding, about: Subject, results: Results) -> list[tuple[str, str]]:
     """Return links to the row, chart and event of a finding on the page."""
     kind = finding.kind
-    if kind in OF_THE_PAST or kind in OF_ERRORS:
+    if kind in OF_THE_PAST or kind in (FindingKind.COUNTED_ERRORS, FindingKind.ERROR_RATE):
         return [("setup", "#setup")] if kind in OF_THE_PAST else [("row", "#errors")]
     test = next((each for each in results.tests if each.name == about.test), None)
     if test is None:
