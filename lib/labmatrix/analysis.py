@@ -15,11 +15,11 @@ from buildcompare.findings import gravest_first
 from buildcompare.findings.finding import finding
 from buildcompare.results.base import Label
 from buildcompare.results.codes import Pair
-from buildcompare.results.variants import VariantsResult
 from buildcompare.text.sentences import Names, say
 from labmatrix import findings
 from labmatrix.compare import catalogue_of, compare_cells, read_runs, verdict_of
 from labmatrix.params import Variants, check_variants, read_variants
+from labmatrix.results import VariantsResult, of_results
 
 BUNDLED = "params/azbench.yaml"
 """The matrix of a notebook without parameters."""
@@ -37,8 +37,7 @@ class Matrix:
     @property
     def result(self) -> VariantsResult:
         """The matrix in the results."""
-        assert self.results.variants is not None
-        return self.results.variants
+        return of_results(self.results)
 
 
 def variants_parameters(params_file: str | None = None, **given: Any) -> Variants:

@@ -16,23 +16,25 @@ from buildcompare.metrics.measurements import level_of
 from buildcompare.recordings import pgbench
 from buildcompare.recordings.files import read_input
 from buildcompare.recordings.recording import FloatArray, Measurement
-from buildcompare.results.codes import Better, ClaimStatus, NoiseSource, Status, Unjudged, Verdict
-from buildcompare.results.variants import (
-    ClaimResult,
-    ContrastResult,
-    EffectResult,
-    OperationResult,
-    RankResult,
-    TermResult,
-    VariantRunResult,
-    VariantsResult,
-    listed_levels,
-)
+from buildcompare.results.codes import Better, NoiseSource, Status, Verdict
 from buildcompare.stats.effects import Effect, holm, judge
 from buildcompare.stats.planning import ALPHA, percent
 from labmatrix import model, ranking
 from labmatrix.model import Cell, CellMeans, Levels, Share
 from labmatrix.params import Claim, VariantRun, Variants
+from labmatrix.results import (
+    ClaimResult,
+    ClaimStatus,
+    ContrastResult,
+    EffectResult,
+    OperationResult,
+    RankResult,
+    TermResult,
+    Unjudged,
+    VariantRunResult,
+    VariantsResult,
+    listed_levels,
+)
 
 SMALLEST = 1e-100  # smallest value; the largest is its inverse, so that all ratios are finite
 MOST_CELLS = 200  # a matrix with more is a search, not a comparison

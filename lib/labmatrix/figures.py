@@ -14,9 +14,9 @@ from buildcompare.config.catalogue import slugify
 from buildcompare.figures import Figure
 from buildcompare.figures.plot import SMALL, Plot, Ticks, dot_style, ticks
 from buildcompare.results.codes import Better
-from buildcompare.results.variants import ContrastResult, OperationResult, VariantsResult
 from buildcompare.text.numbers import change, unit_scale
 from buildcompare.text.sentences import say
+from labmatrix.results import ContrastResult, OperationResult, VariantsResult
 
 ROW = 0.24  # Height of a row of contrasts, in inches
 MOST_ROWS, MOST_LINES = 20, 12  # Limits of one picture

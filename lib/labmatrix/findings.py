@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from buildcompare.findings.finding import Found
 from buildcompare.results import Results
-from buildcompare.results.codes import ClaimStatus, FindingKind, Severity, Status, Unjudged
-from buildcompare.results.variants import ContrastResult, VariantsResult
+from buildcompare.results.codes import FindingKind, Severity, Status
 from buildcompare.text.sentences import say
+from labmatrix.results import ClaimStatus, ContrastResult, Unjudged, VariantsResult, of_results
 
 LARGEST = 3  # Most differences in findings if none is proven
 ROBUST = 20.0  # Scatter of one run on small shared machines, percent (`variants.ranking.PLAUSIBLE`)
@@ -51,8 +51,7 @@ def _of(result: VariantsResult, slug: str, judged: float | None) -> dict[str, ob
 
 def opening(results: Results) -> tuple[str, str]:
     """Return the title and the first sentence of a report."""
-    result = results.variants
-    assert result is not None
+    result = of_results(results)
     rows, beside = result.by_weight, result.beside_baseline
     first = beside[0] if beside else None
     row = first and {**first.model_dump(), "name": result.operation(first.operation).name}

@@ -18,10 +18,11 @@ import pandas as pd
 from scipy import special
 
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.results.codes import NoiseSource, Unjudged
+from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import CATALOGUE_DF, LEAST_REPEATS, LEAST_SD
 from buildcompare.stats.planning import ALPHA, quantile
+from labmatrix.results import Unjudged
 
 LEAST_COUNT_SD = 0.5
 """Least standard deviation of counts: 0, 0, 0 beside 1, 1, 1 is no proof. Poisson counts of one rate (0.2 to 8) with

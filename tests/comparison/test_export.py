@@ -21,6 +21,7 @@ from buildcompare.results import Results, dumps
 from buildcompare.results.base import Label
 from buildcompare.results.codes import Status
 from labmatrix.params import check_variants
+from labmatrix.results import of_results
 from prometheus_server import free_port, needed, running
 from victoriametrics import statsd_exporter_program
 
@@ -106,8 +107,7 @@ def test_a_matrix_hands_on_levels_and_changes_of_its_variants() -> None:
             for family in text_string_to_metric_families(text.decode())
             for sample in family.samples
         }
-        assert results.variants
-        rows = results.variants.beside_baseline
+        rows = of_results(results).beside_baseline
         assert len(rows) == sum(key[0] == "change_ratio" for key in found)
         for row in rows:
             key = (results.comparison, row.operation, row.variant)
@@ -117,10 +117,8 @@ def test_a_matrix_hands_on_levels_and_changes_of_its_variants() -> None:
     assert found["value", "x", "size", "rows", HOSTILE] == pytest.approx(2600)
     assert found["change_high_ratio", "x", "time", HOSTILE] > 0.3
     lines = statsd_lines(azbench)
-    assert azbench.variants
-    level = next(
-        row.values["tps"] for row in azbench.variants.runs if row.variant == "ephemeral, none (D4s_v3, scale 120)"
-    )
+    variant = "ephemeral, none (D4s_v3, scale 120)"
+    level = next(row.values["tps"] for row in of_results(azbench).runs if row.variant == variant)
     assert f"buildcompare.azbench.tps.ephemeral_none_D4s_v3_scale_120_.variant_value:{level:.10g}|g" in lines
     names = [line.split("\n")[-1].partition(":")[0] for line in lines]
     assert len({*names}) == len(names)

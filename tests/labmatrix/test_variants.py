@@ -25,12 +25,12 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.yaml import yaml_text
 from buildcompare.report import publication
 from buildcompare.report.publish import publish
-from buildcompare.results.codes import Unjudged
 from buildcompare.text.sentences import say
 from labmatrix.api import VariantsReport
 from labmatrix.findings import opening
 from labmatrix.params import check_variants
 from labmatrix.ranking import chance_sd, runs_needed
+from labmatrix.results import Unjudged
 from support import yaml_data
 
 

@@ -7,7 +7,6 @@ import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from statistics import fmean, geometric_mean
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,10 +15,10 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from pydantic import ValidationError
 
 from buildcompare.config.errors import InputError, SourceError
+from buildcompare.config.kinds import Sample, kind_of_results
 from buildcompare.config.project import read_text, writing
-from buildcompare.results import Decided, MetricResult, Results
+from buildcompare.results import MetricResult, Results, Tested
 from buildcompare.results.codes import Status, Verdict
-from buildcompare.results.variants import ContrastResult, VariantsResult
 
 PREFIX = "buildcompare"
 MAX_BYTES = 500_000_000  # of a results.json
@@ -47,14 +46,6 @@ HELP = {
     "metric_change_low_ratio": "Lower end of the 95 % interval of the change.",
     "metric_change_high_ratio": "Upper end of the 95 % interval of the change.",
     "metric_status": "1 for the status of the metric, 0 for the others.",
-    "variant_seconds": "Level of a variant in an operation that is a time.",
-    "variant_bytes": "Level of a variant in an operation in bytes.",
-    "variant_ratio": "Level of a variant in an operation that is a part of a whole.",
-    "variant_value": "Level of a variant in the unit that the label names.",
-    "variant_change_ratio": "Change from the baseline of the same task to the variant, 0.1 for 10 % more.",
-    "variant_change_low_ratio": "Lower end of the 95 % interval of the change.",
-    "variant_change_high_ratio": "Upper end of the 95 % interval of the change.",
-    "variant_status": "1 for the status of the variant beside the baseline, 0 for the others.",
     "supported_users": "Users that a build supports.",
     "supported_users_change_ratio": "Change of the supported users from base to new.",
     "supported_users_change_low_ratio": "Lower end of the 95 % interval of the change.",
@@ -64,8 +55,6 @@ HELP = {
 
 _FIRST = ("comparison", "test", "metric", "series", "operation", "variant")
 """Labels that stand before the name in a gauge of statsd."""
-
-Sample = tuple[str, dict[str, str], float]
 
 
 def read_results(file: Path) -> Results:
@@ -95,26 +84,9 @@ def samples(results: Results) -> Iterator[Sample]:
         if users := test.supported_users:
             for side in ("base", "new"):
                 yield "supported_users", {**of_test, "build": side}, _float(getattr(users, side))
-            yield from _of_change("supported_users", of_test, users)
-    if results.variants:
-        yield from _of_variants(of, results.variants)
-
-
-def _of_variants(of: dict[str, str], matrix: VariantsResult) -> Iterator[Sample]:
-    modelled = {(row.operation, row.variant): row.level for row in matrix.ranking}
-    for operation in matrix.operations:
-        unit, factor = UNITS.get(operation.unit, ("value", 1.0))
-        labels = {**of, "operation": operation.slug}
-        for variant in matrix.variants:
-            of_variant = (run.values for run in matrix.runs if run.variant == variant)
-            runs = [values[operation.slug] for values in of_variant if operation.slug in values]
-            alone = fmean(runs) if 0 in runs else geometric_mean(runs) if runs else math.nan
-            level = modelled.get((operation.slug, variant), alone)
-            named = {**labels, "variant": variant} | ({"unit": operation.unit} if unit == "value" else {})
-            yield f"variant_{unit}", named, level * factor
-        for row in matrix.beside_baseline:
-            if row.operation == operation.slug:
-                yield from _of_change("variant", {**labels, "variant": row.variant}, row)
+            yield from of_change("supported_users", of_test, users)
+    if kind := kind_of_results(results):
+        yield from kind.samples(results, of)
 
 
 def _of_metric(of_test: dict[str, str], row: MetricResult) -> Iterator[Sample]:
@@ -126,10 +98,11 @@ def _of_metric(of_test: dict[str, str], row: MetricResult) -> Iterator[Sample]:
     for side in ("base", "new"):
         labels = {**of_row, "build": side} | ({"unit": row.unit} if unit == "value" else {})
         yield f"metric_{unit}", labels, _float(getattr(decides, side)) * factor
-    yield from _of_change("metric", of_row, decides)
+    yield from of_change("metric", of_row, decides)
 
 
-def _of_change(name: str, labels: dict[str, str], row: Decided | ContrastResult) -> Iterator[Sample]:
+def of_change(name: str, labels: dict[str, str], row: Tested) -> Iterator[Sample]:
+    """Samples of a change in percent, its interval and its status."""
     for end, percent in (("", row.delta_percent), ("low_", row.ci_low), ("high_", row.ci_high)):
         yield f"{name}_change_{end}ratio", labels, _float(percent) / 100.0
     yield from _one_of(f"{name}_status", labels, "status", Status, row.status)
@@ -146,9 +119,11 @@ def _float(value: float | None) -> float:
 def openmetrics(results: Results) -> bytes:
     """Write the results as OpenMetrics text, which Prometheus and node_exporter's textfile collector read."""
     families: dict[str, GaugeMetricFamily] = {}
+    kind = kind_of_results(results)
+    help_of = {**HELP, **(kind.help if kind else {})}
     for name, labels, value in samples(results):
         if math.isfinite(value):
-            family = families.setdefault(name, GaugeMetricFamily(f"{PREFIX}_{name}", HELP[name]))
+            family = families.setdefault(name, GaugeMetricFamily(f"{PREFIX}_{name}", help_of[name]))
             family.add_sample(family.name, labels, value)
 
     collected = SimpleNamespace(collect=families.values)

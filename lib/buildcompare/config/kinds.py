@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any
 from buildcompare.config.params import Reported
 from buildcompare.config.yaml import Document
 from buildcompare.results import Results
+from buildcompare.results.base import KindResult
 
 if TYPE_CHECKING:
     from buildcompare.report.sections import Section
+
+Sample = tuple[str, dict[str, str], float]
+"""An exported number: name, labels, and value (NaN if unknown)."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,10 @@ class Kind:
     """Name of the template of README.md."""
     table: str
     """Template of the table of results in Markdown."""
+    junit: str
+    """Template of its test suites in junit.xml."""
     model: type[Reported]
+    result: type[KindResult]
     holds: Callable[[Document], bool]
     read: Callable[[Path], Reported]
     check: Callable[[Any], object]
@@ -40,6 +47,10 @@ class Kind:
     opening: Callable[[Results], tuple[str, str]]
     """Title and first sentence of a report."""
     sections: Callable[[], Mapping[str, Section]]
+    samples: Callable[[Results, Mapping[str, str]], Iterator[Sample]]
+    """Numbers to export, by the labels that all have."""
+    help: Mapping[str, str]
+    """Explanation of each exported name."""
 
 
 @cache

@@ -4,6 +4,7 @@ from xml.sax.saxutils import escape
 
 from markupsafe import Markup
 
+from buildcompare.config.kinds import kind_of_results
 from buildcompare.config.outside import xml_text
 from buildcompare.report.sections import template
 from buildcompare.results import Results
@@ -11,7 +12,7 @@ from buildcompare.results import Results
 
 def render(results: Results) -> str:
     """Render JUnit XML: regressions of metrics that users feel fail, undecided rows are skipped."""
-    return template("junit.xml").render(results=results, xml=escaped) + "\n"
+    return template("junit.xml").render(results=results, kind=kind_of_results(results), xml=escaped) + "\n"
 
 
 def escaped(text: str) -> Markup:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
+from collections.abc import Iterable, Mapping
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler
+from pydantic_core import CoreSchema
 
 from buildcompare.results.codes import ReasonCode, Side
 
@@ -22,6 +27,23 @@ class Model(BaseModel):
     """A part of results.json: frozen, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class KindResult(Model):
+    """The results of a kind of comparison that another package registers (:class:`buildcompare.config.kinds.Kind`)."""
+
+    model_config = ConfigDict(defer_build=True)  # until its subclasses can be imported
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:
+        if cls is not KindResult:
+            return handler(source)
+        kinds = [entry.load() for entry in entry_points(group="buildcompare.kinds")]
+        return handler.generate_schema(functools.reduce(operator.or_, [kind.result for kind in kinds]))
+
+    def tables(self) -> Mapping[str, Iterable[Mapping[str, Any]]]:
+        """Rows of its tables as CSV, by name."""
+        raise NotImplementedError
 
 
 class Label(Model):

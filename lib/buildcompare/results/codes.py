@@ -89,15 +89,6 @@ Better = StrEnum("Better", "LOWER HIGHER NEUTRAL")
 Better.__doc__ = "The direction in which a metric improves."
 NoiseSource = StrEnum("NoiseSource", "CALIBRATION LEDGER CATALOGUE SESSIONS REPEATS NONE")
 NoiseSource.__doc__ = "Source of the run-to-run noise of a row."
-ClaimStatus = StrEnum("ClaimStatus", "HOLDS WITHIN_MARGIN LIKELY UNPROVEN DISAGREES CONTRADICTED")
-ClaimStatus.__doc__ = """Agreement of the runs with a conclusion.
-
-Within margin: a difference was claimed, but it is significantly smaller than the margin. If the noise is unknown:
-likely (the values agree, and only a large scatter could explain them by chance), unproven, or disagrees."""
-Unjudged = StrEnum("Unjudged", "SINGLE FEW CONFOUNDED")
-Unjudged.__doc__ = """Why runs of variants give no estimate of their noise.
-
-No variant ran twice, too few did, or no two variants share a block (machine, round)."""
 ReasonCode = StrEnum(
     "ReasonCode",
     """

@@ -7,14 +7,13 @@ their run; percentages are in percent.
 
 from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from buildcompare.results import codes
-from buildcompare.results.base import Label, Model, Number, Reason
+from buildcompare.results.base import KindResult, Label, Model, Number, Reason
 from buildcompare.results.codes import Pair, Side, Status, ValidityCode, ValidityStatus, Window
 from buildcompare.results.history import Drift, HistoryResult, SetupDifference
 from buildcompare.results.users import Phase, RampUp, RampUps
-from buildcompare.results.variants import VariantsResult
 
 
 class Estimate(Model):
@@ -705,6 +704,8 @@ class Provenance(Model):
 class Results(Model):
     """The whole of results.json."""
 
+    model_config = ConfigDict(defer_build=True)  # as `KindResult`
+
     schema_version: Literal[2] = 2
     comparison: str
     base: Label
@@ -726,7 +727,7 @@ class Results(Model):
     tests: list[TestResult]
     pooled: list[PooledResult] = Field(default_factory=list)
     """Metrics over all tests of a type; no verdict uses them."""
-    variants: VariantsResult | None = None
+    variants: KindResult | None = None
     """Results of a matrix of variants, which has no tests; `base` is its baseline."""
     plan: list[TestPlan] = Field(default_factory=list)
     """The use of further runs, for each valid test."""

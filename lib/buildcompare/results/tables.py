@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from buildcompare.results import Results, TestResult
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, Pair
-from buildcompare.results.variants import VariantsResult
 
 Rows = Iterable[Mapping[str, Any]]
 
@@ -46,7 +45,7 @@ def tables(results: Results) -> dict[str, str]:
             for row in plan.undecided
             for step in row.steps
         ),
-        **(_of_matrix(results.variants) if results.variants else {}),
+        **(results.variants.tables() if results.variants else {}),
         "setup": map(dict, results.setup),
         "setup_differences": map(dict, results.setup_differences),
         "drift": _flattened((row.test, row) for row in results.drift),
@@ -68,19 +67,6 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _without(name: str, rows: Rows) -> Rows:
     return ({key: value for key, value in row.items() if key != name} for row in rows)
-
-
-def _of_matrix(matrix: VariantsResult) -> dict[str, Rows]:
-    """Tables of a matrix by name; `variants` holds the contrasts, the others are named as in results.json."""
-    runs = ({**row.levels, **dict(row), **row.values, **row.facts} for row in matrix.runs)
-    return {
-        "variants": map(dict, matrix.contrasts),
-        "variants_claims": map(dict, matrix.claims),
-        "variants_factors": map(dict, matrix.terms),
-        "variants_effects": map(dict, matrix.effects),
-        "variants_ranking": map(dict, matrix.ranking),
-        "variants_runs": _without("levels", _without("values", _without("facts", runs))),
-    }
 
 
 def _ramps(test: TestResult) -> Rows:

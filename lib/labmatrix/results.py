@@ -1,13 +1,27 @@
 """Schema of a matrix of variants in results.json."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from buildcompare.results.base import Model, Number
-from buildcompare.results.codes import Better, ClaimStatus, NoiseSource, Status, Unjudged
+from buildcompare.results import Results
+from buildcompare.results.base import KindResult, Model, Number
+from buildcompare.results.codes import Better, NoiseSource, Status
+
+ClaimStatus = StrEnum("ClaimStatus", "HOLDS WITHIN_MARGIN LIKELY UNPROVEN DISAGREES CONTRADICTED")
+ClaimStatus.__doc__ = """Agreement of the runs with a conclusion.
+
+Within margin: a difference was claimed, but it is significantly smaller than the margin. If the noise is unknown:
+likely (the values agree, and only a large scatter could explain them by chance), unproven, or disagrees."""
+Unjudged = StrEnum("Unjudged", "SINGLE FEW CONFOUNDED")
+Unjudged.__doc__ = """Why runs of variants give no estimate of their noise.
+
+No variant ran twice, too few did, or no two variants share a block (machine, round)."""
 
 
 def listed_levels(levels: Mapping[str, str]) -> str:
@@ -157,7 +171,7 @@ class ClaimResult(Unproven):
     status: ClaimStatus
 
 
-class VariantsResult(Model):
+class VariantsResult(KindResult):
     """A matrix of variants, each compared with its baseline."""
 
     factors: dict[str, list[str]]
@@ -172,6 +186,19 @@ class VariantsResult(Model):
     effects: list[EffectResult]
     ranking: list[RankResult]
     claims: list[ClaimResult] = Field(default_factory=list)
+
+    def tables(self) -> Mapping[str, Iterable[Mapping[str, Any]]]:
+        """Rows by name of their table; `variants` holds the contrasts, the others are named as in results.json."""
+        wide = {"levels", "values", "facts"}
+        runs = ({**row.levels, **dict(row), **row.values, **row.facts} for row in self.runs)
+        return {
+            "variants": map(dict, self.contrasts),
+            "variants_claims": map(dict, self.claims),
+            "variants_factors": map(dict, self.terms),
+            "variants_effects": map(dict, self.effects),
+            "variants_ranking": map(dict, self.ranking),
+            "variants_runs": ({name: value for name, value in row.items() if name not in wide} for row in runs),
+        }
 
     def choice(self, variant: str) -> str:
         """The name of a variant without its task, which a row states once."""
@@ -238,3 +265,9 @@ class VariantsResult(Model):
     def operation(self, slug: str) -> OperationResult:
         """The operation of this slug."""
         return next(each for each in self.operations if each.slug == slug)
+
+
+def of_results(results: Results) -> VariantsResult:
+    """The matrix in the results of a report on one."""
+    assert isinstance(results.variants, VariantsResult)
+    return results.variants
