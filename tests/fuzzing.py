@@ -275,8 +275,8 @@ def _ledger(path: Path, contents: bytes, name: str) -> str:
     place.mkdir(exist_ok=True)
     (place / name).write_bytes(contents)
     ledger = read_ledger(place)
-    chain = ledger.chain
-    return repr((len(ledger.entries), ledger.next_position, [ledger.find(each) is None for each in chain]))
+    entries = ledger.entries
+    return repr((len(entries), ledger.next_position, [ledger.find(each) is None for each in entries]))
 
 
 def _results(path: Path, contents: bytes) -> str:

@@ -62,7 +62,7 @@ def published_params(real: Path, release: str, ledger: Path) -> dict[str, Any]:
     table = pd.read_csv(real / "comparisons/history.csv")
     rows = {f"{row.db}_{row.test_type}": row for row in table[table["release"] == release].itertuples()}
     first = next(iter(rows.values()))
-    setup = next(entry.setup for entry in read_ledger(ledger).chain if entry.name == release)
+    setup = next(entry.setup for entry in read_ledger(ledger).entries if entry.name == release)
     params = real_params(real, release, str(first.readme_base), str(first.readme_new), name=release, setup=setup)
     for test in params["tests"]:
         row = rows[test["name"]]

@@ -167,7 +167,7 @@ def test_only_record_records(small: dict[str, Any], tmp_path: Path) -> None:
     assert run("report", str(file), "-o", out).exit_code == 0
     assert not (tmp_path / "ledger").exists()
     assert run("report", str(file), "-o", out, "--record").exit_code == 0
-    (kept,) = read_ledger(tmp_path / "ledger").chain
+    (kept,) = read_ledger(tmp_path / "ledger").entries
     results = Results.model_validate(json.loads((tmp_path / "out/results.json").read_text("utf-8")))
     users = next(test.supported_users for test in results.tests if test.supported_users)
     kept_users = next(test.supported_users for test in kept.tests if test.supported_users)

@@ -69,7 +69,7 @@ def test_the_published_history_on_one_page(real: Path, tmp_path: Path) -> None:
     assert rows == len(ledger.entries)
     page = file.read_text("utf-8")
     listed = [row.entry.name for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], CATALOGUE)[0]]
-    assert listed == [each.name for each in [*reversed(ledger.chain), *ledger.studies]]
+    assert listed == [each.name for each in sorted(ledger.entries, key=lambda each: -(each.position or 0))]
     assert "7,097 → 7,126, <b>+0.4 %</b>" in page
     assert "8,638 → 6,537, <b>−24.3 %</b>" in page
     assert "none recorded" in page

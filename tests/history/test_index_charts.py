@@ -224,7 +224,7 @@ def test_charts_are_read_by_everybody(
 
     spoken, rows, grave, (wide, screen) = opened(browser, page_file, work, **look)
     assert spoken == ["v1.39", "v1.38", "v1.0", "v1.0", "v1.0"]
-    held = read_ledger(page_file.parents[1] / "ledger").chain
+    held = read_ledger(page_file.parents[1] / "ledger").entries
     expected = [[each.name, *(f"{level:,.0f}" for level in each.tests[0].levels if level)] for each in held]
     assert [row[:3] for row in rows] == expected
     assert grave == []

@@ -48,7 +48,7 @@ def test_the_same_comparison_is_replaced_and_keeps_its_place(tmp_path: Path) -> 
     record(tmp_path, [entry("v1.2", position=2, base=LedgerBuild(label="a"), new=LedgerBuild(label="b"))])
     record(tmp_path, [entry(position=9, verdict="pass")])
     kept = read_ledger(tmp_path)
-    assert [(e.name, e.position, e.verdict) for e in kept.chain] == [("v1.1", 1, "pass"), ("v1.2", 2, None)]
+    assert [(e.name, e.position, e.verdict) for e in kept.entries] == [("v1.1", 1, "pass"), ("v1.2", 2, None)]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["v1.1.json", "v1.2.json"], "nothing half-written"
 
 
@@ -134,7 +134,7 @@ def test_records_at_the_same_time_take_a_place_each_and_readers_lose_none(tmp_pa
         done.set()
         assert [reader.result() for reader in readers] == [None, None]
     assert faults == []
-    assert [each.position for each in read_ledger(tmp_path).chain] == list(range(1, 25))
+    assert [each.position for each in read_ledger(tmp_path).entries] == list(range(1, 25))
 
 
 def test_killed_at_any_step_a_ledger_is_as_before_or_after(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_a_folder_of_params_files_is_imported(params: dict[str, Any], tmp_path: 
     done = command("history-import", folder, "--output", ledger)
     assert done.exit_code == 0, done.output
     assert "2 comparisons and 0 studies recorded" in done.output
-    assert [entry.name for entry in read_ledger(ledger).chain] == ["a", "b"]
+    assert [entry.name for entry in read_ledger(ledger).entries] == ["a", "b"]
     assert all(test.levels_of_runs for entry in read_ledger(ledger).entries for test in entry.tests)
 
 

@@ -58,7 +58,7 @@ def main(rounds: int, folder: Path) -> int:
     raced(RECORDING, ledger, each)
     from buildcompare.history.ledger import read_ledger
 
-    entries = read_ledger(ledger).chain
+    entries = read_ledger(ledger).entries
     places = [entry.position for entry in entries]
     whole = len({*places} & {*range(1, each * RACERS + 1)})
     left = [*ledger.rglob(".*")]

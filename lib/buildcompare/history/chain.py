@@ -10,7 +10,7 @@ import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Comparison
-from buildcompare.history.ledger import Entry, Ledger, LedgerTest, entry_of, test_frame, test_rows
+from buildcompare.history.ledger import ChainEntry, ChainTest, Entry, Ledger, LedgerTest, entry_of
 from buildcompare.history.setup import changed_settings, setup_differences
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import TestResult
@@ -83,52 +83,59 @@ class Step:
         return changed_settings(self.setup_differences)
 
 
+FIGURES = [f"{name}_{side}" for name in ("users", "errors", "runs") for side in SIDES]
+COLUMNS = [
+    "place",
+    "position",
+    "setup",
+    "type",
+    "db_engine",
+    "test",
+    *(f"{name}_{side}" for name in ("version", "minor") for side in SIDES),
+    *FIGURES,
+]
+
+
 @dataclass(frozen=True, eq=False)
 class Chain:
     """Comparisons in the order of their chain, then studies, with what is usual between them.
 
-    `tests` is a frame of :func:`~buildcompare.history.ledger.test_frame`, `entry_at` reads the entry at a place, and
     `noise` is that of one run's supported users; without it nothing is compared.
     """
 
-    tests: pd.DataFrame
-    entry_at: Callable[[int], Entry]
+    entries: Sequence[ChainEntry]
     noise: Noise | None
-
-    @classmethod
-    def of(cls, ledger: Ledger, noise: Noise | None) -> Chain:
-        """The chain of a ledger."""
-        listed = ledger.listed
-        return cls(ledger.tests, lambda place: ledger.entry(listed[place].name), noise)
-
-    @functools.cached_property
-    def _places(self) -> npt.NDArray[np.int64]:
-        """Place of each test's comparison."""
-        key = self.tests["comparison"].where(self.tests["position"].notna(), "study " + self.tests["comparison"])
-        return pd.factorize(key)[0]
-
-    @functools.cached_property
-    def _starts(self) -> npt.NDArray[np.int64]:
-        """First row of each comparison, and the number of rows."""
-        return np.searchsorted(self._places, np.arange(self.count + 1)).astype(np.int64)
-
-    @property
-    def count(self) -> int:
-        """Number of comparisons, studies included."""
-        return int(self._places[-1]) + 1 if self._places.size else 0
 
     @functools.cached_property
     def length(self) -> int:
         """Number of comparisons in the chain."""
-        return int(np.unique(self._places[self.tests["position"].notna()]).size)
+        return sum(entry.position is not None for entry in self.entries)
 
     @functools.cached_property
-    def _keys(self) -> npt.NDArray[np.int64]:
-        """Number of each test's type and database, and of its name if tests of a comparison share both."""
-        about = self.tests[["type", "db_engine"]].assign(place=self._places)
-        name = self.tests["test"].where(about.duplicated(keep=False), "")
-        groups = about.assign(name=name).groupby(["type", "db_engine", "name"], sort=False)
-        return np.asarray(groups.ngroup(), dtype=np.int64)
+    def pairs(self) -> list[tuple[ChainEntry, ChainTest]]:
+        """Each test with its comparison, in the order of `tests`."""
+        return [(entry, test) for entry in self.entries for test in entry.tests]
+
+    @functools.cached_property
+    def tests(self) -> pd.DataFrame:
+        """One row for each test.
+
+        `place` is that of its comparison, `position` is NaN for studies, and `setup` holds the settings, None if not
+        stated. `users` (supported) and `errors` are NaN if unknown or zero. Tests of the same type and database have
+        one `key`; if tests of a comparison share both, the key tells their names apart too.
+        """
+        rows = []
+        for place, entry in enumerate(self.entries):
+            stated = (*sorted(entry.setup.items()), *sorted(entry.coordinator.items())) if entry.setup else None
+            builds = (*(build.version for build in entry.builds), *(build.minor for build in entry.builds))
+            for test in entry.tests:
+                values = (*test.levels, *(test.errors or (None, None)), *test.runs)
+                rows.append((place, entry.position, stated, *test.key, test.name, *builds, *values))
+        tests = pd.DataFrame(rows, columns=COLUMNS)
+        figures = tests[[*FIGURES, "position"]].astype(np.float64)
+        tests = tests.assign(**figures.where(figures > 0))
+        name = tests["test"].where(tests.duplicated(["place", "type", "db_engine"], keep=False), "")
+        return tests.assign(key=tests.assign(name=name).groupby(["type", "db_engine", "name"], sort=False).ngroup())
 
     @functools.cached_property
     def _earlier(self) -> npt.NDArray[np.int64]:
@@ -140,10 +147,9 @@ class Chain:
         earlier = np.full(len(self.tests), -1)
         same_version: dict[tuple[int, str], int] = {}
         last: dict[int, int] = {}
-        columns = ["minor_base", "minor_new", "users_base", "users_new"]
-        chain = self.tests.loc[self.tests["position"].notna(), columns].dropna(how="all", subset=columns[2:])
-        for row, base, new, _, users in chain.itertuples(name=None):
-            key = self._keys[row]
+        columns = ["minor_base", "minor_new", "users_base", "users_new", "key"]
+        chain = self.tests.loc[self.tests["position"].notna(), columns].dropna(how="all", subset=columns[2:4])
+        for row, base, new, _, users, key in chain.itertuples(name=None):
             earlier[row] = same_version.get((key, base), last.get(key, -1))
             last[key] = row
             if isinstance(new, str) and users > 0:
@@ -163,7 +169,7 @@ class Chain:
         rows = np.flatnonzero(self._earlier >= 0)
         now, before = self.tests.iloc[rows], self.tests.iloc[self._earlier[rows]].set_axis(rows)
         same = now["minor_base"].eq(before["minor_new"]) & now["minor_base"].notna()
-        ratios = (now["users_base"] / before["users_new"]).where(same).map(math.log).abs().groupby(self._keys[rows])
+        ratios = (now["users_base"] / before["users_new"]).where(same).map(math.log).abs().groupby(now["key"])
         links = ratios.count()
         sd = ratios.apply(lambda each: robust_sd(each.dropna())).clip(lower=math.sqrt(2.0) * self.noise.sd)
         usual = sd.where(links >= LEAST_COUNT)
@@ -172,7 +178,7 @@ class Chain:
     @functools.cached_property
     def between(self) -> list[BetweenComparisons]:
         """What is usual, as results hold it."""
-        first = self.tests.groupby(self._keys)[["type", "db_engine"]].first()
+        first = self.tests.groupby("key")[["type", "db_engine"]].first()
         return [
             BetweenComparisons(
                 type=first.loc[key, "type"],
@@ -187,9 +193,8 @@ class Chain:
     def repeats(self) -> RepeatedMeasurements | None:
         """Run-to-run deviation of builds measured more than once in single runs on one recorded setup."""
         columns = ["key", "setup", "users", "runs", "version"]
-        tests = self.tests.assign(key=self._keys)
         sides = [
-            tests[["key", "setup", f"users_{side}", f"runs_{side}", f"version_{side}"]].set_axis(columns, axis=1)
+            self.tests[["key", "setup", f"users_{side}", f"runs_{side}", f"version_{side}"]].set_axis(columns, axis=1)
             for side in SIDES
         ]
         builds = pd.concat(sides).dropna().query("runs == 1")
@@ -201,14 +206,14 @@ class Chain:
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
         logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["position"].notna())
-        sizes = logs.abs().groupby(self._keys)
-        usual = sizes.apply(lambda each: robust_sd(each.dropna())).to_numpy()[self._keys]
+        sizes = logs.abs().groupby(tests["key"])
+        usual = sizes.apply(lambda each: robust_sd(each.dropna())).to_numpy()[tests["key"]]
         chance = 1.0 / tests["errors_base"] + 1.0 / tests["errors_new"]
         return np.stack([logs, chance, usual, sizes.transform("count")], axis=1)
 
-    def step(self, place: int) -> Step:
-        """The comparison at `place`, compared with those before it."""
-        entry, noise = self.entry_at(place), self.noise
+    def step(self, place: int, entry: Entry) -> Step:
+        """The comparison at `place`, whose whole entry is `entry`, compared with those before it."""
+        noise = self.noise
         tests = [test for test in entry.tests if any(test.levels)]
         if noise is None:
             return Step(entry, changes=[(test, None) for test in tests])
@@ -216,24 +221,19 @@ class Chain:
         if place >= self.length:
             return Step(entry, changes=changes)
         drift = [*self._drift(place), *self._databases(place)]
+        errors = self._error_changes(place, entry)
         if not place:
-            return Step(entry, None, (), drift, changes, self._error_changes(place))
-        before = self.entry_at(place - 1)
-        setup = setup_differences(before, entry)
-        return Step(entry, before.name, setup, drift, changes, self._error_changes(place))
+            return Step(entry, None, (), drift, changes, errors)
+        before = self.entries[place - 1]
+        return Step(entry, before.name, setup_differences(before, entry), drift, changes, errors)
 
-    def _rows(self, place: int) -> range:
-        return range(self._starts[place], self._starts[place + 1])
-
-    def _test(self, row: int) -> tuple[Entry, LedgerTest]:
-        place = int(self._places[row])
-        entry = self.entry_at(place)
-        return entry, entry.tests[row - int(self._starts[place])]
+    def _rows(self, place: int) -> list[int]:
+        return np.flatnonzero(self.tests["place"] == place).tolist()
 
     def _row(self, kind: DriftKind, rows: Pair[int], sides: Pair[Side], against: str) -> Drift | None:
         """The level of the test in the second row beside that of the first; None without two levels."""
         assert self.noise is not None
-        (old_entry, old), (entry, test) = (self._test(row) for row in rows)
+        (old_entry, old), (entry, test) = (self.pairs[row] for row in rows)
         before, value = old.levels[sides.base], test.levels[sides.new]
         change = measure_change(before, value, self.noise, Pair(old.runs[sides.base], test.runs[sides.new]))
         if change is None:
@@ -262,13 +262,15 @@ class Chain:
 
     def _drift(self, place: int) -> Iterator[Drift]:
         """Each linked test beside the earlier one: `same_version` (its base) and `previous_new` (its new build)."""
-        linked = [row for row in self._rows(place) if self._earlier[row] >= 0]
-        for row in sorted(linked, key=lambda row: int(self._keys[row])):
-            earlier, _ = self._test(int(self._earlier[row]))
-            changed = changed_settings(setup_differences(earlier, self.entry_at(place)))
-            _, sd = self.usual[self._keys[row]]
+        for key, row in sorted((int(self.tests["key"][row]), row) for row in self._rows(place)):
+            before = int(self._earlier[row])
+            if before < 0:
+                continue
+            earlier, _ = self.pairs[before]
+            changed = changed_settings(setup_differences(earlier, self.entries[place]))
+            _, sd = self.usual[key]
             for kind, side in zip((DriftKind.SAME_VERSION, DriftKind.PREVIOUS_NEW), SIDES, strict=True):
-                drift = self._row(kind, Pair(int(self._earlier[row]), row), Pair("new", side), earlier.name)
+                drift = self._row(kind, Pair(before, row), Pair("new", side), earlier.name)
                 if drift is not None:
                     more: dict[str, object] = {"setup_changed": changed}
                     if kind == DriftKind.SAME_VERSION and drift.same_version and sd > 0:
@@ -282,28 +284,35 @@ class Chain:
         `flipped` says whether they stand in another order than with the last new build before. Left out if a comparison
         has several tests of one type and database.
         """
-        here = self.tests.iloc[self._starts[place] : self._starts[place + 1]]
+        here, users = self.tests[self.tests["place"] == place], self.tests[self.tests["place"] < place]
         alone = here[(here["db_engine"] != "") & ~here.duplicated(["type", "db_engine"], keep=False)]
-        users = self.tests.iloc[: self._starts[place]].assign(key=self._keys[: self._starts[place]])
         for _, group in alone.sort_values("db_engine").groupby("type"):
             for rows in itertools.combinations(group.index, 2):
                 first, second = (
-                    users[users["key"] == self._keys[row]].set_index("comparison")[["users_base", "users_new"]]
+                    users[users["key"] == here["key"][row]].set_index("place")[["users_base", "users_new"]]
                     for row in rows
                 )
                 logs = np.log(second / first).dropna(how="all")
                 new = logs["users_new"].dropna()
-                against = str(self._test(rows[0])[1].db_engine)
+                against = str(self.pairs[rows[0]][1].db_engine)
                 for side in SIDES:
                     drift = self._row(DriftKind.BETWEEN_DATABASES, Pair(*rows), Pair(side, side), against)
                     if drift is not None:
                         order = np.sign((drift.value or 0.0) - (drift.before or 0.0))
                         more: dict[str, object] = {"same_version": True}
                         if new.size and new.iloc[-1] * order < 0:
-                            more |= _earlier_orders(logs.where(np.sign(logs) == order).dropna(how="all"))
+                            more |= self._earlier_orders(logs.where(np.sign(logs) == order).dropna(how="all"))
                         yield drift.model_copy(update=more)
 
-    def _error_changes(self, place: int) -> list[ErrorChange]:
+    def _earlier_orders(self, logs: pd.DataFrame) -> dict[str, object]:
+        """Fields of databases that flipped, from the earlier log ratios of the same sign, NaN for others."""
+        earlier = []
+        for place, *row in logs.iloc[-MOST_EARLIER:].itertuples(name=None):
+            known = {side: percent(log) for side, log in zip(SIDES, row, strict=True) if not math.isnan(log)}
+            earlier.append(DatabaseOrder(comparison=self.entries[place].name, **known))
+        return {"flipped": True, "earlier": earlier, "earlier_comparisons": len(logs)}
+
+    def _error_changes(self, place: int, entry: Entry) -> list[ErrorChange]:
         """Tests whose error counts changed as in no other comparison of the chain.
 
         Counts of errors have no published run-to-run deviation, so each change is compared with those of all others: it
@@ -313,23 +322,12 @@ class Chain:
         supported users; a test without an error in one build is left out.
         """
         changes = []
-        for row in self._rows(place):
+        for row, test in zip(self._rows(place), entry.tests, strict=True):
             log, chance, usual, count = self.errors[row].tolist()
             least = max(OUTLIER * math.sqrt(usual**2 + chance), math.log(LEAST_ERROR_FACTOR))
             if abs(log) > least and count >= LEAST_COUNT:
-                changes.append(ErrorChange(self._test(row)[1], percent(log), percent(usual), int(count)))
+                changes.append(ErrorChange(test, percent(log), percent(usual), int(count)))
         return changes
-
-
-def _earlier_orders(logs: pd.DataFrame) -> dict[str, object]:
-    """Fields of databases that flipped, from the earlier log ratios of the same sign, NaN for others."""
-    earlier = [
-        DatabaseOrder(
-            comparison=name, **{s: percent(log) for s, log in zip(SIDES, row, strict=True) if not math.isnan(log)}
-        )
-        for name, *row in logs.iloc[-MOST_EARLIER:].itertuples(name=None)
-    ]
-    return {"flipped": True, "earlier": earlier, "earlier_comparisons": len(logs)}
 
 
 def measure_change(before: float | None, value: float | None, noise: Noise, runs: Pair[int]) -> Effect | None:
@@ -378,7 +376,7 @@ def compare_to_ledger(
     studies = [each for each in ledger.listed if each.position is None]
     chain = [each for each in ledger.listed if each.simulated == simulated and (each.position or before) < before]
     chain = [] if is_study else chain
-    digests = "".join(each.sha256 for each in (*chain, *studies))
+    digests = "".join(ledger.sha256[each.name] for each in (*chain, *studies))
     history = HistoryResult(
         ledger=params.history or "",
         comparisons=len(chain),
@@ -391,11 +389,8 @@ def compare_to_ledger(
         unknown = NoHistory.NO_NOISE if noise is None else NoHistory.NO_EARLIER
         return history.model_copy(update={"reason": NoHistory.STUDY if is_study else unknown}), [], []
     entry = entry_of(params, tests, position=before, simulated=simulated)
-    held = ledger.tests
-    earlier = held[(held["simulated"] == simulated) & (held["position"] < before)]
-    frame = pd.concat([earlier, test_frame(test_rows(entry)), held[held["position"].isna()]], ignore_index=True)
-    past = Chain(frame, lambda place: entry if place == len(chain) else ledger.entry(chain[place].name), noise)
-    step = past.step(len(chain))
+    past = Chain([*chain, entry, *studies], noise)
+    step = past.step(len(chain), entry)
     learned: dict[str, object] = {"before": step.before, "between": past.between, "repeats": past.repeats}
     learned |= {"run_sd_percent": percent(noise.sd), "noise_source": noise.noise_source}
     return history.model_copy(update=learned), [*step.drift], [*step.setup_differences]

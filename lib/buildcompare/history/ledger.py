@@ -7,19 +7,17 @@ derived from them, so that a better analysis applies to the whole past.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import itertools
 import json
+import math
 import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-import numpy as np
-import pandas as pd
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_core import from_json
 
@@ -107,6 +105,7 @@ class ChainTest(Strict, extra="ignore"):
     supported_users: Users | None = None
     runs: RunCounts = Pair(1, 1)
     errors: Counts | None = None
+    users: Count | None = None  # the target (bounded) or the ceiling (unbounded)
 
     @field_validator("db_engine")
     @classmethod
@@ -128,7 +127,6 @@ class LedgerTest(ChainTest, extra="forbid"):
     """One test of a comparison."""
 
     name: FileName
-    users: Count | None = None  # the target (bounded) or the ceiling (unbounded)
     looks: list[Look] = Field(default_factory=list)
     """Runs of base and new at each earlier look at this comparison."""
     levels_of_runs: dict[str, Pair[list[Level]]] = Field(default_factory=dict)
@@ -197,50 +195,6 @@ class Entry(ChainEntry):
         return test.model_copy(update={"looks": [look for look in earlier if look != now]})
 
 
-TEST_COLUMNS = (
-    "comparison", "position", "simulated", "setup", "type", "db_engine", "test",
-    *(f"{name}_{side}" for name in ("version", "minor", "users", "errors", "runs") for side in SIDES),
-)  # fmt: skip
-
-
-def test_rows(entry: ChainEntry) -> list[tuple[object, ...]]:
-    """One row of `TEST_COLUMNS` for each test of a comparison."""
-    stated = (*sorted(entry.setup.items()), *sorted(entry.coordinator.items())) if entry.setup else None
-    about = (entry.name, entry.position, entry.simulated, stated)
-    builds = (entry.base.version, entry.new.version, entry.base.minor, entry.new.minor)
-    return [
-        (*about, *test.key, test.name, *builds, *test.levels, *(test.errors or (None, None)), *test.runs)
-        for test in entry.tests
-    ]
-
-
-def test_frame(rows: Iterable[tuple[object, ...]]) -> pd.DataFrame:
-    """Frame of tests from rows of :func:`test_rows`, in their order.
-
-    `position` is NaN for studies; `setup` holds the settings, None if not stated; `users` (supported) and `errors` are
-    NaN if unknown or zero.
-    """
-    tests = pd.DataFrame(rows, columns=TEST_COLUMNS)
-    figures = [*TEST_COLUMNS[-6:], "position"]
-    values = tests[figures].astype(np.float64)
-    return tests.assign(**values.where(values > 0))
-
-
-class Listed(NamedTuple):
-    """A comparison of a ledger without its tests."""
-
-    name: str
-    position: int | None  # None: a study
-    minor: str | None  # of the new build
-    simulated: bool
-    sha256: str  # of its file
-
-    @property
-    def order(self) -> tuple[bool, int, str]:
-        """Sort key: the chain in its order, then studies by name."""
-        return self.position is None, self.position or 0, self.name
-
-
 class Ledger:
     """Comparisons by name.
 
@@ -254,46 +208,28 @@ class Ledger:
 
     def __init__(self, folder: Path = Path(), read: Iterable[tuple[ChainEntry, str]] = ()) -> None:
         self.folder = folder
-        self.by_name: dict[str, Listed] = {}
-        self._entries: dict[str, Entry] = {}  # those that were read whole
+        self.by_name: dict[str, ChainEntry] = {}
+        self.sha256: dict[str, str] = {}  # of each file, by name
         self._names: dict[str, str] = {}  # by name without regard to case
         self._positions: dict[int, str] = {}
         self._compared: dict[tuple[object, ...], set[str]] = defaultdict(set)
-        self._rows: list[tuple[object, ...]] = []
-        for entry, sha256 in read:
-            self._add(entry, sha256)
-            self._rows += test_rows(entry)
-
-    @functools.cached_property
-    def tests(self) -> pd.DataFrame:
-        """Tests of all comparisons (see :func:`test_frame`): the chain in its order, then the studies by name."""
-        return test_frame(self._rows).sort_values(["position", "comparison"], kind="stable", ignore_index=True)
+        for entry, self.sha256[entry.name] in read:
+            self._add(entry)
 
     @property
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[ChainEntry]:
         """The chain in its order, then the studies by name."""
-        return sorted(self.by_name.values(), key=lambda each: each.order)
+        return sorted(self.by_name.values(), key=lambda each: (each.position or math.inf, each.name))
 
     def entry(self, name: str) -> Entry:
         """The whole entry of a comparison, which is read from its file."""
-        if name not in self._entries:
-            self._entries[name] = _read(self.folder / f"{name}.json", Entry)[0]
-        return self._entries[name]
+        held = self.by_name[name]
+        return held if isinstance(held, Entry) else _read(self.folder / f"{name}.json", Entry)[0]
 
     @property
     def entries(self) -> list[Entry]:
-        """Whole entries: the chain in its order, then the studies by name."""
+        """Whole entries, in the order of `listed`."""
         return [self.entry(each.name) for each in self.listed]
-
-    @property
-    def chain(self) -> list[Entry]:
-        """The monthly comparisons, in their order."""
-        return [self.entry(each.name) for each in self.listed if each.position is not None]
-
-    @property
-    def studies(self) -> list[Entry]:
-        """The studies, by name."""
-        return [self.entry(each.name) for each in self.listed if each.position is None]
 
     @property
     def next_position(self) -> int:
@@ -338,16 +274,15 @@ class Ledger:
             tests = [same.looked_at(test) for test in entry.tests]
             entry = entry.model_copy(update={"position": same.position, "tests": tests})
         self._add(entry)
-        self._entries[entry.name] = entry
         return entry
 
-    def _add(self, entry: ChainEntry, sha256: str = "") -> None:
+    def _add(self, entry: ChainEntry) -> None:
         if entry.position is not None:
             other = self._positions.setdefault(entry.position, entry.name)
             if other != entry.name:
                 expected = f"another place than {other}'s"
                 raise self._fault(entry.name, "position", expected, f"{entry.position} in both")
-        self.by_name[entry.name] = Listed(entry.name, entry.position, entry.new.minor, entry.simulated, sha256)
+        self.by_name[entry.name] = entry
         self._names[entry.name.casefold()] = entry.name
         for builds in entry.builds_compared:
             self._compared[builds].add(entry.name)
@@ -516,7 +451,7 @@ def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
 
 def place_in_words(ledger: Ledger, name: str) -> str:
     """Where the comparison `name` stands, and whether an earlier one has a later version."""
-    numbers = {each.name: _version(each.minor) for each in ledger.listed if each.position is not None}
+    numbers = {each.name: _version(each.new.minor) for each in ledger.listed if each.position is not None}
     before = list(itertools.takewhile(lambda each: each != name, numbers)) if name in numbers else None
     later = [each for each in before or () if numbers[name] and numbers[each] > numbers[name]]
     return say("history", "recorded", named(ledger.folder), name, before, len(numbers), later)

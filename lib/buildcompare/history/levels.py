@@ -145,11 +145,11 @@ def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *
     same, compared = {*ledger.alike(now)}, {*samples}
     releases, repeated = [], []
     for listed in ledger.listed:
-        if listed.simulated == simulated and listed.name not in same and (listed.position or last) > last - NEWEST:
-            entry = ledger.entry(listed.name)
-            if not {*changed_settings(setup_differences(entry, now))} - NOT_OF_NOISE:
-                releases.append([test for test in entry.tests if compared.isdisjoint(test.samples)])
-                repeated.append(entry.base.without_run == entry.new.without_run)
+        other = listed.simulated == simulated and listed.name not in same and (listed.position or last) > last - NEWEST
+        if other and not {*changed_settings(setup_differences(listed, now))} - NOT_OF_NOISE:
+            tests = ledger.entry(listed.name).tests
+            releases.append([test for test in tests if compared.isdisjoint(test.samples)])
+            repeated.append(listed.base.without_run == listed.new.without_run)
     return _contrasts(level_frame(releases).query(f"metric != '{USERS}'"), np.flatnonzero(repeated))
 
 

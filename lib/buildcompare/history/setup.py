@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from buildcompare.history.ledger import Entry, TestKey
+from buildcompare.history.ledger import ChainEntry, TestKey
 from buildcompare.results.codes import SetupChange
 from buildcompare.results.history import SetupDifference
 from buildcompare.text.numbers import db_name
@@ -30,7 +30,7 @@ _EXPECTED = {title.casefold() for title in (*SETUP_COLUMNS.values(), *COORDINATO
 """Settings that every comparison should state: a missing one may hide the cause of a drift."""
 
 
-def setup_differences(before: Entry, now: Entry) -> list[SetupDifference]:
+def setup_differences(before: ChainEntry, now: ChainEntry) -> list[SetupDifference]:
     """Settings that changed from `before` to `now`, then settings that only one of them states.
 
     Names are compared without regard to case and marks. A setting that only one states is listed if both came from one
@@ -56,7 +56,7 @@ def changed_settings(differences: Iterable[SetupDifference]) -> list[str]:
     return [row.setting for row in differences if row.kind == SetupChange.CHANGED]
 
 
-def settings(entry: Entry, common: Collection[TestKey]) -> Mapping[str, tuple[str, str]]:
+def settings(entry: ChainEntry, common: Collection[TestKey]) -> Mapping[str, tuple[str, str]]:
     """Normal form of a setting's name -> its name and value; tests count only if both comparisons have them."""
     rows = {plain_text(name): plain_text(value) for name, value in entry.setup.items()}
     for name, number in entry.coordinator.items():

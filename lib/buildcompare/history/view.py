@@ -48,7 +48,7 @@ class History:
     @property
     def count(self) -> int:
         """Number of all comparisons, studies included."""
-        return self.chain.count
+        return len(self.chain.entries)
 
     @property
     def left_out(self) -> int:
@@ -140,11 +140,13 @@ def analyse_ledger(
     supported users in the catalogue nothing is compared.
     """
     noise, _ = supported_users_noise(catalogue)
-    chain, names = Chain.of(ledger, noise), [each.name for each in ledger.listed]
+    chain = Chain(ledger.listed, noise)
+    names = [entry.name for entry in chain.entries]
     newest = len(names) if newest is None else newest
     shown = range(chain.length - newest, chain.length + newest)
     places = [place for place, name in enumerate(names) if place in shown or name in also]
-    return History(ledger.folder, chain, catalogue, {names[place]: chain.step(place) for place in places})
+    steps = {names[place]: chain.step(place, ledger.entry(names[place])) for place in places}
+    return History(ledger.folder, chain, catalogue, steps)
 
 
 def read_history(
@@ -200,8 +202,7 @@ def ledger_text(folder: Path, metrics: str, *, last: int = 0, only: str | None =
     if only and not steps:
         raise InputError(file=folder, key="--only", expected="the name of a comparison", found=repr(only))
     noise: Noise = chain.noise  # type: ignore[assignment]  # _open refuses none
-    names = [chain.entry_at(place).name for place in range(chain.length, chain.count)[: last or None]]
-    studies = ", ".join(names)
+    studies = ", ".join(entry.name for entry in chain.entries[chain.length :][: last or None])
     lines = [
         f"{plural(chain.length, 'comparison')} in the chain, studies outside it: {studies or 'none'}.",
         f"Intervals: 95 %; one run has a standard deviation of {percent(percent_of(noise.sd))} ({noise.noise_source}).",
