@@ -179,15 +179,14 @@ def test_a_comparison_without_this_test_is_skipped() -> None:
 
 def test_repeats_are_pooled_within_groups() -> None:
     groups = [[100.0, 104.0], [200.0, 198.0, 205.0], [50.0]]
-    levels = pd.Series([level for group in groups for level in group])
-    found = measure_repeats(levels, np.repeat([7, 3, 5], [len(group) for group in groups]))
+    found = measure_repeats(groups)
     assert found is not None
     squares = sum(float(np.var(np.log(group), ddof=1)) * (len(group) - 1) for group in groups[:2])
     assert found.df == 3
     expected = [math.sqrt(squares / 3), *(math.sqrt(squares / stats.chi2.ppf(p, 3)) for p in (0.975, 0.025))]
     percents = [100 * math.expm1(sd) for sd in expected]
     assert (found.sd_percent, found.ci_low, found.ci_high) == pytest.approx(tuple(percents))
-    assert measure_repeats(pd.Series([100.0, 104.0]), [0, 1]) is None
+    assert measure_repeats([[100.0], [104.0]]) is None
 
 
 # ---- Counts of errors -------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -83,17 +84,7 @@ class Step:
         return changed_settings(self.setup_differences)
 
 
-FIGURES = [f"{name}_{side}" for name in ("users", "errors", "runs") for side in SIDES]
-COLUMNS = [
-    "place",
-    "position",
-    "setup",
-    "type",
-    "db_engine",
-    "test",
-    *(f"{name}_{side}" for name in ("version", "minor") for side in SIDES),
-    *FIGURES,
-]
+FIGURES = ["users_base", "users_new", "errors_base", "errors_new"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,20 +111,19 @@ class Chain:
     def tests(self) -> pd.DataFrame:
         """One row for each test.
 
-        `place` is that of its comparison, `position` is NaN for studies, and `setup` holds the settings, None if not
-        stated. `users` (supported) and `errors` are NaN if unknown or zero. Tests of the same type and database have
-        one `key`; if tests of a comparison share both, the key tells their names apart too.
+        `place` is that of its comparison. `users` (supported) and `errors` are NaN if unknown or zero. Tests of the
+        same type and database have one `key`; if tests of a comparison share both, the key tells their names apart too.
         """
         rows = []
         for place, entry in enumerate(self.entries):
-            stated = (*sorted(entry.setup.items()), *sorted(entry.coordinator.items())) if entry.setup else None
-            builds = (*(build.version for build in entry.builds), *(build.minor for build in entry.builds))
-            for test in entry.tests:
-                values = (*test.levels, *(test.errors or (None, None)), *test.runs)
-                rows.append((place, entry.position, stated, *test.key, test.name, *builds, *values))
-        tests = pd.DataFrame(rows, columns=COLUMNS)
-        figures = tests[[*FIGURES, "position"]].astype(np.float64)
-        tests = tests.assign(**figures.where(figures > 0))
+            versions = [build.minor for build in entry.builds]
+            rows += [
+                (place, *test.key, test.name, *versions, *test.levels, *(test.errors or (None, None)))
+                for test in entry.tests
+            ]
+        columns = ["place", "type", "db_engine", "test", "minor_base", "minor_new", *FIGURES]
+        tests = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(FIGURES, np.float64))
+        tests[FIGURES] = tests[FIGURES].where(tests[FIGURES] > 0)
         name = tests["test"].where(tests.duplicated(["place", "type", "db_engine"], keep=False), "")
         return tests.assign(key=tests.assign(name=name).groupby(["type", "db_engine", "name"], sort=False).ngroup())
 
@@ -148,7 +138,7 @@ class Chain:
         same_version: dict[tuple[int, str], int] = {}
         last: dict[int, int] = {}
         columns = ["minor_base", "minor_new", "users_base", "users_new", "key"]
-        chain = self.tests.loc[self.tests["position"].notna(), columns].dropna(how="all", subset=columns[2:4])
+        chain = self.tests.loc[self.tests["place"] < self.length, columns].dropna(how="all", subset=columns[2:4])
         for row, base, new, _, users, key in chain.itertuples(name=None):
             earlier[row] = same_version.get((key, base), last.get(key, -1))
             last[key] = row
@@ -192,20 +182,21 @@ class Chain:
     @property
     def repeats(self) -> RepeatedMeasurements | None:
         """Run-to-run deviation of builds measured more than once in single runs on one recorded setup."""
-        columns = ["key", "setup", "users", "runs", "version"]
-        sides = [
-            self.tests[["key", "setup", f"users_{side}", f"runs_{side}", f"version_{side}"]].set_axis(columns, axis=1)
-            for side in SIDES
-        ]
-        builds = pd.concat(sides).dropna().query("runs == 1")
-        return measure_repeats(builds["users"], builds.groupby(["key", "setup", "version"]).ngroup())
+        builds = defaultdict[tuple[object, ...], list[float]](list)
+        for key, (entry, test) in zip(self.tests["key"], self.pairs, strict=True):
+            setup = (*sorted(entry.setup.items()), *sorted(entry.coordinator.items()))
+            for side, level in test.levels.items():
+                version = entry.builds[side].version
+                if entry.setup and version and level and test.runs[side] == 1:
+                    builds[key, setup, version].append(level)
+        return measure_repeats(builds.values())
 
     @functools.cached_property
     def errors(self) -> FloatArray:
         """Per test of the chain, log ratio of error counts, its variance by chance, the usual size, and their count."""
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
-        logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["position"].notna())
+        logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["place"] < self.length)
         sizes = logs.abs().groupby(tests["key"])
         usual = sizes.apply(lambda each: robust_sd(each.dropna())).to_numpy()[tests["key"]]
         chance = 1.0 / tests["errors_base"] + 1.0 / tests["errors_new"]
@@ -213,29 +204,25 @@ class Chain:
 
     def step(self, place: int, entry: Entry) -> Step:
         """The comparison at `place`, whose whole entry is `entry`, compared with those before it."""
-        noise = self.noise
         tests = [test for test in entry.tests if any(test.levels)]
-        if noise is None:
-            return Step(entry, changes=[(test, None) for test in tests])
-        changes = [(test, measure_change(test.levels.base, test.levels.new, noise, test.runs)) for test in tests]
-        if place >= self.length:
+        changes = [(test, measure_change(test.levels, self.noise, test.runs)) for test in tests]
+        if self.noise is None or place >= self.length:
             return Step(entry, changes=changes)
+        before = self.entries[place - 1] if place else None
+        differences = setup_differences(before, entry) if before else ()
         drift = [*self._drift(place), *self._databases(place)]
-        errors = self._error_changes(place, entry)
-        if not place:
-            return Step(entry, None, (), drift, changes, errors)
-        before = self.entries[place - 1]
-        return Step(entry, before.name, setup_differences(before, entry), drift, changes, errors)
+        return Step(
+            entry, before.name if before else None, differences, drift, changes, self._error_changes(place, entry)
+        )
 
     def _rows(self, place: int) -> list[int]:
         return np.flatnonzero(self.tests["place"] == place).tolist()
 
     def _row(self, kind: DriftKind, rows: Pair[int], sides: Pair[Side], against: str) -> Drift | None:
         """The level of the test in the second row beside that of the first; None without two levels."""
-        assert self.noise is not None
         (old_entry, old), (entry, test) = (self.pairs[row] for row in rows)
         before, value = old.levels[sides.base], test.levels[sides.new]
-        change = measure_change(before, value, self.noise, Pair(old.runs[sides.base], test.runs[sides.new]))
+        change = measure_change(Pair(before, value), self.noise, Pair(old.runs[sides.base], test.runs[sides.new]))
         if change is None:
             return None
         low, high = change.interval()
@@ -330,30 +317,29 @@ class Chain:
         return changes
 
 
-def measure_change(before: float | None, value: float | None, noise: Noise, runs: Pair[int]) -> Effect | None:
-    """Compare two levels, each the mean over some `runs`, by the noise of single runs; None without two levels.
+def measure_change(levels: Pair[float | None], noise: Noise | None, runs: Pair[int]) -> Effect | None:
+    """Compare two levels, each the mean over some `runs`, by the noise of single runs; None if any of these is unknown.
 
     >>> noise = Noise(sd=0.018, df=math.inf, noise_source="catalogue")
-    >>> change = measure_change(8638.0, 6537.0, noise, Pair(1, 1))
+    >>> change = measure_change(Pair(8638.0, 6537.0), noise, Pair(1, 1))
     >>> [round(each, 1) for each in (change.delta_percent, *change.interval())]
     [-24.3, -28.0, -20.5]
     """
-    if before is None or value is None or not (0 < before < math.inf and 0 < value < math.inf):
+    if noise is None or not levels.base or not levels.new:
         return None
     sd = noise.sd * math.sqrt(1 / runs.base + 1 / runs.new)
-    return Effect(math.log(value / before), sd, noise.df, noise.sd, noise.noise_source)
+    return Effect(math.log(levels.new / levels.base), sd, noise.df, noise.sd, noise.noise_source)
 
 
-def measure_repeats(levels: pd.Series, builds: npt.ArrayLike) -> RepeatedMeasurements | None:
-    """Pool the variance of positive `levels` within `builds`, a number for each, with its chi-squared interval."""
+def measure_repeats(builds: Iterable[Sequence[float]]) -> RepeatedMeasurements | None:
+    """Pool the variance of log levels within each of `builds`, with its chi-squared interval; None without repeats."""
     from scipy.special import gammaincinv
 
-    logs, builds = np.log(levels.to_numpy()), np.asarray(builds)
-    df = logs.size - np.unique(builds).size
+    logs = [np.log(levels) for levels in builds]
+    df = sum(each.size - 1 for each in logs)
     if not df:
         return None
-    groups = pd.Series(logs).groupby(builds)
-    squares = float(((logs - groups.transform("mean")) ** 2).sum())
+    squares = sum(float(((each - each.mean()) ** 2).sum()) for each in logs)
     variances = (squares / each for each in (df, *(2.0 * gammaincinv(df / 2.0, [0.975, 0.025]))))
     sd_percent, ci_low, ci_high = (percent(math.sqrt(variance)) for variance in variances)
     return RepeatedMeasurements(sd_percent=sd_percent, ci_low=ci_low, ci_high=ci_high, df=df)

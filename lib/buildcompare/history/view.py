@@ -113,15 +113,9 @@ class History:
         yield from (say("history", "errors_changed", step.entry, changed) for changed in step.errors)
         if step.entry.kind == "study":
             return
-        history = HistoryResult(
-            ledger="",
-            comparisons=0,
-            studies=0,
-            entries_sha256="",
-            before=step.before,
-            margin_percent=self.margin_percent,
-            between=self.chain.between,
-        )
+        unused = {"ledger": "", "comparisons": 0, "studies": 0, "entries_sha256": ""}
+        used = {"before": step.before, "margin_percent": self.margin_percent, "between": self.chain.between}
+        history = HistoryResult.model_validate({**unused, **used})
         if step.before is not None and not step.setup_changed:
             yield say("history", "setup_compared", step.setup_differences, step.before)
         yield from (each.whole for each in findings.find(history, step.drift, step.setup_differences))
