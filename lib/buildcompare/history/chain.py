@@ -210,10 +210,8 @@ class Chain:
             return Step(entry, changes=changes)
         before = self.entries[place - 1] if place else None
         differences = setup_differences(before, entry) if before else ()
-        drift = [*self._drift(place), *self._databases(place)]
-        return Step(
-            entry, before.name if before else None, differences, drift, changes, self._error_changes(place, entry)
-        )
+        drift, errors = [*self._drift(place), *self._databases(place)], self._error_changes(place, entry)
+        return Step(entry, before.name if before else None, differences, drift, changes, errors)
 
     def _rows(self, place: int) -> list[int]:
         return np.flatnonzero(self.tests["place"] == place).tolist()

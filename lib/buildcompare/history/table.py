@@ -7,11 +7,10 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import SLUG, VERSION, version_in
@@ -53,13 +52,11 @@ class _Row:
 
     file: Path
     line: int
-    columns: Mapping[str, int]
-    """Column -> its index in `cells`."""
-    cells: tuple[str, ...]
+    cells: Mapping[str, str]
+    """Column -> its cell."""
 
     def __getitem__(self, column: str) -> str:
-        place = self.columns.get(column)
-        return "" if place is None else self.cells[place]
+        return self.cells.get(column, "")
 
     def number(self, column: str) -> float | None:
         """Number in a cell, an integer if whole; None if the cell is empty."""
@@ -109,39 +106,30 @@ def _rows(file: Path) -> Iterator[_Row]:
         raise fault(key=None, expected=f"at most {MAX_ROWS:,} rows (several tables may be imported)", found="more")
     delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    lines = _lines(reader, fault)
-    _, header = next(lines, (0, ()))
+    try:
+        lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(map(str.strip, cells))]
+    except csv.Error as error:
+        raise fault(key=f"line {reader.line_num}", found=str(error)) from None
+    header = lines[0][1] if lines else []
     if missing := ", ".join(name for name in REQUIRED if name not in header):
         raise fault(key="line 1", expected=f"the columns {', '.join(REQUIRED)}", found=f"no {missing}")
     if twice := sorted({name for name in header if name and header.count(name) > 1}):
         raise fault(key="line 1", expected="each column once", found=f"{twice[0]!r} twice")
-    columns = {name: place for place, name in enumerate(header)}
-    row = None
-    for line, cells in lines:
+    if not lines[1:]:
+        raise fault(key=None, expected="a row for each test", found="none")
+    for line, cells in lines[1:]:
         if len(cells) != len(header):
             raise fault(key=f"line {line}", expected=f"{len(header)} cells", found=f"{len(cells)}")
-        row = _Row(file, line, columns, cells)
+        row = _Row(file, line, dict(zip(header, cells, strict=True)))
         for column in _USERS:
             if delimiter != "," and _THOUSANDS.fullmatch(row[column]):  # the point may be one between thousands
                 raise row.fault(column, "a number that is not read in two ways", repr(row[column]))
         yield row
-    if row is None:
-        raise fault(key=None, expected="a row for each test", found="none")
-
-
-def _lines(reader: Any, fault: Callable[..., InputError]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Number and stripped cells of each line that is not empty."""
-    try:
-        for cells in reader:
-            if any(stripped := tuple(map(str.strip, cells))):
-                yield reader.line_num, stripped
-    except csv.Error as error:
-        raise fault(key=f"line {reader.line_num}", found=str(error)) from None
 
 
 def _check_cells(row: _Row) -> None:
-    for column, place in row.columns.items():
-        if fault := _wrong(column, row.cells[place]):
+    for column, cell in row.cells.items():
+        if fault := _wrong(column, cell):
             raise row.fault(column, *fault)
     users, stated = row.pair("su"), row["delta_pct"].replace("\u2212", "-")
     stated = stated.removesuffix("%").strip().removeprefix("+")
@@ -171,8 +159,8 @@ def _entry(name: str, rows: Sequence[_Row]) -> Entry:
     first = rows[0]
     tests: dict[str, _Row] = {}
     first_rows: dict[str, _Row] = {}  # column of the whole comparison -> first row with a value
-    coordinator = [*COORDINATOR_COLUMNS, *(name for name in first.columns if name.startswith(THRESHOLD))]
-    settings = [name for name in (*SETUP_COLUMNS, *coordinator) if name in first.columns]
+    coordinator = [*COORDINATOR_COLUMNS, *(name for name in first.cells if name.startswith(THRESHOLD))]
+    settings = [name for name in (*SETUP_COLUMNS, *coordinator) if name in first.cells]
     for row in rows:
         test = f"{row['db']}_{row['test_type']}".casefold()
         if (other := tests.setdefault(test, row)) is not row:
@@ -208,5 +196,5 @@ def _test(name: str, row: _Row) -> dict[str, object]:
         "users": row.number("users"),
         "supported_users": users if any(users.values()) else None,
         "errors": errors if {*errors.values()} != {None} else None,
-        "written": row.pair("readme_su") if "readme_su_base" in row.columns and kind == "unbounded" else None,
+        "written": row.pair("readme_su") if "readme_su_base" in row.cells and kind == "unbounded" else None,
     }
