@@ -193,6 +193,10 @@ def chromium() -> Path:
     return Path(found)
 
 
+WATCH = """window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective));"""
+
+
 class BrowserThread:
     """A Playwright browser that lives in a thread of its own.
 
@@ -245,6 +249,26 @@ class BrowserThread:
                 context.close()
 
         return self.run(opened)
+
+    def on_page(self, file: Path, task: Callable[[Any], T], *, asks: bool = False, **look: Any) -> T:
+        """`task` on a page, which prints nothing, keeps its policy and requests nothing (unless `asks`)."""
+        said: list[str] = []
+
+        def prepare(page: Page) -> None:
+            page.add_init_script(WATCH)
+            page.on("console", lambda message: said.append(message.text))
+            page.on("pageerror", lambda error: said.append(str(error)))
+            page.on("dialog", lambda dialog: said.append(dialog.message))
+            page.on("dialog", lambda dialog: dialog.dismiss())
+
+        def run(page: Page) -> T:
+            if not asks:
+                page.on("request", lambda request: said.append(request.url))
+            found = task(page)
+            assert (said, page.evaluate("window.violations || []")) == ([], [])
+            return found
+
+        return self.look(file.as_uri(), run, prepare, **{"viewport": {"width": 1280, "height": 900}, **look})
 
     def close(self) -> None:
         def stop() -> None:
