@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +10,11 @@ import pandas as pd
 import pytest
 
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.findings import history as findings_history
-from buildcompare.history.chain import Step
 from buildcompare.history.ledger import Ledger, LedgerBuild, read_ledger
+from buildcompare.history.setup import SETUP_COLUMNS
 from buildcompare.history.table import import_table
 from buildcompare.history.view import History, analyse_ledger
-from buildcompare.results.history import Drift, HistoryResult
+from buildcompare.results.history import Drift
 from buildcompare.stats.effects import Effect
 from buildcompare.text.numbers import change
 
@@ -50,13 +47,9 @@ def lines(looked: History) -> dict[str, list[str]]:
     return {str(name): list(rows["sentence"]) for name, rows in looked.statements.groupby("comparison")}
 
 
-def step(looked: History, name: str) -> Step:
-    return looked.steps[name]
-
-
 def within(looked: History) -> Effect:
     """The change of v10.10 on MySQL."""
-    (change,) = [change for test, change in step(looked, "v10.10").changes if test.name == "mysql_unbounded"]
+    (change,) = [change for test, change in looked.steps["v10.10"].changes if test.name == "mysql_unbounded"]
     assert change is not None
     return change
 
@@ -71,7 +64,7 @@ def users(table: pd.DataFrame, release: str, db: str, side: str) -> float:
 
 
 def rows_of(looked: History, name: str, kind: str) -> dict[str, Drift]:
-    return {f"{row.db_engine}_{row.side}": row for row in step(looked, name).drift if row.kind == kind}
+    return {f"{row.db_engine}_{row.side}": row for row in looked.steps[name].drift if row.kind == kind}
 
 
 def test_every_published_comparison_is_kept(ledger: Ledger, table: pd.DataFrame) -> None:
@@ -151,22 +144,15 @@ def test_the_same_version_in_the_next_comparison(
 def test_level_jumps_stand_beside_the_setup(
     lines: dict[str, list[str]], looked: History, real: Path, release: str
 ) -> None:
-    assert any(row.jump for row in step(looked, release).drift)
+    assert any(row.jump for row in looked.steps[release].drift)
     rows = pd.read_csv(real / "comparisons/history.csv", dtype=str)
     chain = list(dict.fromkeys(rows.loc[rows["monthly"] == "yes", "release"]))
     before = chain[chain.index(release) - 1]
-    columns = {
-        "load_test_version": "Load-test version",
-        "app_instances": "App instances",
-        "agent_instances": "Agent instances",
-        "proxy_instance": "Proxy Instance",
-        "db_instances": "DB instances",
-        "dataset": "Dataset",
-    }
+    columns = {name: title for name, title in SETUP_COLUMNS.items() if name not in ("duration", "max_active_users")}
     old, new = (rows[rows["release"] == name].iloc[0] for name in (before, release))
     known = [c for c in columns if isinstance(old[c], str) and isinstance(new[c], str)]
     expected = {columns[c] for c in known if old[c] != new[c]}
-    found = step(looked, release).setup_differences
+    found = looked.steps[release].setup_differences
     assert {row.setting for row in found if row.kind == "changed"} == expected
     assert {row.setting for row in found if row.kind == "not_recorded"} == {
         columns[c] for c in columns if c not in known
@@ -233,50 +219,12 @@ def test_what_is_between_comparisons_is_more_than_between_runs(looked: History, 
     for between in looked.chain.between:
         own = monthly[monthly["db"] == between.db_engine]
         pairs = zip(own.iloc[:-1].itertuples(), own.iloc[1:].itertuples(), strict=True)
-        same = [(a, b) for a, b in pairs if minor(a.new_version) == minor(b.base_version)]
-        assert between.links == len(same)
+        assert between.links == sum(minor(a.new_version) == minor(b.base_version) for a, b in pairs)
         assert between.sd_percent is not None
         assert between.sd_percent > 2 * 1.8
     assert looked.chain.repeats is not None
     assert looked.chain.repeats.df == 4, "two versions on two databases, measured twice in one study"
     assert looked.chain.repeats.ci_low < 1.8 < looked.chain.repeats.ci_high, "the borrowed deviation of one run"
-
-
-def test_every_number_of_a_sentence_is_in_its_evidence(looked: History) -> None:
-    for each in looked.steps.values():
-        for finding in findings_history.find(_history(looked, each), each.drift, each.setup_differences):
-            evidence = json.dumps(finding.model_dump()["evidence"])
-            values = [abs(float(v)) for v in _numbers(evidence)]
-            for said in _numbers(_without_names(finding.text, each)):
-                value = abs(float(said))
-                digits = len(said.partition(".")[2])
-                assert value == 95 or any(
-                    round(v, digits) == value or float(f"{v:.2g}") == value or float(f"{v:.3g}") == value
-                    for v in values
-                ), (said, finding.text)
-
-
-def _history(looked: History, each: Step) -> HistoryResult:
-    return HistoryResult(
-        ledger="x",
-        comparisons=1,
-        studies=0,
-        entries_sha256="",
-        before=each.before,
-        margin_percent=MARGIN,
-        between=list(looked.chain.between),
-    )
-
-
-def _numbers(text: str) -> list[str]:
-    return re.findall(r"\d+(?:\.\d+)?(?:e-\d+)?", re.sub(r"(?<=\d),(?=\d{3})", "", text))
-
-
-def _without_names(text: str, each: Step) -> str:
-    """Without names, versions and settings, whose digits are no figures."""
-    if text.startswith("Setup"):
-        return ""
-    return re.sub(r"v\d+(\.\d+)+(-rc\d+)?", "", text)
 
 
 def test_the_docs_say_what_is_computed(looked: History, table: pd.DataFrame, project: Path) -> None:

@@ -10,32 +10,21 @@ import papermill
 import pytest
 
 import buildcompare as bc
-from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, record
+from buildcompare.history.ledger import Entry, record
 from buildcompare.report.notebook import outputs_of
 from buildcompare.results.codes import Pair
+from ledgers import entry
 
 
 def chain(levels: list[float]) -> list[Entry]:
-    return [
-        Entry(
-            name=f"r{i}",
-            position=i,
-            base=LedgerBuild(label=f"1.{i - 1}", version=f"1.{i - 1}"),
-            new=LedgerBuild(label=f"1.{i}", version=f"1.{i}"),
-            tests=[
-                LedgerTest(
-                    name="mysql_unbounded",
-                    type="unbounded",
-                    db_engine="mysql",
-                    supported_users=Pair(users, users * 1.01),
-                    levels_of_runs={"rps": Pair([1.0, 2.0], [4.0])},
-                )
-            ],
-            setup={"Tool": f"v{i // 4}"},
-            source="report",
+    found = []
+    for i, users in enumerate(levels, start=1):
+        about = entry(
+            f"r{i}", i, (f"1.{i - 1}", f"1.{i}"), {"mysql": (users, users * 1.01)}, setup={"Tool": f"v{i // 4}"}
         )
-        for i, users in enumerate(levels, start=1)
-    ]
+        test = about.tests[0].model_copy(update={"levels_of_runs": {"rps": Pair([1.0, 2.0], [4.0])}})
+        found.append(about.model_copy(update={"tests": [test]}))
+    return found
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +13,22 @@ from typer.testing import CliRunner, Result
 from buildcompare import __main__ as command_line
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
-from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, entry_of, place_in_words, read_ledger, record
+from buildcompare.history.ledger import Entry, entry_of, place_in_words, read_ledger, record
 from buildcompare.history.setup import plain_text, setup_differences
-from buildcompare.history.table import import_table
 from buildcompare.report import publish as run_report
 from buildcompare.report import sections
-from buildcompare.results import Results, dumps
-from buildcompare.results.codes import NoHistory, Pair
-from support import real_params, small_params, write_params
+from buildcompare.results import Results
+from buildcompare.results.codes import NoHistory
+from ledgers import entry
+from support import small_params, write_params
 
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(command_line.app, list(arguments))
 
 
-def earlier(name: str, position: int, versions: tuple[str, str], users: tuple[float, float], **more: Any) -> Entry:
-    return Entry(
-        name=name,
-        position=position,
-        base=LedgerBuild(label=f"v{versions[0]}", version=versions[0]),
-        new=LedgerBuild(label=f"v{versions[1]}", version=versions[1]),
-        tests=[
-            LedgerTest(
-                name="postgresql_unbounded",
-                type="unbounded",
-                db_engine="postgresql",
-                supported_users=Pair(*users),
-            )
-        ],
-        **{"source": "report", **more},
-    )
+def earlier(name: str, position: int | None, builds: tuple[str, str], users: tuple[float, float], **more: Any) -> Entry:
+    return entry(name, position, builds, {"postgresql": users}, **more)
 
 
 def bench_of(params: dict[str, Any]) -> workbench.Analysis:
@@ -61,13 +48,6 @@ def test_without_a_ledger_nothing_is_said(tmp_path: Path) -> None:
     assert bench.results.history is None
     assert not [finding for finding in bench.results.findings if finding.id.startswith("history.")]
     assert "earlier comparisons" not in sections.setup(bench).html
-
-
-def test_an_empty_ledger_is_said(small: dict[str, Any]) -> None:
-    bench = bench_of(small)
-    assert bench.results.history is not None
-    assert bench.results.history.reason == NoHistory.NO_EARLIER
-    assert "no earlier comparison" in sections.setup(bench).html
 
 
 def test_a_drift_and_what_may_explain_it(small: dict[str, Any], tmp_path: Path) -> None:
@@ -103,55 +83,71 @@ def test_a_quiet_past_is_quiet(small: dict[str, Any], tmp_path: Path) -> None:
     assert all(row.kind == "not_recorded" for row in results.setup_differences)
 
 
-def test_only_what_was_before_counts(small: dict[str, Any], tmp_path: Path) -> None:
-    """A report that is made again stands where it was recorded, not at the end of the chain."""
-    chain = [
-        earlier("r1.0", 1, ("0.9.0", "1.0.0-rc1"), (1000, 1000)),
-        earlier("r1.1", 2, ("1.0.0", "1.1.0"), (1000, 1000)),
-        earlier("r1.2", 3, ("1.1.0", "1.2.0"), (2000, 2000)),
-    ]
-    record(tmp_path / "ledger", chain)
-    history = bench_of(small).results.history
-    assert history is not None
-    assert (history.before, history.comparisons) == ("r1.0", 1)
+FIRST = earlier("r1.0", 1, ("0.9.0", "1.0.0-rc1"), (2000, 2000))
+ITSELF = earlier("r1.1", 2, ("1.0.0", "1.1.0"), (1000, 1000))
+LATER = earlier("r1.2", 3, ("1.1.0", "1.2.0"), (2000, 2000))
+STUDY = earlier("s", None, ("1.0.0", "1.1.0"), (1000, 1000))
+SIMULATED = FIRST.model_copy(update={"simulated": True})
 
 
-def test_a_study_is_not_held_against_the_chain(small: dict[str, Any], tmp_path: Path) -> None:
-    study = earlier("s", 1, ("1.0.0", "1.1.0"), (1000, 1000)).model_copy(update={"kind": "study", "position": None})
-    record(tmp_path / "ledger", [earlier("r1.0", 1, ("0.9.0", "1.0.0-rc1"), (2000, 2000)), study])
-    results = bench_of(small).results
-    assert results.history is not None
-    assert results.history.reason == NoHistory.STUDY
-    assert not results.drift
-
-
-def test_simulated_and_measured_do_not_mix(small: dict[str, Any], tmp_path: Path) -> None:
-    record(tmp_path / "ledger", [earlier("r1.0", 1, ("0.9.0", "1.0.0-rc1"), (2000, 2000), simulated=True)])
-    results = bench_of(small).results
-    assert results.history is not None
-    assert results.history.before is None
-
-
-def test_a_name_that_is_taken_is_said_before_anything_is_run(
-    small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("recorded", "before", "comparisons", "reason"),
+    [
+        ([], None, 0, NoHistory.NO_EARLIER),
+        ([FIRST, ITSELF, LATER], "r1.0", 1, None),  # a report that is made again keeps its place
+        ([FIRST, STUDY], None, 0, NoHistory.STUDY),
+        ([SIMULATED], None, 0, NoHistory.NO_EARLIER),  # the recordings are measured
+    ],
+)
+def test_only_what_was_before_counts(
+    small: dict[str, Any],
+    tmp_path: Path,
+    recorded: list[Entry],
+    before: str | None,
+    comparisons: int,
+    reason: NoHistory | None,
 ) -> None:
-    record(tmp_path / "ledger", [earlier("imported", 1, ("1.0.0", "1.1.0"), (1000.0, 1000.0))])
+    record(tmp_path / "ledger", recorded)
+    bench = bench_of(small)
+    history = bench.results.history
+    assert history is not None
+    assert (history.before, history.comparisons, history.reason) == (before, comparisons, reason)
+    assert bool(bench.results.drift) == (reason is None)
+    assert ("no earlier comparison" in sections.setup(bench).html) == (reason == NoHistory.NO_EARLIER)
+
+
+@pytest.fixture
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """The error of `report` on params that are refused before anything is pulled or run."""
+
+    def refused(params: dict[str, Any], *more: str) -> str:
+        file = write_params(tmp_path / "small.yaml", params)
+        done = run("report", str(file), "-o", str(tmp_path / "out"), *more)
+        assert done.exit_code == 3
+        assert not (tmp_path / "out").exists()
+        return done.stderr
+
     monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
     monkeypatch.setattr(workbench, "pull_recordings", lambda *_, **__: pytest.fail("recordings were pulled"))
-    file = write_params(tmp_path / "small.yaml", small)
-    refused = run("report", str(file), "-o", str(tmp_path / "out"), "--record")
-    assert refused.exit_code == 3
-    assert "the same comparison as 'imported'" in refused.stderr
-    assert not (tmp_path / "out").exists()
+    return refused
+
+
+def test_what_cannot_be_recorded_is_said_before_anything_is_run(
+    small: dict[str, Any], tmp_path: Path, refused: Callable[..., str]
+) -> None:
+    assert "history: expected the folder of a ledger" in refused({**small, "history": None}, "--record")
+    assert "--study: expected --record" in refused(small, "--study")
+    record(tmp_path / "ledger", [earlier("imported", 1, ("1.0.0", "1.1.0"), (1000.0, 1000.0))])
+    assert "the same comparison as 'imported'" in refused(small, "--record")
+    (tmp_path / "ledger/x.json").write_text("{}")
+    assert "x.json" in refused(small)
 
 
 def test_recording_says_where(tmp_path: Path) -> None:
     folder = tmp_path / "ledger"
     chain = [("a", "1.8", "1.9"), ("b", "1.10", "1.11"), ("late", "1.9", "1.10"), ("c", "1.11", "1.12")]
     record(folder, [earlier(n, i + 1, (f"{b}.0", f"{w}.0"), (1.0, 1.0)) for i, (n, b, w) in enumerate(chain)])
-    record(
-        folder, [earlier("s", 1, ("1.0.0", "1.9.1"), (1.0, 1.0)).model_copy(update={"kind": "study", "position": None})]
-    )
+    record(folder, [earlier("s", None, ("1.0.0", "1.9.1"), (1.0, 1.0))])
     words = {name: place_in_words(read_ledger(folder), name) for name in ("a", "b", "late", "c", "s")}
     assert "a, 1 of 4 in the chain." in words["a"]
     assert "stands after" not in words["b"] + words["c"], "1.11 is later than 1.9"
@@ -184,18 +180,6 @@ def test_only_record_records(small: dict[str, Any], tmp_path: Path) -> None:
     assert [entry.new.label for entry in read_ledger(tmp_path / "ledger").entries] == ["v1.1.0"]
 
 
-def test_a_damaged_ledger_starts_nothing(
-    small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
-    (tmp_path / "ledger").mkdir()
-    (tmp_path / "ledger/x.json").write_text("{}")
-    done = run("report", str(write_params(tmp_path / "small.yaml", small)), "-o", str(tmp_path / "out"))
-    assert done.exit_code == 3
-    assert "x.json" in done.stderr
-    assert not (tmp_path / "out").exists()
-
-
 def test_any_setup_can_be_held_against_the_ledger(small: dict[str, Any], tmp_path: Path) -> None:
     odd = {"": "empty", "long": "x" * 5000, "`marks`": "$ <b> | \\", "Load-test version": ""}
     record(tmp_path / "ledger", [earlier("r1.0", 1, ("0.9.0", "1.0.0-rc1"), (1000, 1000), setup=dict(odd))])
@@ -207,37 +191,6 @@ def test_any_setup_can_be_held_against_the_ledger(small: dict[str, Any], tmp_pat
     history = bench_of({**small, "setup": odd}).results.history
     assert history is not None
     assert history.entries_sha256 != before, "what was read is part of the provenance"
-
-
-def test_record_needs_a_ledger(tmp_path: Path) -> None:
-    file = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
-    done = run("report", str(file), "-o", str(tmp_path / "out"), "--record")
-    assert done.exit_code == 3
-    assert "history: expected the folder of a ledger" in done.stderr
-    assert run("report", str(file), "--study").exit_code == 3
-
-
-def test_the_published_v10_4_beside_its_past(real: Path, tmp_path: Path) -> None:
-    """The report that a seed is about, with the published history as its ledger."""
-    import_table(real / "comparisons/history.csv", tmp_path / "ledger")
-    params = real_params(real, "v10.4", "v10.3.0", "v10.4.0-rc1", name="v10.4.0-rc1", history=str(tmp_path / "ledger"))
-    params["tests"] = [test for test in params["tests"] if test["type"] == "unbounded"]
-    params["setup"] = {"Load-test version": "[`v1.24.0`](https://example.org/v1.24.0)"}
-    results = bench_of(params).results
-    assert results.history is not None
-    assert (results.history.before, results.history.comparisons) == ("v10.3", 17)
-    text = next(finding.whole for finding in results.findings if finding.kind == "level_drift")
-    assert "v10.3.0 against v10.3.0-rc1 in v10.3" in text
-    assert "MySQL −10.5 %" in text
-    assert "Postgres −24.3 %" in text
-    setup = next(finding.whole for finding in results.findings if finding.kind == "setup_differences")
-    assert "Load-test version v1.23.0 → v1.24.0" in setup
-    order = [finding.kind for finding in results.findings]
-    assert order.index("setup_differences") < order.index("level_drift")
-    databases = next(finding.whole for finding in results.findings if finding.kind == "between_databases")
-    assert "−7.9 % with v10.3.0" in databases
-    assert "−2.7 % with v10.4.0-rc1" in databases
-    assert Results.model_validate(json.loads(dumps(results))) == results
 
 
 def test_settings_are_compared_as_words() -> None:

@@ -26,8 +26,6 @@ from support import small_params
 COUNT, STEP = 40, 18  # comparisons; from this one on the new builds' API times are half as long again
 UNITS = {"ms": 1e-3, "s": 1.0, "users": 1.0}
 GRAVE = ("serious", "critical")
-WATCH = """window.violations = [];
-document.addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective));"""
 
 
 def entry(number: int) -> Entry:
@@ -58,28 +56,14 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def opened(browser: BrowserThread, file: Path, task: Callable[[Any], Any], *, asked: bool = False, **look: Any) -> Any:
-    """`task` on the page, which says nothing on the console, keeps its policy and asks for nothing (unless `asked`)."""
+def opened(browser: BrowserThread, file: Path, task: Callable[[Any], Any], **look: Any) -> Any:
+    """`task` on the page once its charts are drawn."""
 
-    def run(browser: Any) -> Any:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 1000}, **look})
-        said: list[str] = []
-        try:
-            page = context.new_page()
-            page.add_init_script(WATCH)
-            page.on("console", lambda message: said.append(message.text))
-            page.on("pageerror", lambda error: said.append(str(error)))
-            page.goto(file.as_uri())
-            if not asked:
-                page.on("request", lambda request: said.append(request.url))
-            page.locator("build-chart[ready]").first.wait_for()
-            found = task(page)
-            assert (said, page.evaluate("window.violations")) == ([], [])
-            return found
-        finally:
-            context.close()
+    def run(page: Any) -> Any:
+        page.locator("build-chart[ready]").first.wait_for()
+        return task(page)
 
-    return browser.run(run)
+    return browser.on_page(file, run, **{"viewport": {"width": 1280, "height": 1000}, **look})
 
 
 def shown(page: Any) -> Any:
@@ -181,7 +165,7 @@ def test_a_click_the_enter_key_and_the_table_open_the_report(tmp_path: Path, bro
         urls += links.evaluate_all("links => links.map(a => a.href)")
         return said, urls
 
-    (spoken, texts), urls = opened(browser, file, click, asked=True)
+    (spoken, texts), urls = opened(browser, file, click, asks=True)
     assert spoken.startswith("small; ")
     assert [value(text) for text in texts[:2]] == pytest.approx([users.base, users.new], rel=5e-4)
     assert urls == [report.as_uri()] * 2
@@ -196,7 +180,7 @@ def test_a_click_the_enter_key_and_the_table_open_the_report(tmp_path: Path, bro
             found.append(page.url)
         return found
 
-    first, second = opened(browser, file, tap, asked=True, has_touch=True, viewport={"width": 380, "height": 1400})
+    first, second = opened(browser, file, tap, asks=True, has_touch=True, viewport={"width": 380, "height": 1400})
     assert (first, second) == (file.as_uri(), report.as_uri()), "a finger reads first"
 
 
@@ -233,17 +217,12 @@ def test_charts_are_read_by_everybody(
 
 
 def test_pictures_stand_without_javascript(page_file: Path, browser: BrowserThread) -> None:
-    def look(browser: Any) -> tuple[int, str, int]:
-        context = browser.new_context(java_script_enabled=False, viewport={"width": 380, "height": 800})
-        try:
-            page = context.new_page()
-            page.goto(page_file.as_uri())
-            pictures = page.locator(".levels figure svg[role=img]:visible")
-            return pictures.count(), pictures.first.get_attribute("aria-label"), page.locator("select:visible").count()
-        finally:
-            context.close()
+    def look(page: Any) -> tuple[int, str, int]:
+        pictures = page.locator(".levels figure svg[role=img]:visible")
+        return pictures.count(), pictures.first.get_attribute("aria-label"), page.locator("select:visible").count()
 
-    count, words, selects = browser.run(look)
+    small = {"width": 380, "height": 800}
+    count, words, selects = browser.on_page(page_file, look, java_script_enabled=False, viewport=small)
     assert (count, selects) == (4, 0), "one for each test"
     assert words.startswith("Supported users of both builds over 40 releases, v1.0 to v1.39, Unbounded MySQL.")
 

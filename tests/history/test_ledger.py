@@ -17,36 +17,24 @@ import buildcompare as bc
 from buildcompare import __main__ as command_line
 from buildcompare.config.errors import ADDRESSES, InputError
 from buildcompare.config.params import version_in
-from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, read_ledger, record
-from buildcompare.results.codes import Pair
+from buildcompare.history.ledger import Entry, LedgerBuild, read_ledger, record
+from ledgers import entry
 from support import killed_at
 
-
-def entry(name: str = "v1.1", **more: Any) -> Entry:
-    data: dict[str, Any] = {
-        "name": name,
-        "position": 1,
-        "base": LedgerBuild(label="v1.0.0", version="1.0.0"),
-        "new": LedgerBuild(label="v1.1.0", version="1.1.0"),
-        "tests": [LedgerTest(name="mysql_unbounded", type="unbounded", db_engine="mysql")],
-        "source": "report",
-        **more,
-    }
-    return Entry.model_validate(data)
+OTHERS = {"base": {"label": "a"}, "new": {"label": "b"}}
+"""Builds of another comparison."""
 
 
 def numbered(number: int, **more: Any) -> Entry:
     """A comparison of builds of its own, every fifth a study."""
-    base, new = (LedgerBuild(label=f"{side}-{number}") for side in ("base", "new"))
-    study = number % 5 == 4
-    place = {"kind": "study", "position": None} if study else {"position": number + 1}
-    return entry(f"r{number}", **{**place, "base": base, "new": new, **more})
+    builds = {side: {"label": f"{side}-{number}"} for side in ("base", "new")}
+    return entry(f"r{number}", None if number % 5 == 4 else number + 1, **{**builds, **more})
 
 
 def test_the_same_comparison_is_replaced_and_keeps_its_place(tmp_path: Path) -> None:
-    record(tmp_path, [entry()])
-    record(tmp_path, [entry("v1.2", position=2, base=LedgerBuild(label="a"), new=LedgerBuild(label="b"))])
-    record(tmp_path, [entry(position=9, verdict="pass")])
+    record(tmp_path, [entry("v1.1")])
+    record(tmp_path, [entry("v1.2", 2, **OTHERS)])
+    record(tmp_path, [entry("v1.1", 9, verdict="pass")])
     kept = read_ledger(tmp_path)
     assert [(e.name, e.position, e.verdict) for e in kept.entries] == [("v1.1", 1, "pass"), ("v1.2", 2, None)]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["v1.1.json", "v1.2.json"], "nothing half-written"
@@ -55,24 +43,16 @@ def test_the_same_comparison_is_replaced_and_keeps_its_place(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("other", "key", "found"),
     [
-        (entry(new=LedgerBuild(label="v1.1.1", version="1.1.1")), "name", "that of v1.0.0 with v1.1.0"),
+        (entry("v1.1", new=LedgerBuild(label="v1.1.1", version="1.1.1")), "name", "that of v1.0.0 with v1.1.0"),
         (entry("V1.1"), "name", "that of v1.0.0"),
         (entry("v1.1-again"), "name", "the same comparison as 'v1.1'"),
-        (entry(kind="study", position=None), "name", "that of v1.0.0"),
-        (
-            entry("v1.2", base=LedgerBuild(label="a"), new=LedgerBuild(label="b")),
-            "position",
-            "1 in both",
-        ),
-        (
-            entry("v1.2", position=2, simulated=True, base=LedgerBuild(label="a"), new=LedgerBuild(label="b")),
-            "v1.2",
-            "a simulated one",
-        ),
+        (entry("v1.1", None), "name", "that of v1.0.0"),
+        (entry("v1.2", **OTHERS), "position", "1 in both"),
+        (entry("v1.2", 2, simulated=True, **OTHERS), "v1.2", "a simulated one"),
     ],
 )
 def test_another_comparison_is_not_overwritten(tmp_path: Path, other: Entry, key: str, found: str) -> None:
-    record(tmp_path, [entry()])
+    record(tmp_path, [entry("v1.1")])
     file = tmp_path / "v1.1.json"
     before = file.read_bytes()
     with pytest.raises(InputError) as fault:
@@ -101,7 +81,7 @@ def test_another_comparison_is_not_overwritten(tmp_path: Path, other: Entry, key
     ],
 )
 def test_a_damaged_entry_is_named(tmp_path: Path, change: dict[str, Any], key: str) -> None:
-    record(tmp_path, [entry()])
+    record(tmp_path, [entry("v1.1")])
     file = tmp_path / "v1.1.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     with pytest.raises(InputError) as fault:
@@ -129,7 +109,7 @@ def test_records_at_the_same_time_take_a_place_each_and_readers_lose_none(tmp_pa
 
     with ThreadPoolExecutor(8) as threads:
         readers = [threads.submit(look) for _ in range(2)]
-        entries = (numbered(number, kind="monthly", position=1) for number in range(24))
+        entries = (numbered(5 * number) for number in range(24))
         list(threads.map(lambda each: record(tmp_path, [each], at_end=True), entries))
         done.set()
         assert [reader.result() for reader in readers] == [None, None]
@@ -157,10 +137,16 @@ def test_killed_at_any_step_a_ledger_is_as_before_or_after(tmp_path: Path) -> No
     assert step > 6
 
 
-def test_packed_entries_and_addresses_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_at_one_place_packed_ones_and_addresses_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(ADDRESSES, tmp_path / "copy", "s3://bucket/ledger")
     with pytest.raises(InputError, match="s3://bucket/ledger: history: expected a local folder"):
-        record(tmp_path / "copy", [entry()])
+        record(tmp_path / "copy", [entry("v1.1")])
+    record(tmp_path, [entry("v1.1")])
+    (tmp_path / "v1.2.json").write_text((tmp_path / "v1.1.json").read_text().replace('"v1.1"', '"v1.2"'))
+    with pytest.raises(InputError, match=r"v1\.1's"):
+        read_ledger(tmp_path)
     (tmp_path / "entries.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match=r"`history-pack --undo` of version 0\.2"):
         read_ledger(tmp_path)
@@ -185,17 +171,10 @@ def test_the_newest_are_printed_and_any_by_its_name(tmp_path: Path) -> None:
     assert "a ledger with entries" in CliRunner().invoke(command_line.app, ["history", str(tmp_path / "none")]).output
 
 
-def test_a_ledger_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="can be written") as fault:
-        record(tmp_path / "file", [entry()])
-    assert fault.value.key == "history"
-
-
 def test_a_disk_that_is_full_in_between_leaves_the_ledger_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record(tmp_path, [entry()])
+    record(tmp_path, [entry("v1.1")])
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     written: list[Path] = []
     write_bytes = Path.write_bytes
@@ -207,40 +186,30 @@ def test_a_disk_that_is_full_in_between_leaves_the_ledger_as_it_was(
         return write_bytes(path, *args, **kw)
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    other = entry("v1.2", position=2, base=LedgerBuild(label="a"), new=LedgerBuild(label="b"))
+    other = entry("v1.2", 2, **OTHERS)
     with pytest.raises(InputError, match="No space left"):
-        record(tmp_path, [entry(verdict="pass"), other])
+        record(tmp_path, [entry("v1.1", verdict="pass"), other])
     monkeypatch.undo()
     assert written
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_one_database_under_two_names_is_one_chain(tmp_path: Path) -> None:
-    def measured(number: int, db: str) -> Entry:
-        base, new = (LedgerBuild(label=f"v1.{n}.0", version=f"1.{n}.0") for n in (number, number + 1))
-        users = Pair(1000.0, 1000.0)
-        test = LedgerTest(name=f"{db}_unbounded", type="unbounded", db_engine=db, supported_users=users)
-        return entry(f"v1.{number}", position=number, base=base, new=new, tests=[test])
-
-    record(tmp_path, [measured(1, "postgres"), measured(2, "postgresql"), measured(3, "PostgreSQL")])
+    spelled = enumerate(("postgres", "postgresql", "PostgreSQL"), start=1)
+    levels = (1000.0, 1000.0)
+    record(tmp_path, [entry(f"v1.{i}", i, (f"1.{i}.0", f"1.{i + 1}.0"), {db: levels}) for i, db in spelled])
     steps = bc.read_history(tmp_path).steps.values()
     assert [len(step.same_version) for step in steps] == [0, 1, 1]
-
-
-def test_two_entries_at_one_place_are_refused(tmp_path: Path) -> None:
-    record(tmp_path, [entry()])
-    file = tmp_path / "v1.1.json"
-    (tmp_path / "v1.2.json").write_text(file.read_text().replace('"v1.1"', '"v1.2"'))
-    with pytest.raises(InputError, match=r"v1\.1's"):
-        read_ledger(tmp_path)
 
 
 def test_no_ledger_yet_is_an_empty_one(tmp_path: Path) -> None:
     assert not read_ledger(tmp_path / "missing").entries
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(InputError, match="a folder"):
+    with pytest.raises(InputError, match="history: expected a folder, found"):
         read_ledger(file)
+    with pytest.raises(InputError, match="history: expected a folder that can be written"):
+        record(file, [entry("v1.1")])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,27 +68,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[bc.VariantsReport, P
     return result, result.to_html(tmp_path_factory.mktemp("large") / "report.html")
 
 
-def opened(browser: BrowserThread, file: Path, task: Callable[[Any], Any], width: int = 1280) -> Any:
-    """`task` on the page, which must say nothing on the console, show no dialog, and ask the network for nothing."""
-
-    def run(browser: Any) -> Any:
-        page, said = browser.new_page(viewport={"width": width, "height": 900}), list[str]()
-        try:
-            page.on("console", lambda message: said.append(message.text))
-            page.on("pageerror", lambda error: said.append(str(error)))
-            page.on("dialog", lambda dialog: said.append(dialog.message))
-            page.on("dialog", lambda dialog: dialog.dismiss())
-            page.on("request", lambda request: said.append(request.url))
-            page.goto(file.as_uri())
-            found = task(page)
-            assert said == [file.as_uri()]
-            return found
-        finally:
-            page.close()
-
-    return browser.run(run)
-
-
 def test_the_page_is_short_whatever_the_matrix_holds(
     browser: BrowserThread, made: tuple[bc.VariantsReport, Path], tmp_path: Path
 ) -> None:
@@ -100,11 +78,12 @@ def test_the_page_is_short_whatever_the_matrix_holds(
     ]
     assert len(made[0].result.contrasts) > 100
     for file in files:
-        seen = opened(browser, file, lambda page: page.evaluate(SEEN))
+        seen = browser.on_page(file, lambda page: page.evaluate(SEEN))
         assert seen["words"] <= 1500
         assert seen["size"][0] <= 6000
         assert 1 <= seen["findings"] <= 5
-        assert opened(browser, file, lambda page: page.evaluate(SEEN), width=380)["size"][1] == 380
+        small = {"width": 380, "height": 900}
+        assert browser.on_page(file, lambda page: page.evaluate(SEEN), viewport=small)["size"][1] == 380
         assert file.stat().st_size < 2_500_000
 
 
@@ -146,4 +125,4 @@ def test_the_chart_stands_where_the_numbers_are_and_says_them(
         assert page.locator(".picture[open] svg").first.is_visible()
         assert not chart.locator(".plot").is_visible()
 
-    opened(browser, file, task)
+    browser.on_page(file, task)
