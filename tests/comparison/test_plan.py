@@ -14,6 +14,7 @@ from buildcompare.comparison.plan import order_of_runs, plan_text
 from buildcompare.config.params import check_params
 from buildcompare.findings.verdict import opening
 from buildcompare.report import sections
+from buildcompare.results import Results
 from buildcompare.stats.planning import plan_runs
 from support import small_params, write_params
 
@@ -66,13 +67,12 @@ def test_the_plan_is_said_where_something_is_open(bench: Analysis, tmp_path: Pat
     assert (told.exit_code, told.output) == (0, text)
 
 
-def test_where_nothing_is_open_nothing_is_asked_for(bench: Analysis) -> None:
-    decided = [
-        plan.model_copy(update={"rows": [row.model_copy(update={"status": "not_worse"}) for row in plan.rows]})
-        for plan in bench.results.plan
-    ]
-    results = bench.results.model_copy(update={"plan": decided})
-    assert plan_text(results) == "Every row that the verdict rests on is decided: no further runs are asked for.\n"
+def all_decided(results: Results) -> Results:
+    plans = []
+    for plan in results.plan:
+        rows = [row.model_copy(update={"status": "not_worse"}) for row in plan.rows]
+        plans.append(plan.model_copy(update={"rows": rows}))
+    return results.model_copy(update={"plan": plans})
 
 
 def test_the_opening_says_what_further_hours_would_give(bench: Analysis) -> None:
@@ -86,8 +86,6 @@ def test_the_opening_says_what_further_hours_would_give(bench: Analysis) -> None
     assert best.no_worse_than_percent is not None
     assert f"that {worst.name} are at most {best.no_worse_than_percent:.0f} % worse, if nothing changed." in sentence
     assert " further hours of tests (one more run of each build in " in sentence
-    decided = [
-        plan.model_copy(update={"rows": [row.model_copy(update={"status": "not_worse"}) for row in plan.rows]})
-        for plan in plans
-    ]
-    assert "further hours" not in opening(passed.model_copy(update={"plan": decided})).sentence
+    assert "further hours" not in opening(all_decided(passed)).sentence
+    decided = plan_text(all_decided(bench.results))
+    assert decided == "Every row that the verdict rests on is decided: no further runs are asked for.\n"

@@ -17,27 +17,8 @@ HEADER = (
     "release,run,monthly,order,base_label,new_label,base_version,new_version,db,test_type,su_base,su_new,delta_pct,"
     "errors_base,users,load_test_version,dataset,users_inc,threshold_cpu"
 )
-GOOD = {
-    "release": "v1.1",
-    "run": "",
-    "monthly": "yes",
-    "order": "1",
-    "base_label": "v1.0.0",
-    "new_label": "v1.1.0-rc1",
-    "base_version": "1.0.0",
-    "new_version": "1.1.0-rc1",
-    "db": "mysql",
-    "test_type": "unbounded",
-    "su_base": "1000",
-    "su_new": "1100",
-    "delta_pct": "10.0",
-    "errors_base": "3",
-    "users": "",
-    "load_test_version": "v2",
-    "dataset": "d",
-    "users_inc": "8",
-    "threshold_cpu": "0.85",
-}
+ROW = "v1.1,,yes,1,v1.0.0,v1.1.0-rc1,1.0.0,1.1.0-rc1,mysql,unbounded,1000,1100,10.0,3,,v2,d,8,0.85"
+GOOD = dict(zip(HEADER.split(","), ROW.split(","), strict=True))
 
 
 def write_table(folder: Path, *rows: dict[str, str], header: str = HEADER) -> Path:
