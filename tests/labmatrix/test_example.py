@@ -66,18 +66,12 @@ def temporary() -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_it_finds_the_missing_index_and_nothing_else(script: list[str], temporary: Path, tmp_path: Path) -> None:
-    small = [
-        "--repeats",
-        "2",
-        "--seconds",
-        "32",
-        "--output",
-        str(tmp_path / "out"),
-        "--report",
-        str(tmp_path / "report"),
-    ]
+    small = ["--repeats", "2", "--seconds", "32"]
+    places = ["--output", str(tmp_path / "out"), "--report", str(tmp_path / "report")]
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    done = subprocess.run([*script, *small], env=environment, capture_output=True, text=True, timeout=290, check=False)
+    done = subprocess.run(
+        [*script, *small, *places], env=environment, capture_output=True, text=True, timeout=290, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert left_over(temporary) == []
     results = Results.model_validate_json((tmp_path / "report/results.json").read_text("utf-8"))
@@ -90,9 +84,8 @@ def test_it_finds_the_missing_index_and_nothing_else(script: list[str], temporar
     assert (found.status, len(found.levels.base), len(found.levels.new)) == ("regression", 2, 2)
     assert found.base == pytest.approx(21, abs=1)
     assert found.new == pytest.approx(5001, abs=1)
-    [slowest] = [
-        row for row in test.labels if row.stat == "avg" and row.label.startswith("select sum(amount) from orders")
-    ]
+    averages = [row for row in test.labels if row.stat == "avg"]
+    [slowest] = [row for row in averages if row.label.startswith("select sum(amount) from orders")]
     assert slowest.delta_percent is not None
     assert slowest.delta_percent > 100
     twins = {"rows-written": "transactions"}  # each transaction writes one row: they are one call
@@ -161,9 +154,7 @@ def test_calibration_and_ledger_of_identical_runs_tell_the_same(project: Path, t
         results = analyse(asked, read_recordings(asked)).results
         assert (results.verdict, results.simulated) == ("regression", False)
         rows = {row.slug: row for row in results.tests[0].metrics}
-        assert {slug for slug, row in rows.items() if row.status in CALLED} == {
-            "time-per-transaction",
-            "rows-per-transaction",
-        }
+        called = {slug for slug, row in rows.items() if row.status in CALLED}
+        assert called == {"time-per-transaction", "rows-per-transaction"}
         assert rows["time-per-transaction"].noise_source == source
         assert not results.drift
