@@ -11,7 +11,9 @@ import pandas as pd
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.load.curve import LoadCurve, find_stop, prepare_load
 from buildcompare.load.view import Shape, measure_shape
+from buildcompare.recordings.recording import Recording
 from loadsim import ShapeTruth, random_settings, shape_truth, simulate_run
+from support import sure
 
 CATALOGUE = read_catalogue("mattermost")
 USERS, GOROUTINES = "number-of-connected-devices", "goroutines-in-use"
@@ -25,15 +27,11 @@ def path(*points: tuple[float, float], step_s: float = 5.0) -> pd.Series:
 
 
 def prepared(curve: pd.Series, stop_s: float = math.inf) -> LoadCurve:
-    load = prepare_load(curve, stop_s)
-    assert load is not None
-    return load
+    return sure(prepare_load(curve, stop_s))
 
 
 def shape(curve: pd.Series, **options: object) -> Shape:
-    found = measure_shape(curve, **options)  # type: ignore[arg-type]
-    assert found is not None
-    return found
+    return sure(measure_shape(curve, **options))  # type: ignore[arg-type]
 
 
 def names(found: Shape) -> list[str]:
@@ -58,24 +56,20 @@ def hunting(cycles: int = 20, period_s: float = 200.0, fall: float = 80.0) -> pd
     return pd.concat([path(*BUMPY, (1815, 6060)), waves + 0.1 * (waves.index.to_numpy() - 1820.0)])
 
 
-def recorded(recording: object, slug: str = USERS) -> pd.Series:
-    series = recording.find(slug)  # type: ignore[attr-defined]
-    assert series is not None
-    curve: pd.Series = recording.curve(series)  # type: ignore[attr-defined]
-    return curve
+def recorded(recording: Recording, slug: str = USERS) -> pd.Series:
+    return recording.curve(sure(recording.find(slug)))
 
 
 @cache
-def simulated(seed: int, run_seed: int | None = None, slug: str = USERS) -> tuple[Shape | None, ShapeTruth]:
+def simulated(seed: int, run_seed: int | None = None, slug: str = USERS) -> tuple[Shape, ShapeTruth]:
     settings = random_settings(seed)
     run = simulate_run(settings, seed if run_seed is None else run_seed)
     curve = recorded(run.recording, slug)
     proxy = slug != USERS
-    stop = find_stop(curve, fastest_fall=None if proxy else 8.0)
-    assert stop is not None
+    stop = sure(find_stop(curve, fastest_fall=None if proxy else 8.0))
     per_user = settings.server.levels.goroutines_per_user if proxy else None
     step = settings.coordinator.users_dec
-    return measure_shape(curve, stop, proxy=proxy, per_user=per_user, step=step), shape_truth(run.truth)
+    return shape(curve, stop=stop, proxy=proxy, per_user=per_user, step=step), shape_truth(run.truth)
 
 
 RUNS = range(5000, 5040)

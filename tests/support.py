@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,7 @@ from buildcompare.config.yaml import yaml_text
 from buildcompare.history.ledger import read_ledger
 from buildcompare.report.publish import KernelInputError
 
+T = TypeVar("T")
 REPORTED = {
     ("v10.4", "mysql_unbounded"): (7097, 7126),
     ("v10.4", "postgresql_unbounded"): (6537, 6934),
@@ -30,6 +31,12 @@ REPORTED = {
     ("v9.6", "postgresql_unbounded"): (11330, 11292),
 }
 """Supported users that the seeds report, base and new."""
+
+
+def sure(found: T | None) -> T:
+    """Return what must be there."""
+    assert found is not None
+    return found
 
 
 def test_folders(real: Path) -> list[Path]:

@@ -10,25 +10,17 @@ import pytest
 
 from buildcompare.load.phases import Beginning, bumps, ramp
 from buildcompare.load.view import Shift, shift
-from shape_curves import (
-    BUMPY,
-    names,
-    path,
-    prepared,
-    sawtooth,
-    shape,
-)
+from buildcompare.results.users import Bump
+from shape_curves import BUMPY, names, path, prepared, sawtooth, shape
+from support import sure
 
 # ---- Early bumps and the onset --------------------------------------------------------------------------------------
 
 
 def test_an_early_bump_has_its_peak_depth_and_times() -> None:
     found = bumps(prepared(path(*BUMPY)))
-    (bump,) = found.bumps
-    assert (bump.peak_s, bump.peak_users, bump.depth_users) == (110.0, 180.0, 180.0)
-    assert bump.end_s == 200.0
-    assert found.bump_seconds == bump.end_s - bump.start_s == 200.0
-    assert found.onset_s == 300.0
+    assert [*found.bumps] == [Bump(start_s=0.0, peak_s=110.0, end_s=200.0, peak_users=180.0, depth_users=180.0)]
+    assert (found.bump_seconds, found.onset_s) == (200.0, 300.0)
 
 
 def test_a_straight_ramp_has_no_bumps() -> None:
@@ -47,11 +39,8 @@ def test_a_fall_far_up_the_ramp_is_no_early_bump() -> None:
 
 def test_a_recording_that_opens_in_mid_ramp_has_no_onset() -> None:
     found = shape(path((0, 2000), (1000, 6000), (4000, 6000)))
-    assert found.beginning.onset_s is None
-    assert found.ramp is not None
-    assert found.ramp.slope == pytest.approx(4.0, rel=1e-3)
-    assert found.lost is None
-    assert shift(found, found) is None
+    assert (found.beginning.onset_s, found.lost, shift(found, found)) == (None, None, None)
+    assert sure(found.ramp).slope == pytest.approx(4.0, rel=1e-3)
 
 
 @pytest.mark.parametrize(("slope", "step_s"), [(1.0, 1.0), (1.0, 5.0), (2.0, 5.0), (4.0, 15.0)])
@@ -93,33 +82,22 @@ def test_a_curve_that_falls_from_its_first_sample_has_no_bump_there() -> None:
 
 
 def test_the_slope_of_the_ramp_and_its_end() -> None:
-    load = prepared(path((0, 0), (30, 0), (1530, 6000), (5000, 6000)))
-    found = ramp(load, onset_s=30.0)
-    assert found is not None
-    assert found.slope == pytest.approx(4.0, rel=1e-6)
-    assert found.end_s == pytest.approx(1530.0, abs=10.0)
-    assert found.kink_s is None
-    assert found.complete
+    found = sure(ramp(prepared(path((0, 0), (30, 0), (1530, 6000), (5000, 6000))), onset_s=30.0))
+    assert (found.slope, found.end_s) == (pytest.approx(4.0, rel=1e-6), pytest.approx(1530.0, abs=10.0))
+    assert (found.kink_s, found.complete) == (None, True)
 
 
 @pytest.mark.parametrize(("after", "is_kink"), [(2.0, True), (8 / 6, True), (0.1, False), (3.9, False)])
 def test_a_kink_is_where_the_slope_falls_to_a_part_of_it(after: float, is_kink: bool) -> None:
     curve = prepared(path((0, 0), (1000, 4000), (3000, 4000 + 2000 * after), (4000, 9000)))
-    found = ramp(curve, onset_s=0.0)
-    assert found is not None
-    if is_kink:
-        assert found.kink_s == pytest.approx(1000.0, abs=25.0)
-        assert found.slope == pytest.approx(4.0, rel=1e-3)
-    else:
-        assert found.kink_s is None
+    found = sure(ramp(curve, onset_s=0.0))
+    assert found.kink_s == (pytest.approx(1000.0, abs=25.0) if is_kink else None)
+    assert not is_kink or found.slope == pytest.approx(4.0, rel=1e-3)
 
 
 def test_a_ramp_that_never_ends_is_not_complete() -> None:
     found = shape(path((0, 0), (3000, 6000)))
-    assert found.ramp is not None
-    assert not found.ramp.complete
-    assert names(found) == ["ramp"]
-    assert found.plateau is None
+    assert (sure(found.ramp).complete, names(found), found.plateau) == (False, ["ramp"], None)
 
 
 def test_time_lost_against_the_ideal_ramp() -> None:
@@ -134,46 +112,33 @@ def test_time_lost_against_the_ideal_ramp() -> None:
 def shifted(by_s: float, sd_s: float | None = None, df: float = math.inf) -> Shift:
     base = shape(path((0, 0), (100, 0), (2100, 8000), (6000, 8000)))
     new = shape(path((0, 0), (100 + by_s, 0), (2100 + by_s, 8000), (6000, 8000)))
-    found = shift(base, new, sd_s=sd_s, df=df)
-    assert found is not None
-    return found
+    return sure(shift(base, new, sd_s=sd_s, df=df))
 
 
 def test_the_shift_is_the_gap_and_the_delay() -> None:
     found = shifted(400.0)
-    assert found.users == pytest.approx(-1600.0, abs=1.0)
-    assert found.seconds == pytest.approx(400.0, abs=1.0)
-    assert found.window[0] == 500.0
-    assert found.significant
+    assert (found.users, found.seconds) == (pytest.approx(-1600.0, abs=1.0), pytest.approx(400.0, abs=1.0))
+    assert (found.window[0], found.significant) == (500.0, True)
     assert found.users_ci[0] < -1600 < found.users_ci[1] < 0
-    back = shifted(-60.0)
-    assert back.users == pytest.approx(240.0, abs=1.0)
+    assert shifted(-60.0).users == pytest.approx(240.0, abs=1.0)
 
 
 def test_a_delay_is_significant_though_the_ramps_bend() -> None:
     """Where one build has begun to rest and the other not, the same delay is another number of users."""
     bent = pd.concat([path((0, 0), (900, 3600), (2300, 6400)), sawtooth(2305.0, 6320.0, 18)])
     later = pd.concat([path((0, 0), (395, 0)), bent.set_axis(bent.index + 400.0)])
-    found = shift(shape(bent), shape(later))
-    assert found is not None
-    assert found.seconds == pytest.approx(400.0, abs=5.0)
-    assert found.significant
+    found = sure(shift(shape(bent), shape(later)))
+    assert (found.seconds, found.significant) == (pytest.approx(400.0, abs=5.0), True)
     assert found.users_ci[1] < 0
 
 
 def test_run_to_run_variation_decides_what_is_significant() -> None:
-    assert shifted(400.0).noise_source == "simulated"
     calm, wild, guessed = (shifted(400.0, sd, df) for sd, df in ((50.0, math.inf), (250.0, math.inf), (90.0, 1)))
-    assert calm.noise_source == "runs"
-    assert calm.significant
-    assert not wild.significant
-    assert not guessed.significant  # two runs say little about variation
+    assert (shifted(400.0).noise_source, calm.noise_source) == ("simulated", "runs")
+    assert [each.significant for each in (calm, wild, guessed)] == [True, False, False]  # two runs say little
     assert wild.users_ci[1] - wild.users == pytest.approx(4.0 * 1.96 * math.sqrt(2) * 250.0, rel=0.01)
 
 
 def test_a_gap_that_opens_later_is_no_shift() -> None:
-    base = shape(path((0, 0), (2000, 8000), (6000, 8000)))
-    new = shape(path((0, 0), (4000, 8000), (6000, 8000)))
-    found = shift(base, new)
-    assert found is not None
-    assert not found.significant
+    base, new = (shape(path((0, 0), (top_s, 8000), (6000, 8000))) for top_s in (2000, 4000))
+    assert not sure(shift(base, new)).significant

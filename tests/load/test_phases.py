@@ -11,41 +11,29 @@ import pytest
 
 from buildcompare.load.curve import find_stop
 from buildcompare.load.view import measure_plateau, measure_shape, shift
-from shape_curves import (
-    hunting,
-    names,
-    path,
-    prepared,
-    shape,
-    simulated,
-)
+from shape_curves import hunting, names, path, prepared, shape, simulated
+from support import sure
 
 # ---- The plateau ----------------------------------------------------------------------------------------------------
 
 
 def test_the_plateau_and_what_another_stop_would_change() -> None:
     load = prepared(path((0, 0), (1500, 6000), (8000, 6650)))
-    plateau = measure_plateau(load, 8000.0, 1500.0)
-    assert plateau is not None
-    assert plateau.window == (6200.0, 8000.0)
-    assert plateau.level == pytest.approx(6560.0, abs=1.0)
-    assert plateau.drift == pytest.approx(0.1, rel=1e-6)
-    assert plateau.settled is True
-    assert plateau.settled_s is not None
-    assert 3000.0 <= plateau.settled_s <= 3300.0
-    _, before = load.between(plateau.settled_s - 1800.0, plateau.settled_s)
+    plateau = sure(measure_plateau(load, 8000.0, 1500.0))
+    assert (plateau.window, plateau.settled) == ((6200.0, 8000.0), True)
+    assert (plateau.level, plateau.drift) == (pytest.approx(6560.0, abs=1.0), pytest.approx(0.1, rel=1e-6))
+    settled_s = sure(plateau.settled_s)
+    assert 3000.0 <= settled_s <= 3300.0
+    _, before = load.between(settled_s - 1800.0, settled_s)
     assert plateau.earliest_level == pytest.approx(before.mean())
     assert abs(np.polyfit(np.arange(before.size) * 5.0, before, 1)[0]) < 0.2
 
 
 def test_a_curve_that_still_climbs_has_not_settled() -> None:
     load = prepared(path((0, 0), (1500, 6000), (8000, 9250)))
-    plateau = measure_plateau(load, 8000.0, 1500.0)
-    assert plateau is not None
+    plateau = sure(measure_plateau(load, 8000.0, 1500.0))
     assert (plateau.settled, plateau.settled_s, plateau.earliest_level) == (False, None, None)
-    short = measure_plateau(load, 2200.0, 1500.0)
-    assert short is not None
-    assert short.settled is None
+    assert sure(measure_plateau(load, 2200.0, 1500.0)).settled is None
     assert measure_plateau(load, 1700.0, 1500.0) is None
 
 
@@ -62,9 +50,7 @@ def test_a_bounded_run_has_ramp_plateau_and_shutdown() -> None:
 
 def test_phases_follow_each_other_without_overlap() -> None:
     for seed in range(12):
-        found, _ = simulated(seed)
-        assert found is not None
-        for one, other in pairwise(found.phases):
+        for one, other in pairwise(simulated(seed)[0].phases):
             assert one.start_s < one.end_s <= other.start_s
 
 
@@ -75,9 +61,7 @@ def test_missing_samples_do_not_change_the_shape() -> None:
     holes[rng.uniform(size=len(holes)) < 0.1] = math.nan
     one, other = shape(whole), shape(holes)
     assert len(one.beginning.bumps) == len(other.beginning.bumps)
-    assert one.ramp is not None
-    assert other.ramp is not None
-    assert other.ramp.slope == pytest.approx(one.ramp.slope, rel=0.01)
+    assert sure(other.ramp).slope == pytest.approx(sure(one.ramp).slope, rel=0.01)
     assert other.waves.onset_s == pytest.approx(one.waves.onset_s, abs=20.0)
     assert other.waves.period_s == pytest.approx(one.waves.period_s, rel=0.03)
 
@@ -90,8 +74,7 @@ def test_the_sampling_step_does_not_change_the_shape(step_s: float) -> None:
     assert len(other.beginning.bumps) == 1
     # The last sample within a step of 8 users of the trough: 2 s into a ramp of 4 users/s.
     assert other.beginning.onset_s == pytest.approx(300.0, abs=max(step_s, 2.0))
-    assert other.ramp is not None
-    assert other.ramp.slope == pytest.approx(4.0, rel=0.02)
+    assert sure(other.ramp).slope == pytest.approx(4.0, rel=0.02)
     assert other.waves.claimed
     assert other.waves.onset_s == pytest.approx(1820.0, abs=2 * step_s)
     assert other.waves.period_s == pytest.approx(200.0, rel=0.05)

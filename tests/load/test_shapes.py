@@ -15,17 +15,8 @@ from buildcompare.load.phases import waves
 from buildcompare.load.view import Shape, measure_shape, shift
 from buildcompare.recordings.sources import record
 from loadsim import shift_truth
-from shape_curves import (
-    CATALOGUE,
-    GOROUTINES,
-    RUNS,
-    USERS,
-    prepared,
-    recorded,
-    shape,
-    simulated,
-)
-from support import test_folders
+from shape_curves import CATALOGUE, GOROUTINES, RUNS, USERS, prepared, recorded, shape, simulated
+from support import sure, test_folders
 
 # ---- Simulated runs -------------------------------------------------------------------------------------------------
 
@@ -36,7 +27,6 @@ def test_simulated_shapes_are_what_really_happened() -> None:
     right: dict[str, list[bool]] = {name: [] for name in ("onset", "bumps", "slope", "waves", "period", "amplitude")}
     for seed in RUNS:
         found, truth = simulated(seed)
-        assert found is not None
         hunting, ramp, onset = found.waves, found.ramp, found.beginning.onset_s
         right["onset"].append(onset is not None and abs(onset - truth.onset_s) <= 20.0)
         right["bumps"].append(len(found.beginning.bumps) == truth.early_bumps)
@@ -58,9 +48,7 @@ def test_the_shift_of_simulated_runs_is_true_and_chance_is_not_significant() -> 
     significant, right = [], []
     for seed in range(5000, 5025):
         sides = [simulated(seed, 100_000 + 2 * seed + i) for i in range(2)]
-        shapes = [found for found, _ in sides if found is not None]
-        assert len(shapes) == 2
-        moved = shift(*shapes)
+        moved = shift(*(found for found, _ in sides))
         true = shift_truth(*(truth for _, truth in sides))
         if moved is not None and true is not None:
             significant.append(moved.significant)
@@ -77,7 +65,6 @@ def test_a_kink_is_at_the_first_alert() -> None:
     expected, errors = [], []
     for seed in range(5000, 5080):
         found, truth = simulated(seed)
-        assert found is not None
         if found.ramp is None:
             continue
         if found.ramp.kink_s is not None:
@@ -95,7 +82,6 @@ def test_goroutines_tell_the_beginning_and_the_ramp() -> None:
     bumps, slopes = [], []
     for seed in range(5000, 5020):
         found, truth = simulated(seed, None, GOROUTINES)
-        assert found is not None
         bumps.append(abs(len(found.beginning.bumps) - truth.early_bumps) <= 1)
         if found.ramp is not None and found.ramp.end_s - found.ramp.start_s >= 60.0:
             true = 3.01 * truth.slope_at((found.ramp.start_s + found.ramp.end_s) / 2)
@@ -126,17 +112,14 @@ def test_the_shapes_of_v10_4(real: Path, db: str, side: str, bumps: tuple[int, i
     found = published(real / f"comparisons/v10.4/{db}_unbounded", side)
     assert bumps[0] <= len(found.beginning.bumps) <= bumps[1]
     assert found.beginning.onset_s == pytest.approx(onset, abs=90.0)
-    assert found.waves.onset_s == pytest.approx(waves, abs=180.0)
-    assert found.waves.claimed
-    assert found.ramp is not None
-    assert found.ramp.slope == pytest.approx(2.1, rel=0.08)
+    assert (found.waves.onset_s, found.waves.claimed) == (pytest.approx(waves, abs=180.0), True)
+    assert sure(found.ramp).slope == pytest.approx(2.1, rel=0.08)
 
 
 @pytest.mark.parametrize(("db", "behind"), [("postgresql", -1600), ("mysql", -900)])
 def test_the_shift_of_v10_4(real: Path, db: str, behind: int) -> None:
     folder = real / f"comparisons/v10.4/{db}_unbounded"
-    moved = shift(published(folder, "base"), published(folder, "new"))
-    assert moved is not None
+    moved = sure(shift(published(folder, "base"), published(folder, "new")))
     assert moved.users == pytest.approx(behind, rel=0.1)
     assert moved.users_ci[0] < behind < moved.users_ci[1]
     assert moved.significant
@@ -150,10 +133,8 @@ def test_the_early_bump_came_with_a_data_set_and_went_with_it(real: Path) -> Non
             for side in ("base", "new"):
                 bumps = published(folder, side).beginning.bumps
                 (there if folder.parent.name in bumpy else elsewhere).append(bool(bumps))
-    assert len(there) == 28
+    assert (len(there), len(elsewhere), sum(elsewhere)) == (28, 40, 0)
     assert sum(there) >= 26
-    assert len(elsewhere) == 40
-    assert sum(elsewhere) == 0
 
 
 @pytest.mark.parametrize(("config", "last_part", "period"), [("1.1", 1.0, (145, 180)), ("1.3", 1 / 3, (110, 170))])
@@ -161,17 +142,12 @@ def test_the_early_bump_came_with_a_data_set_and_went_with_it(real: Path) -> Non
 def test_the_waves_of_the_ceiling_runs(
     real: Path, config: str, last_part: float, period: tuple[int, int], replicate: int
 ) -> None:
-    recording = record(
-        Run(report=str(real / f"ceiling/v1-{config}-{replicate}.out.gz")), Source(kind="ltctl"), CATALOGUE
-    )
-    curve = recorded(recording)
-    stop = find_stop(curve)
-    assert stop is not None
-    found = shape(curve).waves
-    part = prepared(curve, stop.at_s)
-    late = waves(part, onset_s=max(found.onset_s or 0.0, (1.0 - last_part) * stop.at_s))
-    assert late.period_s is not None
-    assert period[0] <= late.period_s <= period[1]
+    run = Run(report=str(real / f"ceiling/v1-{config}-{replicate}.out.gz"))
+    curve = recorded(record(run, Source(kind="ltctl"), CATALOGUE))
+    stop_s = sure(find_stop(curve)).at_s
+    onset_s = max(shape(curve).waves.onset_s or 0.0, (1.0 - last_part) * stop_s)
+    late = waves(prepared(curve, stop_s), onset_s=onset_s)
+    assert period[0] <= sure(late.period_s) <= period[1]
 
 
 def test_identical_published_runs_show_no_significant_shift(real: Path) -> None:
@@ -187,8 +163,7 @@ def test_identical_published_runs_show_no_significant_shift(real: Path) -> None:
             users = recording.find(USERS)
             proxy = users is None
             curve = recorded(recording, GOROUTINES if proxy else USERS)
-            stop = find_stop(curve, fastest_fall=None if proxy else 4.0)
-            assert stop is not None
+            stop = sure(find_stop(curve, fastest_fall=None if proxy else 4.0))
             shapes.append(measure_shape(curve, stop, proxy=proxy, per_user=3.08 if proxy else None))
         for i, one in enumerate(shapes):
             for other in shapes[i + 1 :]:

@@ -17,7 +17,7 @@ from buildcompare.load.users import supported_users
 from buildcompare.recordings.sources import record
 from buildcompare.results import Results
 from curves import CATALOGUE, curve, kinds, recording
-from support import test_folders, users_curve
+from support import sure, test_folders, users_curve
 
 
 def estimate(values: np.ndarray, *, cut: bool = False) -> Any:
@@ -62,8 +62,8 @@ def test_users_of_several_instances_are_summed() -> None:
     run = Run(recording="x")
     test = Test(name="x", type="unbounded", base=[run], new=[run])
     result = compare_test(test, {"base": [whole], "new": [replace(whole, series=halves)]}, CATALOGUE).result
-    assert result.supported_users is not None
-    assert result.supported_users.estimated.new == result.supported_users.estimated.base
+    estimated = sure(result.supported_users).estimated
+    assert estimated.new == estimated.base
 
 
 def test_a_run_without_an_estimate_is_left_out_and_said_so() -> None:
@@ -73,8 +73,7 @@ def test_a_run_without_an_estimate_is_left_out_and_said_so() -> None:
     silent = Run(recording="x")
     test = Test(name="x", type="unbounded", base=[run, silent], new=[run])
     result = compare_test(test, {"base": [good, climbing], "new": [good]}, CATALOGUE).result
-    users = result.supported_users
-    assert users is not None
+    users = sure(result.supported_users)
     assert (users.reported.base, users.reported.new) == (None, 6900)
     assert users.estimated.base == pytest.approx(7000)
     assert (users.at_least.base, users.reason.base) == (None, None)
@@ -89,8 +88,7 @@ def test_a_window_of_the_analyst_says_nothing_about_the_stop(real: Path) -> None
     runs["new"] = [Run.model_validate({"recording": str(folder / "new.csv.gz"), **named})]
     test = Test.model_validate({"name": "x", "type": "unbounded", **runs})
     recordings = {s: [record(run, Source(kind="recorded"), CATALOGUE) for run in runs[s]] for s in runs}
-    users = compare_test(test, recordings, CATALOGUE).result.supported_users  # type: ignore[arg-type]
-    assert users is not None
+    users = sure(compare_test(test, recordings, CATALOGUE).result.supported_users)  # type: ignore[arg-type]
     assert (users.estimated.new, users.reason.new) == (None, "still_climbing")
 
 
@@ -100,10 +98,6 @@ def test_too_little_is_not_estimated() -> None:
     holes[-200:-50] = np.nan
     assert estimate(holes).reason == "gaps"
     assert supported_users(None).reason == "no_users_curve"
-
-
-def published(real: Path) -> pd.DataFrame:
-    return pd.read_csv(real / "comparisons/history.csv")
 
 
 def reported(history: pd.DataFrame, folder: Path, side: str) -> float:
@@ -119,14 +113,13 @@ def reported(history: pd.DataFrame, folder: Path, side: str) -> float:
 
 def test_every_whole_published_curve_gives_the_published_figure(real: Path, compared: Callable[[str], Results]) -> None:
     """v8.0 is left out: its graphs belong to other runs than its table, its makers say so."""
-    history = published(real)
+    history = pd.read_csv(real / "comparisons/history.csv")
     errors, cut = [], []
     for folder in test_folders(real):
         if not folder.name.endswith("unbounded") or folder.parent.name == "v8.0":
             continue
         (result,) = [test for test in compared(folder.parent.name).tests if test.name == folder.name]
-        users = result.supported_users
-        assert users is not None
+        users = sure(result.supported_users)
         for side in ("base", "new"):
             value, truth = getattr(users.estimated, side), reported(history, folder, side)
             if value is not None:
@@ -149,9 +142,7 @@ def test_every_whole_published_curve_gives_the_published_figure(real: Path, comp
 )
 def test_ceiling_runs_give_the_published_figure(real: Path, run: str, truth: int) -> None:
     recording = record(Run(report=str(real / f"ceiling/{run}.out.gz")), Source(kind="ltctl"), CATALOGUE)
-    series = recording.find("number-of-connected-devices")
-    assert series is not None
-    users = recording.curve(series)
+    users = recording.curve(sure(recording.find("number-of-connected-devices")))
     assert supported_users(users).estimated == pytest.approx(truth, rel=0.015)
 
 
@@ -160,8 +151,6 @@ def test_without_a_users_curve_the_window_follows_the_goroutines(real: Path) -> 
     recording = record(run, Source(kind="ltctl"), CATALOGUE)
     test = Test(name="x", type="unbounded", base=[run], new=[run])
     result = compare_test(test, {"base": [recording], "new": [recording]}, CATALOGUE).result
-    assert result.supported_users is not None
-    assert result.supported_users.reason.base == "no_users_curve"
-    assert result.supported_users.status == "not_comparable"
-    assert result.runs.base[0].load_curve == "goroutines-in-use"
-    assert result.runs.base[0].window_method == "last_30_minutes"
+    users, view = sure(result.supported_users), result.runs.base[0]
+    assert (users.reason.base, users.status) == ("no_users_curve", "not_comparable")
+    assert (view.load_curve, view.window_method) == ("goroutines-in-use", "last_30_minutes")

@@ -18,32 +18,21 @@ from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import read
 from buildcompare.results import TestResult
 from curves import CATALOGUE, kinds, recording
-from shape_curves import (
-    BUMPY,
-    hunting,
-    path,
-    shape,
-    simulated,
-)
+from shape_curves import BUMPY, hunting, path, shape, simulated
+from support import sure
 
 
 def test_waves_of_two_builds_are_compared_by_what_runs_of_one_build_differ_by() -> None:
     base, faster = shape(hunting()).waves, shape(hunting(30, 120.0, 160.0)).waves
-    period, amplitude = compare_waves(base, faster)
-    assert period is not None
-    assert amplitude is not None
-    assert period.value == pytest.approx(-80.0, abs=5.0)
-    assert period.excludes_zero
-    assert amplitude.value == pytest.approx(80.0, abs=8.0)
-    assert amplitude.excludes_zero
+    period, amplitude = map(sure, compare_waves(base, faster))
+    assert (period.value, period.excludes_zero) == (pytest.approx(-80.0, abs=5.0), True)
+    assert (amplitude.value, amplitude.excludes_zero) == (pytest.approx(80.0, abs=8.0), True)
     assert faster.onset_s == pytest.approx(base.onset_s, abs=5.0)
     assert faster.onset_users == pytest.approx((base.onset_users or 0.0) + 80.0, abs=5.0)
     a_quarter, _ = compare_waves(base, shape(hunting(30, 150.0, 120.0)).waves)
-    assert a_quarter is not None
-    assert not a_quarter.excludes_zero, "thirty even cycles each are still one run each"
+    assert not sure(a_quarter).excludes_zero, "thirty even cycles each are still one run each"
     same, _ = compare_waves(base, base)
-    assert same is not None
-    assert not same.excludes_zero
+    assert not sure(same).excludes_zero
     few, _ = compare_waves(base, shape(hunting(6)).waves)
     assert few is None
     assert compare_waves(base, shape(path(*BUMPY, (6000, 6000))).waves) == (None, None)
@@ -54,10 +43,7 @@ def test_waves_of_two_builds_are_compared_by_what_runs_of_one_build_differ_by() 
 def test_waves_of_identical_simulated_runs_are_seldom_called_different() -> None:
     called = []
     for seed in range(5000, 5025):
-        sides = [simulated(seed, 100_000 + 2 * seed + i)[0] for i in range(2)]
-        assert sides[0] is not None
-        assert sides[1] is not None
-        period, amplitude = compare_waves(sides[0].waves, sides[1].waves)
+        period, amplitude = compare_waves(*(simulated(seed, 100_000 + 2 * seed + i)[0].waves for i in range(2)))
         if period is not None and amplitude is not None:
             called += [period.excludes_zero, amplitude.excludes_zero]
     assert len(called) >= 40
@@ -84,9 +70,7 @@ def compared(base: Recording, new: Recording) -> TestResult:
 
 def test_a_report_tells_waves_of_another_pace_with_their_interval() -> None:
     result = compared(wavy(170.0, 80.0, 1), wavy(280.0, 80.0, 2))
-    ramps = result.ramp_up
-    period = ramps.wave_period_s
-    assert period is not None
+    period = sure(result.ramp_up.wave_period_s)
     assert period.value == pytest.approx(110.0, abs=12.0)
     assert 0 < period.ci_low < period.value < period.ci_high
     found = kinds(result)["waves"]
@@ -106,8 +90,7 @@ def test_an_interval_is_of_the_variation_between_runs() -> None:
     """With more or steadier cycles it does not shrink."""
     found = [compare_waves(waves_of([150.0] * count), waves_of([180.0] * count))[0] for count in (8, 80)]
     half = stats.t(PERIOD_DF).ppf(0.975) * PERIOD_SD * np.sqrt(2.0)
-    for each in found:
-        assert each is not None
+    for each in map(sure, found):
         bounds = 1.0 + np.array([each.ci_low, each.ci_high]) / 150.0
         assert np.log(bounds) == pytest.approx(np.log(180.0 / 150.0) + np.array([-half, half]))
     assert compare_waves(waves_of([150.0] * 7), waves_of([150.0] * 80)) == (None, None)

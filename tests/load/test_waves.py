@@ -11,15 +11,8 @@ from scipy.signal import lfilter
 
 from buildcompare.load.curve import Stop
 from buildcompare.load.phases import red_noise_test
-from buildcompare.load.view import measure_shape
-from shape_curves import (
-    BUMPY,
-    hunting,
-    names,
-    path,
-    sawtooth,
-    shape,
-)
+from shape_curves import BUMPY, hunting, names, path, sawtooth, shape
+from support import sure
 
 
 def test_waves_have_onset_period_and_amplitude() -> None:
@@ -31,9 +24,9 @@ def test_waves_have_onset_period_and_amplitude() -> None:
     assert waves.period_s == pytest.approx(200.0, abs=5.0)
     assert waves.amplitude == pytest.approx(75.0, abs=5.0)
     assert waves.regularity == pytest.approx(1.0, abs=0.05)
-    assert waves.test is not None
-    assert waves.test.period_s == pytest.approx(200.0, rel=0.1)
-    assert waves.test.share > 0.7
+    test = sure(waves.test)
+    assert test.period_s == pytest.approx(200.0, rel=0.1)
+    assert test.share > 0.7
     assert names(found) == ["early_bumps", "ramp", "waves", "plateau"]
 
 
@@ -56,9 +49,8 @@ def test_what_the_beginning_leaves_on_the_ramp_is_no_wave_yet(ramp_s: float, ons
 def test_falls_under_five_steps_are_no_waves() -> None:
     assert shape(hunting(fall=39.0)).waves.onset_s is None
     assert shape(hunting(fall=60.0)).waves.onset_s is not None
-    found = measure_shape(hunting(fall=60.0), Stop(5600.0, 5600.0, shutdown=False), step=16.0)
-    assert found is not None
-    assert found.waves.onset_s is None
+    stop = Stop(5600.0, 5600.0, shutdown=False)
+    assert shape(hunting(fall=60.0), stop=stop, step=16.0).waves.onset_s is None
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
@@ -104,8 +96,7 @@ def test_an_oscillation_in_red_noise_is_found() -> None:
     found = 0
     for _ in range(50):
         noise = lfilter([1.0], [1.0, -0.9], rng.normal(size=1020))[300:] * math.sqrt(1 - 0.81)
-        result = red_noise_test(elapsed, noise + math.sqrt(2.0) * np.sin(2 * np.pi * elapsed / 180.0), 5.0)
-        assert result is not None
+        result = sure(red_noise_test(elapsed, noise + math.sqrt(2.0) * np.sin(2 * np.pi * elapsed / 180.0), 5.0))
         found += result.p_value <= 0.05 and abs(result.period_s / 180.0 - 1.0) < 0.1
     assert found >= 48
 
@@ -132,8 +123,7 @@ def test_waves_too_fast_for_the_samples_have_no_period() -> None:
     fast = np.where(elapsed > 1900.0, 200.0 * np.cos(2.0 * np.pi * elapsed / 103.0), 0.0)
     waves = shape(pd.Series(np.minimum(4.0 * elapsed, 7600.0) + fast, index=elapsed)).waves
     assert waves.onset_s is not None
-    assert waves.period_s is None
-    assert waves.amplitude is None
+    assert (waves.period_s, waves.amplitude) == (None, None)
 
 
 def test_uneven_cycles_of_few_samples_have_their_median_for_a_period() -> None:
