@@ -31,12 +31,12 @@ MAX_BYTES = 32_000_000
 """Bound on an unpacked file: 20 hours of 40 graphs take 26 MB as JSON, and reading takes 25 times that memory."""
 MAX_TABLE_BYTES = 500_000_000
 """Bound on an unpacked table of text, whose reading takes up to five times that memory."""
-_PIECE = 1_000_000
 MAX_COLUMNS = 250
 """Bound on the columns of a table: a report draws at most 200 series."""
 MAX_GRAPHS = 200
 """Bound on the series that a report draws of one run."""
 HEAD_BYTES = 64_000
+_GZIP = b"\x1f\x8b"
 LATEST = 7_258_118_400.0
 """The year 2200, in seconds since 1970: larger numbers are milliseconds or finer."""
 
@@ -99,8 +99,7 @@ def read_input(path: str, *, expected: str, is_table: Callable[[bytes], bool] | 
         if file.exists() and not file.is_file():
             raise fault(found="a folder" if file.is_dir() else "no regular file")
         with file.open("rb") as raw:
-            zipped = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
+            zipped = raw.peek(2)[:2] == _GZIP
             stored = _bounded(raw, path, None if zipped else is_table)
         contents = _bounded(gzip.GzipFile(fileobj=io.BytesIO(stored)), path, is_table) if zipped else stored
     except FileNotFoundError:
@@ -121,9 +120,7 @@ def read_input(path: str, *, expected: str, is_table: Callable[[bytes], bool] | 
 def unpacked(path: str) -> Iterator[BinaryIO]:
     """Open a file that may be gzipped, to be read in pieces."""
     with resolve(path).open("rb") as raw:
-        zipped = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
-        yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if zipped else raw
+        yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if raw.peek(2)[:2] == _GZIP else raw
 
 
 def head_of(path: str) -> bytes:
@@ -169,16 +166,14 @@ def matching(paths: Iterable[str]) -> list[str]:
 
 
 def _bounded(stream: io.BufferedIOBase | gzip.GzipFile, path: str, is_table: Callable[[bytes], bool] | None) -> bytes:
-    """Read all of `stream`, or refuse it once it is longer than the limit of its kind."""
-    buffer, limit = io.BytesIO(), MAX_BYTES
-    while piece := stream.read(_PIECE):
-        buffer.write(piece)
-        if buffer.tell() > limit == MAX_BYTES and is_table and is_table(bytes(buffer.getbuffer()[:_PIECE])):
-            limit = MAX_TABLE_BYTES
-        if buffer.tell() > limit:
-            expected = f"at most {limit // 1_000_000} MB unpacked" + (" (a table)" if limit > MAX_BYTES else "")
-            raise InputError(file=path, key="size", expected=expected, found="more")
-    return buffer.getvalue()
+    """Read all of `stream`; one that is longer than the limit of its kind is refused."""
+    head = stream.read(HEAD_BYTES)
+    limit = MAX_TABLE_BYTES if is_table and is_table(head) else MAX_BYTES
+    contents = head + stream.read(limit + 1 - len(head))
+    if len(contents) > limit:
+        expected = f"at most {limit // 1_000_000} MB unpacked" + (" (a table)" if limit > MAX_BYTES else "")
+        raise InputError(file=path, key="size", expected=expected, found="more")
+    return contents
 
 
 class Curve(NamedTuple):
@@ -253,11 +248,7 @@ SUFFIXES: dict[str, tuple[str, float]] = {
     **dict.fromkeys(("hour", "hours"), ("seconds", 3600.0)),
     **dict.fromkeys(("day", "days"), ("seconds", 86400.0)),
     "%": ("percent", 1.0),
-    **{
-        f"{size}B{per}": (f"bytes{per}", 1e3**i)
-        for per in ("", "/s")
-        for i, size in enumerate(("", "k", "M", "G", "T"))
-    },
+    **{f"{size}B{per}": (f"bytes{per}", 1e3**i) for per in ("", "/s") for i, size in enumerate(("", *"kMGT"))},
     **{f"{size}iB{per}": (f"bytes{per}", 1024.0**i) for per in ("", "/s") for i, size in enumerate("KMGT", 1)},
     **{size: ("", 1e3**i) for i, size in enumerate(("K", "Mil", "Bil", "Tri"), 1)},
     **{
@@ -280,10 +271,8 @@ def unit_factor(file: InputFile, key: str, stated: str, unit: str, *, is_suffix:
     if quantity == wanted or (is_suffix and quantity is not None and (not quantity or not unit)):
         return factor
     fits = ", ".join(name for name, (each, _) in units.items() if each and each == wanted) or "none"
-    usual = (
-        f"a number, or one in {unit or 'a known unit'} ({fits})" if is_suffix else f"a unit of {unit} ({fits}), or none"
-    )
-    raise file.fault(key, usual, repr(stated))
+    of_value, of_panel = f"a number, or one in {unit or 'a known unit'} ({fits})", f"a unit of {unit} ({fits}), or none"
+    raise file.fault(key, of_value if is_suffix else of_panel, repr(stated))
 
 
 def _quantity(unit: str) -> str:

@@ -366,12 +366,10 @@ def read_run(run: Run, source: Source, catalogue: Catalogue, slot: Slot, *, refr
     """Read one run; a pulled one is cached in `slot`, and pulled again if the request changed or with `refresh`."""
     if not run.is_pulled:
         return record(run, source, catalogue)
-    file = _kept(slot, whole=not refresh)
-    if file is None or refresh or not _answers(file, run, source, catalogue):
-        from buildcompare.recordings.prometheus_client import identity  # late: the client takes time to import
-
+    file = _kept(slot, run, source, catalogue, refresh=refresh)
+    if file is None:
         pulled = record(run, source, catalogue)
-        asked = {REQUEST: _request(run, source, catalogue), ASKED_BY: identity(source)}
+        asked = {REQUEST: _request(run, source, catalogue), ASKED_BY: _identity(source)}
         table.write_recording(replace(pulled, provenance={**pulled.provenance, **asked}), resolve(slot.path))
         file = read_input(slot.path, expected=_PULLED)
     kept = table.read_recording(table.open_table(file), file)
@@ -381,41 +379,38 @@ def read_run(run: Run, source: Source, catalogue: Catalogue, slot: Slot, *, refr
 def is_kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue) -> bool:
     """Whether `run` is in the cache, judged by the metadata of its file alone."""
     try:
-        file = _kept(slot)
-        return file is not None and _answers(file, run, source, catalogue)
+        return _kept(slot, run, source, catalogue) is not None
     except InputError:  # reported when the run is read
         return False
 
 
-def _kept(slot: Slot, *, whole: bool = True) -> InputFile | None:
-    """Return the file in `slot`, if any; an error if it was not pulled, or, with `whole`, if it is damaged."""
+def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh: bool = False) -> InputFile | None:
+    """The file in `slot` if it answers the request of these credentials; without credentials any request's.
+
+    An error if the file was not pulled, or is damaged; with `refresh` the latter is pulled again, as is a whole one.
+    """
     if not resolve(slot.path).exists():
         return None
     file = read_input(slot.path, expected=_PULLED)
     is_damaged = table.is_whole(file.contents) is False
-    if is_damaged and not whole:
+    if is_damaged and refresh:
         return None
     try:
-        if file.contents[:4] == b"PAR1" and REQUEST in _provenance(file):
-            return file
+        kept = table.read_head(table.open_table(file, only_schema=True), file).provenance
     except InputError:
+        kept = {}
         if is_damaged:
             raise
-    raise file.fault("pulled recording", _PULLED, "another file")
+    if REQUEST not in kept:
+        raise file.fault("pulled recording", _PULLED, "another file")
+    is_same = not refresh and kept[REQUEST] == _request(run, source, catalogue)
+    return file if is_same and _identity(source) in (None, kept.get(ASKED_BY) or "") else None
 
 
-def _provenance(file: InputFile) -> Mapping[str, Any]:
-    """The provenance of a cached recording."""
-    return table.read_head(table.open_table(file, only_schema=True), file).provenance
-
-
-def _answers(file: InputFile, run: Run, source: Source, catalogue: Catalogue) -> bool:
-    """Whether a cached recording matches the request and the credentials; without credentials it is used as it is."""
+def _identity(source: Source) -> str | None:
     from buildcompare.recordings.prometheus_client import identity  # late: the client takes time to import
 
-    kept = _provenance(file)
-    is_same = kept[REQUEST] == _request(run, source, catalogue)
-    return is_same and identity(source) in (None, kept.get(ASKED_BY) or "")
+    return identity(source)
 
 
 def _request(run: Run, source: Source, catalogue: Catalogue) -> str:

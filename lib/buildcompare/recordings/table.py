@@ -339,7 +339,7 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
             raise file.fault(nulls[0], "a value in each row", "none")
         series, summaries, roles = [], [], get_args(Role)
         columns = [rows[name].to_pylist() for name in (*_TEXTS, "start", "step")]
-        samples = zip(_lists(rows["times"]), _lists(rows["values"]), strict=True)
+        samples = zip(rows["times"].to_pandas(), rows["values"].to_pandas(), strict=True)  # arrays; None for null
         for (times, values), *texts, start, step in zip(samples, *columns, strict=True):
             row = dict(zip(_TEXTS, texts, strict=True))
             if row["role"] == "summary":
@@ -348,9 +348,8 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
                 raise file.fault("role", f"one of {', '.join(roles)}, summary", repr(row["role"]))
             else:
                 row["labels"] = _LABELS.validate_json(row["labels"])
-                series.append(
-                    Series(times=_grid(start, step, values.size) if times is None else times, values=values, **row)
-                )
+                times = _grid(start, step, values.size) if times is None else np.array(times)
+                series.append(Series(times=times, values=np.array(values), **row))
     except (KeyError, TypeError, ValueError, IndexError) as error:  # pyarrow's and pydantic's are ValueErrors
         raise file.fault("contents", EXPECTED_OURS, f"{type(error).__name__}: {error}") from None
     notes = [Note(kind, text) for kind, text in head.notes]
@@ -362,14 +361,6 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
         notes=tuple(notes if head.format == FORMAT else [*notes, NO_CHECKSUM]),
         provenance=everywhere(head.provenance, shown),
     )
-
-
-def _lists(column: pa.ChunkedArray) -> list[FloatArray | None]:
-    """Convert a column of lists to arrays, None for null; a missing value is NaN."""
-    lists = column.combine_chunks()
-    ends = np.cumsum(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
-    parts = np.split(lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64), ends[:-1])
-    return [part if valid else None for part, valid in zip(parts, lists.is_valid().to_pylist(), strict=True)]
 
 
 def _clock(times: FloatArray) -> dict[str, object]:
