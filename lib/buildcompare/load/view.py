@@ -77,8 +77,7 @@ class Shape:
 
     curve: LoadCurve
     stop: Stop
-    proxy: bool
-    """True if the curve only follows the users: its heights are no users, and the size of a turn is a guess."""
+    proxy: bool  # true if the curve only follows the users: its heights are no users, and the size of a turn is a guess
     beginning: Beginning
     ramp: Ramp | None
     waves: Waves

@@ -29,27 +29,21 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 32_000_000
 """Bound on an unpacked file: 20 hours of 40 graphs take 26 MB as JSON, and reading takes 25 times that memory."""
-MAX_TABLE_BYTES = 500_000_000
-"""Bound on an unpacked table of text, whose reading takes up to five times that memory."""
-MAX_COLUMNS = 250
-"""Bound on the columns of a table: a report draws at most 200 series."""
-MAX_GRAPHS = 200
-"""Bound on the series that a report draws of one run."""
+MAX_TABLE_BYTES = 500_000_000  # bound on an unpacked table of text, whose reading takes up to five times that memory
+MAX_COLUMNS = 250  # bound on the columns of a table: a report draws at most 200 series
+MAX_GRAPHS = 200  # bound on the series that a report draws of one run
 HEAD_BYTES = 64_000
 _GZIP = b"\x1f\x8b"
-LATEST = 7_258_118_400.0
-"""The year 2200, in seconds since 1970: larger numbers are milliseconds or finer."""
+LATEST = 7_258_118_400.0  # the year 2200, in seconds since 1970: larger numbers are milliseconds or finer
 
 
 @dataclass(frozen=True)
 class InputFile:
     """A file's unpacked contents, and what identifies the file."""
 
-    path: str | None
-    """As the user wrote it, for messages and provenance; None for data that is in no file."""
+    path: str | None  # as the user wrote it, for messages and provenance; None for data that is in no file
     contents: bytes
-    stored: bytes
-    """Bytes on disk, possibly packed."""
+    stored: bytes  # bytes on disk, possibly packed
 
     @property
     def provenance(self) -> dict[str, object]:
@@ -135,10 +129,8 @@ def head_of(path: str) -> bytes:
 class Format(NamedTuple):
     """Formats of another package, which registers them as an entry point `buildcompare.formats`."""
 
-    recognise: Callable[[bytes], bool]
-    """Whether a file is of these formats, by its first `HEAD_BYTES` bytes, unpacked."""
-    read: Callable[[str, Catalogue], Recording]
-    """Reads the file of this path."""
+    recognise: Callable[[bytes], bool]  # whether a file is of these formats, by its first `HEAD_BYTES` bytes, unpacked
+    read: Callable[[str, Catalogue], Recording]  # reads the file of this path
     parts: Callable[[Iterable[str]], set[str]] = lambda _: set()
     """Of the names in a folder, those of files that are read with another file."""
 
@@ -183,8 +175,7 @@ class Curve(NamedTuple):
     times: FloatArray
     values: FloatArray
     labels: Mapping[str, str]
-    place: Callable[[int], str]
-    """Names the place of a sample by its index."""
+    place: Callable[[int], str]  # names the place of a sample by its index
 
 
 def series_of(

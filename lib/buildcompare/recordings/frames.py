@@ -24,14 +24,10 @@ if TYPE_CHECKING:
 
 EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
 MAX_LABELS = 47
-EARLIEST = 1e8
-"""March 1973 in seconds since 1970; smaller times count from the start of the run."""
-LONGEST_STEP_S = 500.0
-"""Longest plausible sampling step; elapsed times further apart may be milliseconds."""
-SEPARATOR = "separator"
-"""Key in a frame's `attrs` for the separator of its text file."""
-FEW_DIGITS = 7
-"""Most digits of values read off a plot; computed averages and rates have sixteen."""
+EARLIEST = 1e8  # March 1973 in seconds since 1970; smaller times count from the start of the run
+LONGEST_STEP_S = 500.0  # longest plausible sampling step; elapsed times further apart may be milliseconds
+SEPARATOR = "separator"  # key in a frame's `attrs` for the separator of its text file
+FEW_DIGITS = 7  # most digits of values read off a plot; computed averages and rates have sixteen
 DIGITISED = Note(
     "digitised",
     "read off a plot, as its counts are no whole numbers: fast movements are smoothed, and where two lines cross one "

@@ -21,10 +21,8 @@ from buildcompare.recordings.recording import FloatArray, Recording, span
 
 EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
 _ENTITIES = {"NaN": np.nan, "Inf": np.inf, "NegInf": -np.inf}
-_Frame = tuple[Any, list[Any], list[Any]]
-"""Header with the frame's name, fields, values by field."""
-_Column = tuple[str, FloatArray, FloatArray, dict[str, str], str]
-"""Name, times, values, labels, unit."""
+_Frame = tuple[Any, list[Any], list[Any]]  # header with the frame's name, fields, values by field
+_Column = tuple[str, FloatArray, FloatArray, dict[str, str], str]  # name, times, values, labels, unit
 MOST_REPEATS, LONGEST_NAME = 3, 200
 """Most repeats in an override's expression, and longest tested name; they keep a match below a second."""
 

@@ -66,22 +66,18 @@ _KEYS = "|".join(map(re.escape, [*_SETTINGS, *_FIGURES]))
 _LINE = re.compile(rf"({_KEYS})\s*[:=]\s*(.*)")
 _BROKEN = re.compile(rf"(?:{_KEYS})\b")
 _LIMIT = re.compile(r"(?<=above the )[\d.]+ ms (?=latency limit)")
-_UNDONE = ("skipped", "failed", "serialization", "deadlock", "other")
-"""Words that a log may have instead of a latency."""
+_UNDONE = ("skipped", "failed", "serialization", "deadlock", "other")  # words that a log may have instead of a latency
 _CELL = re.compile(r"nan|\d+(?:\.\d+)?")
 _PROGRESS = re.compile(
     rf"progress: {_NUMBER} s, {_NUMBER} tps, lat ({_NUMBER}|-?nan) ms stddev ({_NUMBER}|-?nan)"
     r"(?:, \d+ failed)?(?:, lag (?:\d+(?:\.\d+)?|-?nan) ms)?(?:, \d+ skipped)?(?:, \d+ retried, \d+ retries)?",
     re.IGNORECASE,
 )
-EVERY = 0.99
-"""Least share of the transactions that a log must contain, since they are counted for the rate."""
+EVERY = 0.99  # least share of the transactions that a log must contain, since they are counted for the rate
 _EPOCH, _LATEST = 1e8, 7.2e9
 """Times in 1973 and 2198. A log's line starts with a time if its first number is above `_EPOCH`, else a client."""
-LONGEST_S = 7 * 86_400
-"""Longest log in seconds; each second becomes a sample."""
-MOST_CUT = 2
-"""Most intervals that a thread's aggregate log may lack at an end."""
+LONGEST_S = 7 * 86_400  # longest log in seconds; each second becomes a sample
+MOST_CUT = 2  # most intervals that a thread's aggregate log may lack at an end
 _NEEDED = ("clients", "transactions", "tps")
 
 
@@ -89,8 +85,7 @@ _NEEDED = ("clients", "transactions", "tps")
 class Summary:
     """pgbench's summary of one run."""
 
-    line: int
-    """First line in the file, from 1."""
+    line: int  # first line in the file, from 1
     settings: dict[str, str | int] = field(default_factory=dict)
     """For example ``scale``, ``clients``, ``duration`` (seconds)."""
     figures: dict[str, float] = field(default_factory=dict)

@@ -22,10 +22,8 @@ from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Re
 if TYPE_CHECKING:
     from prometheus_api_client import PrometheusConnect
 
-MAX_POINTS = 10_999
-"""Points of one query: a server refuses more than 11,000 steps."""
-MAX_PIECES = 500
-"""Bound on the queries for one window: 5.5 million points per series, a year at 6 s."""
+MAX_POINTS = 10_999  # points of one query: a server refuses more than 11,000 steps
+MAX_PIECES = 500  # bound on the queries for one window: 5.5 million points per series, a year at 6 s
 _OF_WINDOW = re.compile(r"\b(start|end|range)\s*\(\s*\)", re.IGNORECASE)
 """Functions whose values depend on the window of the query, so that it cannot be asked in pieces."""
 _TEXTS = re.compile(r""" "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' | `[^`]*` """, re.VERBOSE | re.DOTALL)
@@ -41,7 +39,7 @@ def prometheus_client(source: Source | str) -> PrometheusConnect:
     from prometheus_api_client import PrometheusConnect  # late: it imports matplotlib
 
     source = Source(kind="prometheus", url=source) if isinstance(source, str) else source
-    session, _ = open_session(source)
+    session, _ = open_session(source, str(source.url))
     client = PrometheusConnect(url=str(source.url), session=session, timeout=timeouts(source))
     session.mount(client.url, session.get_adapter("http://"))  # instead of its own, which repeats too much
     return client

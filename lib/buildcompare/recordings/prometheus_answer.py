@@ -16,14 +16,10 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.outside import one_line
 from buildcompare.recordings.series import FloatArray
 
-BATCH = 1 << 19
-"""Bytes that are parsed at a time."""
-MAX_PART = 64_000_000
-"""Bound on the bytes of one series: 11,000 points take 500 kB."""
-MAX_WORDS = 300
-"""Bound on the characters that are kept of a server's message."""
-_VALUES = b'"values":[['
-"""Before the numbers of a series; no JSON string contains it, because quotes are escaped there."""
+BATCH = 1 << 19  # bytes that are parsed at a time
+MAX_PART = 64_000_000  # bound on the bytes of one series: 11,000 points take 500 kB
+MAX_WORDS = 300  # bound on the characters that are kept of a server's message
+_VALUES = b'"values":[['  # before the numbers of a series; no JSON string contains it, because quotes are escaped there
 
 Pairs = tuple[FloatArray, FloatArray]
 

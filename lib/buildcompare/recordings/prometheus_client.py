@@ -2,7 +2,9 @@
 
 import base64
 import hashlib
+import http.client
 import json
+import math
 import os
 import re
 import socket
@@ -10,7 +12,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
 from functools import cache
 from http.client import HTTPException
 from typing import Any, TypeVar
@@ -20,7 +21,6 @@ from pydantic_core import from_json
 from requests.adapters import HTTPAdapter
 from urllib3 import BaseHTTPResponse
 from urllib3 import exceptions as faults
-from urllib3.connection import HTTPConnection
 from urllib3.response import HTTPResponse
 from urllib3.util.retry import Retry
 
@@ -40,25 +40,17 @@ from buildcompare.recordings.prometheus_answer import (
 
 REPEATS = 4
 BACKOFF_S = 0.5
-MAX_WAIT_S = 60
-"""Bound on the pause that a server's Retry-After asks for."""
+MAX_WAIT_S = 60  # bound on the pause that a server's Retry-After asks for
 CONNECT_S = 10.0
-GRACE_S = 5.0
-"""Seconds beyond the server's time-out, so that its message arrives first."""
-PATIENCE = 2
-"""An answer may take so many times the longest pause: one that trickles in must end too."""
-MAX_SECRET_BYTES = 100_000
-"""Bound on a file with a secret; servers refuse headers far shorter than this."""
-MAX_BYTES = 1_000_000_000
-"""Bound on one answer: 5,000 series of 1,081 points take about 170 MB."""
-MAX_PAGE = 10_000_000
-"""Bound on an answer without samples."""
-MAX_PAGE_WORDS = 100_000
-"""Characters of a page that are searched for secrets and quoted from."""
+GRACE_S = 5.0  # seconds beyond the server's time-out, so that its message arrives first
+PATIENCE = 2  # an answer may take so many times the longest pause: one that trickles in must end too
+MAX_SECRET_BYTES = 100_000  # bound on a file with a secret; servers refuse headers far shorter than this
+MAX_BYTES = 1_000_000_000  # bound on one answer: 5,000 series of 1,081 points take about 170 MB
+MAX_PAGE = 10_000_000  # bound on an answer without samples
+MAX_PAGE_WORDS = 100_000  # characters of a page that are searched for secrets and quoted from
 LONG_QUERY = 1_500
 """Queries of so many characters are sent in a body, because proxies refuse addresses of a few kilobytes."""
-_BUSY = (429, 502, 504)
-"""Statuses of a server that may answer a second time."""
+_BUSY = (429, 502, 504)  # statuses of a server that may answer a second time
 _REFUSALS: tuple[tuple[Collection[int], str | None, str], ...] = (
     (range(300, 400), "source.url", "the query API itself"),
     ((401, 403, 407), "source.auth", "to be let in"),
@@ -78,7 +70,7 @@ class Client:
 
     def __init__(self, source: Source, url: str) -> None:
         self.url = url
-        self._session, secrets = open_session(source)
+        self._session, secrets = open_session(source, url)
         self._hide = hiding(secrets)
         self._source = source
         self.stopped = threading.Event()
@@ -142,27 +134,25 @@ class Client:
 
     def _once(self, path: str, fields: Mapping[str, str], read: Callable[[HTTPResponse], T]) -> T:
         method = "GET" if len(fields.get("query", "")) < LONG_QUERY else "POST"
+        address, pauses = self.url.rstrip("/") + path, timeouts(self._source)
         try:
-            address = self.url.rstrip("/") + path
-            pauses = timeouts(self._source)
             with self._session.request(method, address, params=fields, stream=True, timeout=pauses) as response:
                 return read(response.raw)
         except _TrickleError:
-            raise self._too_slow() from None
+            expected = f"a whole answer within {PATIENCE * pauses[1]:g} s (see source.timeout_s)"
+            raise self._failed(expected, "one that takes longer") from None
         except (requests.RequestException, faults.HTTPError, HTTPException, OSError) as error:
             raise self._meaning(error) from None
 
     def _chunks(self, response: BaseHTTPResponse, most: int = MAX_BYTES) -> Iterator[bytes]:
         """Yield a body of at most `most` bytes as it arrives."""
-        total, until = 0, time.monotonic() + _limit_s(self._source)
+        total = 0
         try:
             while chunk := response.read1(BATCH, decode_content=True):
                 total += len(chunk)
                 if total > most:
                     expected = f"an answer of at most {most // 1_000_000:,} MB"
                     raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
-                if time.monotonic() > until:
-                    raise self._too_slow()
                 yield chunk
         except (faults.ProtocolError, HTTPException) as error:
             raise PassingError(f"a damaged body ({self._words(error)})") from None
@@ -195,10 +185,6 @@ class Client:
         messages = [getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) for cause in causes]
         names = [type(cause).__name__ for cause in causes if cause is error or isinstance(cause, faults.HTTPError)]
         return self._line(str(next(filter(None, messages), names[-1])))
-
-    def _too_slow(self) -> SourceError:
-        expected = f"a whole answer within {_limit_s(self._source):g} s (see source.timeout_s)"
-        return self._failed(expected, "one that takes longer")
 
     def _complaint(self, response: BaseHTTPResponse, body: bytes) -> Exception:
         """Translate an answer without samples: whose fault it is, and the server's message."""
@@ -254,11 +240,6 @@ def timeouts(source: Source) -> tuple[float, float]:
     return min(CONNECT_S, source.timeout_s), source.timeout_s + GRACE_S
 
 
-def _limit_s(source: Source) -> float:
-    """Seconds that an answer may take in all."""
-    return PATIENCE * timeouts(source)[1]
-
-
 # ---- The session -----------------------------------------------------------------------------------------------------
 
 
@@ -269,48 +250,37 @@ class Session(requests.Session):
         """Send one request, also for prometheus-api-client."""
         if method.upper() == "POST" and options.get("data") is None:
             options["data"] = options.pop("params", None)
-        # Without `verify` here, the variable REQUESTS_CA_BUNDLE would take precedence over the session's.
-        return super().request(method, url, **{"allow_redirects": False, "verify": self.verify, **options})
+        return super().request(method, url, **{"allow_redirects": False, **options})
 
 
 class _TrickleError(Exception):
-    """The headers of an answer take longer than the longest pause allows."""
+    """An answer takes longer than it may in all."""
 
 
-class _Connection(HTTPConnection):
-    """A connection that is cut when an answer's headers trickle in, which no time-out between two bytes ends."""
+class _Response(http.client.HTTPResponse):
+    """An answer that ends also if it trickles in, which no time-out between two bytes ends."""
 
-    limit_s: float
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        raw: Any = self.fp.raw
+        read, until = raw.readinto, time.monotonic() + PATIENCE * (sock.gettimeout() or math.inf)
 
-    def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as in urllib3
-        """Read the answer's headers."""
-        late = threading.Event()
+        def read_in_time(buffer: memoryview) -> int:
+            if time.monotonic() > until:
+                raise _TrickleError
+            return int(read(buffer))
 
-        def cut() -> None:
-            late.set()
-            with suppress(OSError):  # the method of TLS sockets would not wake a reader
-                socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
-
-        timer = threading.Timer(self.limit_s, cut)
-        timer.start()
-        try:
-            return super().getresponse()
-        finally:
-            timer.cancel()
-            if late.is_set():  # headers that were cut may read as whole ones
-                raise _TrickleError from None
+        raw.readinto = read_in_time
 
 
 class _Adapter(HTTPAdapter):
-    """Makes connections with a limit on the time of an answer's headers."""
-
-    limit_s = 0.0
+    """Makes connections whose answers are `_Response`."""
 
     def get_connection_with_tls_context(self, *args: Any, **options: Any) -> Any:
         """Return the pool of connections to a server."""
         pool: Any = super().get_connection_with_tls_context(*args, **options)
-        if not issubclass(pool.ConnectionCls, _Connection):
-            pool.ConnectionCls = type("Limited", (_Connection, pool.ConnectionCls), {"limit_s": self.limit_s})
+        if pool.ConnectionCls.response_class is not _Response:
+            pool.ConnectionCls = type("Limited", (pool.ConnectionCls,), {"response_class": _Response})
         return pool
 
 
@@ -325,8 +295,8 @@ class _Repeats(Retry):
             return 0.0
 
 
-def open_session(source: Source) -> tuple[Session, list[str]]:
-    """A session as `source` describes it, and the secrets in it, the longest first."""
+def open_session(source: Source, url: str) -> tuple[Session, list[str]]:
+    """A session for `url` as `source` describes it, and the secrets in it, the longest first."""
     session = Session()
     # Repeat what passes (no connection, busy statuses), never a query that ran too long; a query changes nothing.
     repeats = _Repeats(
@@ -342,13 +312,10 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
         raise_on_redirect=False,
     )
     for scheme in ("http://", "https://"):
-        adapter = _Adapter(2, source.threads, repeats, pool_block=True)
-        adapter.limit_s = _limit_s(source)
-        session.mount(scheme, adapter)
+        session.mount(scheme, _Adapter(2, source.threads, repeats, pool_block=True))
     session.headers.update({"Accept-Encoding": "gzip" if source.gzip else "identity", "User-Agent": "buildcompare"})
     private, secrets = credentials(source)
     session.headers.update({**source.headers, **private})
-    session.auth = lambda request: request  # without any, requests would look for a password in ~/.netrc
     if source.tls is not None:
         ca = _pem(source.tls, "ca", "a file of certificates (PEM)", ssl.SSLContext.load_verify_locations)
         key = _pem(source.tls, "key", "a key", lambda context, file: None)  # read with its certificate
@@ -356,6 +323,9 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
         cert = _pem(source.tls, "cert", wanted, lambda c, file: c.load_cert_chain(file, key, password=lambda: b""))
         session.verify = ca or source.tls.verify
         session.cert = (cert, key) if cert and key else cert
+    # Read the environment once, not for each request, and never a password in ~/.netrc.
+    settings = session.merge_environment_settings(url, {}, None, session.verify, None)
+    session.proxies, session.verify, session.trust_env = settings["proxies"], settings["verify"], False
     return session, secrets
 
 

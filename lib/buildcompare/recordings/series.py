@@ -32,19 +32,15 @@ class _Named:
 class Series(_Named):
     """One time series."""
 
-    metric: str
-    """The catalogue's slug, or a slug of the source's name."""
+    metric: str  # the catalogue's slug, or a slug of the source's name
     name: str
     unit: str
-    times: FloatArray
-    """Seconds since 1970 (UTC), strictly increasing, shape (n,)."""
-    values: FloatArray
-    """In `unit`, shape (n,); NaN and infinities as the source gives them."""
+    times: FloatArray  # seconds since 1970 (UTC), strictly increasing, shape (n,)
+    values: FloatArray  # in `unit`, shape (n,); NaN and infinities as the source gives them
     role: Role = "graph"
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels that distinguish several series of one metric; empty for a single series."""
-    stat: str = ""
-    """Statistic of a label's values, such as ``avg`` or ``p99``; empty for graphs."""
+    stat: str = ""  # statistic of a label's values, such as ``avg`` or ``p99``; empty for graphs
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,12 +62,10 @@ class Series(_Named):
 class Measurement(_Named):
     """Numbers of one run without times: a benchmark's result, or one number per request or iteration."""
 
-    metric: str
-    """The catalogue's slug, or a slug of the source's name."""
+    metric: str  # the catalogue's slug, or a slug of the source's name
     name: str
     unit: str
-    values: FloatArray
-    """Finite, in `unit`, shape (n,)."""
+    values: FloatArray  # finite, in `unit`, shape (n,)
 
     @classmethod
     def of(cls, name: str, values: Iterable[float], catalogue: Catalogue) -> Measurement:

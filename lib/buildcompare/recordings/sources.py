@@ -50,8 +50,7 @@ SOURCES: dict[str, FileSource] = {
 """Kinds of files, in the order in which they are tried on contents of unknown kind."""
 _ENDING = re.compile(r"\.(csv|tsv|txt|parquet|json|out|log)(\.gz)?$")
 _RECORDING = re.compile(rf"[^.].*{_ENDING.pattern}")
-MAX_NAME = 1_000
-"""Bound on the characters of a metric's name, a label or its value, because reports show them in full."""
+MAX_NAME = 1_000  # bound on the characters of a metric's name, a label or its value, because reports show them in full
 _PULLED = "a recording that was pulled before, or no file (name the comparison otherwise, or move it away)"
 REQUEST, ASKED_BY = "request", "asked_by"
 """Keys of a pulled recording's provenance: hashes of the request and of the credentials."""

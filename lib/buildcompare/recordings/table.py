@@ -41,13 +41,11 @@ from buildcompare.recordings.series import FloatArray, LabelSummary, Note, NoteK
 LABEL_COLUMNS = ("group", "label", "stat", "value")
 EXPECTED = f"a recording: Parquet, or a CSV with the columns {EXPECTED_COLUMNS} (may be gzipped)"
 EXPECTED_OURS = "a recording that this project wrote"
-FORMAT = "buildcompare-recording-2"
-"""Format of new files, which carry a seal; format 1 has none."""
+FORMAT = "buildcompare-recording-2"  # format of new files, which carry a seal; format 1 has none
 NO_CHECKSUM = Note(
     "source", "Its file was written by an earlier version, without a checksum: damage to it would not be noticed."
 )
-MAX_SERIES = 100_000
-"""Most rows of a recording; it protects memory, as each row becomes several objects."""
+MAX_SERIES = 100_000  # most rows of a recording; it protects memory, as each row becomes several objects
 MAX_VALUES = 20_000_000
 """Bound on the values of another program's file, which its size does not bound: 20 hours of 1,000 series take 14
 million."""
@@ -55,8 +53,7 @@ MAX_TEXT, MAX_TEXT_IN_ALL = 10_000, 100_000_000
 """Most characters of one text and of a column; a few compressed bytes may expand to many copies."""
 THREADS = False
 """pyarrow's threads hold Python's memory; one that releases it at exit aborts one process in thirty (SIGABRT)."""
-KEY = b"buildcompare"
-"""Key of buildcompare's metadata in a file's schema."""
+KEY = b"buildcompare"  # key of buildcompare's metadata in a file's schema
 _SEAL, _EMPTY = "buildcompare.sha256", "0" * 64
 _SEALED = re.compile(re.escape(_SEAL.encode()) + rb".{1,3}([0-9a-f]{64})", re.DOTALL)
 """The seal in the footer's bytes, so that it is checked before anything parses the file."""
@@ -340,7 +337,7 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
         series, summaries, roles = [], [], get_args(Role)
         columns = [rows[name].to_pylist() for name in (*_TEXTS, "start", "step")]
         samples = zip(rows["times"].to_pandas(), rows["values"].to_pandas(), strict=True)  # arrays; None for null
-        for (times, values), *texts, start, step in zip(samples, *columns, strict=True):
+        for (stated, values), *texts, start, step in zip(samples, *columns, strict=True):
             row = dict(zip(_TEXTS, texts, strict=True))
             if row["role"] == "summary":
                 summaries.append(LabelSummary(row["metric"], row["name"], row["stat"], float(values[0])))
@@ -348,7 +345,7 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
                 raise file.fault("role", f"one of {', '.join(roles)}, summary", repr(row["role"]))
             else:
                 row["labels"] = _LABELS.validate_json(row["labels"])
-                times = _grid(start, step, values.size) if times is None else np.array(times)
+                times = _grid(start, step, values.size) if stated is None else np.array(stated)
                 series.append(Series(times=times, values=np.array(values), **row))
     except (KeyError, TypeError, ValueError, IndexError) as error:  # pyarrow's and pydantic's are ValueErrors
         raise file.fault("contents", EXPECTED_OURS, f"{type(error).__name__}: {error}") from None
