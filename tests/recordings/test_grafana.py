@@ -44,12 +44,9 @@ def field(name: str, kind: str, values: Any = None, **more: Any) -> dict[str, An
 
 
 def frames() -> list[dict[str, Any]]:
-    return [
-        {"refId": "A", "name": name, "fields": [
-            field("Time", "time", milliseconds()), field("Value", "number", values.tolist(), labels={"instance": name}),
-        ]}
-        for name, values in HEAP.items()
-    ]  # fmt: skip
+    time = field("Time", "time", milliseconds())
+    values = {name: field("Value", "number", of.tolist(), labels={"instance": name}) for name, of in HEAP.items()}
+    return [{"refId": "A", "name": name, "fields": [time, value]} for name, value in values.items()]
 
 
 def middle() -> dict[str, Any]:
@@ -90,17 +87,12 @@ def read(tmp_path: Path, contents: Any) -> Recording:
 def test_a_snapshot_gives_the_series_that_it_was_made_from(tmp_path: Path, generation: Any) -> None:
     recording = read(tmp_path, generation())
     rps, *heaps = recording.series
-    assert rps.metric == "rps"
-    assert np.array_equal(rps.times, TIMES)
+    assert [each.metric for each in recording.series] == ["rps", "heap-in-use", "heap-in-use"]
+    assert all(np.array_equal(each.times, TIMES) for each in recording.series)
     assert np.array_equal(rps.values, RPS, equal_nan=True)
-    assert [heap.metric for heap in heaps] == ["heap-in-use", "heap-in-use"]
-    found = {next(iter(heap.labels.values())): heap for heap in heaps}
-    assert set(found) == set(HEAP)
-    for name, values in HEAP.items():
-        assert np.array_equal(found[name].values, values)
-        assert np.array_equal(found[name].times, TIMES)
-    assert recording.window == (TIMES[0], TIMES[-1])
-    assert not recording.stop_known
+    found = {next(iter(heap.labels.values())): heap.values.tolist() for heap in heaps}
+    assert found == {name: values.tolist() for name, values in HEAP.items()}
+    assert (recording.window, recording.stop_known) == ((TIMES[0], TIMES[-1]), False)
 
 
 def test_infinities_and_fractions_of_milliseconds_come_back(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
 from buildcompare.config.yaml import checked
+from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
+from support import sure
 
 V96 = """\
 starting vacuum...end.
@@ -85,6 +87,16 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out.txt"
 
 
+def recorded(*files: str) -> Recording:
+    """The run of these files, as a params file names them."""
+    run, source = checked(Run, {"pgbench": [*files]}), checked(Source, {"kind": "pgbench"})
+    return record(run, source, read_catalogue("pgbench"))
+
+
+def values(file: Path | str) -> dict[str, list[float]]:
+    return {series.metric: series.values.tolist() for series in bc.read(file, catalogue="pgbench").series}
+
+
 @pytest.mark.parametrize(
     ("text", "tps", "latency", "others"),
     [
@@ -131,19 +143,18 @@ def test_progress_and_logs_of_each_version(out: Path) -> None:
         "progress: 4.0 s, 300.0 tps, lat 4.000 ms stddev 1.000, 1 failed, lag 0.100 ms, 2 skipped,"
         " 3 retried, 5 retries\n"
     )
-    found = {series.metric: series.values.tolist() for series in bc.read(out, catalogue="pgbench").series}
+    found = values(out)
     assert found["tps"] == [600, 0, 0, 300]
     assert found["latency-average"] == pytest.approx([0.002, np.nan, np.nan, 0.004], nan_ok=True)
     for more in ("", " 0 0 0 0", " 9 9 9 9 3", " 0 0 0 0 0 0 0 0 0", " 0 0 0 0 0 1 2 0 0 0"):  # 9.4, -R, -L, 15, 19
         lines = (f"{1795363970 + 5 * i} {n} {n * 2000} 9 1 9{more}\n" for i, n in enumerate((500, 0, 250)))
         out.write_text("".join(lines))
-        found = {series.metric: series.values.tolist() for series in bc.read(out, catalogue="pgbench").series}
+        found = values(out)
         assert found["tps"] == [100, 0, 50]
         assert found["latency-average"] == pytest.approx([0.002, np.nan, 0.002], nan_ok=True)
     undone = ["1000", "skipped", "failed", "serialization", "deadlock", "other"]
     out.write_text("".join(f"0 {i} {undone[i % 6]} 0 {1795363970 + i // 6} 0 17 1\n" for i in range(36)))
-    found = {series.metric: series.values.tolist() for series in bc.read(out, catalogue="pgbench").series}
-    assert found["tps"] == [1, 1, 1, 1]
+    assert values(out)["tps"] == [1, 1, 1, 1]
 
 
 def test_a_short_run_is_judged_by_the_interval_of_its_samples(tmp_path: Path) -> None:
@@ -175,8 +186,7 @@ def test_the_installed_version(database: list[str], out: Path) -> None:
     assert (run["clients"], run["duration"], run["scale"]) == (2, 3, 1)
     assert run["tps"] == pytest.approx(run["transactions"] / 3, rel=0.2)
     recording = bc.read(out, catalogue="pgbench")
-    tps = recording.find("tps")
-    assert tps is not None
+    tps = sure(recording.find("tps"))
     assert tps.times == pytest.approx([1, 2, 3][: tps.times.size], abs=0.2)  # a busy machine may not print the last
     assert tps.times.size >= 2
     assert tps.values.mean() == pytest.approx(run["tps"], rel=0.2)
@@ -200,9 +210,7 @@ def test_the_installed_versions_logs(database: list[str], tmp_path: Path) -> Non
         found = bc.read(log, catalogue="pgbench")
         known = {series.metric for series in found.series} - {"clients"}
         assert known == {"tps", "latency-average", "latency-stddev"}
-        tps, latency = found.find("tps"), found.find("latency-average")
-        assert tps is not None
-        assert latency is not None
+        tps, latency = (sure(found.find(metric)) for metric in ("tps", "latency-average"))
         assert np.median(tps.values) == pytest.approx(run["tps"], rel=0.5)
         files = list(log.parent.glob(log.name))
         assert len(files) == 1 + (kind == "threads")
@@ -231,24 +239,22 @@ def test_the_log_of_one_thread_of_several_is_refused(tmp_path: Path) -> None:
         each.write_text("".join(f"{client} {i} 1448 0 {1795363972 + i} 850802\n" for i in range(1, 30)))
     (tmp_path / "log.47112").write_text(LOG)  # of another run
     for each, other in ((first, second), (second, first)):
-        with pytest.raises(
-            InputError, match=rf'log\.4711\.\*"\]` in a params file\), found 1 of 2, without {other.name}'
-        ):
+        said = rf'log\.4711\.\*"\]` in a params file\), found 1 of 2, without {other.name}'
+        with pytest.raises(InputError, match=said):
             bc.read(each)
     text = sorted("".join(each.read_text() for each in (first, second)).splitlines(), key=lambda line: line.split()[4])
     joined = tmp_path / "all.log"
     joined.write_text("\n".join(text) + "\n")
-    known = read_catalogue("pgbench")
+    one = recorded(str(joined))
     for several in ([str(first), str(second)], [f"{tmp_path}/log.4711", f"{tmp_path}/log.4711.*"]):
-        run = record(checked(Run, {"pgbench": several}), checked(Source, {"kind": "pgbench"}), known)
-        one = record(checked(Run, {"pgbench": str(joined)}), checked(Source, {"kind": "pgbench"}), known)
+        run = recorded(*several)
         assert [series.values.tolist() for series in run.series] == [series.values.tolist() for series in one.series]
         assert np.median(run.series[0].values) == 2.0
         assert len(run.measurements[0].values) == 58
         assert len(run.provenance["files"]) == 2
     assert run.series[-1].values.tolist() == [2.0] * run.series[-1].times.size, "clients"
     with pytest.raises(InputError, match=r"log\.47112: line 1: expected logs of one run: .*, found client 0 in two"):
-        record(checked(Run, {"pgbench": f"{tmp_path}/log.4711*"}), checked(Source, {"kind": "pgbench"}), known)
+        recorded(f"{tmp_path}/log.4711*")
     second.write_text(LOG + "1 2 14\n")
     with pytest.raises(InputError, match=r"log\.4711\.1: line 2: expected a line of a log of pgbench"):
         bc.read(f"{tmp_path}/log.4711?1", kind="pgbench")
@@ -264,17 +270,15 @@ def test_aggregates_of_threads_are_added_up(tmp_path: Path) -> None:
             for i, n in enumerate(of)
         )
         (tmp_path / name).write_text("".join(lines))
-    found = bc.read(f"{tmp_path}/log.7*", catalogue="pgbench")
-    series = {each.metric: each.values.tolist() for each in found.series}
+    series = values(f"{tmp_path}/log.7*")
     assert series["tps"] == [5.5, 11.0, 0.0, 22.0]
     mean = (40 * 0.001 + 4 * 0.002) / 44
     assert series["latency-average"] == pytest.approx([mean, mean, np.nan, mean], nan_ok=True)
     squares = (40 * 0.001**2 + 4 * 0.002**2) / 44
     assert series["latency-stddev"][0] == pytest.approx(np.sqrt(squares - mean**2))
     (tmp_path / "out.txt").write_text(V14)
-    several = {"pgbench": [f"{tmp_path}/out.txt", f"{tmp_path}/log.7*"]}
-    run = record(checked(Run, several), checked(Source, {"kind": "pgbench"}), read_catalogue("pgbench"))
-    assert next(each for each in run.series if each.metric == "clients").values.tolist() == [8.0] * 4
+    run = recorded(f"{tmp_path}/out.txt", f"{tmp_path}/log.7*")
+    assert sure(run.find("clients")).values.tolist() == [8.0] * 4
     assert {"tps", "latency-average"} <= {each.metric for each in run.measurements}
     for text, said in (
         ("1795363970 1 9 9 9 9\n1795363972 1 9 slow 9 9\n", "line 2: expected a line of a log"),

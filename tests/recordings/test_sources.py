@@ -15,10 +15,8 @@ from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
 from buildcompare.recordings import files
-from buildcompare.recordings.files import read_input
-from buildcompare.recordings.recording import LabelSummary, Note, Recording, Series
+from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import read, record
-from buildcompare.recordings.table import open_table, read_recording, write_recording
 from support import test_folders
 
 LTCTL, RECORDED = Source(kind="ltctl"), Source(kind="recorded")
@@ -80,38 +78,29 @@ def test_the_empty_published_report_is_refused_by_name(real: Path) -> None:
     assert caught.value.found == "an empty file"
 
 
-def test_a_small_report_in_detail(tmp_path: Path) -> None:
+def report(tmp_path: Path, **change: Any) -> Recording:
     file = tmp_path / "x.json"
-    file.write_text(json.dumps(REPORT))
-    recording = record(Run(report=str(file)), LTCTL, CATALOGUE)
+    file.write_text(json.dumps(REPORT | change))
+    return record(Run(report=str(file)), LTCTL, CATALOGUE)
+
+
+def test_a_small_report_in_detail(tmp_path: Path) -> None:
+    recording = report(tmp_path)
     rps, users, unknown = recording.series
     assert (rps.metric, users.metric, unknown.metric) == ("rps", "number-of-connected-devices", "something-new")
     assert rps.times.tolist() == [1704067200.0, 1704067205.25, 1704067215.0]
-    assert rps.values[0] == 1.5
-    assert np.isnan(rps.values[1])
-    assert rps.values[2] == np.inf
+    assert same(rps.values, np.array([1.5, np.nan, np.inf]))
     assert users.times.size == 0
     assert CATALOGUE.find("Something new").better == "neutral"
-    assert recording.stop_known
-    assert recording.duration_s == 60.0
-    assert recording.coverage(rps).finite == 1
-
-
-def test_graphs_may_be_null(tmp_path: Path) -> None:
-    file = tmp_path / "x.json"
-    file.write_text(json.dumps({**REPORT, "Graphs": None}))
-    recording = record(Run(report=str(file)), LTCTL, CATALOGUE)
-    assert recording.series == ()
-    assert len(recording.label_summaries) == 3
+    assert (recording.stop_known, recording.duration_s, recording.coverage(rps).finite) == (True, 60.0, 1)
+    without = report(tmp_path, Graphs=None)
+    assert (without.series, len(without.label_summaries)) == ((), 3)
 
 
 def test_two_graphs_of_one_metric_are_both_kept(tmp_path: Path) -> None:
-    graphs = [
-        {"Name": name, "Values": [[1704067200, value]]} for name, value in (("RPS", "1"), ("rps", "2"), ("RPS", "3"))
-    ]
-    file = tmp_path / "x.json"
-    file.write_text(json.dumps({**REPORT, "Graphs": graphs}))
-    series = record(Run(report=str(file)), LTCTL, CATALOGUE).series
+    names = ("RPS", "1"), ("rps", "2"), ("RPS", "3")
+    graphs = [{"Name": name, "Values": [[1704067200, value]]} for name, value in names]
+    series = report(tmp_path, Graphs=graphs).series
     assert [s.values[0] for s in series] == [1, 2, 3]
     assert len({json.dumps(dict(s.labels)) for s in series}) == 3
 
@@ -131,10 +120,8 @@ def test_two_graphs_of_one_metric_are_both_kept(tmp_path: Path) -> None:
     ],
 )
 def test_a_fault_in_a_report_is_named(tmp_path: Path, change: dict[str, Any], key: str, found: str) -> None:
-    file = tmp_path / "x.json"
-    file.write_text(json.dumps({**REPORT, **change}))
     with pytest.raises(InputError) as caught:
-        record(Run(report=str(file)), LTCTL, CATALOGUE)
+        report(tmp_path, **change)
     assert caught.value.key == key
     assert found in caught.value.found
 
@@ -142,13 +129,10 @@ def test_a_fault_in_a_report_is_named(tmp_path: Path, change: dict[str, Any], ke
 @pytest.mark.parametrize(
     ("contents", "found"),
     [
-        (b"{}", "no such key"),
         (b"[]", "no such key"),
         (b"\xff\xfe\xfa", "bytes that are not"),
         (gzip.compress(b""), "an empty file"),
-        (b"  \n", "an empty file"),
     ],
-    ids=["{}", "list", "binary", "empty gzip", "blank"],
 )
 def test_what_is_no_report(tmp_path: Path, contents: bytes, found: str) -> None:
     file = tmp_path / "x.out.gz"
@@ -177,8 +161,7 @@ def test_every_published_recording_is_read_without_loss(real: Path) -> None:
                 assert same(series.values, expected["value"].to_numpy())
                 points += len(expected)
             found = {(s.group, s.label, s.stat): s.value for s in recording.label_summaries}
-            expected_labels = {(r.group, r.label, r.stat): r.value for r in labels.itertuples()}
-            assert found == expected_labels
+            assert found == {(r.group, r.label, r.stat): r.value for r in labels.itertuples()}
     assert read == 136
     assert points == 1_999_941
 
@@ -210,11 +193,9 @@ def test_a_table_keeps_gaps_nan_order_and_labels(tmp_path: Path) -> None:
     )
     first, second, other = record(Run(recording=str(file)), RECORDED, CATALOGUE).series
     assert (first.times - first.times[0]).tolist() == [0.0, 10.0, 30.0]
-    assert first.values[:2].tolist() == [1.0, 3.0]
-    assert np.isnan(first.values[2])
+    assert same(first.values, np.array([1.0, 3.0, np.nan]))
     assert (dict(first.labels), dict(second.labels)) == ({"instance": "a"}, {"instance": "b"})
-    assert second.values.tolist() == [7.0]
-    assert other.metric == "my-metric"
+    assert (second.values.tolist(), other.metric) == ([7.0], "my-metric")
     assert np.isnan(other.values[0])
 
 
@@ -226,35 +207,6 @@ def test_times_may_be_seconds_or_dates(tmp_path: Path, times: tuple[str, str]) -
 
 
 # ---- Parquet --------------------------------------------------------------------------------------------------------
-
-
-def example() -> Recording:
-    odd = np.array([1.0, 2.5, 9.0])
-    series = (
-        Series("rps", "RPS", "requests/s", 1721665291.108 + 5 * np.arange(50.0), np.linspace(0, 1, 50) ** 3),
-        Series("heap", "Heap", "bytes", odd, np.array([np.nan, np.inf, -0.0]), labels={"instance": "a"}),
-        Series("one", "One", "", np.array([3.0]), np.array([4.0]), role="label", stat="avg"),
-        Series("none", "None", "", np.empty(0), np.empty(0)),
-    )
-    summaries = (LabelSummary("api", "a|b", "avg", 0.1), LabelSummary("api", "a|b", "p99", float("nan")))
-    return Recording(series, (0.0, 99.5), True, summaries, (Note("simulated", "made up"),), {"seed": 7})
-
-
-def test_a_recording_comes_back_to_the_last_bit(tmp_path: Path) -> None:
-    file = tmp_path / "folder" / "x.parquet"
-    write_recording(example(), file)
-    written = read_input(str(file), expected="")
-    back = read_recording(open_table(written), written)
-    assert back.window == (0.0, 99.5)
-    assert (back.notes, back.provenance, back.stop_known, back.simulated) == (example().notes, {"seed": 7}, True, True)
-    for one, other in zip(back.series, example().series, strict=True):
-        assert same(one.times, other.times)
-        assert same(one.values, other.values)
-        assert (one.metric, one.name, one.unit, one.role, one.stat, dict(one.labels)) == (
-            other.metric, other.name, other.unit, other.role, other.stat, dict(other.labels),
-        )  # fmt: skip
-    assert repr(back.label_summaries) == repr(example().label_summaries)
-    assert [path.name for path in file.parent.iterdir()] == ["x.parquet"]
 
 
 def test_a_parquet_table_of_samples_is_a_source(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import buildcompare as bc
 import fuzzing
 from buildcompare.config.errors import InputError
 from buildcompare.recordings.recording import Recording
+from support import sure
 
 LINE = fuzzing.VMSTAT.decode().splitlines(keepends=True)[-1]
 VMSTAT = fuzzing.VMSTAT.decode() + LINE.replace(":10", ":12").replace(" 4  1", " 5  1")
@@ -43,9 +44,7 @@ def read(tmp_path: Path, contents: str | dict[str, Any]) -> Recording:
 
 
 def values(recording: Recording, metric: str, **labels: str) -> list[float]:
-    series = recording.find(metric, labels)
-    assert series is not None
-    return series.values.tolist()
+    return sure(recording.find(metric, labels)).values.tolist()
 
 
 def test_vmstat_and_iostat_without_their_mean_since_the_machine_started(tmp_path: Path) -> None:
@@ -109,9 +108,8 @@ def test_the_installed_tools(tmp_path: Path, iso: bool) -> None:
         assert all(np.isfinite(series.values).all() for series in found.series)
         assert {series.times.size for series in found.graphs()} == {2}
         assert found.duration_s == pytest.approx(1.0, abs=1.0)
-        idle = found.find("mpstat-idle")
-        assert idle is not None
-        assert 0 <= idle.values.min() <= idle.values.max() <= 100
+        idle = values(found, "mpstat-idle")
+        assert 0 <= min(idle) <= max(idle) <= 100
 
 
 SAR_TEXT = "Linux 6.1.0-18-amd64 (db-1)  03/01/24  _x86_64_  (4 CPU)\n\n11:59:50 PM     CPU     %user     %idle\n"

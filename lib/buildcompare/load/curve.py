@@ -329,12 +329,15 @@ SHORTEST_S = 300.0  # shortest window: five independent samples of a one-minute 
 ARRIVAL_S = 60.0  # a load that lasted shorter may be a spike
 
 
+Method = Literal["target_reached", "last_30_minutes", "mser5", "none"]
+
+
 @dataclass(frozen=True)
 class SteadyState:
     """Steady window of one run in elapsed seconds, or the reason why it has none."""
 
     window: tuple[float, float] | None = None
-    method: Literal["target_reached", "last_30_minutes", "mser5", "none"] = "none"
+    method: Method = "none"
     reason: Reason | None = None
 
 
@@ -383,11 +386,11 @@ def steady_window(
         return SteadyState(reason=Reason(code=ReasonCode.NO_SAMPLES))
     if type == "unbounded":
         start = max(stop.at_s - WINDOW_S, float(users.index[0]) + rate_s)
-        return _checked(start, stop.at_s, "last_30_minutes", shortest(rate_s))
+        return _checked(start, stop.at_s, "last_30_minutes", rate_s)
     reached = plateau_start(*samples(users, stop.at_s), proxy=proxy, rate_s=rate_s)
     if reached is None:
         return SteadyState(reason=Reason(code=ReasonCode.NEVER_RISES))
-    return _checked(reached + rate_s, stop.at_s, "target_reached", shortest(rate_s))
+    return _checked(reached + rate_s, stop.at_s, "target_reached", rate_s)
 
 
 def shortest(rate_s: float) -> float:
@@ -406,7 +409,7 @@ def mser_window(curve: pd.Series, *, rate_s: float = SETTLE_S) -> SteadyState:
     cut = int(np.argmin(errors[: batches.size // 2]))
     if cut >= batches.size // 2 - 1:
         return SteadyState(reason=Reason(code=ReasonCode.STILL_MOVES))
-    return _checked(float(elapsed[5 * cut]), float(elapsed[-1]), "mser5", shortest(rate_s))
+    return _checked(float(elapsed[5 * cut]), float(elapsed[-1]), "mser5", rate_s)
 
 
 def plateau_start(
@@ -438,12 +441,7 @@ def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
     return float(np.sort(values)[-min(count, values.size)])
 
 
-def _checked(
-    start: float,
-    end: float,
-    method: Literal["target_reached", "last_30_minutes", "mser5"],
-    shortest_s: float = SHORTEST_S,
-) -> SteadyState:
-    if end - start < shortest_s:
+def _checked(start: float, end: float, method: Method, rate_s: float) -> SteadyState:
+    if end - start < shortest(rate_s):
         return SteadyState(reason=Reason(code=ReasonCode.SHORT, minutes=max(end - start, 0) / 60))
     return SteadyState((start, end), method)

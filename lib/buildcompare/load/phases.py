@@ -4,6 +4,7 @@ Numbers without a source were fitted to our own simulator (seeds 0 to 249 of `be
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -200,16 +201,10 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
         x, y = elapsed[:size] - elapsed[:size].mean(), values[:size] - values[:size].mean()
         return float(np.abs(y - x * (x @ y) / (x @ x)).max()) <= allowed
 
-    good, bad = least, least
-    while bad < elapsed.size:
-        bad = min(2 * bad, elapsed.size)
-        if not straight(bad):
-            break
-        good = bad
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        good, bad = (middle, bad) if straight(middle) else (good, middle)
-    return good
+    good, bad = least, min(2 * least, elapsed.size)
+    while good < bad and straight(bad):
+        good, bad = bad, min(2 * bad, elapsed.size)
+    return good + bisect_left(range(good + 1, bad), True, key=lambda size: not straight(size))
 
 
 # ---- Waves ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ Numbers without a source were fitted to our own simulator (seeds 0 to 249 of `be
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -176,15 +176,8 @@ class RunView:
         same = self.recording.find(series.metric, series.labels)
         if same is None or self.steady.window is None:
             return None
-        if id(same) not in self._levels:
-            samples = self.recording.samples(same)
-            self._levels[id(same)] = level_of_samples(*samples, self.steady.window, geometric=same.unit == TIMES)
-        return self._levels[id(same)]
-
-    @cached_property
-    def _levels(self) -> dict[int, Level | None]:
-        """Measured levels by series, shared by rules and comparisons."""
-        return {}
+        samples = self.recording.samples(same)
+        return level_of_samples(*samples, self.steady.window, geometric=same.unit == TIMES)
 
 
 Views: TypeAlias = Pair[list[RunView]]  # runs of both builds
@@ -269,9 +262,10 @@ def with_ramp_ups(views: Views) -> Views:
 
 def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
     """Beginning of a run for results.json, without the heights of a proxy, which are no users."""
-    times = {} if view.users is None else time_to_users(view.users, marks)
+    reached = {} if view.users is None else time_to_users(view.users, marks)
+    times = {str(mark): at_s for mark, at_s in reached.items()}
     if view.shape is None:
-        return RampUp(plateau_users=view.plateau_users, time_to=_named(times))
+        return RampUp(plateau_users=view.plateau_users, time_to=times)
     beginning, line, plateau = view.shape.beginning, view.shape.ramp, view.shape.plateau
     waves = view.shape.waves if view.shape.waves.claimed else Waves(test=view.shape.waves.test)
     seen, in_users = beginning.onset_s is not None, not view.shape.proxy
@@ -295,12 +289,8 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
         plateau_drift_users_per_s=plateau.drift if plateau and in_users else None,
         equilibrium=plateau.settled if plateau else None,
         stopped_earlier_users=plateau.earliest_level if plateau and in_users else None,
-        time_to=_named(times),
+        time_to=times,
     )
-
-
-def _named(times: Mapping[int, float | None]) -> dict[str, float | None]:
-    return {str(mark): at_s for mark, at_s in times.items()}
 
 
 FEWEST = 12  # times at which a gap is measured, at least
