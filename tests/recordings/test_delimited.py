@@ -141,9 +141,17 @@ def test_a_header_may_state_the_unit(header: str, value: float) -> None:
     assert (series.metric, series.values.tolist()) == ("p99-api-times", [value])
 
 
-def test_the_unit_of_times_may_stand_in_their_header() -> None:
-    for header, times in (("time_ms", [0.0, 5.0]), ("elapsed (s)", [0.0, 5000.0])):
-        assert read_text(f"{header},RPS\n0,1\n5000,2\n").series[0].times.tolist() == times
+@pytest.mark.parametrize(
+    ("header", "second", "time"),
+    [("time_ms", "5000", 5.0), ("elapsed (s)", "5000", 5000.0), ("timestamp", "5.5", 5.5)],
+)
+def test_the_unit_of_times_may_stand_in_their_header(header: str, second: str, time: float) -> None:
+    assert read_text(f"{header},RPS\n0,1\n{second},2\n").series[0].times.tolist() == [0.0, time]
+
+
+def test_dates_may_have_fractions_of_seconds() -> None:
+    text = "timestamp,RPS\n1970-01-01 00:00:00,1\n1970-01-01T00:00:05.500,2\n"
+    assert read_text(text).series[0].times.tolist() == [0.0, 5.5]
 
 
 @pytest.mark.parametrize(

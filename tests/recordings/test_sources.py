@@ -199,13 +199,6 @@ def test_a_table_keeps_gaps_nan_order_and_labels(tmp_path: Path) -> None:
     assert np.isnan(other.values[0])
 
 
-@pytest.mark.parametrize("times", [("0", "5.5"), ("1970-01-01 00:00:00", "1970-01-01T00:00:05.500")])
-def test_times_may_be_seconds_or_dates(tmp_path: Path, times: tuple[str, str]) -> None:
-    file = tmp_path / "x.csv"
-    file.write_text(f"timestamp,metric,value\n{times[0]},rps,1\n{times[1]},rps,2\n")
-    assert record(Run(recording=str(file)), RECORDED, CATALOGUE).series[0].times.tolist() == [0.0, 5.5]
-
-
 # ---- Parquet --------------------------------------------------------------------------------------------------------
 
 
