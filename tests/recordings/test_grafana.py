@@ -107,7 +107,7 @@ def test_infinities_and_fractions_of_milliseconds_come_back(tmp_path: Path) -> N
 
 def test_two_panels_of_one_title_are_both_kept(tmp_path: Path) -> None:
     snapshot = old()
-    snapshot["dashboard"]["panels"].append(snapshot["dashboard"]["panels"][0])
+    snapshot["dashboard"]["panels"] *= 2
     assert len({json.dumps(dict(s.labels)) for s in read(tmp_path, snapshot).series if s.metric == "rps"}) == 2
 
 
@@ -168,16 +168,14 @@ def test_a_unit_that_a_metric_cannot_have_is_refused(tmp_path: Path, title: str,
         read(tmp_path, in_unit("panel", title, unit))
 
 
-def test_an_expression_that_could_take_for_ever_is_refused(tmp_path: Path) -> None:
-    snapshot = in_unit("byRegexp", "RPS", "reqps")
-    snapshot["panels"][0]["fieldConfig"]["overrides"][0]["matcher"]["options"] = "/(a+)+$/"
-    with pytest.raises(InputError, match=r"panels\[0\].*an expression that may take very long"):
-        read(tmp_path, snapshot)
+SLOW = in_unit("byRegexp", "RPS", "reqps")
+SLOW["panels"][0]["fieldConfig"]["overrides"][0]["matcher"]["options"] = "/(a+)+$/"
 
 
 @pytest.mark.parametrize(
     ("contents", "found"),
     [
+        (SLOW, r"panels\[0\].*an expression that may take very long"),
         ("{", "EOF while parsing"),
         ("[]", "no panels"),
         ({"dashboard": {"panels": []}}, "none"),

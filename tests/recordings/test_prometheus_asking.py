@@ -189,26 +189,22 @@ def test_the_postgresql_catalogue_asks_for_what_the_exporter_has() -> None:
     assert names <= exported | own
 
 
-def test_the_source_says_over_how_long_rates_are(prometheus: Prometheus, tmp_path: Path) -> None:
+def test_the_source_says_over_how_long_rates_are(prometheus: Prometheus) -> None:
     queries = {each.metric: each.query for each in read_catalogue("postgresql").questions(label_step_s=5, rate_s=2.5)}
     assert queries["deadlocks"] == 'sum(rate(pg_stat_database_deadlocks{datname!~"template.*|postgres|"}[2500ms]))'
     assert "[1m]" not in str(queries)
-    own = tmp_path / "own.yaml"
-    metric = "metrics: [{name: RPS, slug: rps, query: 'sum(rate(mattermost_http_requests_total[%s]))'}]"
     window = "2024-12-11T10:00:00Z", "2024-12-11T10:05:00Z"
-    for asked, told in (("{rate}", 20.0), ("1m", 60.0)):
-        own.write_text(metric % asked, "utf-8")
-        pulled = pull(prometheus.url, *window, catalogue=str(own), rate_s=20.0)
-        assert pulled.provenance["queries"][0]["query"].endswith("[20s]))" if told == 20.0 else "[1m]))")
-        assert pulled.rate_s == told, "what the catalogue leaves open, and nothing else"
+    for asked, filled_in, rate_s in (("{rate}", "20s", 20.0), ("1m", "1m", 60.0)):
+        pulled = pull(prometheus.url, *window, catalogue=catalogue(f"sum(rate(up[{asked}])) or vector(1)"), rate_s=20.0)
+        assert f"[{filled_in}]" in pulled.provenance["queries"][0]["query"]
+        assert pulled.rate_s == rate_s, "what the catalogue leaves open, and nothing else"
 
 
 def test_variables_and_windows_are_filled_in(mattermost: Catalogue) -> None:
-    queries = {(q.metric, q.stat): q.query for q in mattermost.questions(label_step_s=60)}
-    assert queries["rps", ""] == 'sum(rate(mattermost_http_requests_total{instance=~"app.*:8067"}[1m]))'
-    assert queries["api", "calls"] == "sum(rate(mattermost_api_time_count[60s])) by (handler)"
-    short = {(q.metric, q.stat): q.query for q in mattermost.questions(label_step_s=2.5)}
-    assert "[2500ms]" in short["api", "calls"]
+    for step_s, window in ((60.0, "60s"), (2.5, "2500ms")):
+        queries = {(q.metric, q.stat): q.query for q in mattermost.questions(label_step_s=step_s)}
+        assert queries["rps", ""] == 'sum(rate(mattermost_http_requests_total{instance=~"app.*:8067"}[1m]))'
+        assert queries["api", "calls"] == f"sum(rate(mattermost_api_time_count[{window}])) by (handler)"
 
 
 @pytest.mark.parametrize(
