@@ -157,11 +157,10 @@ def matching(paths: Iterable[str]) -> list[str]:
     return expanded
 
 
-def _bounded(stream: io.BufferedIOBase | gzip.GzipFile, path: str, is_table: Callable[[bytes], bool] | None) -> bytes:
+def _bounded(stream: io.BufferedReader | gzip.GzipFile, path: str, is_table: Callable[[bytes], bool] | None) -> bytes:
     """Read all of `stream`; one that is longer than the limit of its kind is refused."""
-    head = stream.read(HEAD_BYTES)
-    limit = MAX_TABLE_BYTES if is_table and is_table(head) else MAX_BYTES
-    contents = head + stream.read(limit + 1 - len(head))
+    limit = MAX_TABLE_BYTES if is_table and is_table(stream.peek(HEAD_BYTES)) else MAX_BYTES
+    contents = stream.read(limit + 1)
     if len(contents) > limit:
         expected = f"at most {limit // 1_000_000} MB unpacked" + (" (a table)" if limit > MAX_BYTES else "")
         raise InputError(file=path, key="size", expected=expected, found="more")
