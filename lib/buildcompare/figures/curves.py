@@ -15,7 +15,7 @@ from buildcompare.figures.plot import NOTE, SMALL, Plot, dot_style, width_of
 from buildcompare.history.levels import LevelSeries
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.metrics.measurements import values_of
-from buildcompare.results import DistributionResult, MetricResult
+from buildcompare.results import MetricResult
 from buildcompare.results.codes import SIDES, Pair, Side, Status, ValidityStatus
 from buildcompare.results.users import PhaseName, RampUp
 from buildcompare.text.numbers import change, shift_words, unit_scale
@@ -252,30 +252,23 @@ def over_releases(series: LevelSeries, releases: Sequence[str], changes: Mapping
 
 
 def ecdfs(test: TestView) -> Iterator[Figure]:
-    """Draw a figure for each metric of a benchmark with a distribution."""
+    """Draw the empirical distribution functions of each metric of a benchmark that has them."""
     taken: set[str] = set()
     for row in test.result.distributions:
-        figure = ecdf(test, row, f"{test.result.name}_0_{unused(row.slug, taken)}")
+        values = {side: np.sort(values_of(test.recordings[side], row.slug)) for side in SIDES}
+        every = np.concatenate(list(values.values()))
+        factor, unit = unit_scale(float(every.max()), row.unit)
+        least, most = factor * every.min(), factor * every.max()
+        pad = 0.05 * (most - least or abs(most) or 1.0)
+        title, x_axis = say("figures", "ecdf_title", row, test.labels), (least - pad, most + pad)
+        plot = Plot(SMALL, title, x=x_axis, y=(0.0, 1.03), xlabel=unit or row.name, ylabel="part of all values")
+        drawn = [side for side in SIDES if values[side].size]
+        for side in drawn:
+            count = values[side].size
+            shown = np.unique(np.linspace(0, count - 1, min(count, POINTS_PER_CURVE)).round().astype(int))
+            x, y = np.repeat(values[side][shown] * factor, 2), np.repeat(np.append(0, shown + 1) / count, 2)[1:-1]
+            plot.curve([(x, y)], side)
+        plot.legend({side: test.labels[side] for side in drawn})
+        alt, name = say("figures", "ecdf_alt", row, test.labels), f"{test.result.name}_0_{unused(row.slug, taken)}"
         changed = any(metric.slug == row.slug and metric.status.changed for metric in test.result.metrics)
-        yield replace(figure, caption=row.name, shown=changed)
-
-
-def ecdf(test: TestView, row: DistributionResult, name: str) -> Figure:
-    """Draw the empirical distribution function of each build."""
-    values = {side: np.sort(values_of(test.recordings[side], row.slug)) for side in SIDES}
-    every = np.concatenate(list(values.values()))
-    factor, unit = unit_scale(float(every.max()), row.unit)
-    least, most = factor * every.min(), factor * every.max()
-    pad = 0.05 * (most - least or abs(most) or 1.0)
-    title = say("figures", "ecdf_title", row, test.labels)
-    x_axis, words = (least - pad, most + pad), "part of all values"
-    plot = Plot(SMALL, title, x=x_axis, y=(0.0, 1.03), xlabel=unit or row.name, ylabel=words)
-    drawn = [side for side in SIDES if values[side].size]
-    for side in drawn:
-        count = values[side].size
-        shown = np.unique(np.linspace(0, count - 1, min(count, POINTS_PER_CURVE)).round().astype(int))
-        x, y = np.repeat(values[side][shown] * factor, 2), np.repeat(np.append(0, shown + 1) / count, 2)[1:-1]
-        plot.curve([(x, y)], side)
-    plot.legend({side: test.labels[side] for side in drawn})
-    alt = say("figures", "ecdf_alt", row, test.labels)
-    return Figure(name, alt, plot.svg(alt), graph_of=test.result.name)
+        yield Figure(name, alt, plot.svg(alt), graph_of=test.result.name, caption=row.name, shown=changed)

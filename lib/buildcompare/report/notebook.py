@@ -100,7 +100,8 @@ def page_of(notebook: NotebookNode, written: Mapping[str, str]) -> Page:
     """Make the page of an executed notebook, with the hand-written blocks of README.md."""
     results = results_of(notebook)
     made, taken = Page(f"{results.base.label} vs {results.new.label}", [], []), set[str]()
-    for is_grid, parts in groupby(_parts(notebook, made.contents, taken), key=_is_in_grid):
+    shown = _parts(notebook, made.contents, taken)
+    for is_grid, parts in groupby(shown, key=lambda part: isinstance(part, Figure) or part.for_figures):
         if is_grid:
             made.blocks.append(Block(Markup("").join(part.html for part in parts), is_grid=True))
             continue
@@ -113,10 +114,6 @@ def page_of(notebook: NotebookNode, written: Mapping[str, str]) -> Page:
             made.contents.extend([(anchor, part.heading)] if anchor else [])
             made.blocks.append(Block(html, part.heading, anchor))
     return made
-
-
-def _is_in_grid(part: Part) -> bool:
-    return isinstance(part, Figure) or part.for_figures
 
 
 def _parts(notebook: NotebookNode, contents: list[tuple[str, str]], taken: set[str]) -> Iterator[Part]:
