@@ -74,14 +74,19 @@ class Metric(_Strict):
 
     @property
     def outcome(self) -> Literal["failures", "successes"] | None:
-        """What the metric counts by its name and direction; a throughput of successes is none."""
-        if self.unit not in COUNTED and not self.unit.endswith("/s"):
-            return None
-        if self.better == Better.LOWER and re.search(rf"\b{FAILED}\b", self.slug):
-            return "failures"
-        share = self.unit in SHARES or re.search(r"\b(rate|ratio|share|availability)\b", self.slug)
-        succeeded = self.better == Better.HIGHER and re.search(rf"\b{SUCCEEDED}\b", self.slug)
-        return "successes" if succeeded and share and not self.unit.endswith("/s") else None
+        """What the metric counts by its name and direction."""
+        return outcome(self.slug, self.unit, self.better)
+
+
+def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "successes"] | None:
+    """Tell what a metric counts by its name and direction; a throughput of successes is none."""
+    if unit not in COUNTED and not unit.endswith("/s"):
+        return None
+    if better == Better.LOWER and re.search(rf"\b{FAILED}\b", slug):
+        return "failures"
+    share = unit in SHARES or re.search(r"\b(rate|ratio|share|availability)\b", slug)
+    succeeded = better == Better.HIGHER and re.search(rf"\b{SUCCEEDED}\b", slug)
+    return "successes" if succeeded and share and not unit.endswith("/s") else None
 
 
 class Operation(_Strict):

@@ -1,10 +1,10 @@
 """Reach the verdict of a test and of a comparison, and write the opening of a report."""
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from buildcompare.config.catalogue import outcome
 from buildcompare.config.kinds import kind_of_results
 from buildcompare.findings.finding import grouped
 from buildcompare.findings.labels import labels_beyond_noise
@@ -35,8 +35,6 @@ from buildcompare.text.sentences import say, title
 
 USERS = "supported users"
 TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # Least worsening in an interval that prevents a pass, percent
-_OUTCOMES = re.compile(r"\b(errors?|fail(ed|ures?)|timeouts?|exceptions?|dropped|rejected|[45]xx|success(es|ful)?)\b")
-"""Words in the slugs of metrics that count failures or successes."""
 WORTH_IT = 0.8  # A pass names further runs if they lower the bound of possible changes to this part or less
 
 
@@ -90,14 +88,19 @@ def shortcomings(results: Results) -> frozenset[FailOn]:
 def _has_more_errors(results: Results) -> bool:
     """Test whether the new build fails more often in a valid test, beyond chance or beyond what may pass."""
     valid = {test.name: test for test in results.tests if test.verdict != Verdict.INVALID}
+    counts = {
+        (test.name, row.slug): row
+        for test in valid.values()
+        for row in test.metrics
+        if outcome(row.slug, row.unit, row.better)
+    }
     for each in (each for each in results.findings if each.test in valid):
         rose = each.kind == FindingKind.UNJUDGEABLE and each.severity != Severity.INFO and each.evidence["base"] == 0
         if each.kind == FindingKind.ERROR_RATE and each.severity == Severity.CRITICAL:
             return True
-        if rose and _OUTCOMES.search(each.metric or ""):
+        if rose and (each.test, each.metric) in counts:
             return True
-    metrics = [metric for test in valid.values() for metric in test.metrics if _OUTCOMES.search(metric.slug)]
-    return any(row.deciding is not None and row.deciding.status == Status.REGRESSION for row in metrics)
+    return any(row.deciding is not None and row.deciding.status == Status.REGRESSION for row in counts.values())
 
 
 def causes(
