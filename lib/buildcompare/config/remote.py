@@ -4,12 +4,11 @@ Inputs are copied into a folder of this process first; a report is made here, th
 file system's library, from the environment or its files; an address never holds them.
 """
 
-import atexit
 import contextlib
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 from multiprocessing import util
@@ -21,8 +20,10 @@ from buildcompare.config.errors import ADDRESSES, BuildcompareError, InputError
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*::)*[a-z][a-z0-9+.-]+://")
 _CREDENTIALS = re.compile(r"://[^/]*(?:@|:(?!\d+(?:/|$)|:|[a-z0-9+.-]*://))|\?")
 """User, password (also with a slash) or query, which may hold tokens."""
-LAST = ("README.md", "results.json", "junit.xml")
-"""Report files that a new report reads. They are copied last: the last one completes a report."""
+_COMPLETES = "junit.xml"
+"""Report file that is copied last: without it a report is not whole."""
+_READ = ("README.md", "results.json", _COMPLETES)
+"""Report files that a new report reads."""
 
 
 def is_remote(path: str | Path) -> bool:
@@ -32,13 +33,16 @@ def is_remote(path: str | Path) -> bool:
 
 def fetched(address: str) -> Path:
     """Copy the file at an address, unless the copy is up to date; the copy is missing if the file is."""
-    folder, _, name = address.rpartition("/")
-    if (in_folder := _copy_of(folder)) in ADDRESSES and (in_folder / name).is_file():
-        return in_folder / name
     system, path = _system(address)
     copy = _copy_of(address)
     with _one_line(address, "a file that can be read"):
-        _get(system, {copy: path} if system.isfile(path) else {}, [copy])
+        if not system.isfile(path):
+            copy.unlink(missing_ok=True)
+            return copy
+        import fsspec
+
+        settings = {"cache_storage": str(copy.parent), "check_files": True, "same_names": True}
+        fsspec.filesystem("filecache", fs=system, **settings).open(path).close()
     return copy
 
 
@@ -47,11 +51,12 @@ def fetched_folder(address: str) -> Path:
     system, path = _system(address)
     copy = _copy_of(address)
     ADDRESSES[copy] = address.rstrip("/")
+    shutil.rmtree(copy, ignore_errors=True)
     with _one_line(address, "a folder that can be read"), contextlib.suppress(FileNotFoundError):
         files = [row["name"] for row in system.ls(path, detail=True) if row["type"] == "file"]
         names = {name: file for file in files if (name := file.rpartition("/")[2]) and name[0] != "."}
-        copy.mkdir(parents=True, exist_ok=True)
-        _get(system, {copy / name: file for name, file in names.items()}, copy.iterdir())
+        copy.mkdir(parents=True)
+        system.get([*names.values()], [str(copy / name) for name in names])
     return copy
 
 
@@ -59,7 +64,7 @@ def fetched_folder(address: str) -> Path:
 def copied_back(address: str, depth: int = 100) -> Iterator[Path]:
     """Copy a folder of reports, or one report, and put back what changed when the block ends without an error.
 
-    Only the files in `LAST` are copied; the others stand in the copy by name. `depth` counts levels of files: 1 for
+    Only the files in `_READ` are copied; the others stand in the copy by name. `depth` counts levels of files: 1 for
     those right in the folder.
     """
     system, path = _system(address)
@@ -71,20 +76,19 @@ def copied_back(address: str, depth: int = 100) -> Iterator[Path]:
             for name in there:
                 (here / name).parent.mkdir(parents=True, exist_ok=True)
                 (here / name).write_text(address)  # a placeholder, unlike any file of a report
-            wanted = [name for name in there if name.rpartition("/")[2] in LAST]
+            wanted = [name for name in there if name.rpartition("/")[2] in _READ]
             system.get([there[name] for name in wanted], [str(here / name) for name in wanted])
         before = _contents(here)
         yield here
+        after = _contents(here)
+        changed, gone = {name for name in after if after[name] != before.get(name)}, before.keys() - after.keys()
+        last = {_COMPLETES} & after.keys() if changed or gone else set()
         with _one_line(address, "a folder that can be written"):
-            after = _contents(here)
-            changed = [name for name in after if after[name] != before.get(name)]
-            if (changed or before.keys() - after.keys()) and LAST[-1] in there:
-                system.rm_file(there[LAST[-1]])
-                changed += [LAST[-1]] if LAST[-1] in after and LAST[-1] not in changed else []
-            for last in (None, *LAST):
-                names = [name for name in changed if (name if name in LAST else None) == last]
+            for name in {_COMPLETES} & before.keys() if changed or gone else ():
+                system.rm_file(there[name])
+            for names in (sorted(changed - last), last):
                 _put(system, {f"{path}/{name}": here / name for name in names})
-            for name in before.keys() - after.keys() - {LAST[-1]}:
+            for name in gone - {_COMPLETES}:
                 system.rm_file(there[name])
 
 
@@ -101,31 +105,14 @@ def written(file: str) -> Iterator[Path]:
             _put(system, {path: here})
 
 
-def _get(system: Any, files: dict[Path, str], copies: Iterable[Path]) -> None:
-    """Copy files that changed since they were copied; remove other `copies`."""
-    for copy in {*copies} - {*files}:
-        copy.unlink(missing_ok=True)
-    for copy, path in files.items():
-        key, kept = _copies() / f"{sha256(str(copy).encode()).hexdigest()}.key", system.ukey(path)
-        if not copy.is_file() or not key.is_file() or key.read_text("utf-8") != kept:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            system.get_file(path, str(copy))
-            key.write_text(kept, "utf-8")
-
-
 def _put(system: Any, files: dict[str, Path]) -> None:
     """Copy files to their paths; missing folders are made, but not buckets, whose name may be mistyped."""
     for folder in {path.rpartition("/")[0] for path in files}:
         top = folder.partition("/")[0]
         if top and not system.exists(top):
             raise FileNotFoundError(top)
-        try:
-            system.invalidate_cache()
+        with contextlib.suppress(Exception):  # each library raises its own errors where the folder is there
             system.makedirs(folder, exist_ok=True)
-        except Exception:  # each library raises errors of its own; another report may have made the folder meanwhile
-            system.invalidate_cache()
-            if not system.isdir(folder):
-                raise
     system.invalidate_cache()
     system.put([str(file) for file in files.values()], [*files])
 
@@ -175,5 +162,4 @@ def _copies() -> Path:
     """Make the folder for copies of this process."""
     folder = Path(tempfile.mkdtemp(prefix="buildcompare-"))
     util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=1)  # a forked process does not run `atexit`
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
