@@ -61,26 +61,15 @@ class Document:
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
-_TRUE = ("yes", "true", "on")
+_DECIMAL = r"[-+]?(?:(?:0|[1-9][0-9]*)\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?"
 # Decimal numbers only: YAML 1.1 reads 0777 as 511, 1:1:1 as 3661 and 1_0 as 10.
-_SCALARS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
-    ("null", r"~|null|Null|NULL|", lambda _: None),
-    (
-        "bool",
-        "|".join(f"{w}|{w.title()}|{w.upper()}" for w in (*_TRUE, "no", "false", "off")),
-        lambda t: t.lower() in _TRUE,
-    ),
-    ("int", r"[-+]?(?:0|[1-9][0-9]*)", int),
-    (
-        "float",
-        (
-            r"[-+]?(?:(?:0|[1-9][0-9]*)\.[0-9]*(?:[eE][-+][0-9]+)?|\.[0-9]+(?:[eE][-+][0-9]+)?|\.(?:inf|Inf|INF))"
-            r"|\.(?:nan|NaN|NAN)"
-        ),
-        lambda t: float(re.sub(r"\.(?=[inIN])", "", t)),
-    ),
-)
-"""Tag, pattern and conversion of plain scalars other than text."""
+_SCALARS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "null": (r"~?|(?i:null)", lambda _: None),
+    "bool": (r"(?i:yes|true|on|no|false|off)", lambda text: text.lower() in ("yes", "true", "on")),
+    "int": (r"[-+]?(?:0|[1-9][0-9]*)", int),
+    "float": (rf"{_DECIMAL}|[-+]?\.(?i:inf)|\.(?i:nan)", lambda text: float(re.sub(r"\.(?=[inIN])", "", text))),
+}
+"""Tag -> pattern and conversion of plain scalars other than text."""
 
 
 class _Resolver(VersionedResolver):
@@ -90,8 +79,8 @@ class _Resolver(VersionedResolver):
         """The tag of a node without one."""
         if kind is not ScalarNode or not implicit[0]:
             return super().resolve(kind, value, implicit)
-        names = (_TAG + name for name, pattern, _ in _SCALARS if re.fullmatch(pattern, value))
-        return Tag(suffix=_MERGE if value == "<<" else next(names, _TAG + "str"))
+        names = (name for name, (pattern, _) in _SCALARS.items() if re.fullmatch(pattern, value))
+        return Tag(suffix=_TAG + ("merge" if value == "<<" else next(names, "str")))
 
 
 class _Builder:
@@ -137,17 +126,17 @@ class _Builder:
         return merged | local
 
     def _scalar(self, node: Node) -> Any:
-        text = node.value
+        text, kind = node.value, node.tag.removeprefix(_TAG)
         if CONTROLS_IN_LINES.search(text):
             raise self._fault(node, "text without control characters", repr(text)[:80])
-        for name, pattern, read in _SCALARS:
-            if node.tag == _TAG + name:
-                if not re.fullmatch(pattern, text):
-                    raise self._fault(node, "values that their tags can hold", repr(text)[:80])
-                return read(text)
-        if node.tag not in (_TAG + "str", _TAG + "timestamp"):
+        if kind in ("str", "timestamp"):
+            return text
+        if kind not in _SCALARS:
             raise self._fault(node, "valid YAML", f"the tag {node.tag} is not allowed")
-        return text
+        pattern, read = _SCALARS[kind]
+        if not re.fullmatch(pattern, text):
+            raise self._fault(node, "values that their tags can hold", repr(text)[:80])
+        return read(text)
 
     def _fault(self, node: Node, expected: str, found: str) -> InputError:
         line = f"line {node.start_mark.line + 1}"
@@ -180,14 +169,9 @@ def yaml_text(data: Any) -> str:
     """Write plain data as YAML; text that some reader may take for another type is quoted."""
 
     def quoted(text: str) -> str:
-        is_plain = re.fullmatch(r"[A-Za-z][\w./ -]*(?<! )", text) and text.lower() not in (
-            *_TRUE,
-            "no",
-            "off",
-            "false",
-            "null",
-        )
-        return text if is_plain and text.lower() not in ("y", "n") else DoubleQuotedScalarString(text)
+        is_word = re.fullmatch("(?i:y|n|yes|no|on|off|true|false|null)", text)
+        is_plain = re.fullmatch(r"[A-Za-z][\w./ -]*(?<! )", text) and not is_word
+        return text if is_plain else DoubleQuotedScalarString(text)
 
     sink, writer = io.StringIO(), YAML()
     writer.width = MAX_BYTES
