@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, Tag
-from pydantic.functional_validators import BeforeValidator, field_validator, model_validator
+from pydantic.functional_validators import BeforeValidator, model_validator
 
 from buildcompare.config.catalogue import Operation
 from buildcompare.config.params import MOST_VALUES, ONE_OR_MANY, Reported, RunFiles, name_of
@@ -74,16 +74,6 @@ class Variants(Reported):
     """Catalogue of further metrics, beside `operations`."""
     runs: Annotated[list[VariantRun], Field(min_length=2)]
     claims: list[Claim] = Field(default_factory=list)
-
-    @field_validator("workload", "claims", mode="before")
-    @classmethod
-    def _no_list(cls, value: Any) -> Any:
-        return [] if value is None else value
-
-    @field_validator("names", "operations", mode="before")
-    @classmethod
-    def _no_mapping(cls, value: Any) -> Any:
-        return {} if value is None else value
 
     @model_validator(mode="after")
     def _known(self) -> Variants:

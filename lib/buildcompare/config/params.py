@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AwareDatetime, Discriminator, Field, Tag
-from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
+from pydantic.functional_validators import AfterValidator, BeforeValidator, model_validator
 
 from buildcompare.config.catalogue import Operation
 from buildcompare.config.errors import InputError
@@ -31,30 +31,26 @@ SLUG = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
 """Names that become file or folder names: no separators, no dot at either end."""
 
 
-def _is_http(value: str) -> bool:
-    try:
-        parts = urlsplit(value)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.netloc) and not re.search(r"\s", value)
-
-
-def _server_url(value: str) -> str:
-    """Refuse addresses with credentials, because papermill writes parameters into notebooks."""
+def _http_url(value: str) -> str:
+    """Refuse other addresses, and credentials, because papermill writes parameters into notebooks."""
+    refuse(re.match(r"\s*[^/]*//[^/?#]*@", value), "an address without credentials", "credentials in it")
     try:
         parts = urlsplit(value)
         parts.port  # noqa: B018  # the access checks it
     except ValueError:
         raise unlike("an http or https address", "none") from None
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        found = "credentials in it" if "@" in parts.netloc else "a query or fragment"
-        raise unlike("an address without credentials, query and fragment (secrets go into `auth`)", found)
-    return value.rstrip("/")
+    is_http = parts.scheme in ("http", "https") and parts.netloc and not re.search(r"\s", value)
+    refuse(not is_http, "an http or https address", "")
+    return value
+
+
+def _server_url(value: str) -> str:
+    expected = "an address without credentials, query and fragment (secrets go into `auth`)"
+    refuse(re.search("[?#]", value), expected, "a query or fragment")
+    return _http_url(value).rstrip("/")
 
 
 _SLUG = "letters, digits, '.', '_' and '-', starting with a letter or digit, ending with no '.', at most 100 of them"
-_IS_HTTP = must(_is_http, "an http or https address")
-_NO_LOGIN = must(r"(?!\s*[^/]*//[^/?#]*@)[\s\S]*", "an address without credentials", "credentials in it")
 _OWN_HEADERS = (
     "(?:proxy-)?authorization|proxy-.*|cookie|accept-encoding|content-(?:length|type|encoding)|host|connection|keep-alive"
     "|transfer-encoding|te|trailer|upgrade|expect"
@@ -64,8 +60,8 @@ _WHOLE_MILLISECONDS = must(lambda seconds: abs(seconds * 1000 - round(seconds * 
 _TEXT = must(lambda v: not isinstance(v, (int, float)), 'a time with its zone, such as "2024-12-11T10:00:00Z"')
 _VARIABLE = "the name of an environment variable (A-Z, 0-9 and _)"  # capitals only: secrets rarely match
 FileName = Annotated[str, must(SLUG.pattern, _SLUG)]
-HttpUrl = Annotated[str, _NO_LOGIN, _IS_HTTP]
-ServerUrl = Annotated[str, AfterValidator(_server_url), _IS_HTTP]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+ServerUrl = Annotated[str, AfterValidator(_server_url)]
 Variable = Annotated[str, must("[A-Z_][A-Z0-9_]{0,99}", _VARIABLE, found="something else")]
 HeaderName = Annotated[str, must(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}", "the name of an HTTP header"), _NO_OWN]
 HeaderValue = Annotated[str, must("(?:[!-~](?:[ -~]*[!-~])?)?", "printable ASCII")]
@@ -328,11 +324,12 @@ class Reported(Traced):
     action_items: list[str] = Field(default_factory=list)
     action_items_title: str = Field(default="Action Items", min_length=1, max_length=100)
 
-    @field_validator("setup", "comments", "action_items", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _left_empty(cls, value: Any, info: Any) -> Any:
-        """Treat an empty value (`comments:`) as none."""
-        return value if value is not None else {} if info.field_name == "setup" else []
+    def _left_empty(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Treat an empty value (`comments:`) of a key with a default as none."""
+        optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
+        return {key: value for key, value in values.items() if value is not None or key not in optional}
 
     def run_files(self) -> Iterator[RunFiles]:
         """Yield the files that each run left behind."""
@@ -357,11 +354,6 @@ class Comparison(Reported):
     history: str | None = None
     planned_runs: int | None = Field(default=None, ge=1, le=99)
     """Planned number of runs per build, for reports made before all runs are done."""
-
-    @field_validator("grafana", "margins", "coordinator", "operations", mode="before")
-    @classmethod
-    def _no_mapping(cls, value: Any) -> Any:
-        return {} if value is None else value
 
     @model_validator(mode="after")
     def _pullable(self) -> Comparison:

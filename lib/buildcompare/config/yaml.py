@@ -126,7 +126,7 @@ class _Builder:
         return merged | local
 
     def _scalar(self, node: Node) -> Any:
-        text, kind = node.value, node.tag.removeprefix(_TAG)
+        text, kind = node.value, str(node.tag).removeprefix(_TAG)
         if CONTROLS_IN_LINES.search(text):
             raise self._fault(node, "text without control characters", repr(text)[:80])
         if kind in ("str", "timestamp"):
