@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import typer
+from typer.core import TyperGroup
 
 from buildcompare.config.errors import InputError, named
 from buildcompare.config.remote import copied_back, fetched_folder, is_remote, written
@@ -34,12 +35,32 @@ from buildcompare.report.batch import (
 from buildcompare.results.codes import FailOn, Side, TestType
 from buildcompare.text.numbers import printable
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 REGRESSION, UNDECIDED = 1, 2
 _USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 """The usage error of the copy of click inside typer."""
-_WORST_FIRST = (FAILED, BAD_INPUT, REGRESSION, UNDECIDED, 0)
 
+
+class _Commands(TyperGroup):
+    def main(self, *arguments: Any, **settings: Any) -> Any:
+        """Run a command; an error prints its message, a usage error exits with 3."""
+        try:
+            code: int = super().main(*arguments, **settings | {"standalone_mode": False}) or 0
+        except _USAGE_ERROR as error:
+            text = io.StringIO()
+            error.show(file=text)
+            _print("\n".join(map(printable, text.getvalue().splitlines())), error=True)
+            code = BAD_INPUT
+        except (typer.Abort, SystemExit):  # after a closed pipe click exits with 1, which would mean a regression
+            code = FAILED
+        except Exception as error:
+            code, message = what_ended(error)
+            _print(message, error=True)
+        sys.exit(code)
+
+
+app = typer.Typer(
+    cls=_Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__
+)
 
 WIDTH = 120
 """Columns of tables printed outside a terminal, such as in a build log."""
@@ -129,14 +150,14 @@ def report(
 ) -> None:
     """Compare two builds, publish the report, and print what is decided and what changed."""
     if study and not record:
-        raise _refused("--study: expected --record beside it, found none")
+        raise InputError(file=None, key="--study", expected="--record beside it", found="none")
     ledger_as: LedgerAs = ("study" if study else "monthly") if record else None
     settings: dict[str, Any] = {"output": output, "refresh": refresh, "ledger_as": ledger_as, "progress": not quiet}
     settings |= {"engine": engine, "graphs": _format(graphs, png)}
     table = None if quiet else _table(every=every)
     order = Order(params, settings, table, BuildFiles(markdown, junit, link))
-    with _progress(not quiet) as hear:
-        outcome = publish_one(order, hear)
+    with _progress(not quiet) as step:
+        outcome = publish_one(order, lambda cell: step(f"comparison.ipynb, cell {cell}"))
     raise typer.Exit(_report_outcome(outcome, fail_on, quiet=quiet))
 
 
@@ -167,24 +188,23 @@ def compare(
     from buildcompare.report.terminal import lines
     from buildcompare.text.sentences import say
 
-    with _faults_reported():
-        result = api.compare(
-            base,
-            new,
-            catalogue=metrics,
-            type=type_,
-            users=users,
-            labels=(base_name, new_name),
-            sessions=sessions,
-            calibration=calibration,
-            command=shlex.join(["python", "-m", "buildcompare", *sys.argv[1:]]),
-        )
-        if html is not None:
-            result.to_html(html)
-        if json_ is not None:
-            with writing(json_, "output", "a file that can be written"):
-                write_files({json_: result.to_json()})
-        BuildFiles(markdown, junit, link).write(result.results)
+    result = api.compare(
+        base,
+        new,
+        catalogue=metrics,
+        type=type_,
+        users=users,
+        labels=(base_name, new_name),
+        sessions=sessions,
+        calibration=calibration,
+        command=shlex.join(["python", "-m", "buildcompare", *sys.argv[1:]]),
+    )
+    if html is not None:
+        result.to_html(html)
+    if json_ is not None:
+        with writing(json_, "output", "a file that can be written"):
+            write_files({json_: result.to_json()})
+    BuildFiles(markdown, junit, link).write(result.results)
     if not quiet:
         _say(_read(result, {"base": base, "new": new}))
         _print(lines(result.results, **_table(every=every)).removesuffix("\n"))
@@ -207,10 +227,9 @@ def pull(params: ParamsFile, refresh: Refresh = False) -> None:
     from buildcompare.comparison import analysis as workbench
     from buildcompare.config.params import read_params
 
-    with _faults_reported():
-        recordings = workbench.read_recordings(read_params(params), refresh=refresh)
-        count = sum(len(runs) for test in recordings.values() for runs in test.values())
-        _say(f"{params}: {count} recordings at hand")
+    recordings = workbench.read_recordings(read_params(params), refresh=refresh)
+    count = sum(len(runs) for test in recordings.values() for runs in test.values())
+    _say(f"{params}: {count} recordings at hand")
 
 
 @app.command()
@@ -222,15 +241,14 @@ def calibrate(
     """Learn from repeated runs how far two runs of one build lie apart."""
     from buildcompare.calibration.learn import calibrate as learn  # late: it takes seconds to import
 
-    with _faults_reported():
-        with written(output) as here:
-            made = learn(file, here, refresh=refresh)
-        _say(f"{output}: {sum(len(group.runs) for group in made.groups)} runs in {len(made.groups)} groups")
-        self_check = "none, as a single group leaves nothing to be judged by."
-        if check := made.self_check:
-            called = (f"{check[each]['called']} of {check[each]['rows']} {each}" for each in ("metrics", "labels"))
-            self_check = f"{' and '.join(called)} of identical pairs called changed."
-        _say(f"Self-check: {self_check}")
+    with written(output) as here:
+        made = learn(file, here, refresh=refresh)
+    _say(f"{output}: {sum(len(group.runs) for group in made.groups)} runs in {len(made.groups)} groups")
+    self_check = "none, as a single group leaves nothing to be judged by."
+    if check := made.self_check:
+        called = (f"{check[each]['called']} of {check[each]['rows']} {each}" for each in ("metrics", "labels"))
+        self_check = f"{' and '.join(called)} of identical pairs called changed."
+    _say(f"Self-check: {self_check}")
 
 
 @app.command()
@@ -249,34 +267,29 @@ def batch(
     """Publish many reports; one that fails does not stop the others, and one that stands there unchanged is kept."""
     stems = [file.stem for file in params]
     if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
-        raise _refused(f"PARAMS: expected files of different names, found {twice[0]} twice")
+        raise InputError(file=None, key="PARAMS", expected="files of different names", found=f"{twice[0]} twice")
     settings = {"engine": engine, "graphs": _format(graphs, png), "resume": not again}
     orders = [Order(file, {**settings, "output": output and f"{output.rstrip('/')}/{file.stem}"}) for file in params]
     codes: dict[int, list[Path]] = {}
     kept = 0
-    with _faults_reported(), _cluster(dask) as (elsewhere, cores), _batch_progress(len(orders), quiet) as advance:
-        for order, outcome in publish_many(orders, jobs=max(jobs, 2 * cores), elsewhere=elsewhere):
+    with _cluster(dask) as (elsewhere, cores), _progress(not quiet, len(orders)) as step:
+        many = publish_many(orders, jobs=max(jobs, 2 * cores), elsewhere=elsewhere)
+        for done, (order, outcome) in enumerate(many, start=1):
             codes.setdefault(_report_outcome(outcome, fail_on, quiet=quiet), []).append(order.params)
             kept += outcome.kept
-            advance()
-    if not quiet and len(orders) > 1:
-        _say(*_summary(codes, kept).split("\n"))
-    raise typer.Exit(next(code for code in _WORST_FIRST if code in codes))
-
-
-def _summary(codes: dict[int, list[Path]], kept: int) -> str:
-    """Count the reports by exit code, the worst first, and name those that did not succeed."""
-    rows = []
-    for code in (code for code in _WORST_FIRST if code in codes):
+            step(f"{done} of {len(orders)} reports")
+    ended = [code for code in _ENDS if code in codes]
+    for code in ended if not quiet and len(orders) > 1 else ():
         which = ", ".join(file.stem for file in sorted(codes[code])) if code else f"{kept} of them unchanged"
-        rows.append(f"{len(codes[code]):6d}  {_ENDS[code]:<24}  {which}")
-    return "\n".join(rows)
+        _say(f"{len(codes[code]):6d}  {_ENDS[code]:<24}  {which}")
+    raise typer.Exit(ended[0])
 
 
 _ENDS = {
     FAILED: "failed (4)", BAD_INPUT: "bad input or data (3)", REGRESSION: "regression (1)",
     UNDECIDED: "cannot be decided (2)", 0: "published",
 }  # fmt: skip
+"""Exit code of a report -> its words, the worst first."""
 
 
 @contextlib.contextmanager
@@ -287,40 +300,15 @@ def _cluster(address: str | None) -> Iterator[tuple[Any, int]]:
         return
     try:
         import distributed
-    except ImportError:
-        expected = "the package distributed (pip install buildcompare[dask])"
-        raise InputError(file=None, key="--dask", expected=expected, found="none") from None
-    connect: Any = distributed.Client  # it has no types
-    try:
+
+        connect: Any = distributed.Client  # it has no types
         client = connect(address, timeout=10)
-    except (OSError, ValueError) as error:
-        expected = "the address of a Dask scheduler, such as tcp://host:8786"
+    except (ImportError, OSError, ValueError) as error:
+        expected = "the address of a Dask scheduler, such as tcp://host:8786 (with buildcompare[dask] installed)"
         found = f"{address!r} ({str(error)[:100] or type(error).__name__})"
         raise InputError(file=None, key="--dask", expected=expected, found=found) from None
     with client:
         yield client.get_executor(pure=False), sum(client.ncores().values())
-
-
-@contextlib.contextmanager
-def _batch_progress(count: int, quiet: bool) -> Iterator[Callable[[], None]]:
-    """Show on a terminal how many reports are done and how much time is left; yields the step function."""
-    if quiet or not os.isatty(2):
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    look = TextColumn("reports"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
-    with Progress(*look, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=count)
-        yield lambda: progress.advance(task)
 
 
 @app.command()
@@ -344,10 +332,9 @@ def history_import(
     from buildcompare.comparison.analysis import import_comparisons
     from buildcompare.history.table import import_table
 
-    with _faults_reported():
-        made = (import_comparisons if past.is_dir() else import_table)(past, _ledger(output))
-        studies = sum(entry.kind == "study" for entry in made)
-        _say(f"{output}: {len(made) - studies} comparisons and {studies} studies recorded")
+    made = (import_comparisons if past.is_dir() else import_table)(past, _ledger(output))
+    studies = sum(entry.kind == "study" for entry in made)
+    _say(f"{output}: {len(made) - studies} comparisons and {studies} studies recorded")
 
 
 @app.command()
@@ -356,14 +343,10 @@ def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "ma
     from buildcompare.report.index import write_index
     from buildcompare.report.publication import reports
 
-    with _faults_reported():
-        ledgers = [_ledger(each) for each in ledger or ()]
-        with contextlib.ExitStack() as stack:
-            folder = Path(output) if output else reports()
-            if output and is_remote(output):
-                folder = stack.enter_context(copied_back(output, depth=2))
-            file, rows = write_index(folder, ledgers, metrics)
-        _say(f"{named(file)}: {rows} comparisons")
+    local = contextlib.nullcontext(Path(output) if output else reports())
+    with copied_back(output, depth=2) if output and is_remote(output) else local as folder:
+        file, rows = write_index(folder, [_ledger(each) for each in ledger or ()], metrics)
+    _say(f"{named(file)}: {rows} comparisons")
 
 
 @app.command()
@@ -376,8 +359,7 @@ def history(
     """Print what a ledger states: setup, drift, databases and changes, comparison by comparison."""
     from buildcompare.history.view import ledger_text
 
-    with _faults_reported():
-        _say(*ledger_text(_ledger(ledger), metrics, last=last, only=only).splitlines())
+    _say(*ledger_text(_ledger(ledger), metrics, last=last, only=only).splitlines())
 
 
 @app.command()
@@ -387,10 +369,9 @@ def plan(params: ParamsFile) -> None:
     from buildcompare.comparison.plan import plan_text
     from buildcompare.config.params import read_params
 
-    with _faults_reported():
-        comparison = read_params(params)
-        results = workbench.analyse(comparison, workbench.read_recordings(comparison)).results
-        _say(*plan_text(results).splitlines())
+    comparison = read_params(params)
+    results = workbench.analyse(comparison, workbench.read_recordings(comparison)).results
+    _say(*plan_text(results).splitlines())
 
 
 @app.command()
@@ -404,18 +385,17 @@ def export(
     from buildcompare.config.project import write_files
 
     if openmetrics is None and statsd is None:
-        raise _refused("export: expected --openmetrics or --statsd, found neither")
-    with _faults_reported():
-        address = None if statsd is None else exporting.statsd_address(statsd)  # both targets before any work
-        if openmetrics is not None:
-            exporting.check_file(openmetrics)
-        report_results = exporting.read_results(results)
-        if openmetrics is not None:
-            text = exporting.openmetrics(report_results)
-            write_files({openmetrics: text})
-            _say(f"{openmetrics}: {sum(not line.startswith(b'#') for line in text.splitlines())} samples")
-        if address is not None:
-            _say(f"{statsd}: {exporting.send_statsd(report_results, address)} gauges sent")
+        raise InputError(file=None, key="export", expected="--openmetrics or --statsd", found="neither")
+    address = None if statsd is None else exporting.statsd_address(statsd)  # both targets before any work
+    if openmetrics is not None:
+        exporting.check_file(openmetrics)
+    report_results = exporting.read_results(results)
+    if openmetrics is not None:
+        text = exporting.openmetrics(report_results)
+        write_files({openmetrics: text})
+        _say(f"{openmetrics}: {sum(not line.startswith(b'#') for line in text.splitlines())} samples")
+    if address is not None:
+        _say(f"{statsd}: {exporting.send_statsd(report_results, address)} gauges sent")
 
 
 @app.command()
@@ -432,15 +412,18 @@ def run(
     from labmatrix.experiment.matrix import read_matrix
     from labmatrix.experiment.run import run as run_all
 
-    with _faults_reported():
-        read = read_matrix(matrix)
-        with _ended_like_an_interrupt():
-            ended = run_all(read, output or root() / "data/experiments" / str(read.name), report=_say, retry=retry)
-        lines = [say("experiment", "ended", len(ended.state.cells), ended.failed, [ended.params, *ended.scraped])]
-        if ended.failed:
-            command = ["run", str(matrix), *(["--output", str(output)] if output else []), "--retry"]
-            lines.append(say("experiment", "again", shlex.join(command)))
-        _say(*lines)
+    read = read_matrix(matrix)
+    for each in (
+        signal.SIGTERM,
+        signal.SIGINT,
+    ):  # end its programs too; scripts start background jobs without SIGINT
+        signal.signal(each, signal.default_int_handler)
+    ended = run_all(read, output or root() / "data/experiments" / str(read.name), report=_say, retry=retry)
+    lines = [say("experiment", "ended", len(ended.state.cells), ended.failed, [ended.params, *ended.scraped])]
+    if ended.failed:
+        command = ["run", str(matrix), *(["--output", str(output)] if output else []), "--retry"]
+        lines.append(say("experiment", "again", shlex.join(command)))
+    _say(*lines)
     if ended.failed:
         raise typer.Exit(FAILED)
 
@@ -482,25 +465,27 @@ def _table(*, every: bool) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _progress(is_shown: bool) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal which cell of the notebook runs; yields the function that takes the cell's number."""
+def _progress(is_shown: bool, total: int | None = None) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal the present step, with `total` also the time left; yields the function that takes a step."""
     if not is_shown or not os.isatty(2):
         yield lambda _: None
         return
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    look = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    look = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn() if total else TimeElapsedColumn()
     with contextlib.ExitStack() as shown:
         bar = Progress(*look, console=Console(stderr=True), transient=True)
-        task = bar.add_task("")
+        task = bar.add_task("reports", total=total)
+        if total:
+            shown.enter_context(bar)
 
-        def hear(cell: int) -> None:
+        def step(text: str) -> None:
             if not bar.live.is_started:  # a pull before it shows its own
                 shown.enter_context(bar)
-            bar.update(task, description=f"comparison.ipynb, cell {cell}")
+            bar.update(task, description=text, advance=1)
 
-        yield hear
+        yield step
 
 
 def _say(*lines: str) -> None:
@@ -516,38 +501,6 @@ def _print(text: str, *, error: bool = False) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if error else 1)
         if not error and not isinstance(fault, BrokenPipeError):
             raise
-
-
-@contextlib.contextmanager
-def _ended_like_an_interrupt() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C, so that running programs are ended too.
-
-    Scripts start background jobs with SIGINT ignored, and child processes inherit that: restore it.
-    """
-    before = {each: signal.signal(each, signal.default_int_handler) for each in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-
-
-def _refused(why: object, code: int = BAD_INPUT) -> typer.Exit:
-    _print(printable(f"buildcompare: {why}"), error=True)
-    return typer.Exit(code)
-
-
-@contextlib.contextmanager
-def _faults_reported() -> Iterator[None]:
-    """Print an error and exit with its code."""
-    try:
-        yield
-    except (typer.Exit, typer.Abort, _USAGE_ERROR):
-        raise
-    except Exception as error:
-        code, message = what_ended(error)
-        _print(message, error=True)
-        raise typer.Exit(code) from None
 
 
 _READING = {"calibrate", "compare", "plan"}
@@ -573,7 +526,7 @@ def _survive_aborts() -> None:
 
 
 def main() -> None:
-    """Run the command line; a usage error exits with 3."""
+    """Run the command line."""
     # Threads double the CPU time on small matrices and save no time. Kernels inherit this setting.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # jsonschema imports this slowly (over a second) to check internet addresses, which notebooks do not need.
@@ -584,20 +537,7 @@ def main() -> None:
         processes.begin()
     if _READING & {*sys.argv[1:2]} and processes.is_safe():
         _survive_aborts()
-    code = FAILED
-    try:
-        with _faults_reported():
-            code = app(standalone_mode=False) or 0
-    except typer.Exit as ended:
-        code = ended.exit_code
-    except _USAGE_ERROR as error:
-        text = io.StringIO()
-        error.show(file=text)
-        _print("\n".join(map(printable, text.getvalue().splitlines())), error=True)
-        code = BAD_INPUT
-    except (typer.Abort, SystemExit):  # after a closed pipe click exits with 1, which would mean a regression
-        code = FAILED
-    sys.exit(code)
+    app()
 
 
 if __name__ == "__main__":

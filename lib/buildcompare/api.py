@@ -139,7 +139,7 @@ def compare(
         if new is not None:
             raise TypeError("compare(comparison) takes no second build: the comparison names both")
         made = analyse(base, read_recordings(base, refresh=refresh), command=command)
-        return _result(made, published=command is not None)
+        return Result(**vars(made), published=command is not None)
     if new is None:
         raise TypeError("compare(base, new) needs the runs of the new build")
     inputs: list[list[Any]] = [list(each) if isinstance(each, (list, tuple)) else [each] for each in (base, new)]
@@ -162,7 +162,7 @@ def compare(
         margins=dict(margins or {}),
         calibration=calibration,
     )
-    return _result(analyse(comparison, {test.name: runs}, catalogue=listed, command=command))
+    return Result(**vars(analyse(comparison, {test.name: runs}, catalogue=listed, command=command)))
 
 
 def _inline(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Operation]:
@@ -192,12 +192,12 @@ def _read_builds(
         return read(named), named, catalogue
     every = open_catalogue().with_operations(inline)
     runs = read(every)
-    units = {name: unit for side in SIDES for run in runs[side] for name, unit in _units(run)}
+    units = _units(runs)
     name = recognised(each for each in units if each not in inline)
     listed = open_catalogue([name] if name else []).with_operations(inline)
     if any(listed.find(each) != every.find(each) for each in units):  # another unit or slug: read again
         runs = read(listed)
-        units = {name: unit for side in SIDES for run in runs[side] for name, unit in _units(run)}
+        units = _units(runs)
     return runs, with_assumed(listed, units), name or ""
 
 
@@ -223,10 +223,12 @@ def _sessions_in(frame: pd.DataFrame, catalogue: Catalogue) -> list[Recording]:
     ]
 
 
-def _units(run: Recording) -> list[tuple[str, str]]:
-    """Names and units of what a run measured."""
-    series = [(each.name, each.unit) for each in run.graphs()]
-    return series + [(each.name, each.unit) for each in run.measurements]
+def _units(runs: Mapping[Side, Sequence[Recording]]) -> dict[str, str]:
+    """Units of what was measured, by name."""
+    units: dict[str, str] = {}
+    for run in (run for side in SIDES for run in runs[side]):
+        units |= {each.name: each.unit for each in run.graphs()} | {each.name: each.unit for each in run.measurements}
+    return units
 
 
 def _labels(
@@ -243,17 +245,6 @@ def _labels(
             names[i] = re.sub(r"(\.(csv|tsv|txt|parquet|json|out|log))?(\.gz)?$", "", name) or SIDES[i]
     base, new = names if names[0] != names[1] else [*SIDES]
     return labels[0] or base, labels[1] or new
-
-
-def _result(analysis: Analysis, *, published: bool = False) -> Result:
-    return Result(
-        params=analysis.params,
-        catalogue=analysis.catalogue,
-        recordings=analysis.recordings,
-        results=analysis.results,
-        compared=analysis.compared,
-        published=published,
-    )
 
 
 def investigate(
@@ -302,20 +293,16 @@ def investigate(
     """
     from buildcompare.workbench.measure import look_into
 
-    result = comparison if isinstance(comparison, Result) else _opened(comparison)
+    if comparison is None or isinstance(comparison, (str, os.PathLike)):
+        result = compare(parameters(None if comparison is None else os.fspath(comparison)))
+    else:
+        result = compare(comparison) if isinstance(comparison, Comparison) else comparison
     if comparison is None and test is None:  # JupyterLab passes settings to kernels only so
         test = os.environ.get("BUILDCOMPARE_TEST") or None
         if metric is None and label is None:
             metric = os.environ.get("BUILDCOMPARE_METRIC") or None
             label = os.environ.get("BUILDCOMPARE_LABEL") or None
     return look_into(result, test, metric, label, windows)
-
-
-def _opened(comparison: Comparison | str | os.PathLike[str] | None) -> Result:
-    """The result of a whole comparison."""
-    if not isinstance(comparison, Comparison):
-        comparison = parameters(None if comparison is None else os.fspath(comparison))
-    return compare(comparison)
 
 
 def _recordings(run: Input, catalogue: Catalogue) -> list[Recording]:

@@ -133,7 +133,7 @@ def test_without_arguments_it_begins_where_make_lab_said(
 ) -> None:
     from buildcompare import api
 
-    monkeypatch.setattr(api, "_opened", lambda _: seen.analysis)
+    monkeypatch.setattr(api, "compare", lambda _: seen.analysis)
     assert (bc.investigate().test, bc.investigate().metric) == ("postgresql_bounded", "avg-api-times")
     monkeypatch.setenv("BUILDCOMPARE_TEST", "postgresql_unbounded")
     monkeypatch.setenv("BUILDCOMPARE_LABEL", seen.label_names[3])
