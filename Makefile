@@ -146,12 +146,10 @@ if [ -z "$$python" ]; then \
 fi
 endef
 
-# Installs what a lock file pins: with uv, which takes the index and the certificates that pip and the system use; where uv
-# cannot be had, or fails, with pip.
+# Installs what a lock file pins: with uv, by the index and the certificates of pip and of the system, or else with pip.
 define install
 index=$${PIP_INDEX_URL:-$$($(RUN) -m pip config get global.index-url 2>/dev/null || true)}; \
-if [ -n "$$index" ]; then export UV_DEFAULT_INDEX="$$index"; fi; \
-if [ -n "$$PIP_CERT" ]; then export SSL_CERT_FILE="$$PIP_CERT"; fi; \
+[ -z "$$index" ] || export UV_DEFAULT_INDEX="$$index"; [ -z "$$PIP_CERT" ] || export SSL_CERT_FILE="$$PIP_CERT"; \
 { [ -z "$$PIP_NO_INDEX" ] && $(RUN) -m pip install --quiet --no-input uv==$(UV_VERSION) 2>/dev/null && \
   UV_SYSTEM_CERTS=$${UV_SYSTEM_CERTS:-1} $(RUN) -m uv pip install --quiet --require-hashes --requirement $(1); } || \
 $(RUN) -m pip install --quiet --no-input --require-hashes --requirement $(1)

@@ -67,15 +67,53 @@ def fault(kind: str, words: str) -> Callable[[Fault], Fault]:
 
 
 def params_text(words: str, text: str | bytes) -> None:
-    FAULTS["params", words] = lambda given: setattr(given, "text", text)
+    fault("params", words)(lambda given: setattr(given, "text", text))
 
 
 def params_edit(words: str, there: str, instead: str) -> None:
-    FAULTS["params", words] = lambda given: given.edit(there, instead)
+    fault("params", words)(lambda given: given.edit(there, instead))
+
+
+def params_keys(words: str, kind: str = "params", **keys: Any) -> None:
+    fault(kind, words)(lambda given: given.params.update(keys))
+
+
+def last_test(words: str, **keys: Any) -> None:
+    fault("params", words)(lambda given: given.params["tests"][1].update(keys))
+
+
+def new_run(kind: str, words: str, **keys: Any) -> None:
+    """Keys of a run; `{}` in a path is the folder of the test."""
+    fault(kind, words)(lambda given: given.run.update(json.loads(json.dumps(keys).replace("{}", str(given.folder)))))
+
+
+def pulled(words: str, url: str = "http://127.0.0.1:9", **source: Any) -> None:
+    params_keys(words, source={"kind": "prometheus", "url": url, **source})
+
+
+def named_file(key: str, words: str, text: str | None) -> None:
+    """A key of the params that names a file of this text; None: no such file."""
+
+    def make(given: Given) -> None:
+        given.params[key] = str(given.folder / "named")
+        if text is not None:
+            (given.folder / "named").write_text(text)
+
+    fault(key, words)(make)
+
+
+def ledger(words: str, **entries: str) -> None:
+    def make(given: Given) -> None:
+        given.params["history"] = str(given.folder / "ledger")
+        (given.folder / "ledger").mkdir()
+        for name, text in entries.items():
+            (given.folder / "ledger" / f"{name}.json").write_text(text)
+
+    fault("history", words)(make)
 
 
 def data(kind: str, words: str, contents: bytes) -> None:
-    FAULTS[kind, words] = lambda given: setattr(given, "data", contents)
+    fault(kind, words)(lambda given: setattr(given, "data", contents))
 
 
 def table(rows: str) -> bytes:
@@ -122,74 +160,35 @@ params_edit("a wrong type", "users: 1000", "users: many")
 params_edit("an unquoted version", "label: v1.1.0", "label: 10.10")
 
 
-@fault("params", "no such file")
-def _(given: Given) -> None:
-    given.text = None
-    given.params = {}
-
-
-@fault("params", "a window that ends before it starts")
-def _(given: Given) -> None:
-    given.run.update(start="2024-01-01T01:00:00Z", end="2024-01-01T00:00:00Z")
-
-
-@fault("params", "a time without its zone")
-def _(given: Given) -> None:
-    given.run.update(start="2024-01-01T00:00:00", end="2024-01-01T01:00:00Z")
-
-
-@fault("params", "two tests of one name")
-def _(given: Given) -> None:
-    given.params["tests"][1]["name"] = given.params["tests"][0]["name"]
-
-
-@fault("params", "a name that would leave the output folder")
-def _(given: Given) -> None:
-    given.params["tests"][1]["name"] = "../../x"
-
-
-@fault("params", "a link that is not http(s)")
-def _(given: Given) -> None:
-    given.params["grafana"] = {"x": "javascript:alert(1)"}
-
-
-@fault("params", "a metric catalogue that is not there")
-def _(given: Given) -> None:
-    given.params["metrics"] = "missing"
+fault("params", "no such file")(lambda given: given.params.clear())
+HOUR = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T01:00:00Z"}
+new_run("params", "a window that ends before it starts", start=HOUR["end"], end=HOUR["start"])
+new_run("params", "a time without its zone", start="2024-01-01T00:00:00", end=HOUR["end"])
+last_test("two tests of one name", name="postgresql_bounded")
+last_test("a name that would leave the output folder", name="../../x")
+params_keys("a link that is not http(s)", grafana={"x": "javascript:alert(1)"})
+params_keys("a metric catalogue that is not there", metrics="missing")
+params_keys("a margin of a metric that the catalogue does not have", margins={"cpu": 8})
+params_keys("a margin of a metric that is nearly one", margins={"cpu-utilisation": 8})
+params_keys("a margin that is no size", margins={"cpu-utilization": 0})
+params_keys("planned runs that are no number of runs", planned_runs=0)
+pulled("a secret in a server's address", "http://me:secret@127.0.0.1:9")
+pulled("a secret where the name of a variable belongs", auth={"bearer_token_env": "my-secret"})
+pulled("a header that decides where a request goes", headers={"Host": "other"})
+last_test("more than 100 runs of a build", base=[HOUR] * 101)
 
 
 @fault("params", "times alone where the source has files")
 def _(given: Given) -> None:
     given.params["source"] = {"kind": "grafana"}
-    given.params["tests"][1]["new"] = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T01:00:00Z"}
-
-
-@fault("params", "a secret in a server's address")
-def _(given: Given) -> None:
-    given.params["source"] = {"kind": "prometheus", "url": "http://me:secret@127.0.0.1:9"}
-
-
-@fault("params", "a secret where the name of a variable belongs")
-def _(given: Given) -> None:
-    auth = {"bearer_token_env": "my-secret"}
-    given.params["source"] = {"kind": "prometheus", "url": "http://127.0.0.1:9", "auth": auth}
-
-
-@fault("params", "more than 100 runs of a build")
-def _(given: Given) -> None:
-    given.params["tests"][0]["base"] = [given.params["tests"][0]["base"]] * 101
-
-
-@fault("params", "a header that decides where a request goes")
-def _(given: Given) -> None:
-    given.params["source"] = {"kind": "prometheus", "url": "http://127.0.0.1:9", "headers": {"Host": "other"}}
+    given.params["tests"][1]["new"] = HOUR
 
 
 @fault("params", "a token's variable that is not set")
 def _(given: Given) -> None:
     auth = {"bearer_token_env": "BUILDCOMPARE_TEST_NOT_SET"}
     given.params["source"] = {"kind": "prometheus", "url": "http://127.0.0.1:9", "auth": auth}
-    given.params["tests"][1]["new"] = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T01:00:00Z"}
+    given.params["tests"][1]["new"] = HOUR
 
 
 # ---- Data -----------------------------------------------------------------------------------------------------------
@@ -265,24 +264,19 @@ data("report", "times that go back", ltctl(Graphs=BACK))
 data("report", "an end before its start", ltctl(EndTime="2023-01-01T00:00:00Z"))
 
 
-@fault("recording", "no such file")
+new_run("recording", "no such file", recording="{}/missing.csv")
+new_run("recording", "a folder", recording="{}")
+new_run("recording", "a path that no file can have", recording="a\0b")
+IN_2025 = {"start": "2025-01-01T00:00:00Z", "end": "2025-01-01T01:00:00Z"}
+new_run("recording", "a window that misses the data", **IN_2025)
+new_run("artefacts", "no such file", artefacts=["{}/nowhere"])
+
+
+@fault("artefacts", "a folder with a symbolic link")
 def _(given: Given) -> None:
-    given.run["recording"] = str(given.folder / "missing.csv")
-
-
-@fault("recording", "a folder")
-def _(given: Given) -> None:
-    given.run["recording"] = str(given.folder)
-
-
-@fault("recording", "a window that misses the data")
-def _(given: Given) -> None:
-    given.run.update(start="2025-01-01T00:00:00Z", end="2025-01-01T01:00:00Z")
-
-
-@fault("recording", "a path that no file can have")
-def _(given: Given) -> None:
-    given.run["recording"] = "a\0b"
+    (given.folder / "left").mkdir()
+    (given.folder / "left/link").symlink_to("/etc")
+    given.run["artefacts"] = [str(given.folder / "left")]
 
 
 def recorded(*, series: int, summaries: int) -> Callable[[Path], None]:
@@ -345,71 +339,16 @@ def _(given: Given) -> None:
     given.output.write_text("x")
 
 
-@fault("params", "a margin of a metric that the catalogue does not have")
-def _(given: Given) -> None:
-    given.params["margins"] = {"cpu": 8}
-
-
-@fault("params", "a margin of a metric that is nearly one")
-def _(given: Given) -> None:
-    given.params["margins"] = {"cpu-utilisation": 8}
-
-
-@fault("params", "a margin that is no size")
-def _(given: Given) -> None:
-    given.params["margins"] = {"cpu-utilization": 0}
-
-
-@fault("params", "planned runs that are no number of runs")
-def _(given: Given) -> None:
-    given.params["planned_runs"] = 0
-
-
-# ---- Artefacts ------------------------------------------------------------------------------------------------------
-
-
-@fault("artefacts", "a folder with a symbolic link")
-def _(given: Given) -> None:
-    (given.folder / "left").mkdir()
-    (given.folder / "left/link").symlink_to("/etc")
-    given.run["artefacts"] = [str(given.folder / "left")]
-
-
-@fault("artefacts", "no such file")
-def _(given: Given) -> None:
-    given.run["artefacts"] = [str(given.folder / "nowhere")]
-
-
 # ---- A calibration --------------------------------------------------------------------------------------------------
 
 
-@fault("calibration", "no such file")
-def _(given: Given) -> None:
-    given.params["calibration"] = str(given.folder / "nowhere.json")
-
-
-@fault("calibration", "a file that `calibrate` did not make")
-def _(given: Given) -> None:
-    (given.folder / "own.json").write_text('{"groups": []}')
-    given.params["calibration"] = str(given.folder / "own.json")
-
-
-@fault("calibration", "one that was made with another catalogue")
-def _(given: Given) -> None:
-    made = {"schema_version": 1, "method": 2, "metrics": "postgresql", "groups": []}
-    (given.folder / "other.json").write_text(json.dumps(made))
-    given.params["calibration"] = str(given.folder / "other.json")
+named_file("calibration", "no such file", None)
+named_file("calibration", "a file that `calibrate` did not make", '{"groups": []}')
+OTHERS = {"schema_version": 1, "method": 2, "metrics": "postgresql", "groups": []}
+named_file("calibration", "one that was made with another catalogue", json.dumps(OTHERS))
 
 
 # ---- The ledger -----------------------------------------------------------------------------------------------------
-
-
-def ledger(given: Given, **entries: str) -> None:
-    folder = given.folder / "ledger"
-    folder.mkdir()
-    given.params["history"] = str(folder)
-    for name, text in entries.items():
-        (folder / f"{name}.json").write_text(text)
 
 
 def entry(name: str, **more: Any) -> str:
@@ -418,61 +357,23 @@ def entry(name: str, **more: Any) -> str:
     return json.dumps({**known, **more})
 
 
-@fault("history", "a file where the folder should be")
-def _(given: Given) -> None:
-    given.params["history"] = str(given.folder / "file")
-    (given.folder / "file").write_text("x")
-
-
-@fault("history", "an address with a password")
-def _(given: Given) -> None:
-    given.params["history"] = "s3://me:hidden@bucket/ledger"
-
-
-@fault("history", "an address whose package is missing")
-def _(given: Given) -> None:
-    given.params["history"] = "abfs://bucket/ledger"
-
-
-@fault("history", "a file that is no entry")
-def _(given: Given) -> None:
-    ledger(given, x="{")
-
-
-@fault("history", "an entry nested too deeply")
-def _(given: Given) -> None:
-    ledger(given, x="[" * 100_000)
-
-
-@fault("history", "an unknown key in an entry")
-def _(given: Given) -> None:
-    ledger(given, x=entry("x", dates=[]))
-
-
-@fault("history", "supported users that are no number of people")
-def _(given: Given) -> None:
-    test = {"name": "t", "type": "unbounded", "supported_users": {"base": -7, "new": 1}}
-    ledger(given, x=entry("x", tests=[test]))
-
-
-@fault("history", "a text that is half a character")
-def _(given: Given) -> None:
-    ledger(given, x=entry("x", setup={"a": "\ud800"}))
-
-
-@fault("history", "an entry under another's name")
-def _(given: Given) -> None:
-    ledger(given, x=entry("y"))
-
-
-@fault("history", "two entries at one place")
-def _(given: Given) -> None:
-    ledger(given, x=entry("x"), y=entry("y"))
+NEGATIVE = {"name": "t", "type": "unbounded", "supported_users": {"base": -7, "new": 1}}
+named_file("history", "a file where the folder should be", "x")
+ledger("a file that is no entry", x="{")
+ledger("an entry nested too deeply", x="[" * 100_000)
+ledger("an unknown key in an entry", x=entry("x", dates=[]))
+ledger("supported users that are no number of people", x=entry("x", tests=[NEGATIVE]))
+ledger("a text that is half a character", x=entry("x", setup={"a": "\ud800"}))
+ledger("an entry under another's name", x=entry("y"))
+ledger("two entries at one place", x=entry("x"), y=entry("y"))
+params_keys("an address with a password", "history", history="s3://me:hidden@bucket/ledger")
+params_keys("an address whose package is missing", "history", history="abfs://bucket/ledger")
 
 
 @fault("history", "entries that version 0.2 packed")
 def _(given: Given) -> None:
-    ledger(given)
+    (given.folder / "ledger").mkdir()
+    given.params["history"] = str(given.folder / "ledger")
     Path(given.params["history"], "entries.parquet").write_bytes(b"PAR1 and nothing else")
 
 

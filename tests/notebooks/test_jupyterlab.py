@@ -1,33 +1,280 @@
-"""The notebook in a real JupyterLab: a pull shows its progress, and the report follows."""
+"""Notebooks in real JupyterLab: pulls show progress, results show styled, and widgets show the library's numbers."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import nbformat
+import pandas as pd
 import pytest
 
-from buildcompare.results.codes import Pair
+import buildcompare as bc
+from buildcompare.results.codes import SIDES, Pair
+from buildcompare.text.numbers import change, interval, quantity
 from conftest import BrowserThread
-from jupyterlab_server import KEEP_CELLS, QUIET, jupyterlab, page_of, run_all_cells
+from jupyterlab_server import KEEP_CELLS, QUIET, jupyterlab, page_of, run_all_cells, wait_until_idle
 from prometheus_server import Servers, proxying
 from pulling import params
 from support import write_params
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
+PARAMS, TEST, METRIC = "params/v11.1.0-rc2.yaml", "postgresql_bounded", "cpu-utilization"
+UNBOUNDED = "postgresql_unbounded"
 INTO_VIEW = "element => element.scrollIntoView({block: 'center'})"
+CELLS = (
+    f"""import buildcompare as bc
+result = bc.compare(bc.read_params("{PARAMS}"))
+result""",
+    """from buildcompare.figures.curves import graph
+view = result.tests()[0]
+graph(view, next(row for row in view.result.metrics if row.slug == "p99-api-times"), "p99")""",
+    'result.plot("p99-api-times");',
+)
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+LUMINANCE = """element => {
+  const parts = getComputedStyle(element).color.match(/[0-9.]+/g).map(Number);
+  return (0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]) / 255;
+}"""
+
+
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    """Where screenshots go."""
+    return Path(os.environ.get("BUILDCOMPARE_SCREENSHOTS") or tmp_path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, project: Path) -> Path:
+    """A project folder of its own: comments are written into its params."""
+    made = tmp_path_factory.mktemp("laboratory") / "project"
+    made.mkdir()
+    for name in ("notebooks", "params"):
+        shutil.copytree(project / name, made / name)
+    (made / "data").symlink_to(project / "data")
+    return made
+
+
+@pytest.fixture(scope="module")
+def laboratory(folder: Path) -> Iterator[str]:
+    """The address of one JupyterLab for all tests here, started as `make lab PARAMS=... TEST=... METRIC=...` does."""
+    chosen = {"PARAMS": PARAMS, "BUILDCOMPARE_TEST": TEST, "BUILDCOMPARE_METRIC": METRIC}
+    with jupyterlab(folder, folder.parent / "home", KEEP_CELLS | QUIET, **chosen) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def result() -> bc.Result:
+    return bc.compare(bc.read_params(Path(__file__).parents[2] / PARAMS))
+
+
+def told(seen: bc.Investigation) -> list[str]:
+    """What the answer shows of an investigation."""
+    row = seen.row
+    levels = [quantity(level, seen.unit) for level in (row.base, row.new)]
+    return [*levels, change(row.delta_percent), interval(row.ci_low, row.ci_high)]
+
+
+def opened(laboratory: str, browser: BrowserThread, notebook: str, by_hand: Callable[[Page], None]) -> None:
+    """Open a notebook, run all its cells, and look at it."""
+
+    def task(browser: Browser) -> None:
+        with page_of(browser, f"{laboratory}/lab/tree/notebooks/{notebook}.ipynb?reset", height=1000) as page:
+            run_all_cells(page, notebook)
+            numbers = page.locator(".jp-CodeCell .jp-InputPrompt")
+            last = numbers.count() - 1
+            page.wait_for_function(
+                "n => /\\d/.test(document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')[n].textContent)", arg=last
+            )
+            assert page.locator(".jp-RenderedText[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
+            by_hand(page)
+
+    browser.run(task)
+
+
+def answer(page: Page) -> list[str]:
+    return [page.locator(f"td.{name}").first.inner_text() for name in ("base", "new", "change", "interval")]
+
+
+def settled(page: Page, expected: list[str]) -> list[str]:
+    """The answer, once it is what is expected, or after a while."""
+    from playwright.sync_api import TimeoutError as NotInTimeError
+
+    with contextlib.suppress(NotInTimeError):
+        page.locator("td.interval", has_text=expected[3]).first.wait_for(timeout=15_000)
+    wait_until_idle(page)  # what stands below the answer moves until then
+    return answer(page)
+
+
+def test_a_window_that_is_dragged_is_measured(
+    laboratory: str, browser: BrowserThread, result: bc.Result, folder: Path, shots: Path
+) -> None:
+    found: dict[str, Any] = {}
+    seen = bc.investigate(result, TEST, METRIC)
+    rps = seen.choose(metric="rps")
+
+    def by_hand(page: Page) -> None:
+        found["first"] = settled(page, told(seen))
+        chart = page.locator(".jp-OutputArea build-chart")
+        chart.scroll_into_view_if_needed()
+        plot = chart.locator(".plot")
+        plot.wait_for()
+        page.screenshot(path=shots / "investigate.png")
+        box = plot.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 80)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 80, steps=3)
+        page.mouse.up()
+        page.get_by_text("The chosen window").first.wait_for()
+        found["range"] = chart.evaluate("element => element.group.range")
+        found["dragged"] = settled(page, told(seen.over([60 * each for each in found["range"]])))
+        page.screenshot(path=shots / "investigate-dragged.png")
+        page.get_by_label("Metric", exact=True).select_option(label="RPS")
+        moved = rps.over([60 * each for each in found["range"]])
+        found["other"] = settled(page, told(moved))
+        page.get_by_role("button", name="Steady windows").click()
+        found["steady"] = settled(page, told(rps))
+        chart.evaluate("element => new Promise(done => requestAnimationFrame(() => done()))")
+        found["whole"] = chart.evaluate("element => element.group.range")
+        page.get_by_role("button", name="Keep as comment").click()
+        page.get_by_text("Written into").wait_for()
+        page.get_by_label("Test", exact=True).select_option(label=UNBOUNDED)
+        assert settled(page, told(rps.choose(UNBOUNDED))) == told(rps.choose(UNBOUNDED))
+        p99 = told(rps.choose(UNBOUNDED, "p99-api-times"))
+        page.get_by_label("Metric", exact=True).select_option(label="P99 API times")
+        assert settled(page, p99) == p99
+        loads = page.locator(".jp-OutputArea build-chart[group$='-load']")
+        loads.evaluate("element => element.scrollIntoView({ block: 'center' })")
+        plot = loads.locator(".plot[aria-label^='P99']")
+        plot.focus()
+        page.keyboard.press("End")
+        found["at load"] = plot.get_attribute("aria-valuetext")
+
+    opened(laboratory, browser, "investigate", by_hand)
+    assert found["first"] == told(seen)
+    assert found["range"][0] < found["range"][1]
+    over = [60 * each for each in found["range"]]
+    assert found["dragged"] == told(seen.over(over)) != told(seen)
+    assert found["other"] == told(rps.over(over))
+    assert found["steady"] == told(rps)
+    assert found["whole"] is None
+    at_load = seen.choose(UNBOUNDED).view.at_load["p99-api-times"]
+    levels = [f"{1e3 * at_load.curves[side][-1]:.4g} ms" for side in SIDES]
+    assert re.findall(r"[\d.]+ ms", found["at load"]) == levels
+    assert found["at load"].startswith(f"{at_load.at_users:,.0f} users; ")
+    assert bc.read_params(folder / PARAMS).comments[-1].startswith("Bounded Postgres: RPS ")
+
+
+def cells(frame: pd.DataFrame) -> list[str]:
+    """The values of a frame as a notebook shows them."""
+    return re.findall("<td>(.*?)</td>", frame.to_html())
+
+
+@pytest.mark.parametrize(("notebook", "pictures"), [("ramp_up", 2), ("significance", 2)])
+def test_a_notebook_shows_the_numbers_of_the_library(
+    laboratory: str, browser: BrowserThread, result: bc.Result, notebook: str, pictures: int
+) -> None:
+    found: dict[str, Any] = {}
+    seen = bc.investigate(result, TEST, METRIC)
+    expected = cells(seen.answer.T)
+    if notebook == "ramp_up":
+        users = seen.choose(metric="number-of-connected-devices")
+        curves = {build: bc.load_curve(users.curve(build)) for build in SIDES}
+        expected = cells(pd.DataFrame({build: vars(bc.ramp(curve)) for build, curve in curves.items()}))
+
+    def by_hand(page: Page) -> None:
+        found["pictures"] = page.locator(".jp-OutputArea img").count()
+        tables = page.locator(".jp-OutputArea table").all()
+        found["tables"] = [table.locator("td").all_inner_texts() for table in tables]
+
+    opened(laboratory, browser, notebook, by_hand)
+    assert expected in found["tables"]
+    assert found["pictures"] == pictures
+
+
+def test_the_start_page_opens_what_it_links(laboratory: str, browser: BrowserThread, shots: Path) -> None:
+    found: list[str] = []
+
+    def task(browser: Browser) -> None:
+        with page_of(browser, f"{laboratory}/lab/tree/notebooks/start.ipynb?reset", height=800) as page:
+            link = page.locator(".jp-RenderedMarkdown a", has_text="significance")
+            link.wait_for()
+            page.screenshot(path=shots / "start.png")
+            link.click()
+            title = page.locator(".jp-RenderedMarkdown h1", has_text="Why this status")
+            title.wait_for()
+            found.append(title.inner_text())
+
+    browser.run(task)
+    assert found[0].startswith("Why this status")
+
+
+def test_a_result_shows_verdict_and_table_and_a_chart_answers(
+    laboratory: str, browser: BrowserThread, folder: Path, result: bc.Result, shots: Path
+) -> None:
+    seen: dict[str, dict[str, Any]] = {}
+    chart: dict[str, Any] = {}
+    cells = [nbformat.v4.new_code_cell(cell) for cell in CELLS]  # type: ignore[no-untyped-call]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / "one.ipynb")  # type: ignore[no-untyped-call]
+
+    def by_hand(browser: Browser) -> None:
+        with page_of(browser, f"{laboratory}/lab/tree/one.ipynb?reset") as page:
+            run_all_cells(page, "one")
+            verdict = page.locator(".jp-OutputArea .buildcompare .verdict")
+            verdict.wait_for()
+            page.locator(".jp-OutputArea .jp-RenderedImage img").wait_for()
+            page.locator(".jp-OutputArea build-chart").scroll_into_view_if_needed()
+            plot = page.locator(".jp-OutputArea build-chart .plot")
+            plot.hover()
+            chart["minute"] = float(plot.get_attribute("aria-valuenow") or "nan")
+            chart["values"] = [page.locator(f"build-chart .of-{side}").inner_text() for side in SIDES]
+            page.locator("build-chart build-tools").get_by_label("v11.0.4").uncheck()
+            chart["runs"] = page.locator("build-chart path.curve").count()
+            for theme, name in THEMES.items():
+                if theme != "light":
+                    page.get_by_role("menuitem", name="Settings", exact=True).click()
+                    page.get_by_text("Theme", exact=True).hover()
+                    page.get_by_text(name, exact=True).click()
+                page.locator(f"body[data-jp-theme-name='{name}']").wait_for(state="attached")
+                page.screenshot(path=shots / f"result-{theme}.png")
+                seen[theme] = {
+                    "verdict": verdict.inner_text(),
+                    "border": verdict.evaluate("element => getComputedStyle(element).borderLeftWidth"),
+                    "ink": verdict.evaluate(LUMINANCE),
+                    "curve": page.locator("build-chart path.curve.new").evaluate("e => getComputedStyle(e).stroke"),
+                    "rows": page.locator(".jp-OutputArea .buildcompare table.headline tbody tr").count(),
+                }
+
+    browser.run(by_hand)
+    assert list(seen) == ["light", "dark"]
+    for theme, shown in seen.items():
+        assert "." in shown["verdict"]
+        assert shown["rows"] == 2
+        assert shown["border"] == "6px"
+        assert (shown["ink"] > 0.5) == (theme == "dark")
+    assert seen["light"]["curve"] != seen["dark"]["curve"]
+    assert chart["runs"] == 1
+    recordings = result.recordings[TEST]
+    for side, text in zip(SIDES, chart["values"], strict=True):
+        curve = recordings[side][0].curve(recordings[side][0].total("p99-api-times"))
+        nearest = curve.iloc[abs(curve.index / 60 - chart["minute"]).argmin()]
+        assert text.endswith(" ms")
+        assert float(text.split()[-2]) == pytest.approx(1e3 * nearest, rel=1e-3)
 
 
 @dataclass(frozen=True)
-class Laboratory:
+class Pulling:
     """The address of a JupyterLab, and the gates behind which the servers of both builds wait."""
 
     url: str
@@ -35,7 +282,7 @@ class Laboratory:
 
 
 @pytest.fixture
-def laboratory(tmp_path: Path, project: Path, servers: Servers) -> Iterator[Laboratory]:
+def pulling(tmp_path: Path, project: Path, servers: Servers) -> Iterator[Pulling]:
     """A JupyterLab in a project folder of its own, whose PARAMS are pulled; each server waits for its gate to open."""
     folder = tmp_path / "project"
     (folder / "params").mkdir(parents=True)
@@ -48,17 +295,16 @@ def laboratory(tmp_path: Path, project: Path, servers: Servers) -> Iterator[Labo
         pulled["tests"][0]["new"]["url"] = new.url
         write_params(folder / "params/pulled.yaml", pulled)
         with jupyterlab(folder, tmp_path / "home", KEEP_CELLS | QUIET, PARAMS="params/pulled.yaml") as url:
-            yield Laboratory(url, gates)
+            yield Pulling(url, gates)
 
 
-def test_a_pull_shows_its_progress(laboratory: Laboratory, browser: BrowserThread, tmp_path: Path) -> None:
+def test_a_pull_shows_its_progress(pulling: Pulling, browser: BrowserThread, shots: Path) -> None:
     seen: dict[str, str] = {}
-    shots = Path(os.environ.get("BUILDCOMPARE_SCREENSHOTS") or tmp_path)
 
     def by_hand(browser: Browser) -> None:
-        with page_of(browser, f"{laboratory.url}/lab/tree/notebooks/comparison.ipynb") as page:
+        with page_of(browser, f"{pulling.url}/lab/tree/notebooks/comparison.ipynb") as page:
             run_all_cells(page, "comparison")
-            for (side, gate), done in zip(laboratory.gates.items(), ("0/2", "1/2"), strict=True):
+            for (side, gate), done in zip(pulling.gates.items(), ("0/2", "1/2"), strict=True):
                 shown = re.compile(rf"postgresql_bounded, {side}, run 1.*{done}", re.DOTALL)
                 progress = page.locator(".jp-RenderedHTML", has_text=shown).first  # it stays until the gate opens
                 progress.evaluate(INTO_VIEW)

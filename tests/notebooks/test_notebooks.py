@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,6 @@ from buildcompare.report.engine import NAME, WarmEngine
 from buildcompare.report.notebook import outputs_of, results_of
 from buildcompare.report.publish import Published, publish
 from buildcompare.report.sections import RESULTS_MIME
-from buildcompare.results import Results
 from support import small_params, write_params
 
 
@@ -55,6 +55,15 @@ def elsewhere(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) ->
         (tmp_path / name).symlink_to(project / name)
     monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
     return tmp_path
+
+
+def executed(notebook: Path, engine: str | None = None, cwd: str | None = None, **parameters: Any) -> Any:
+    """The notebook as papermill leaves it."""
+    papermill_engines.register(NAME, WarmEngine)
+    with tempfile.TemporaryDirectory() as folder:
+        output = f"{folder}/executed.ipynb"
+        papermill.execute_notebook(str(notebook), output, parameters, engine_name=engine, progress_bar=False, cwd=cwd)
+        return nbformat.read(output, as_version=4)
 
 
 def without_run(results: dict[str, Any]) -> dict[str, Any]:
@@ -125,59 +134,32 @@ def test_figure_of_all_metrics_needs_values_of_both_builds(
 
 
 @pytest.mark.slow
-def test_opened_by_hand_it_shows_the_file_that_params_names(
-    params_file: Path, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PARAMS", str(params_file))
-    papermill.execute_notebook(
-        str(elsewhere / "notebooks/comparison.ipynb"),
-        str(tmp_path / "by-hand.ipynb"),
-        cwd=str(elsewhere / "notebooks"),  # as JupyterLab does
-        progress_bar=False,
-    )
-    results = results_of(nbformat.read(tmp_path / "by-hand.ipynb", as_version=4))
-    assert isinstance(results, Results)
-    assert results.comparison == "small"
-
-
-@pytest.mark.slow
-def test_run_by_hand_it_leaves_a_published_report_alone(
-    params_file: Path, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_opened_by_hand_it_shows_the_file_that_params_names_and_leaves_its_report_alone(
+    params_file: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = publish(params_file)
     assert published.folder == elsewhere / "reports/small"
     before = (published.folder / "results.json").read_bytes()
     monkeypatch.setenv("PARAMS", str(params_file))
-    papermill.execute_notebook(
-        str(elsewhere / "notebooks/comparison.ipynb"), str(tmp_path / "x.ipynb"), progress_bar=False
-    )
+    made = executed(elsewhere / "notebooks/comparison.ipynb", cwd=str(elsewhere / "notebooks"))  # as JupyterLab does
+    assert results_of(made).comparison == "small"
     assert (published.folder / "results.json").read_bytes() == before
-    assert "holds a published report" in (tmp_path / "x.ipynb").read_text("utf-8")
+    assert "holds a published report" in str(made)
 
 
 @pytest.mark.slow
-def test_papermill_with_half_of_the_params_is_an_error(elsewhere: Path, tmp_path: Path) -> None:
+def test_papermill_with_half_of_the_params_is_an_error(elsewhere: Path) -> None:
     """`tests` misspelt: papermill itself only warns."""
+    half = {"name": "mine", "base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "ltctl"}}
     with pytest.raises(papermill.PapermillExecutionError, match=r"expected the key `tests`, found no such key"):
-        papermill.execute_notebook(
-            str(elsewhere / "notebooks/comparison.ipynb"),
-            str(tmp_path / "x.ipynb"),
-            parameters={"name": "mine", "base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "ltctl"}},
-            progress_bar=False,
-        )
+        executed(elsewhere / "notebooks/comparison.ipynb", **half)
     assert not (elsewhere / "reports").exists()
 
 
 @pytest.mark.slow
-def test_papermill_takes_a_params_file_by_its_path_too(params_file: Path, elsewhere: Path, tmp_path: Path) -> None:
-    output = tmp_path / "by-path.ipynb"
-    papermill.execute_notebook(
-        str(elsewhere / "notebooks/comparison.ipynb"),
-        str(output),
-        parameters={"params_file": str(params_file)},
-        progress_bar=False,
-    )
-    assert results_of(nbformat.read(output, as_version=4)).comparison == "small"
+def test_papermill_takes_a_params_file_by_its_path_too(params_file: Path, elsewhere: Path) -> None:
+    made = executed(elsewhere / "notebooks/comparison.ipynb", params_file=str(params_file))
+    assert results_of(made).comparison == "small"
 
 
 def test_the_notebook_has_a_variable_for_each_key_of_a_params_file(project: Path) -> None:
@@ -198,11 +180,9 @@ def test_papermill_with_a_file_without_a_name_says_where_the_name_belongs(folder
 
 
 @pytest.mark.slow
-def test_the_bundled_comparison_is_what_a_notebook_opens(elsewhere: Path, tmp_path: Path) -> None:
+def test_the_bundled_comparison_is_what_a_notebook_opens(elsewhere: Path) -> None:
     assert not os.environ.get("PARAMS")
-    output = tmp_path / "bundled.ipynb"
-    papermill.execute_notebook(str(elsewhere / "notebooks/comparison.ipynb"), str(output), progress_bar=False)
-    results = results_of(nbformat.read(output, as_version=4))
+    results = results_of(executed(elsewhere / "notebooks/comparison.ipynb"))
     assert results.comparison == "v10.4.0-rc1"
     assert results.simulated
     users = {test.name: test.supported_users for test in results.tests if test.supported_users}
@@ -223,14 +203,8 @@ ANALYSES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ANALYSES)
-def test_papermill_runs_each_notebook_by_itself(name: str, project: Path, params_file: Path, tmp_path: Path) -> None:
-    papermill_engines.register(NAME, WarmEngine)
-    output = tmp_path / f"{name}.ipynb"
-    papermill.execute_notebook(
-        str(project / f"notebooks/{name}.ipynb"), str(output), engine_name=NAME, progress_bar=False,
-        parameters={"params_file": str(params_file), **ANALYSES[name]},
-    )  # fmt: skip
-    notebook = nbformat.read(output, as_version=4)
+def test_papermill_runs_each_notebook_by_itself(name: str, project: Path, params_file: Path) -> None:
+    notebook = executed(project / f"notebooks/{name}.ipynb", NAME, params_file=str(params_file), **ANALYSES[name])
     assert 10 <= len(notebook.cells) <= 15
     tables = [o["data"]["text/html"] for o in outputs_of(notebook) if "text/html" in o.get("data", {})]
     assert tables
@@ -243,27 +217,17 @@ def test_papermill_runs_each_notebook_by_itself(name: str, project: Path, params
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ramp_up", "changepoints"])
-def test_runs_of_a_minute_leave_a_notebook_empty(name: str, project: Path, tmp_path: Path) -> None:
+def test_runs_of_a_minute_leave_a_notebook_empty(name: str, project: Path) -> None:
     """Eight clients make no ramp, and a minute is too short for a search: neither ends the notebook."""
-    papermill_engines.register(NAME, WarmEngine)
-    output = tmp_path / f"{name}.ipynb"
-    papermill.execute_notebook(
-        str(project / f"notebooks/{name}.ipynb"), str(output), engine_name=NAME, progress_bar=False,
-        parameters={"params_file": str(project / "params/missing-index.yaml")},
-    )  # fmt: skip
-    assert [o for o in outputs_of(nbformat.read(output, as_version=4)) if o.get("name") == "stderr"] == []
+    params = str(project / "params/missing-index.yaml")
+    made = executed(project / f"notebooks/{name}.ipynb", NAME, params_file=params)
+    assert [o for o in outputs_of(made) if o.get("name") == "stderr"] == []
 
 
 @pytest.mark.slow
-def test_papermill_with_an_unknown_metric_names_those_that_there_are(
-    project: Path, params_file: Path, tmp_path: Path
-) -> None:
-    papermill_engines.register(NAME, WarmEngine)
+def test_papermill_with_an_unknown_metric_names_those_that_there_are(project: Path, params_file: Path) -> None:
     with pytest.raises(papermill.PapermillExecutionError, match=r"metric: expected one of avg-api-times, .*'nothing'"):
-        papermill.execute_notebook(
-            str(project / "notebooks/significance.ipynb"), str(tmp_path / "x.ipynb"), engine_name=NAME,
-            progress_bar=False, parameters={"params_file": str(params_file), "metric": "nothing"},
-        )  # fmt: skip
+        executed(project / "notebooks/significance.ipynb", NAME, params_file=str(params_file), metric="nothing")
 
 
 @pytest.mark.parametrize("name", [*ANALYSES, "start"])
