@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import pty
 import signal
+import struct
+import subprocess
 import sys
+import termios
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -201,6 +207,23 @@ def small_params(folder: Path, **more: Any) -> dict[str, Any]:
         "tests": tests,
         **more,
     }
+
+
+def in_a_terminal(*arguments: object) -> tuple[int, str]:
+    """Exit code of buildcompare and what it writes to a terminal of 90 columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 90, 0, 0))
+    command = [sys.executable, "-m", "buildcompare", *map(str, arguments)]
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    environment = {**kept, "TERM": "xterm-256color"}
+    with subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        seen = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while more := os.read(ours, 4096):
+                seen += more
+    os.close(ours)
+    return int(process.returncode), seen.decode("utf-8", "replace")
 
 
 def yaml_data(text: str) -> Any:

@@ -88,24 +88,6 @@ def test_plain_papermill_gives_the_results_of_the_command_line(
     assert without_run(saved) == without_run(json.loads((published.folder / "results.json").read_text("utf-8")))
 
 
-@pytest.mark.slow
-def test_values_of_a_small_comparison(published: Published) -> None:
-    bounded, unbounded = published.results.tests
-    api = next(metric for metric in bounded.metrics if metric.slug == "avg-api-times")
-    assert api.base == pytest.approx(0.010, rel=0.005)
-    assert api.new == pytest.approx(0.011, rel=0.005)
-    assert api.delta_percent == pytest.approx(10, abs=0.5)
-    assert (api.gate, api.better, api.status) == (True, "lower", "inconclusive")
-    assert bounded.runs.base[0].window == (pytest.approx(0.98 * 600 + 60, abs=5), 3000.0)
-    assert bounded.runs.base[0].shutdown
-    assert unbounded.supported_users is not None
-    assert unbounded.supported_users.base == pytest.approx(1000)
-    assert unbounded.supported_users.delta_percent == pytest.approx(0)
-    label = next(row for row in bounded.labels if row.stat == "avg")
-    assert (label.label, label.base, label.new) == ("getPost", 0.01, 0.011)
-    assert label.delta_percent == pytest.approx(10)
-
-
 @pytest.mark.filterwarnings("ignore:The set_bad:PendingDeprecationWarning")  # seaborn 0.13's heatmap calls it
 @pytest.mark.parametrize(
     ("values", "drawn"),

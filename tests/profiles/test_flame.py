@@ -91,36 +91,23 @@ def expected_widths(side: str) -> dict[tuple[str, int], float]:
     return found
 
 
-def test_widths_are_the_shares_of_the_samples(browser: BrowserThread, page: tuple[Path, list[Finding]]) -> None:
+def test_widths_are_the_shares_of_the_samples_and_no_frame_covers_another(
+    browser: BrowserThread, page: tuple[Path, list[Finding]]
+) -> None:
     def both(shown: Any) -> Any:
         new = shown.evaluate(WIDTHS)
         shown.locator("build-flame select").select_option("base")
         return {"new": new, "base": shown.evaluate(WIDTHS)}
 
-    for javascript in (True, False):
-        if javascript:
-            drawn = opened(browser, page[0], both)
-        else:  # the picture alone; the browser's own tools may still ask it
-            drawn = {"new": opened(browser, page[0], lambda shown: shown.evaluate(WIDTHS), java_script_enabled=False)}
-        for side, frames in drawn.items():
-            shares: dict[tuple[str, int], float] = {}
-            for name, depth, _, width, whole in frames:
-                shares[name, depth] = shares.get((name, depth), 0.0) + width / whole
-            expected = expected_widths(side)
-            large = {frame for frame, share in expected.items() if share >= 0.002}
-            assert large <= set(shares)
-            assert len(large) > 10
-            for frame in large:
-                assert shares[frame] == pytest.approx(expected[frame], abs=2e-4)
-
-
-def test_no_frame_covers_another(browser: BrowserThread, page: tuple[Path, list[Finding]]) -> None:
-    def rows(shown: Any) -> Any:
-        new = shown.evaluate(WIDTHS)
-        shown.locator("build-flame select").select_option("base")
-        return new, shown.evaluate(WIDTHS)
-
-    for frames in opened(browser, page[0], rows):
+    # Without JavaScript there is the picture alone; the browser's own tools may still ask it.
+    picture = {"new": opened(browser, page[0], lambda shown: shown.evaluate(WIDTHS), java_script_enabled=False)}
+    for side, frames in [*opened(browser, page[0], both).items(), *picture.items()]:
+        shares: dict[tuple[str, int], float] = {}
+        for name, depth, _, width, whole in frames:
+            shares[name, depth] = shares.get((name, depth), 0.0) + width / whole
+        large = {frame: share for frame, share in expected_widths(side).items() if share >= 0.002}
+        assert len(large) > 10
+        assert {frame: shares[frame] for frame in large} == pytest.approx(large, abs=2e-4)
         for depth in {frame[1] for frame in frames}:
             row = sorted((left, left + width) for _, each, left, width, _ in frames if each == depth)
             assert all(end <= start + 0.01 for (_, end), (start, _) in itertools.pairwise(row))
@@ -164,13 +151,10 @@ def test_it_answers_to_keys_and_words(browser: BrowserThread, page: tuple[Path, 
     opened(browser, page[0], task)
 
 
-def test_it_asks_the_network_for_nothing(
+def test_the_finding_names_the_frame_and_its_noise(
     page: tuple[Path, list[Finding]], requests_of: Callable[..., list[str]]
 ) -> None:
     assert requests_of(page[0]) == []
-
-
-def test_the_finding_names_the_frame_and_its_noise(page: tuple[Path, list[Finding]]) -> None:
     [found] = [each for each in page[1] if each.kind == FindingKind.PROFILES]
     assert "validate (server.py) 50 % → 71 % (noise explains up to 30% of it)" in found.text
     assert found.evidence["total"][0]["frame"] == "validate (server.py)"

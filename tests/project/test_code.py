@@ -1,8 +1,10 @@
-"""Rules of the library's code that its syntax trees show: no private names of others, no long function or class."""
+"""Rules of the library's code that its syntax trees show: private names, long functions and classes, constants."""
 
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -97,3 +99,50 @@ def test_no_function_and_no_class_is_long(project: Path) -> None:
                 methods = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
                 large |= {f"{file}: {node.name}"} if len(methods) > MOST_METHODS else set()
     assert (long - LONG, large) == (set(), set())
+
+
+# ---- Every number that decides something says what it is, where it stands -----------------------------------------
+
+ROOMS = ("load", "metrics", "labels", "stats", "validity", "findings", "history")
+
+
+def numbers_of(node: ast.expr | None) -> bool:
+    """Whether an expression is made of numbers alone, such as ``0.5``, ``-3``, ``(1, 2.5)`` or ``1.0 / 480.0``."""
+    parts = [each for each in ast.walk(node) if isinstance(each, ast.expr)] if node else []
+    numbers = [each for each in parts if isinstance(each, ast.Constant) and type(each.value) in (int, float)]
+    made_of_them = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.Tuple, ast.List)
+    return bool(numbers) and all(isinstance(each, made_of_them) for each in parts)
+
+
+def without_a_word(source: str) -> list[str]:
+    """Names of the numeric constants at the top of a module that have neither a comment nor a docstring."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    said = {token.start[0] for token in tokens if token.type == tokenize.COMMENT and len(token.string.split()) > 2}
+    body = ast.parse(source).body
+    found = []
+    for node, after in zip(body, [*body[1:], None], strict=True):
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not numbers_of(node.value):
+            continue
+        documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+        commented = said & {*range(node.lineno - 1, (node.end_lineno or node.lineno) + 1)}
+        if not documented and not commented:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found += [ast.unparse(target) for target in targets]
+    return found
+
+
+def test_a_number_without_a_word_is_found() -> None:
+    source = "A = 0.5\nB = 2  # of two builds\nC, D = 1.0, 2.0\n'''Both.'''\nE = 'x'\nF = -1 / 480.0\nG = A * 2\n"
+    assert without_a_word(source) == ["A", "F"]
+
+
+def test_every_constant_says_what_it_is(project: Path) -> None:
+    rooms = [project / "lib/buildcompare" / room for room in ROOMS]
+    assert all(room.is_dir() for room in rooms)
+    found = {
+        str(file.relative_to(project)): names
+        for room in rooms
+        for file in sorted(room.glob("*.py"))
+        if (names := without_a_word(file.read_text("utf-8")))
+    }
+    assert found == {}

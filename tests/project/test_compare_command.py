@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +17,7 @@ from typer.testing import CliRunner, Result
 import buildcompare as bc
 from buildcompare import __main__ as command_line
 from buildcompare.report.terminal import lines
-from support import small_params, users_curve, write_params
+from support import in_a_terminal, small_params, users_curve, write_params
 
 
 def run(*arguments: object, columns: int | None = None) -> Result:
@@ -138,50 +136,19 @@ def test_what_cannot_be_read_is_refused_in_a_line(tmp_path: Path, files: dict[st
     assert missing.stderr.endswith("found no such file\n")
 
 
-def in_a_window(*arguments: object) -> tuple[int, str]:
-    """Exit code and output of the command in a terminal of 90 columns."""
-    import fcntl
-    import struct
-    import termios
-
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 90, 0, 0))
-    command = [sys.executable, "-m", "buildcompare", *map(str, arguments)]
-    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
-    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-    with subprocess.Popen(command, env={**kept, "TERM": "xterm-256color"}, **streams) as process:  # type: ignore[call-overload]
-        os.close(theirs)
-        seen = b""
-        while True:
-            try:
-                seen += (more := os.read(ours, 4096))
-            except OSError:  # the other end is closed
-                break
-            if not more:
-                break
-    os.close(ours)
-    return int(process.returncode), seen.decode()
-
-
 @pytest.mark.slow
 def test_a_terminal_shows_progress_and_colours_a_pipe_neither(tmp_path: Path) -> None:
     params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
-    code, seen = in_a_window("report", params, "--output", tmp_path / "out")
+    code, seen = in_a_terminal("report", params, "--output", tmp_path / "out")
     assert code == 0
     assert "comparison.ipynb, cell " in seen
     assert re.search(r"\x1b\[1;\d\dm\S+ (Pass|Cannot tell|Regression|Invalid test)", seen)
     kept = (tmp_path / "out/results.json").read_bytes()
-    quiet = in_a_window("report", params, "--output", tmp_path / "out", "--quiet")
+    quiet = in_a_terminal("report", params, "--output", tmp_path / "out", "--quiet")
     assert quiet == (0, "")
     assert set(json.loads(kept)) == set(json.loads((tmp_path / "out/results.json").read_bytes()))
-    command = [
-        sys.executable,
-        "-m",
-        "buildcompare",
-        "compare",
-        *(tmp_path / f"data/bounded-{each}.csv" for each in ("base", "new")),
-    ]
+    files = (tmp_path / f"data/bounded-{each}.csv" for each in ("base", "new"))
+    command = [sys.executable, "-m", "buildcompare", "compare", *files]
     piped = subprocess.run(command, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert b"\x1b" not in piped.stdout + piped.stderr
     assert b"Avg API times" in piped.stdout
-    shutil.rmtree(tmp_path / "out")
