@@ -11,8 +11,6 @@ from buildcompare.config.params import read_params
 from buildcompare.config.project import read_text, write_files
 from buildcompare.config.yaml import MAX_BYTES
 
-LONGEST = 1_000_000  # characters of a line, so that no line is folded
-
 
 def keep_comment(file: Path | None, comment: str) -> int:
     """Append a comment to a params file and return its number, counted from 1.
@@ -49,7 +47,7 @@ def _with_comment(text: str, comment: str) -> str | None:
     from ruamel.yaml.util import load_yaml_guess_indent
 
     yaml = YAML()
-    yaml.preserve_quotes, yaml.width = True, LONGEST
+    yaml.preserve_quotes, yaml.width = True, MAX_BYTES  # so that no line is folded
     try:
         _, indent, offset = load_yaml_guess_indent(text)
         yaml.indent(mapping=2, sequence=indent or 2, offset=offset or 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Self
 
 from buildcompare.comparison.analysis import Analysis, TestView, with_margins
 from buildcompare.comparison.measure import Estimates
@@ -20,7 +20,6 @@ from buildcompare.stats.noise import series_key
 
 STEADY: Pair[Window | None] = Pair(None, None)
 """No chosen windows: each run is measured over its steady window."""
-T = TypeVar("T", bound="Target")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -164,7 +163,7 @@ class Target:
         questions = self.analysis.catalogue.questions(label_step_s=source.label_step_s, rate_s=source.rate_s)
         return next((each.query for each in questions if (each.role, each.metric, each.stat) == wanted), None)
 
-    def choose(self: T, test: str | None = None, metric: str | None = None, label: str | None = None) -> T:
+    def choose(self, test: str | None = None, metric: str | None = None, label: str | None = None) -> Self:
         """Look at another test, metric or label of the same comparison.
 
         Parameters
@@ -201,9 +200,9 @@ class Target:
         return replace(moved, label=None, metric=_one_of("metric", slug, slugs, wanted))
 
     def over(
-        self: T, window: Sequence[float] | None = None, *, base: Sequence[float] | None = None,
+        self, window: Sequence[float] | None = None, *, base: Sequence[float] | None = None,
         new: Sequence[float] | None = None,
-    ) -> T:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """Measure over other windows.
 
         Parameters
@@ -226,7 +225,7 @@ class Target:
         chosen = Pair(_window(self.view, "base", base or window), _window(self.view, "new", new or window))
         return replace(self, windows=chosen)
 
-    def with_margin(self: T, percent: float) -> T:
+    def with_margin(self, percent: float) -> Self:
         """Judge the comparison by another margin of this metric; nothing is measured again.
 
         Parameters
