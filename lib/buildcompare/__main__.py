@@ -91,15 +91,12 @@ _FAIL_ON = "Exit with 1 for a regression or errors, 2 for an invalid or inconclu
 FailedBy = Annotated[
     Any, typer.Option("--fail-on", metavar=f"[{'|'.join(get_args(FailOn))}],...", help=_FAIL_ON, parser=_words)
 ]
-_COMMENT = "Write a comment for a pull request here; it also goes to $GITHUB_STEP_SUMMARY."
-Markdown = Annotated[Path | None, _option("--markdown", _COMMENT)]
+Markdown = Annotated[Path | None, _option("--markdown", "A comment for a pull request; also in $GITHUB_STEP_SUMMARY.")]
 JUnit = Annotated[Path | None, _option("--junit", "Write JUnit XML here.")]
 Link = Annotated[str | None, _option("--link", "The report's address, for the comment.")]
 Refresh = Annotated[bool, _option("--refresh", "Pull again what was pulled from a server before.")]
-_REPORTS = "The folder of the reports' folders, or an address that fsspec knows (default: reports)."
-Reports = Annotated[str | None, _option("--output", _REPORTS)]
+Reports = Annotated[str | None, _option("--output", "Folder of all reports, or its address (default: reports).")]
 _FOLDER = "The report's folder, or an address of it that fsspec knows (default: reports/<stem of PARAMS>)."
-ReportFolder = Annotated[str | None, _option("--output", _FOLDER)]
 Record = Annotated[bool, _option("--record", "Keep the results in the ledger that `history` of PARAMS names.")]
 Metrics = Annotated[str, _option("--metrics", "The catalogue that says how far runs scatter.")]
 _SESSIONS = "The session of each run of a benchmark, by file name, such as mon,tue,wed/mon,tue,wed."
@@ -114,17 +111,11 @@ def _sessions(text: str) -> tuple[list[str], list[str]]:
 
 
 Sessions = Annotated[Any, typer.Option("--sessions", metavar="BASE/NEW", help=_SESSIONS, parser=_sessions)]
-
-_LISTED = "A catalogue of metrics, or its path (default: recognised by names)."
-Listed = Annotated[str | None, _option("--metrics", _LISTED)]
-_TYPE = "What was run (default: bounded, without times a benchmark)."
-Type = Annotated[TestType | None, _option("--type", _TYPE)]
+Listed = Annotated[str | None, _option("--metrics", "A catalogue, or its path (default: recognised by names).")]
+Type = Annotated[TestType | None, _option("--type", "What was run (default: bounded, without times a benchmark).")]
 Every = Annotated[bool, _option("--all", "Print every row and finding, not only what changed or matters most.")]
 Quiet = Annotated[bool, _option("--quiet", "Print errors only.")]
-_LEDGERS = "A ledger's folder or address; may be repeated (default: those of the reports, and data/history/*)."
-Ledgers = Annotated[list[str] | None, _option("--history", _LEDGERS)]
-LedgerFolder = Annotated[str, _file("FOLDER", "A ledger, such as data/history/NAME or s3://bucket/NAME.")]
-LedgerAs = Literal["monthly", "study"] | None
+Ledgers = Annotated[list[str] | None, _option("--history", "A ledger (default: the reports' and data/history/*).")]
 _ENGINE = "What runs the notebook: a forked process (warm) or a Jupyter kernel (default: warm, on macOS kernel)."
 Graphs = Annotated[bool, typer.Option("--graphs/--no-graphs", help="Graphs for README.md.")]
 Png = Annotated[bool, _option("--png", "Graphs as PNG instead of SVG (needs the extra png).")]
@@ -134,7 +125,7 @@ Engine = Annotated[Literal["warm", "kernel"] | None, _option("--engine", _ENGINE
 @app.command()
 def report(
     params: ParamsFile,
-    output: ReportFolder = None,
+    output: Annotated[str | None, _option("--output", _FOLDER)] = None,
     fail_on: FailedBy = None,
     refresh: Refresh = False,
     record: Record = False,
@@ -151,11 +142,9 @@ def report(
     """Compare two builds, publish the report, and print what is decided and what changed."""
     if study and not record:
         raise InputError(file=None, key="--study", expected="--record beside it", found="none")
-    ledger_as: LedgerAs = ("study" if study else "monthly") if record else None
-    settings: dict[str, Any] = {"output": output, "refresh": refresh, "ledger_as": ledger_as, "progress": not quiet}
-    settings |= {"engine": engine, "graphs": _format(graphs, png)}
-    table = None if quiet else _table(every=every)
-    order = Order(params, settings, table, BuildFiles(markdown, junit, link))
+    settings: dict[str, Any] = {"output": output, "refresh": refresh, "engine": engine, "progress": not quiet}
+    settings |= {"graphs": _format(graphs, png), "ledger_as": ("study" if study else "monthly") if record else None}
+    order = Order(params, settings, None if quiet else _table(every=every), BuildFiles(markdown, junit, link))
     with _progress(not quiet) as step:
         outcome = publish_one(order, lambda cell: step(f"comparison.ipynb, cell {cell}"))
     raise typer.Exit(_report_outcome(outcome, fail_on, quiet=quiet))
@@ -351,7 +340,7 @@ def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "ma
 
 @app.command()
 def history(
-    ledger: LedgerFolder,
+    ledger: Annotated[str, _file("FOLDER", "A ledger, such as data/history/NAME or s3://bucket/NAME.")],
     metrics: Metrics = "mattermost",
     last: Annotated[int, typer.Option(min=0, help="So many of the newest comparisons; 0: all.")] = 100,
     only: Annotated[str | None, _option("--only", "The comparison of this name alone.")] = None,

@@ -127,21 +127,15 @@ def test_a_comment_is_short_whatever_changed(slower: Results) -> None:
     grave = slower.findings[0].model_copy(update={"test": "t0"})
     findings = [grave.model_copy(update={"id": f"{grave.id}.{i}", "text": f"{i}\n<b>{grave.text}"}) for i in range(40)]
     step = {"further": 2, "hours": 1.0, "found_percent": 5.0, "no_worse_than_percent": 5.0}
-    row = {
-        "slug": "x",
-        "name": "X",
-        "better": "lower",
-        "margin_percent": 5.0,
-        "decided_by": "level",
-        "now_percent": 9.0,
-    }
+    row = {"slug": "x", "name": "X", "better": "lower", "margin_percent": 5.0, "decided_by": "level", "now_percent": 9}
     rows = [{**row, "status": Status.INCONCLUSIVE, "steps": [step, step]}] * 20
     plan = {"hours": 1.0, "runs": 2, "order": ["base", "new"], "rows": rows}
+    plans = [TestPlan.model_validate({"test": each.name, **plan}) for each in tests]
     fields = {
         "tests": tests,
         "findings": findings,
         "suggestions": slower.suggestions * 3,
-        "plan": [TestPlan.model_validate({"test": each.name, **plan}) for each in tests],
+        "plan": plans,
         "simulated": True,
     }
     text = markdown.comment(slower.model_copy(update=fields), "https://ci.example/1")

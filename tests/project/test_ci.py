@@ -33,6 +33,15 @@ MOST_LINES = 25
 COMPARE = re.compile(r"python -m buildcompare (.*?) --link \"\S+\" --fail-on ([\w,]+)")
 MARK = "<!-- buildcompare -->"
 
+VARIABLES = {
+    "github": """GITHUB_SERVER_URL=https://github.com GITHUB_REPOSITORY=shop/shop GITHUB_RUN_ID=5
+        GITHUB_STEP_SUMMARY={folder}/summary.md""",
+    "gitlab": """CI_API_V4_URL={forge} CI_PROJECT_ID=3 CI_MERGE_REQUEST_IID=7
+        CI_JOB_URL=https://gitlab.com/shop/shop/-/jobs/5 COMMENT_TOKEN=secret""",
+    "jenkins": """BUILD_URL=https://ci.example/job/shop/5/ CHANGE_ID=7
+        CHANGE_URL=https://github.com/shop/shop/pull/7 TOKEN=secret""",
+}
+"""What each server sets for a pull request."""
 GH = '''#!{python}
 """What the workflow uses of GitHub's command line: reading comments with --jq, and sending a field from a file."""
 import json, os, subprocess, sys, urllib.request
@@ -147,28 +156,9 @@ class Runner:
 
     @property
     def environment(self) -> dict[str, str]:
-        of_server = {
-            "github": {
-                "GITHUB_SERVER_URL": "https://github.com",
-                "GITHUB_REPOSITORY": "shop/shop",
-                "GITHUB_RUN_ID": "5",
-                "GITHUB_STEP_SUMMARY": str(self.folder / "summary.md"),
-            },
-            "gitlab": {
-                "CI_API_V4_URL": self.forge.address,
-                "CI_PROJECT_ID": "3",
-                "CI_MERGE_REQUEST_IID": "7",
-                "CI_JOB_URL": "https://gitlab.com/shop/shop/-/jobs/5",
-                "COMMENT_TOKEN": "secret",
-            },
-            "jenkins": {
-                "BUILD_URL": "https://ci.example/job/shop/5/",
-                "CHANGE_ID": "7",
-                "CHANGE_URL": "https://github.com/shop/shop/pull/7",
-                "TOKEN": "secret",
-            },
-        }
-        return {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", **of_server[self.name]}
+        of_server = VARIABLES[self.name].format(folder=self.folder, forge=self.forge.address)
+        named = dict(each.split("=", 1) for each in of_server.split())
+        return {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", **named}
 
     def steps(self) -> list[tuple[str, bool, dict[str, str]]]:
         """The shell scripts of the workflow, whether each runs after a failure, and its variables."""
