@@ -402,10 +402,8 @@ def run(
     from labmatrix.experiment.run import run as run_all
 
     read = read_matrix(matrix)
-    for each in (
-        signal.SIGTERM,
-        signal.SIGINT,
-    ):  # end its programs too; scripts start background jobs without SIGINT
+    # Its programs end with it, also in the background of scripts, where SIGINT is ignored.
+    for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, signal.default_int_handler)
     ended = run_all(read, output or root() / "data/experiments" / str(read.name), report=_say, retry=retry)
     lines = [say("experiment", "ended", len(ended.state.cells), ended.failed, [ended.params, *ended.scraped])]

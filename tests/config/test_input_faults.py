@@ -436,8 +436,7 @@ def test_the_user_sees_what_the_table_says(
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["tests[1].new.recording", "tests[1].new.labels", "tests[0].base[1].recording", "metrics", "calibration"],
+    "key", ["tests[1].new.recording", "tests[1].new.labels", "tests[0].base[1].recording", "metrics", "calibration"]
 )
 def test_a_wrong_path_names_the_line_of_the_params_that_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
