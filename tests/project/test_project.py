@@ -245,8 +245,14 @@ def suite(pytester: pytest.Pytester, project: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_a_skip_is_a_skip_by_default(suite: pytest.Pytester) -> None:
-    suite.runpytest_subprocess().assert_outcomes(passed=1, skipped=3, xfailed=1)
+def test_a_skip_is_a_skip_by_default_and_missing_real_data_is_named(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUILDCOMPARE_REAL", "/no/such/folder")
+    suite.makepyfile(test_real="def test_real(real):\n    pass\n")
+    result = suite.runpytest_subprocess("-rs")
+    result.assert_outcomes(passed=1, skipped=4, xfailed=1)
+    assert "/no/such/folder is not a folder" in result.stdout.str()
 
 
 @pytest.mark.slow
@@ -261,15 +267,6 @@ def test_a_skip_is_a_failure_where_every_test_is_required(
     assert "no such tool here" in text
     assert "marked so" in text
     assert "no_such_module" in text
-
-
-@pytest.mark.slow
-def test_missing_real_data_is_named(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BUILDCOMPARE_REAL", "/no/such/folder")
-    suite.makepyfile(test_skips="def test_real(real):\n    pass\n")
-    result = suite.runpytest_subprocess("-rs", "test_skips.py")
-    result.assert_outcomes(skipped=1)
-    assert "/no/such/folder is not a folder" in result.stdout.str()
 
 
 def test_the_browsers_log_shows_every_request(tmp_path: Path, requests_of: Callable[..., list[str]]) -> None:

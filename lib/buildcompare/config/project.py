@@ -157,12 +157,10 @@ def commit(project: Path) -> str | None:
     """The git commit of `project`, ``with changes`` where tracked files differ; None without a checkout or git."""
     if not (project / ".git").exists():
         return None
-    outputs = []
+    ask = ["describe", "--always", "--exclude=*", "--abbrev=12", "--dirty= with changes"]
+    command = ["git", "--no-optional-locks", "-C", str(project), *ask]
     try:
-        for ask in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"]):
-            command = ["git", "--no-optional-locks", "-C", str(project), *ask]
-            made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20, errors="replace")
-            outputs.append(made.stdout.strip())
-        return f"{outputs[0]} with changes" if outputs[1] else outputs[0]
+        made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20, errors="replace")
+        return made.stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
