@@ -86,16 +86,6 @@ def test_examples_run_and_give_what_they_say(project: Path, monkeypatch: pytest.
     assert tried > 20
 
 
-def test_two_frames_are_compared() -> None:
-    result = bc.compare(frame(0.010, 1), frame(0.020, 2), type="bounded", users=2000)
-    assert result.verdict == bc.Verdict.REGRESSION
-    row = result.metrics.set_index("metric").loc["avg-api-times"]
-    assert row["status"] == bc.Status.REGRESSION
-    assert row["delta_percent"] == pytest.approx(100.0, abs=3.0)
-    same = bc.compare(frame(0.010, 1), frame(0.010, 2), type="bounded", users=2000)
-    assert same.verdict != bc.Verdict.REGRESSION
-
-
 def own_names(latency: float, seed: int, **columns: float) -> pd.DataFrame:
     """Half an hour of metrics that no catalogue lists."""
     rng = np.random.default_rng(seed)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
+import buildcompare as bc
 from buildcompare import __main__ as command_line
 from buildcompare.config.errors import ExecutionError
 from buildcompare.findings.verdict import opening
@@ -20,11 +27,11 @@ from buildcompare.report.terminal import lines
 from buildcompare.results import Results
 from buildcompare.results.base import Label
 from buildcompare.results.codes import SIDES, FailOn
-from support import small_params, write_params
+from support import in_a_terminal, small_params, users_curve, write_params
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(command_line.app, list(arguments))
+def run(*arguments: object, columns: int | None = None) -> Result:
+    return CliRunner(env={"COLUMNS": columns and str(columns)}).invoke(command_line.app, list(map(str, arguments)))
 
 
 @pytest.fixture
@@ -33,10 +40,7 @@ def params_file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_report_is_published_and_said_where(
-    params_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
+def test_a_report_is_published_and_said_where(params_file: Path, tmp_path: Path) -> None:
     done = run("report", str(params_file), "--output", str(tmp_path / "out"))
     assert done.exit_code == 0
     assert str(tmp_path / "out" / "report.html") in done.stdout
@@ -168,3 +172,136 @@ def test_help_explains_every_command_and_the_exit_codes() -> None:
 
 def test_the_schema_is_printed() -> None:
     assert json.loads(run("schema").stdout)["title"] == "Results"
+
+
+# ---- Two files or folders, without a params file --------------------------------------------------------------------
+
+
+def frame(level: float, seed: int) -> pd.DataFrame:
+    users = users_curve(1000.0, ramp_s=600.0, hold_s=2400.0)
+    rng = np.random.default_rng(seed)
+    values = {
+        "Avg API times": level * rng.lognormal(0, 0.05, users.size),
+        "RPS": users / 10 + rng.normal(0, 0.5, users.size),
+    }
+    return pd.DataFrame({"Number of Connected Devices": users, **values}, 1733911200 + 5 * np.arange(users.size))
+
+
+def csv(file: Path, level: float, seed: int = 1) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    frame(level, seed).to_csv(file, index_label="Time", sep=";", decimal=",")
+    return file
+
+
+def test_two_files_give_the_table_the_page_and_the_results_of_the_library(tmp_path: Path) -> None:
+    base, new = csv(tmp_path / "v1.0.csv", 0.010), csv(tmp_path / "v1.1.csv", 0.020, seed=2)
+    done = run("compare", base, new, "--users", 1000, "--html", tmp_path / "x.html", "--json", tmp_path / "x.json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    result = bc.compare(str(base), str(new), users=1000, labels=("v1.0", "v1.1"))
+    assert done.stdout.startswith(f"{base} (1 run); {new} (1 run)\n")
+    assert lines(result.results, width=120) in done.stdout
+    assert "Base v1.0, new v1.1.\n✗ Regression: Avg API times +" in done.stdout
+    assert done.stdout.endswith(f"The report is {tmp_path / 'x.html'}\nThe report is {tmp_path / 'x.json'}\n")
+    written, expected = json.loads((tmp_path / "x.json").read_text("utf-8")), json.loads(result.to_json())
+    assert written["provenance"].pop("run")["command"].startswith("python -m buildcompare")
+    expected["provenance"].pop("run")
+    assert written == expected
+    assert "Regression: Avg API times" in (tmp_path / "x.html").read_text("utf-8")
+
+
+def test_options_reach_the_comparison_and_the_exit_code(tmp_path: Path) -> None:
+    base, new = csv(tmp_path / "a/run.csv", 0.010), csv(tmp_path / "b/run.csv", 0.020, seed=2)
+    assert run("compare", base, new, "--fail-on", "regression").exit_code == 1
+    named = run("compare", base, new, "--base-name", "one", "--new-name", "two", "--type", "unbounded", columns=80)
+    assert "Base one, new two.\n" in named.stdout
+    assert "Unbounded: " in named.stdout
+    assert max(map(len, named.stdout.splitlines()[1:])) <= 80
+    quiet = run("compare", base, new, "--quiet", "--fail-on", "inconclusive", "--json", tmp_path / "x.json")
+    assert (quiet.exit_code, quiet.output) == (1, "")
+    assert (tmp_path / "x.json").exists()
+    assert run("compare", base, new, "--metrics", "nobody").exit_code == 3
+    assert run("compare", base, new, "--html", tmp_path).exit_code == 3
+
+
+def test_a_folder_of_repeated_runs(tmp_path: Path) -> None:
+    for i in (1, 2):
+        csv(tmp_path / f"old/run-{i}.csv", 0.010, seed=i)
+        csv(tmp_path / f"newer/run-{i}.csv", 0.010, seed=i + 2)
+    (tmp_path / "old/notes.md").write_text("of no interest")
+    table = "group,label,stat,value\napi,getPost,avg,0.01\n"
+    (tmp_path / "old/run-1.labels.csv").write_text(table)
+    done = run("compare", tmp_path / "old", tmp_path / "newer", "--json", tmp_path / "x.json")
+    assert "old (2 runs); " in done.stdout
+    assert "Base old, new newer.\n" in done.stdout
+    written = json.loads((tmp_path / "x.json").read_text("utf-8"))
+    assert [len(written["tests"][0]["runs"][side]) for side in ("base", "new")] == [2, 2]
+    assert [row["only_in"] for row in written["tests"][0]["labels"]] == ["base"]
+
+
+def test_a_folder_of_grafanas_panels_is_one_run(tmp_path: Path) -> None:
+    for name, level in (("base", 0.010), ("new", 0.020)):
+        (tmp_path / name).mkdir()
+        for metric, values in frame(level, 3).items():
+            unit = " ms" if metric == "Avg API times" else ""
+            rows = (f"{time * 1000},{value * (1000 if unit else 1)}{unit}" for time, value in values.items())
+            text = "\ufeff" + "\r\n".join(['"Time","Value"', *rows, ""])
+            (tmp_path / name / f"{metric}-data-2024-12-11 11_30_00.csv").write_text(text, "utf-8")
+    done = run("compare", tmp_path / "base", tmp_path / "new", "--users", 1000)
+    assert "base (1 run); " in done.stdout
+    assert re.search(r"\nAvg API times +[\d.]+ ms +[\d.]+ ms +\+100 %", done.stdout)
+
+
+def test_builds_are_called_as_their_recordings_say(project: Path, tmp_path: Path) -> None:
+    report = {key: {"a": "1"} for key in ("AvgStoreTimes", "P99StoreTimes", "AvgAPITimes", "P99APITimes")}
+    report |= {"StartTime": "2024-01-01T00:00:00Z", "EndTime": "2024-01-01T01:00:00Z", "Graphs": None}
+    for name, label in (("x", "v10.3"), ("y", "v10.4")):
+        (tmp_path / f"{name}.out").write_text(json.dumps({**report, "Label": label}))
+    assert "Base v10.3, new v10.4.\n" in run("compare", tmp_path / "x.out", tmp_path / "y.out").stdout
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, r"x: expected files of recordings \(\.csv, .*\), found none"),
+        (
+            {"a.csv": "time,rps\n0,1\n", "b.csv": "time,rps\n0,2\n", "c.csv": "time,heap\n0,1\n"},
+            "found rps in 2 of 3 files",
+        ),
+        ({"a.csv": "time,rps\n0,1\n5,1\n", "b.csv": "time,heap\n90,1\n95,2\n"}, "found parts that do not overlap"),
+        (
+            {"a.csv": "time;rps\n0;1,234\n"},
+            r"x/a\.csv: rps, line 2: expected a number of one reading \(1\.234 or 1234\)",
+        ),
+    ],
+    ids=["nothing", "neither", "not at one time", "a fault in a file"],
+)
+def test_what_cannot_be_read_is_refused_in_a_line(tmp_path: Path, files: dict[str, str], said: str) -> None:
+    (tmp_path / "x").mkdir()
+    for name, text in files.items():
+        (tmp_path / "x" / name).write_text(text)
+    done = run("compare", tmp_path / "x", csv(tmp_path / "new.csv", 0.01))
+    assert done.exit_code == 3
+    assert done.stderr.count("\n") == 1
+    assert re.search(said, done.stderr)
+    missing = run("compare", tmp_path / "no\x1bwhere.csv", tmp_path / "x")
+    assert missing.exit_code == 3
+    assert r"no\x1bwhere.csv: expected a recording: Parquet, or a CSV with the columns" in missing.stderr
+    assert missing.stderr.endswith("found no such file\n")
+
+
+@pytest.mark.slow
+def test_a_terminal_shows_progress_and_colours_a_pipe_neither(tmp_path: Path) -> None:
+    params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
+    code, seen = in_a_terminal("report", params, "--output", tmp_path / "out")
+    assert code == 0
+    assert "comparison.ipynb, cell " in seen
+    assert re.search(r"\x1b\[1;\d\dm\S+ (Pass|Cannot tell|Regression|Invalid test)", seen)
+    kept = (tmp_path / "out/results.json").read_bytes()
+    quiet = in_a_terminal("report", params, "--output", tmp_path / "out", "--quiet")
+    assert quiet == (0, "")
+    assert set(json.loads(kept)) == set(json.loads((tmp_path / "out/results.json").read_bytes()))
+    files = (tmp_path / f"data/bounded-{each}.csv" for each in ("base", "new"))
+    command = [sys.executable, "-m", "buildcompare", "compare", *files]
+    piped = subprocess.run(command, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert b"\x1b" not in piped.stdout + piped.stderr
+    assert b"Avg API times" in piped.stdout
