@@ -87,7 +87,7 @@ def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalo
         if not metric.known and assumed_metric(metric.name).unit != "seconds"
     }
     others = (metric for metric in catalogue.metrics if metric.slug not in times)
-    return catalogue.model_copy(update={"metrics": (*others, *times.values())}) if times else catalogue
+    return catalogue.model_copy(update={"metrics": (*others, *times.values())})
 
 
 def assumed_metric(name: str) -> Metric:
@@ -109,11 +109,8 @@ def assumed_metric(name: str) -> Metric:
     better, gate = next(rules, (Better.NEUTRAL, False))
     load = better == Better.NEUTRAL and bool(_words(_LOAD, slug))
     metric = Metric(name=name, slug=slugify(name), unit=unit, better=better, gate=gate, load=load, known=False)
-    return (
-        metric.model_copy(update={"margin_percent": SUCCESS_MARGIN_PERCENT})
-        if metric.outcome == "successes"
-        else metric
-    )
+    margin = {"margin_percent": SUCCESS_MARGIN_PERCENT} if metric.outcome == "successes" else {}
+    return metric.model_copy(update=margin)
 
 
 def _words(pattern: str, slug: str) -> str:
