@@ -26,7 +26,7 @@ from buildcompare.config.project import read_text
 MAX_BYTES = 1_000_000
 """Largest accepted file."""
 MAX_VALUES = 20_000
-"""Most values after aliases are expanded, against nested aliases that grow exponentially."""
+"""Most values after aliases and merges are expanded, against nested ones that grow exponentially."""
 _SECRET_KEYS = ("auth", "headers", "headers_env")
 """Keys whose values errors never show."""
 _A_TIME = 'a time with its zone, such as "2024-12-11T10:00:00Z"'
@@ -89,11 +89,11 @@ class _Builder:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.nodes: dict[Location, Node] = {}
+        self.values = 0
 
     def value(self, node: Node, place: Location = ()) -> Any:
         """Plain data of `node`; aliases are expanded at each use."""
-        if len(self.nodes) >= MAX_VALUES:
-            raise InputError(file=self.file, key=None, expected=f"at most {MAX_VALUES:,} values", found="more")
+        self._count()
         self.nodes[place] = node
         if isinstance(node, ScalarNode):
             return self._scalar(node)
@@ -104,6 +104,11 @@ class _Builder:
             return [self.value(child, (*place, i)) for i, child in enumerate(node.value)]
         return self._mapping(node, place)
 
+    def _count(self) -> None:
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise InputError(file=self.file, key=None, expected=f"at most {MAX_VALUES:,} values", found="more")
+
     def _mapping(self, node: Node, place: Location) -> dict[str, object]:
         merged: dict[str, object] = {}
         local: dict[str, object] = {}
@@ -111,6 +116,7 @@ class _Builder:
             if key_node.tag == _MERGE:
                 parts = value_node.value if isinstance(value_node, SequenceNode) else [value_node]
                 for part in reversed(parts):
+                    self._count()
                     if not isinstance(part, MappingNode):
                         raise self._fault(part, "keys with values to merge", "none")
                     merged |= self._mapping(part, place)
