@@ -333,7 +333,7 @@ def measure_repeats(builds: Iterable[Sequence[float]]) -> RepeatedMeasurements |
     """Pool the variance of log levels within each of `builds`, with its chi-squared interval; None without repeats."""
     from scipy.special import gammaincinv
 
-    logs = [np.log(levels) for levels in builds]
+    logs = [np.log(levels) for levels in builds if len(levels) > 1]
     df = sum(each.size - 1 for each in logs)
     if not df:
         return None
