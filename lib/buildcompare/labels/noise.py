@@ -97,42 +97,34 @@ class LabelNoise:
         rounding, relative = _rounding(values[:, positive]), relative_noise(rows, "base", "new")
         for known, keys, at in self._tables(rows, positive, every=repeats is not None):
             base, new = values[:, at]
+            change = np.log(new / base)
+            shared = float(np.median(change)) if change.size >= FEWEST_ROWS else 0.0
             scatter = None if repeats is None else _scatter(repeats, keys, rows["calls"].to_numpy()[at])
-            if known is None:
-                change = np.log(new / base)
-                shared = float(np.median(change)) if change.size >= FEWEST_ROWS else 0.0
-                all_shared[at] = shared
-                for i, beyond, noise in zip(at, change - shared, scatter.noises() if scatter else (), strict=True):
-                    effects[i] = noise and _effect(beyond, noise, per_pair)
-                continue
-            sd = self._deviations(known, keys) * relative[at] * per_pair
-            sd = np.hypot(sd, rounding * np.hypot(1.0 / base, 1.0 / new))
-            change, shared, spread = np.log(new / base), 0.0, 1.0
-            if change.size >= FEWEST_ROWS:
-                shared = float(np.median(change))
-                spread = max(float(np.median(np.abs(change - shared) / sd)) / known.usual, QUIETEST)
-            run_sds = sd * known.scale * math.sqrt(spread) / per_pair
-            noises: list[Noise | None] = [Noise(run_sd, known.df, known.source) for run_sd in run_sds]
-            if scatter:
-                beside = beside_repeats(dict(enumerate(noises)), dict(enumerate(scatter.of_each())))
-                noises = [*beside.values()]
+            noises = scatter.noises() if scatter else []
+            if known is not None:
+                sd = self._deviations(known, keys) * relative[at] * per_pair
+                sd = np.hypot(sd, rounding * np.hypot(1.0 / base, 1.0 / new))
+                usual = np.median(np.abs(change - shared) / sd) if change.size >= FEWEST_ROWS else known.usual
+                run_sds = sd * known.scale * math.sqrt(max(usual / known.usual, QUIETEST)) / per_pair
+                noises = [Noise(run_sd, known.df, known.source) for run_sd in run_sds]
+                if scatter:
+                    beside = beside_repeats(dict(enumerate(noises)), dict(enumerate(scatter.of_each())))
+                    noises = [*beside.values()]
             all_shared[at] = shared
             for i, beyond, noise in zip(at, change - shared, noises, strict=True):
-                effects[i] = noise and _effect(beyond, noise, per_pair)
+                if noise:
+                    effects[i] = Effect(beyond, noise.sd * per_pair, noise.df, noise.sd, noise.noise_source)
         return pd.DataFrame({"shared": all_shared, "effect": effects}, rows.index)
 
     def _tables(
         self, rows: pd.DataFrame, counted: npt.NDArray[np.bool_] | None = None, *, every: bool = False
     ) -> Iterator[tuple[TableNoise | None, list[tuple[str, str, str]], list[int]]]:
         """Yield each table of known noise, or `every` table, with the keys and positions of its `counted` rows."""
-        found: dict[tuple[str, str], dict[int, tuple[str, str, str]]] = {}
-        for i, key in enumerate(zip(*(rows[name].tolist() for name in LABEL_KEY), strict=True)):
-            if counted is None or counted[i]:
-                found.setdefault((key[0], key[2]), {})[i] = key
-        for table, keys in found.items():
+        labels = rows[LABEL_KEY].reset_index(drop=True)
+        for table, part in (labels if counted is None else labels[counted]).groupby(TABLE, sort=False):
             known = self._known.get(table)
             if known or every:
-                yield known, [*keys.values()], [*keys]
+                yield known, [*part.itertuples(index=False, name=None)], [*part.index]
 
     def _deviations(self, known: TableNoise, keys: Sequence[tuple[str, str, str]]) -> FloatArray:
         """Predict the deviation of one run for these labels of one table."""
@@ -215,10 +207,6 @@ def _scatter(repeats: pd.DataFrame, keys: Sequence[tuple[str, str, str]], calls:
     typical = float(np.median(counted)) if (counted := calls[calls > 0]).size else 1.0
     rarer = np.maximum(typical / np.where(calls > 0, calls, typical), 1.0)
     return _Scatter(squares, dfs, alike, rarer)
-
-
-def _effect(log_ratio: float, noise: Noise, per_pair: float) -> Effect:
-    return Effect(log_ratio, noise.sd * per_pair, noise.df, noise.sd, noise.noise_source)
 
 
 def _learned(changes: pd.DataFrame) -> TableNoise:

@@ -1,12 +1,11 @@
 """Measure label tables of runs (API handlers, database methods), compare two builds, find agreement of tests."""
 
-import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,26 +16,22 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import Views
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import LEANING, LabelResult
-from buildcompare.results.base import Number, Reason
-from buildcompare.results.codes import SIDES, NoiseSource, Pair, ReasonCode, Side, Status
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import SIDES, NoiseSource, Pair, ReasonCode, Status
 from buildcompare.stats.effects import TestedEffect, judge_labels
-from buildcompare.stats.levels import delta_percent
 from buildcompare.stats.noise import LABEL_KEY, label_frame
 
 CALLS = "calls"  # Statistic for the number of calls of a label in the window
-_Key: TypeAlias = tuple[str, str, str]  # The columns of `LABEL_KEY`
-LabelRows: TypeAlias = list[tuple[str, str, str, float]]
-"""Rows of group, label, statistic and value: seconds, or a number for `CALLS`, which has no row if unknown."""
 
 
 @dataclass(frozen=True, eq=False)
 class LabelTables:
     """Label tables of all runs of a test, and the noise of their rows."""
 
-    runs: Pair[list[LabelRows]]
+    runs: Pair[list[pd.DataFrame]]  # Of :func:`label_levels`
     steady: bool  # If True, over steady windows, else summaries of whole runs
     noise: LabelNoise
-    whole: Pair[list[LabelRows]] | None  # Summaries of whole runs, beside steady tables
+    whole: Pair[list[pd.DataFrame]] | None  # Summaries of whole runs, beside steady tables
 
 
 def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
@@ -49,15 +44,17 @@ def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
     return LabelTables(runs, steady, label_noise, beside)
 
 
-def label_levels(recording: Recording, window: tuple[float, float] | None) -> LabelRows:
+def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd.DataFrame:
     """Measure the labels of one run over `window` (elapsed seconds), else take the source's own summaries.
+
+    Columns are group, label, stat and value: seconds, or a number for `CALLS`, which has no row if unknown.
 
     An average is weighted with the calls of each point. A percentile comes from the buckets of all points; without
     buckets it is the median of the points' percentiles.
     """
     series = {(each.metric, each.name, each.stat): each for each in recording.series if each.role == "label"}
     if not series or window is None:
-        return [(each.group, each.label, each.stat, each.value) for each in recording.label_summaries]
+        return label_frame([(each.group, each.label, each.stat, each.value) for each in recording.label_summaries])
 
     def inside(each: Series) -> tuple[FloatArray, FloatArray]:
         first, end = np.searchsorted(each.times - recording.window[0], window, side="right")
@@ -69,7 +66,7 @@ def label_levels(recording: Recording, window: tuple[float, float] | None) -> La
             counts, bound = buckets.setdefault((each.metric, each.name), {}), float(each.labels["le"])
             _, values = inside(each)
             counts[bound] = counts.get(bound, 0.0) + float(values[np.isfinite(values)].sum())
-    rows: LabelRows = []
+    rows = []
     for (group, label, stat), each in series.items():
         times, values = inside(each)
         finite, value = values[np.isfinite(values)], np.nan
@@ -84,15 +81,14 @@ def label_levels(recording: Recording, window: tuple[float, float] | None) -> La
         elif finite.size:
             value = np.median(finite)
         rows.append((group, label, stat, float(value)))
-    return rows
+    return label_frame(rows)
 
 
-def with_calls(levels: LabelRows) -> pd.DataFrame:
-    """Convert one run's :func:`label_levels` to a frame of finite values, with the calls in a separate column."""
-    rows = label_frame(levels)
-    counted = rows["stat"].eq(CALLS)
-    calls = rows[counted].rename(columns={"value": CALLS}).drop(columns="stat")
-    values: pd.DataFrame = rows[~counted & np.isfinite(rows["value"])]
+def with_calls(levels: pd.DataFrame) -> pd.DataFrame:
+    """Select the finite values of one run's :func:`label_levels`, with the calls in a separate column."""
+    counted = levels["stat"].eq(CALLS)
+    calls = levels[counted].rename(columns={"value": CALLS}).drop(columns="stat")
+    values: pd.DataFrame = levels[~counted & np.isfinite(levels["value"])]
     return values.merge(calls, how="left", on=["group", "label"])
 
 
@@ -157,84 +153,39 @@ def label_table(
     """
     for side, frame in (("base", base), ("new", new)):
         expect_columns(side, frame, (*LABEL_KEY, "value"))
-    runs = ([[*zip(*(each[name].tolist() for name in (*LABEL_KEY, "value")), strict=True)]] for each in (base, new))
-    rows = [
-        [*row.key, *row.values, *row.at_least, *row.calls, row.delta_percent, row.only_in, row.reason, row.reason_build]
-        for row in pair_labels(*runs, top_buckets=top_buckets)
-    ]
-    sides = [f"{side}{what}" for what in ("", "_at_least", "_calls") for side in SIDES]
-    numbers, texts = [*sides[:2], *sides[4:], "delta_percent"], ["only_in", "reason", "reason_build"]
-    table = pd.DataFrame(rows, columns=[*LABEL_KEY, *sides, "delta_percent", *texts])
-    return table.astype({**dict.fromkeys([*LABEL_KEY, *texts], "str"), **dict.fromkeys(numbers, "float")})
-
-
-@dataclass(frozen=True)
-class PairedLabel:
-    """One statistic of one label in both builds; None if a build lacks it."""
-
-    group: str
-    label: str
-    stat: str
-    values: Pair[Number]
-    """Mean over the runs, in seconds."""
-    calls: Pair[Number]
-    at_least: Pair[bool]
-    """Whether the value is a lower bound."""
-    delta_percent: float | None
-    reason: ReasonCode | None
-    """Why there is no `delta_percent`."""
-    reason_build: Side | None
-    """Build with that reason; None for both."""
-
-    @property
-    def key(self) -> _Key:
-        """Values of the columns `LABEL_KEY`."""
-        return self.group, self.label, self.stat
-
-    @property
-    def only_in(self) -> Side | None:
-        """Only build with the label; None if both have it."""
-        return self.reason_build if self.reason == ReasonCode.ONLY_IN else None
-
-
-def pair_labels(
-    base: Sequence[LabelRows], new: Sequence[LabelRows], *, top_buckets: Mapping[str, float | None] | None = None
-) -> list[PairedLabel]:
-    """Pair the levels of all runs to the rows of :func:`label_table`."""
-    known = Pair(_means(base, top_buckets or {}), _means(new, top_buckets or {}))
-    return [_paired(key, known) for key in sorted({*known.base, *known.new}) if key[2] != CALLS]
-
-
-def _paired(key: _Key, known: Pair[dict[_Key, tuple[float | None, bool]]]) -> PairedLabel:
-    absent, found = known.map(lambda of: key not in of), known.map(lambda of: of.get(key, (None, False)))
-    values, at_least = found.map(lambda each: each[0]), found.map(lambda each: each[1])
-    reason: ReasonCode | None = None
-    build: Side | None = None
-    for code, holds in (  # by build; the last code that holds counts
+    sides = [_means(frame, top_buckets or {}) for frame in (base, new)]
+    keys = sides[0].index.union(sides[1].index)
+    keys = keys[keys.get_level_values("stat") != CALLS]
+    values, at_least = (np.array([side[name].reindex(keys) for side in sides]) for name in ("value", "at_least"))
+    absent = np.array([~keys.isin(side.index) for side in sides])
+    faults = {  # by build; the first that holds in one counts
+        ReasonCode.ONLY_IN: absent[::-1],
+        ReasonCode.NEVER_CALLED: np.isnan(values),
+        ReasonCode.BEYOND_LAST_BUCKET: at_least == True,  # noqa: E712  # a missing value is none
         # A time of zero is below the source's resolution, so it gives no ratio.
-        (ReasonCode.TOO_SHORT_TO_MEASURE, values.map(lambda value: value == 0)),
-        (ReasonCode.BEYOND_LAST_BUCKET, at_least),
-        (ReasonCode.NEVER_CALLED, values.map(lambda value: value is None)),
-        (ReasonCode.ONLY_IN, Pair(absent.new, absent.base)),
-    ):
-        if any(holds):
-            reason, build = code, None if all(holds) else "base" if holds.base else "new"
-    calls = known.map(lambda of: of.get((*key[:2], CALLS), (None, False))[0])
-    delta = delta_percent(*values) if reason is None else None
-    return PairedLabel(*key, values, calls, at_least, delta, reason, build)
+        ReasonCode.TOO_SHORT_TO_MEASURE: values == 0,
+    }
+    found = [holds.any(axis=0) for holds in faults.values()]
+    builds = [np.select([holds.all(axis=0), holds[0]], ["", "base"], "new") for holds in faults.values()]
+    reason, build = np.select(found, [*faults], ""), np.select(found, builds, "")
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        delta = (values[1] / values[0] - 1.0) * 100.0
+    table = keys.to_frame(index=False).assign(base=values[0], new=values[1])
+    of_calls = pd.MultiIndex.from_arrays([table["group"], table["label"], [CALLS] * len(table)], names=LABEL_KEY)
+    for name, side in zip(SIDES, sides, strict=True):
+        table[f"{name}_at_least"] = side["at_least"].reindex(keys, fill_value=False).to_numpy()
+        table[f"{name}_calls"] = side["value"].reindex(of_calls).to_numpy()
+    table["delta_percent"] = np.where((reason == "") & np.isfinite(delta), delta, np.nan)
+    texts = {"only_in": np.where(reason == ReasonCode.ONLY_IN, build, ""), "reason": reason, "reason_build": build}
+    return table.assign(**{name: pd.Series(each, dtype="str").where(each != "") for name, each in texts.items()})
 
 
-def _means(runs: Sequence[LabelRows], tops: Mapping[str, float | None]) -> dict[_Key, tuple[float | None, bool]]:
+def _means(frame: pd.DataFrame, tops: Mapping[str, float | None]) -> pd.DataFrame:
     """Average the finite values of each label and statistic, and flag those with a lower bound among them."""
-    values: dict[_Key, list[float]] = {}
-    for group, label, stat, value in itertools.chain(*runs):
-        values.setdefault((group, label, stat), []).append(float(value))
-    found = {}
-    for key, all_of in values.items():
-        top = tops.get(key[0]) if key[2].startswith("p") else None
-        finite = [value for value in all_of if math.isfinite(value)]
-        found[key] = fmean(finite) if finite else None, top is not None and any(value >= top for value in all_of)
-    return found
+    top = frame["group"].map(tops).astype(float).where(frame["stat"].str.startswith("p"))
+    values = frame["value"].astype(float)
+    levels = frame[LABEL_KEY].assign(value=values.where(np.isfinite(values)), at_least=values >= top)
+    return levels.groupby(LABEL_KEY).agg({"value": "mean", "at_least": "any"})
 
 
 def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[LabelResult]:
@@ -244,74 +195,49 @@ def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[Labe
 
 def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[LabelResult, TestedEffect | None]]:
     """Judge paired labels, row by row."""
-    tops = {table.group: table.top_bucket for table in catalogue.label_tables}
-    rows = pair_labels(*tables.runs, top_buckets=tops)
-    values = [row.values if row.delta_percent is not None else Pair(None, None) for row in rows]
-    columns = {side: np.array([value[side] for value in values], dtype=np.float64) for side in SIDES}
-    calls = np.array([math.fsum(each or 0.0 for each in row.calls) for row in rows])
-    comparable = pd.DataFrame([row.key for row in rows], columns=LABEL_KEY).assign(**columns, calls=calls)
-    runs = len(tables.runs.base), len(tables.runs.new)
-    effects = tables.noise.effects(comparable, runs, _repeats(tables.runs) if min(runs) > 1 else None)
-    judged = judge_labels([*zip((f"{row.group} {row.stat}" for row in rows), effects["effect"], strict=True)])
-    moved, shares = 100.0 * np.expm1(effects["shared"]), Pair.of(lambda side: _time_shares(rows, side))
-    whole = {row.key: row.delta_percent for row in pair_labels(*tables.whole, top_buckets=tops)} if tables.whole else {}
-    results = [
-        _result(row, tested, shared, shares, whole, tables)
-        for row, tested, shared in zip(rows, judged, moved, strict=True)
-    ]
+    tops, runs = {table.group: table.top_bucket for table in catalogue.label_tables}, [*map(len, tables.runs)]
+    table = label_table(*map(pd.concat, tables.runs), top_buckets=tops)
+    comparable = table[[*LABEL_KEY, *SIDES]].assign(
+        calls=table["base_calls"].fillna(0.0) + table["new_calls"].fillna(0.0)
+    )
+    comparable.loc[table["delta_percent"].isna(), [*SIDES]] = np.nan
+    effects = tables.noise.effects(comparable, (runs[0], runs[1]), _repeats(tables.runs) if min(runs) > 1 else None)
+    judged = judge_labels([*zip(table["group"] + " " + table["stat"], effects["effect"], strict=True)])
+    table["shared_percent"] = 100.0 * np.expm1(effects["shared"])
+    for side in SIDES:
+        spent = (table[side] * table[f"{side}_calls"]).where(table["stat"] == "avg")
+        part = spent / spent.groupby(table["group"]).transform("sum")
+        table[f"{side}_share"] = part.groupby([table["group"], table["label"]]).transform("max")
+    table["whole_run_percent"] = np.nan
+    if tables.whole:
+        whole = label_table(*map(pd.concat, tables.whole), top_buckets=tops).set_index(LABEL_KEY)["delta_percent"]
+        table["whole_run_percent"] = whole.reindex(pd.MultiIndex.from_frame(table[LABEL_KEY])).to_numpy()
+    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    results = [_result(row, tested, steady=tables.steady) for row, tested in zip(rows, judged, strict=True)]
     return [*zip(results, judged, strict=True)]
 
 
-def _repeats(runs: Pair[list[LabelRows]]) -> pd.DataFrame:
+def _repeats(runs: Pair[list[pd.DataFrame]]) -> pd.DataFrame:
     """Convert the levels of all runs to a frame with one column for each key, and the build as index."""
-    levels = [
-        {(group, label, stat): value for group, label, stat, value in run} for side in SIDES for run in runs[side]
-    ]
-    keys = pd.MultiIndex.from_tuples(dict.fromkeys(key for run in levels for key in run), names=LABEL_KEY)
-    values = [[run.get(key, math.nan) for key in keys] for run in levels]
-    return pd.DataFrame(values, [side for side in SIDES for _ in runs[side]], keys, dtype=np.float64)
+    levels = [run.groupby(LABEL_KEY)["value"].mean() for side in SIDES for run in runs[side]]
+    return pd.concat(levels, axis=1, keys=[side for side in SIDES for _ in runs[side]]).T
 
 
-def _time_shares(rows: Iterable[PairedLabel], side: Side) -> dict[tuple[str, str], float]:
-    """Compute each label's share of its group's total time, by group and label."""
-    spent = {
-        row.key[:2]: value * calls
-        for row in rows
-        if row.stat == "avg" and (value := row.values[side]) is not None and (calls := row.calls[side]) is not None
-    }
-    total = {
-        group: math.fsum(each for key, each in spent.items() if key[0] == group) for group in {k[0] for k in spent}
-    }
-    return {key: each / total[key[0]] for key, each in spent.items() if total[key[0]] > 0}
-
-
-def _result(
-    row: PairedLabel,
-    judged: TestedEffect | None,
-    shared_percent: float,
-    time_shares: Pair[dict[tuple[str, str], float]],
-    whole_run_percent: Mapping[_Key, float | None],
-    tables: LabelTables,
-) -> LabelResult:
-    shares: Pair[Number] = time_shares.map(lambda of: of.get(row.key[:2]))
-    unjudged = Status.NOT_COMPARABLE if row.delta_percent is None else Status.INCONCLUSIVE
-    why = row.reason or (None if judged else ReasonCode.NO_NOISE)
+def _result(row: Mapping[Hashable, Any], judged: TestedEffect | None, *, steady: bool) -> LabelResult:
+    calls, shares, at_least = (Pair(row[f"base_{what}"], row[f"new_{what}"]) for what in ("calls", "share", "at_least"))
+    unjudged = Status.NOT_COMPARABLE if row["delta_percent"] is None else Status.INCONCLUSIVE
+    why = row["reason"] or (None if judged else ReasonCode.NO_NOISE)
     return LabelResult(
-        **dict(zip(LABEL_KEY, row.key, strict=True)),
-        base=row.values.base,
-        new=row.values.new,
-        delta_percent=row.delta_percent,
-        only_in=row.only_in,
+        **{name: row[name] for name in (*LABEL_KEY, *SIDES, "delta_percent", "only_in", "whole_run_percent")},
         **(judged.row() if judged else {"status": unjudged}),
-        shared_percent=shared_percent if judged else None,
+        shared_percent=row["shared_percent"] if judged else None,
         noise_source=judged.effect.noise_source if judged else NoiseSource.NONE,
         p_adjusted=judged.p_adjusted if judged else None,
-        calls=row.calls if row.calls != Pair(None, None) else None,
+        calls=calls if calls != Pair(None, None) else None,
         time_share=shares if shares != Pair(None, None) else None,
-        whole_run_percent=whole_run_percent.get(row.key),
-        window="steady" if tables.steady else "whole_run",
-        at_least=row.at_least,
-        reason=Reason(code=why, build=row.reason_build) if why else None,
+        window="steady" if steady else "whole_run",
+        at_least=at_least,
+        reason=Reason(code=why, build=row["reason_build"]) if why else None,
     )
 
 
@@ -387,19 +313,16 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
             judged_slower = row.status == Status.REGRESSION or row.p_value is None
             if row.stat != "avg" or times_slower(row) < SEVERAL_TIMES or not judged_slower:
                 continue
-            p99, added = by_key.get((row.group, row.label, "p99")), added_share(row)
-            unlikely = row.p_adjusted is not None and row.p_adjusted < UNLIKELY
-            if added is not None and added >= LEAST_ADDED:
-                found.append((-added, test, row, p99))
-            elif (
-                added is None and unlikely and p99 is not None and times_slower(p99) >= SEVERAL_TIMES and _far(p99, row)
-            ):
-                found.append((row.p_adjusted or 0.0, test, row, p99))
+            p99, cost = by_key.get((row.group, row.label, "p99")), added_share(row)
+            if cost is None and p99 and row.p_adjusted is not None and row.p_adjusted < UNLIKELY:
+                ratios = [
+                    (high or 0.0) / low if low else 0.0 for high, low in ((p99.base, row.base), (p99.new, row.new))
+                ]
+                if min(ratios) >= FAR and times_slower(p99) >= SEVERAL_TIMES:
+                    found.append((row.p_adjusted, test, row, p99))
+            elif cost is not None and cost >= LEAST_ADDED:
+                found.append((-cost, test, row, p99))
     return [labels for _, *labels in sorted(found, key=lambda each: each[0])]  # type: ignore[misc]
-
-
-def _far(p99: LabelResult, avg: LabelResult) -> bool:
-    return (p99.base or 0.0) >= FAR * (avg.base or 0.0) and (p99.new or 0.0) >= FAR * (avg.new or 0.0)
 
 
 # ---- Several tests --------------------------------------------------------------------------------------------------

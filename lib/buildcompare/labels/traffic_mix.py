@@ -20,7 +20,7 @@ from buildcompare.labels.tables import CALLS, LabelTables, expect_columns
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import MetricResult, MixMover, TrafficMixResult
 from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics
-from buildcompare.stats.noise import LABEL_KEY, Noise, label_frame
+from buildcompare.stats.noise import LABEL_KEY, Noise
 from buildcompare.stats.planning import Looks
 
 Interval = tuple[float, float]
@@ -168,15 +168,15 @@ def _reach(
 
 def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple[str, TrafficMix]]:
     """Split each average by its label table; keys are slugs, averages without known calls per label are left out."""
-    if not tables.steady or not all(any(row[2] == CALLS for row in run) for side in tables.runs for run in side):
+    if not tables.steady or not all(run["stat"].eq(CALLS).any() for side in tables.runs for run in side):
         return {}
-    root, runs = math.sqrt(min(len(side) for side in tables.runs)), tables.runs.map(lambda of: [*map(label_frame, of)])
-    labels = pd.concat([*runs.base, *runs.new]).drop_duplicates(LABEL_KEY)
+    root = math.sqrt(min(map(len, tables.runs)))
+    labels = pd.concat([*tables.runs.base, *tables.runs.new]).drop_duplicates(LABEL_KEY)
     found = {}
     for table in catalogue.label_tables:
         averages = labels[(labels["group"] == table.group) & (labels["stat"] == "avg")]
         noise = {key[1]: replace(each, sd=each.sd / root) for key, each in tables.noise.predict(averages).items()}
-        split = traffic_mix(*(_traffic(side, table.group) for side in runs), noise=noise)
+        split = traffic_mix(*(_traffic(side, table.group) for side in tables.runs), noise=noise)
         if table.average is not None and split is not None:
             found[table.average] = (table.group, split)
     return found
