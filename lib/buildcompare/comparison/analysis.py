@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from buildcompare import findings
 from buildcompare import results as schema
@@ -107,14 +107,12 @@ def analyse(
     tests, noise = [each.result for each in compared.values()], supported_users_noise(catalogue, groups)
     past = compare_to_ledger(ledger, params, tests, noise, simulated=simulated) if ledger else None
     origin = provenance(params, params.metrics, _inputs(recordings, profiles), command, artefacts.found_of(params))
-    results = _unconcluded(params, tests, past, origin).model_copy(
-        update={"simulated": simulated, "self_check": self_check}
-    )
+    results = _unconcluded(params, tests, past, origin, self_check=self_check, simulated=simulated)
     return Analysis(params, catalogue, recordings, _concluded(results, catalogue), compared)
 
 
 def _unconcluded(
-    params: Comparison, tests: list[schema.TestResult], past: Past | None, origin: schema.Provenance
+    params: Comparison, tests: list[schema.TestResult], past: Past | None, origin: schema.Provenance, **more: Any
 ) -> schema.Results:
     """The results of the tests and of the past, without conclusions."""
     history, drift, setup_differences = past or (None, [], [])
@@ -122,7 +120,6 @@ def _unconcluded(
         comparison=params.name or "",
         base=Label(label=params.base.label),
         new=Label(label=params.new.label),
-        simulated=False,
         verdict=verdict.of_comparison(tests),
         verdict_rule=say("reasons", "verdict_rule"),
         setup=[schema.SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
@@ -134,6 +131,7 @@ def _unconcluded(
         tests=tests,
         findings=[],
         provenance=origin,
+        **more,
     )
 
 
@@ -158,19 +156,20 @@ def _inputs(
     recordings: Mapping[str, TestRecordings], profiles: Mapping[str, Pair[list[Profile]] | None]
 ) -> list[schema.InputProvenance]:
     """Every file that the comparison read, with its checksum."""
-    runs = [
-        schema.InputProvenance(test=test, build=side, run=i, kind=str(run.provenance.get("kind", "")), **file)
+    read = [
+        (test, side, i, str(run.provenance.get("kind", "")), file)
         for test, runs in recordings.items()
         for side in SIDES
         for i, run in enumerate(runs[side], start=1)
         for file in run.provenance.get("files", ())
     ]
-    return runs + [
-        schema.InputProvenance(test=test, build=side, run=i, kind="profile", **profile.provenance)
+    read += [
+        (test, side, i, "profile", profile.provenance)
         for test, both in profiles.items()
         for side in SIDES
         for i, profile in enumerate(both[side] if both else (), start=1)
     ]
+    return [schema.InputProvenance(test=t, build=side, run=i, kind=kind, **file) for t, side, i, kind, file in read]
 
 
 A = TypeVar("A", bound=Analysis)
@@ -180,8 +179,7 @@ def with_margins(analysis: A, margins: Mapping[str, float]) -> A:
     """The same comparison judged by other margins (percent by metric); nothing is read or measured again."""
     params = analysis.params.model_copy(update={"margins": {**analysis.params.margins, **margins}})
     catalogue, results = analysis.catalogue.with_margins(margins), analysis.results
-    measured = {name: view.estimates for name, view in analysis.compared.items() if view.estimates}
-    compared = {name: judge_test(estimates, catalogue) for name, estimates in measured.items()}
+    compared = {name: judge_test(view, catalogue) for name, view in analysis.compared.items()}
     margin = catalogue.load.margin_percent if catalogue.load else 0.0
     settings = {
         "tests": [view.result for view in compared.values()],

@@ -8,7 +8,7 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Test
 from buildcompare.findings import verdict
 from buildcompare.labels.noise import LabelNoise
-from buildcompare.labels.tables import LabelTables, compare_label_tables, label_tables
+from buildcompare.labels.tables import compare_label_tables, label_tables
 from buildcompare.labels.traffic_mix import TrafficMix, split_averages
 from buildcompare.load.users import compare_supported_users, limited_by, with_estimates
 from buildcompare.load.view import RunView, Views, compare_ramps, view_run, with_ramp_ups
@@ -34,16 +34,11 @@ class Estimates:
     """Measurements of a test, which do not depend on margins, and the noise by which they are judged."""
 
     test: Test
-    recordings: TestRecordings
     views: Views
-    labels: Pair[str]
     groups: Sequence[RepeatedRuns]
     past: Contrasts | None
     looks: Looks
     label_noise: LabelNoise
-    profiles: Pair[list[Profile]] | None
-    unjudged: schema.TestResult
-    """Its result before judgement: without supported users, metrics and events."""
     metrics: Sequence[Measured]
     splits: Mapping[str, tuple[str, TrafficMix]]
     at_load: MeasuredAtLoad
@@ -87,89 +82,72 @@ def compare_test(
     runs of base and new at earlier looks at this test, `planned_runs` the final number of runs of each build.
     """
     coordinator, label_noise = coordinator or Coordinator(), label_noise or LabelNoise(groups, catalogue.label_tables)
-
-    def view(side: Side) -> list[RunView]:
-        views = [view_run(recording, test.type, catalogue, coordinator) for recording in recordings[side]]
-        return [replace(view, run=run) for view, run in zip(views, test.runs(side), strict=True)]
-
-    views, names = Pair.of(view), Pair(*labels)
-    validity, views = judge_validity(test, with_estimates(test, views), catalogue, coordinator, names)
-    views = with_ramp_ups(views)
+    names = Pair(*labels)
+    validity, views = _viewed(test, recordings, catalogue, coordinator, names)
     tables = label_tables(views, label_noise)
     sessions = sessions_of(recordings)
     now = (len(sessions.names.base), len(sessions.names.new)) if sessions else (len(test.base), len(test.new))
     every_look = [*(look for look in looks if look != now), now]
     seen = Looks.of(every_look, planned_runs)
-    unjudged = _unjudged(test, recordings, views, catalogue, tables, validity, seen)
-    settings = {
-        "looks": every_look,
-        "level": seen.level,
-        "planned_runs": planned_runs,
-        "sessions": sessions,
-        "limited_by": limited_by(test, views, catalogue, coordinator),
-        "profiles": None if profiles is None else compare_profiles(profiles),
-    }
-    unjudged = unjudged.model_copy(update=settings)
     if test.type == "benchmark":
         metrics, splits = measure_measurements(recordings, catalogue, groups, past), {}
     else:
         metrics, splits = measure_metrics(test, views, catalogue, groups, past), split_averages(tables, catalogue)
-    valid = validity.status != ValidityStatus.INVALID
-    at_load = measure_at_load(test, views, catalogue, groups) if valid else MeasuredAtLoad()
+    invalid = validity.status == ValidityStatus.INVALID
+    at_load = MeasuredAtLoad() if invalid else measure_at_load(test, views, catalogue, groups)
     events = search_events(test, views, catalogue, groups)
-    estimates = Estimates(
-        test, recordings, views, names, groups, past, seen, label_noise, profiles, unjudged, metrics, splits, at_load,
-        events,
-    )  # fmt: skip
-    return judge_test(estimates, catalogue)
-
-
-def _unjudged(
-    test: Test,
-    recordings: TestRecordings,
-    views: Views,
-    catalogue: Catalogue,
-    tables: LabelTables,
-    validity: schema.Validity,
-    looks: Looks,
-) -> schema.TestResult:
+    estimates = Estimates(test, views, groups, past, seen, label_noise, metrics, splits, at_load, events)
     counted = Pair.of(lambda side: [run.errors for run in test.runs(side)])
-    return schema.TestResult(
-        name=test.name,
-        type=test.type,
-        db_engine=test.db_engine,
-        users=test.users,
-        verdict=Verdict.INCONCLUSIVE,
+    unjudged = schema.TestResult(
+        **test.model_dump(include={"name", "type", "db_engine", "users"}),
+        **{"verdict": Verdict.INCONCLUSIVE, "supported_users": None, "metrics": [], "events": []},  # judged below
         runs=views.map(lambda runs: [run_result(view, catalogue) for view in runs]),
-        supported_users=None,
         ramp_up=compare_ramps(views),
-        metrics=[],
         distributions=compare_distributions(recordings, catalogue) if test.type == "benchmark" else [],
-        errors=compare_error_rates(test, views, looks),
+        errors=compare_error_rates(test, views, seen),
         errors_counted=counted if any(count is not None for counts in counted for count in counts) else None,
         labels=compare_label_tables(tables, catalogue),
-        events=[],
         validity=validity,
+        looks=every_look,
+        level=seen.level,
+        planned_runs=planned_runs,
+        sessions=sessions,
+        limited_by=limited_by(test, views, catalogue, coordinator),
+        profiles=None if profiles is None else compare_profiles(profiles),
     )
+    return judge_test(TestView(unjudged, recordings, catalogue, names, at_load.curves, estimates, profiles), catalogue)
 
 
-def judge_test(estimates: Estimates, catalogue: Catalogue) -> TestView:
-    """Judge the measurements of a test by the margins of `catalogue`."""
-    test, views, looks, unjudged = estimates.test, estimates.views, estimates.looks, estimates.unjudged
-    users = None
+def _viewed(
+    test: Test, recordings: TestRecordings, catalogue: Catalogue, coordinator: Coordinator, labels: Pair[str]
+) -> tuple[schema.Validity, Views]:
+    """Return the validity of a test, and the views of its runs, cut to their valid part."""
+
+    def view(side: Side) -> list[RunView]:
+        views = [view_run(recording, test.type, catalogue, coordinator) for recording in recordings[side]]
+        return [replace(view, run=run) for view, run in zip(views, test.runs(side), strict=True)]
+
+    views = with_estimates(test, Pair.of(view))
+    validity, views = judge_validity(test, views, catalogue, coordinator, labels)
+    return validity, with_ramp_ups(views)
+
+
+def judge_test(view: TestView, catalogue: Catalogue) -> TestView:
+    """Judge the measurements of a test by the margins of `catalogue`; a view without them stays as it is."""
+    if (found := view.estimates) is None:
+        return view
+    test, looks, users = found.test, found.looks, None
     if test.type == "unbounded":
-        users = compare_supported_users(test, views, catalogue, estimates.groups, estimates.past, looks)
-    at_load = estimates.at_load.judged(catalogue, looks)
-    metrics = judge_measured(estimates.metrics, test, catalogue, at_load=at_load, splits=estimates.splits, looks=looks)
+        users = compare_supported_users(test, found.views, catalogue, found.groups, found.past, looks)
+    at_load = found.at_load.judged(catalogue, looks)
+    metrics = judge_measured(found.metrics, test, catalogue, at_load=at_load, splits=found.splits, looks=looks)
     judged = {
-        "verdict": verdict.of_test(metrics, users, unjudged.validity, unjudged.errors),
+        "verdict": verdict.of_test(metrics, users, view.result.validity, view.result.errors),
         "supported_users": users,
         "metrics": metrics,
-        "events": compare_events(estimates.events, test, views, catalogue),
+        "events": compare_events(found.events, test, found.views, catalogue),
     }
-    result = unjudged.model_copy(update=judged)
-    curves, profiles = estimates.at_load.curves, estimates.profiles
-    return TestView(result, estimates.recordings, catalogue, estimates.labels, curves, estimates, profiles)
+    return replace(view, result=view.result.model_copy(update=judged), catalogue=catalogue)
 
 
 def run_result(view: RunView, catalogue: Catalogue) -> schema.RunResult:
