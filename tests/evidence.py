@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from buildcompare.results import Finding, Results
-from buildcompare.text.numbers import change, minutes, percent, quantity, significant
+from buildcompare.text.numbers import change, minutes, percent, quantity, significant, whole
 from buildcompare.text.sentences import title
 
 FIXED = ("95 % interval", "90 % interval", "30 minutes", "p below 0.001")
@@ -74,8 +74,10 @@ def _sizes(value: Any) -> Iterator[int]:
 
 def _said(value: float) -> Iterator[str]:
     """Every way in which the report says a number."""
-    yield from (change(value), change(value).removesuffix(" %"), percent(value), percent(abs(value)))
-    yield from (f"{value:,.0f}", f"{abs(value):,.0f}", f"{value:+,.0f}".replace("-", "−"), f"{value:.2f}")
-    yield from (significant(abs(value)), significant(abs(value), 2), minutes(value), f"{value / 60:.0f} min")
+    for bound in ("", "lower", "upper"):
+        yield from (change(value, bound), change(value, bound).removesuffix(" %"), percent(abs(value), bound))
+        yield from (whole(abs(value), "", bound), whole(value, "+", bound), significant(abs(value), 2, bound))
+    yield from (f"{value:.2f}", percent(value))
+    yield from (significant(abs(value)), minutes(value), f"{value / 60:.0f} min")
     yield from (quantity(value, unit) for unit in ("seconds", "bytes", "percent"))
     yield from (f"{value:.0%}", f"{value:+.1%}", f"{value:.0f} %", f"{abs(value):.0f} s")

@@ -16,6 +16,7 @@ from buildcompare.findings.verdict import opening
 from buildcompare.report import sections
 from buildcompare.results import Results
 from buildcompare.stats.planning import plan_runs
+from buildcompare.text.numbers import percent
 from support import small_params, write_params
 
 
@@ -84,8 +85,12 @@ def test_the_opening_says_what_further_hours_would_give(bench: Analysis) -> None
     passed = bench.results.model_copy(update={"verdict": "pass"})
     sentence = opening(passed).sentence
     assert best.no_worse_than_percent is not None
-    assert f"that {worst.name} are at most {best.no_worse_than_percent:.0f} % worse, if nothing changed." in sentence
+    assert (
+        f"that {worst.name} are at most {percent(best.no_worse_than_percent, 'upper')} worse, if nothing changed."
+        in sentence
+    )
     assert " further hours of tests (one more run of each build in " in sentence
     assert "further hours" not in opening(all_decided(passed)).sentence
     decided = plan_text(all_decided(bench.results))
     assert decided == "Every row that the verdict rests on is decided: no further runs are asked for.\n"
+    assert plan_text(all_decided(bench.results).model_copy(update={"verdict": "invalid"})).startswith("Run the invalid")

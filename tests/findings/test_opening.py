@@ -190,6 +190,14 @@ def test_the_title_stands_first_in_page_and_readme() -> None:
     assert "**Regression: P99 API times +33.4 %.**" in markdown.render(found, [])
 
 
+def test_a_section_without_content_has_no_heading() -> None:
+    bare = replace(bench(), results=results(quiet()).model_copy(update={"plan": []}))
+    assert [name for name in sections.SECTIONS if not [*sections.parts_of(bare, name)]] == [
+        "further_runs", "setup", "supported_users",
+    ]  # fmt: skip
+    assert next(sections.parts_of(bare, "comments")).heading == "Comments", "README.md fills it in"
+
+
 def test_beside_a_pass_stands_what_could_have_gone_unseen() -> None:
     """The bad ends of the intervals in the table below, the largest of all tests."""
     sizes = {"avg-api-times": 35.2, "p99-api-times": 21.0}
@@ -198,7 +206,7 @@ def test_beside_a_pass_stands_what_could_have_gone_unseen() -> None:
         test = with_metric(test, slug, ci_low=-9.0, ci_high=size, status="inconclusive", p_value=0.5)
     said = opening(results(test))
     assert said.title == "Pass"
-    assert "Still possible: Avg API times 35 % worse, P99 API times 21 % worse." in said.sentence
+    assert "Still possible: Avg API times 36 % worse, P99 API times 21 % worse." in said.sentence
     assert "Not judged" not in said.sentence
     other = with_metric(quiet("mysql_bounded"), "avg-api-times", ci_low=-9.0, ci_high=40.0, status="inconclusive")
     (found,) = (each for each in findings.find([test], ("v1", "v2")) if each.kind == "blind_spots")

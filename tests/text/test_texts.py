@@ -113,6 +113,15 @@ def test_quantities(value: float | None, unit: str, words: str) -> None:
     assert wording.quantity(value, unit) == words
 
 
+def test_bounds_are_rounded_outward() -> None:
+    assert wording.interval(-4.41, 4.41) == "−4.5 to +4.5 %"
+    assert wording.interval(0.06, 233.1) == "0.0 to +234 %"
+    assert wording.interval(0.1 + 0.2, 1.0 - 0.9) == "+0.3 to +0.1 %", "errors of sums are no part of a bound"
+    assert [wording.percent(10.1, bound) for bound in ("", "lower", "upper")] == ["10 %", "10 %", "11 %"]
+    assert wording.status_words("not_worse", no_worse_than=5.01) == "no worse than 5.1 %"
+    assert wording.whole(-1252.2, "+", "lower") == "−1,253"
+
+
 def test_changes_and_names() -> None:
     assert [wording.change(p) for p in (6.07, -3.64, 0.0, 233.3, None)] == ["+6.1 %", "−3.6 %", "0.0 %", "+233 %", "–"]
     assert [wording.db_name(n) for n in ("postgresql", "mysql", "oracle", None)] == ["Postgres", "MySQL", "Oracle", ""]

@@ -49,6 +49,21 @@ def test_a_finding_in_words(kind: str) -> None:
     assert " // ".join(filter(None, said)) == SAMPLES[kind]["says"]
 
 
+@pytest.mark.parametrize(
+    ("same", "undecided", "expected"),
+    [
+        (3, 0, "no difference beyond chance in any of 3 judged metrics."),
+        (0, 3, "no difference beyond chance in any of 3 judged metrics, but none of them is decided."),
+        (0, 1, "no difference beyond chance in the one judged metric, but it is not decided."),
+        (1, 2, "no difference beyond chance in any of 3 judged metrics: 1 is the same or no worse, 2 are not decided."),
+    ],
+)
+def test_unchanged_and_not_decided_are_other_metrics(same: int, undecided: int, expected: str) -> None:
+    counted = {"judged": same + undecided, "same": ["a"] * same, "not_worse": [], "undecided": ["b"] * undecided}
+    evidence = {**SAMPLES["unchanged"]["evidence"], **counted, "tests": [PG], "largest_undecided": None}
+    assert sentence(FindingKind.UNCHANGED, evidence, NAMES, PG)[0] == f"Bounded Postgres: {expected}"
+
+
 def test_every_kind_has_a_sentence_and_a_sample() -> None:
     assert set(SAMPLES) == set(FindingKind) - OF_HISTORY
     assert set(RANKS) <= set(FindingKind)
@@ -94,7 +109,7 @@ def test_a_conclusion_in_words(change: dict[str, Any], expected: str) -> None:
     [
         ({}, "regression"),
         ({"status": "not_worse", "no_worse_than_percent": 19.0}, "no worse than 19 %"),
-        ({"status": "inconclusive", "ci_low": -3.0}, "no change shown; up to 30 % worse is possible"),
+        ({"status": "inconclusive", "ci_low": -3.0}, "no change shown; up to 31 % worse is possible"),
         ({"status": "inconclusive"}, "may be worse"),
         ({"status": "inconclusive", "ci_low": None}, "not judged"),
         ({"status": "not_comparable", "base": 0.0}, "not comparable"),

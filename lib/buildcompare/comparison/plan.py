@@ -36,7 +36,7 @@ def plan_text(results: Results) -> str:
     titles = {test.name: title(test) for test in results.tests}
     open_ = [plan for plan in results.plan if plan.undecided]
     if not open_:
-        return say("plan", "nothing") + "\n"
+        return say("plan", "nothing", results.verdict == "invalid") + "\n"
     rows = [f"- {say('plan', 'planned', row, titles[plan.test])}" for plan in open_ for row in plan.undecided]
     orders = [f"- {say('plan', 'order', plan, titles[plan.test])}" for plan in open_]
     end = [say("plan", "why_order"), "", say("plan", "how"), ""]

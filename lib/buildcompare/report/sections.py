@@ -391,9 +391,14 @@ def sections_of(results: Results) -> Mapping[str, Section]:
 
 
 def parts_of(report: Report, name: str) -> Iterator[Part]:
-    """Make the parts of a section, heading first; the first fragment has the styles, the first chart the script."""
+    """Make the parts of a section, heading first; the first fragment has the styles, the first chart the script.
+
+    A section of one empty fragment has no parts.
+    """
     section = sections_of(report.results)[name]
     made = section.parts(report)
+    if isinstance(made, Fragment) and not made.html.strip() and not made.block:
+        return
     if section.heading:
         yield Fragment(Markup(), heading=section.heading)
     brought: set[type] = set()

@@ -39,15 +39,21 @@ def printable(text: str) -> str:
     return text if text.isprintable() else shown("".join(" " if each.isspace() else each for each in text))
 
 
-def significant(value: float, digits: int = 3) -> str:
+def rounded(value: float, places: int, bound: str = "") -> float:
+    """Round to decimal `places`: a bound that is ``lower`` down, one that is ``upper`` up."""
+    if not bound:
+        return round(value, places)
+    scaled = value * 10.0**places  # sums of floating-point numbers are off by less than 1e-6
+    return (math.floor(scaled + 1e-6) if bound == "lower" else math.ceil(scaled - 1e-6)) / 10.0**places
+
+
+def significant(value: float, digits: int = 3, bound: str = "") -> str:
     """Format a number with at most `digits` significant digits, without exponent above 0.001."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
     places = digits - 1 - math.floor(math.log10(abs(value)))
-    rounded = round(value, places)
-    if abs(rounded) >= 1e-3:
-        return f"{rounded:,.{max(places, 0)}f}"
-    return f"{rounded:.{digits - 1}e}"
+    shown = rounded(value, places, bound)
+    return f"{shown:,.{max(places, 0)}f}" if abs(shown) >= 1e-3 else f"{shown:.{digits - 1}e}"
 
 
 def quantity(value: float | None, unit: str) -> str:
@@ -62,9 +68,9 @@ def quantity(value: float | None, unit: str) -> str:
     return f"{significant(value * factor)} {name}"
 
 
-def whole(value: float, sign: str = "") -> str:
+def whole(value: float, sign: str = "", bound: str = "") -> str:
     """Format a number without decimals: ``15,400``; with `sign` ``"+"`` a rise shows its sign."""
-    return f"{value:{sign},.0f}".replace("-", "−")
+    return f"{rounded(value, 0, bound):{sign},.0f}".replace("-", "−")
 
 
 def share(part: float) -> str:
@@ -84,19 +90,20 @@ def unit_scale(largest: float, unit: str) -> tuple[float, str]:
     return factor, name
 
 
-def change(percent: float | None) -> str:
+def change(percent: float | None, bound: str = "") -> str:
     """Format a change with its sign: ``+6.1 %``; a dash for None."""
     if percent is None:
         return MISSING
-    text = f"{percent:+.1f}" if abs(percent) < 99.95 else f"{percent:+,.0f}"
+    places = 1 if abs(percent) < 99.95 else 0
+    text = f"{rounded(percent, places, bound):+,.{places}f}"
     return "0.0 %" if text in ("+0.0", "-0.0") else f"{text.replace('-', '−')} %"
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Format the interval of a change: ``+0.9 to +11.5 %``; a dash for None."""
+    """Format the interval of a change, rounded outward: ``+0.9 to +11.5 %``; a dash for None."""
     if low is None or high is None:
         return MISSING
-    return f"{change(low).removesuffix(' %')} to {change(high)}"
+    return f"{change(low, 'lower').removesuffix(' %')} to {change(high, 'upper')}"
 
 
 def ranged(delta: float | None, low: float | None, high: float | None, name: str = "95 % interval ") -> str:
@@ -109,9 +116,9 @@ def shift_words(users: float) -> str:
     return f"{abs(users):,.0f} users {'behind' if users < 0 else 'ahead'}"
 
 
-def percent(value: float | None) -> str:
+def percent(value: float | None, bound: str = "") -> str:
     """Format a size in percent without a sign: ``5.2 %``."""
-    return MISSING if value is None else f"{significant(value, 2)} %"
+    return MISSING if value is None else f"{significant(value, 2, bound)} %"
 
 
 def p_words(p_value: float | None) -> str:
@@ -141,7 +148,7 @@ def status_words(
         return "lower" if status == Status.REGRESSION else Better.HIGHER
     words = STATUS_WORDS[status]
     if status == Status.NOT_WORSE and no_worse_than is not None:
-        return f"{words} than {percent(no_worse_than)}"
+        return f"{words} than {percent(no_worse_than, 'upper')}"
     if status != Status.EQUIVALENT or margin is None:
         return words
     leaves = low is not None and high is not None and not -margin < low <= high < margin
