@@ -1,4 +1,4 @@
-"""A bounded test between whose builds nothing changed, for tests of findings."""
+"""A bounded test between whose builds nothing changed, and comparisons of two recordings, for tests of findings."""
 
 from __future__ import annotations
 
@@ -6,26 +6,37 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from buildcompare.comparison.analysis import compare_test
+from buildcompare.comparison.analysis import Analysis, analyse, compare_test
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.params import Test
+from buildcompare.config.params import Test, check_params
+from buildcompare.recordings.recording import Recording
 from buildcompare.results import MetricResult, TestResult
 from loadsim import Coordinator, RunSettings, Thresholds, simulate_run
+
+UNLIMITED = Coordinator(max_users=2000, thresholds=Thresholds(None, None, None, None))
+SETTINGS = RunSettings(type="bounded", coordinator=UNLIMITED, duration_s=2700.0)
+QUIET = replace(SETTINGS, noise=replace(SETTINGS.noise, level_scale=0.1))
+RUN = {"recording": "x.parquet"}
+
+
+def compared(base: Recording, new: Recording, name: str = "postgresql_bounded", **fields: Any) -> TestResult:
+    """Compare one recording of each build in a bounded test."""
+    test = Test.model_validate({"name": name, "type": "bounded", **fields, "base": RUN, "new": RUN})
+    return compare_test(test, {"base": [base], "new": [new]}, read_catalogue("mattermost")).result
+
+
+def analysed(base: Recording, new: Recording, name: str = "postgresql_bounded", **fields: Any) -> Analysis:
+    """Compare builds that have one bounded test."""
+    test = {"name": name, "type": "bounded", **fields, "base": RUN, "new": RUN}
+    builds = {"base": {"label": "v1"}, "new": {"label": "v2"}}
+    params = check_params({"name": "x", **builds, "source": {"kind": "recorded"}, "tests": [test]})
+    return analyse(params, {name: {"base": [base], "new": [new]}})
 
 
 @cache
 def quiet(name: str = "postgresql_bounded") -> TestResult:
-    settings = RunSettings(
-        type="bounded",
-        coordinator=Coordinator(max_users=2000, thresholds=Thresholds(None, None, None, None)),
-        duration_s=2700.0,
-    )
-    quieter = replace(settings, noise=replace(settings.noise, level_scale=0.1))
-    base, new = (simulate_run(quieter, seed).recording for seed in (31, 32))
-    run = {"recording": "x.parquet"}
-    db = name.split("_")[0]
-    test = Test.model_validate({"name": name, "type": "bounded", "db_engine": db, "base": run, "new": run})
-    return compare_test(test, {"base": [base], "new": [new]}, read_catalogue("mattermost")).result
+    base, new = (simulate_run(QUIET, seed).recording for seed in (31, 32))
+    return compared(base, new, name, db_engine=name.split("_")[0])
 
 
 def with_metric(test: TestResult, slug: str, **changes: Any) -> TestResult:

@@ -12,30 +12,22 @@ import numpy as np
 import pytest
 
 from buildcompare import findings
-from buildcompare.comparison import analysis as workbench
-from buildcompare.comparison.analysis import compare_test
-from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.params import Test, check_params
+from buildcompare.comparison.analysis import Analysis
 from buildcompare.findings import suggest
 from buildcompare.labels.tables import agreeing_labels
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.report import junit, markdown, sections
 from buildcompare.results import Finding, LabelResult, Suggestion, TestPlan, TestResult, Validity
 from buildcompare.results.codes import Pair, Status
-from loadsim import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
+from loadsim import Traffic, simulate_run
+from quiet import QUIET, analysed, compared
 
 LABELS = ("v1", "v2")
-SETTINGS = RunSettings(
-    type="bounded",
-    coordinator=Coordinator(max_users=2000, thresholds=Thresholds(None, None, None, None)),
-    duration_s=2700.0,
-)
 
 
 @cache
 def recordings() -> tuple[Recording, Recording]:
-    quiet = replace(SETTINGS, noise=replace(SETTINGS.noise, level_scale=0.1))
-    return simulate_run(quiet, 21).recording, simulate_run(quiet, 22).recording
+    return simulate_run(QUIET, 21).recording, simulate_run(QUIET, 22).recording
 
 
 def result(
@@ -44,11 +36,8 @@ def result(
     rows: Mapping[tuple[str, str], tuple[float, float, bool]] | None = None,
 ) -> TestResult:
     """A quiet test with error rates (percent) and label rows (group, label): (change, p, marked)."""
-    run = {"recording": "x.parquet"}
-    fields = {"name": name, "type": "bounded", "db_engine": name.split("_")[0], "users": 2000}
-    test = Test.model_validate({**fields, "base": run, "new": run})
-    pair = [failing(each, rate) for each, rate in zip(recordings(), errors or (None, None), strict=True)]
-    found = compare_test(test, {"base": pair[:1], "new": pair[1:]}, read_catalogue("mattermost")).result
+    base, new = (failing(each, rate) for each, rate in zip(recordings(), errors or (None, None), strict=True))
+    found = compared(base, new, name, db_engine=name.split("_")[0], users=2000)
     return found.model_copy(update={"labels": [label_row(*key, *row) for key, row in (rows or {}).items()]})
 
 
@@ -247,25 +236,12 @@ def test_what_limits_the_users_only_needs_no_rerun() -> None:
     assert suggest([result().model_copy(update={"validity": usual})]) == []
 
 
-def bench() -> workbench.Analysis:
+def bench() -> Analysis:
     """Both kinds of new rows: errors that jumped, and an average that only the traffic mix moved."""
-    run = {"recording": "x.parquet"}
-    test = {"name": "postgresql_bounded", "type": "bounded", "db_engine": "postgresql", "base": run, "new": run}
-    params = check_params(
-        {
-            "name": "small",
-            "base": {"label": "v1"},
-            "new": {"label": "v2"},
-            "source": {"kind": "recorded"},
-            "tests": [test],
-            "action_items": ["Ours."],
-        }
-    )
     dropped = Traffic(calls=(("api/getUser", 0.0), ("api/getTeam", 0.0), ("api/getUsersByIds", 0.0)))
-    quiet = replace(SETTINGS, noise=replace(SETTINGS.noise, level_scale=0.1))
-    base = failing(simulate_run(quiet, 21, traffic=Traffic()).recording, 0.01)
-    new = failing(simulate_run(quiet, 22, traffic=dropped).recording, 0.09)
-    return workbench.analyse(params, {"postgresql_bounded": {"base": [base], "new": [new]}})
+    base = failing(simulate_run(QUIET, 21, traffic=Traffic()).recording, 0.01)
+    made = analysed(base, failing(simulate_run(QUIET, 22, traffic=dropped).recording, 0.09), db_engine="postgresql")
+    return replace(made, results=made.results.model_copy(update={"action_items": ["Ours."]}))
 
 
 def test_reports_show_the_mix_the_errors_and_the_suggestions_apart_from_the_action_items() -> None:

@@ -14,7 +14,6 @@ from buildcompare.config.params import check_params
 from buildcompare.findings import above_the_fold
 from buildcompare.history.table import import_table
 from buildcompare.results import Results
-from evidence import without_evidence
 from support import published_params
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/comments.md"
@@ -109,12 +108,6 @@ def test_every_claim_is_in_the_results(made: dict[str, Results], release: str) -
         holding = [(place, text) for place, text in sentences(made[release], claim.finding) if pattern.search(text)]
         assert holding, f"{claim.about}: {plain} is not in {sentences(made[release], claim.finding)}"
         assert claim.place == holding[0][0], claim.about
-
-
-@pytest.mark.parametrize("release", LEAST_CLAIMS)
-def test_no_sentence_is_without_evidence(made: dict[str, Results], release: str) -> None:
-    results = made[release]
-    assert {each.id: missing for each in results.findings if (missing := without_evidence(each, results))} == {}
 
 
 def test_every_figure_is_near_what_was_claimed() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from buildcompare import findings
 from buildcompare.comparison import analysis as workbench
-from buildcompare.config.params import check_params
 from buildcompare.findings import verdict
 from buildcompare.findings.verdict import Opening, opening
 from buildcompare.report import markdown, sections
@@ -26,19 +25,14 @@ from buildcompare.results import (
 from buildcompare.results.codes import SIDES
 from buildcompare.text.sentences import say
 from loadsim import Coordinator, RunSettings, simulate_run
-from quiet import quiet, with_metric
+from quiet import analysed, quiet, with_metric
 
 
 @cache
 def bench() -> workbench.Analysis:
-    run = {"recording": "x.parquet"}
-    test = {"name": "postgresql_bounded", "type": "bounded", "db_engine": "postgresql", "base": run, "new": run}
-    params = check_params(
-        {"name": "x", "base": {"label": "v1"}, "new": {"label": "v2"}, "source": {"kind": "recorded"}, "tests": [test]}
-    )
     settings = RunSettings(type="bounded", duration_s=2400.0, coordinator=Coordinator(max_users=2000))
     base, new = (simulate_run(settings, seed).recording for seed in (1, 2))
-    return workbench.analyse(params, {test["name"]: {"base": [base], "new": [new]}})
+    return analysed(base, new, db_engine="postgresql")
 
 
 def results(*tests: TestResult) -> Results:

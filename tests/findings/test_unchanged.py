@@ -7,14 +7,12 @@ from typing import Any, Literal
 import pytest
 
 from buildcompare import findings
-from buildcompare.comparison import analysis as workbench
-from buildcompare.config.params import check_params
 from buildcompare.report import markdown
 from buildcompare.results import Finding, LoadAdjustedResult, MetricResult, TestResult, Validity
 from buildcompare.results.codes import Pair, Status
 from buildcompare.results.users import Bump, RampUp
 from loadsim import RunSettings, simulate_run
-from quiet import quiet, with_metric
+from quiet import analysed, quiet, with_metric
 
 LABELS = ("v1", "v2")
 
@@ -146,17 +144,8 @@ def test_a_readme_says_what_is_asked_and_at_most_five_lines() -> None:
     assert findings.headlines([*quiet_ones, *warnings]) == warnings
 
     def opening(found: list[Finding]) -> list[str]:
-        params = check_params(
-            {
-                "name": "x",
-                "base": {"label": "v1"},
-                "new": {"label": "v2"},
-                "source": {"kind": "recorded"},
-                "tests": [{"name": "a", "type": "bounded", "base": {"recording": "x"}, "new": {"recording": "x"}}],
-            }
-        )
         base, new = (simulate_run(RunSettings(type="bounded", duration_s=2400.0), seed).recording for seed in (1, 2))
-        results = workbench.analyse(params, {"a": {"base": [base], "new": [new]}}).results
+        results = analysed(base, new).results
         text = markdown.render(results.model_copy(update={"findings": found, "suggestions": []}), [])
         return [line for line in text.partition("## Comments")[0].splitlines() if line.startswith("- ")]
 

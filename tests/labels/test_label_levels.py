@@ -9,12 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.comparison.analysis import compare_test
-from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.params import Run, Test
 from buildcompare.labels.tables import histogram_quantile, label_levels, label_table
 from buildcompare.recordings.recording import LabelSummary, Recording, Series
-from buildcompare.stats.noise import label_frame
+from quiet import compared
 from support import users_curve
 
 TIMES = 60.0 * np.arange(1, 61)
@@ -38,7 +35,7 @@ def recording(average: float, *, calls: float = 2.0) -> Recording:
 
 def values_by_stat(of: Recording, window: tuple[float, float] | None) -> dict[str, float]:
     """The one label's values over `window`."""
-    rows = label_frame(label_levels(of, window))
+    rows = label_levels(of, window)
     assert ({*rows["group"]}, {*rows["label"]}) == ({"api"}, {"getPost"})
     return dict(zip(rows["stat"], rows["value"], strict=True))
 
@@ -59,11 +56,7 @@ def test_without_series_the_source_s_own_summaries_count() -> None:
 
 
 def test_a_label_table_is_of_the_steady_window_where_it_can_be() -> None:
-    run = Run(recording="x")
-    test = Test(name="x", type="bounded", base=[run], new=[run])
-    recordings = {"base": [recording(0.02)], "new": [recording(0.03, calls=4.0)]}
-    result = compare_test(test, recordings, read_catalogue("mattermost")).result
-    average, p99 = result.labels
+    average, p99 = compared(recording(0.02), recording(0.03, calls=4.0)).labels
     assert (average.stat, average.window, p99.window) == ("avg", "steady", "steady")
     assert average.base == pytest.approx(0.02)
     assert average.delta_percent == pytest.approx(50.0)
@@ -94,11 +87,8 @@ def test_a_percentile_comes_from_the_buckets_of_its_window() -> None:
 
 
 def test_a_steady_window_is_never_held_against_a_whole_run() -> None:
-    run = Run(recording="x")
-    test = Test(name="x", type="bounded", base=[run], new=[run])
     restless = replace(recording(0.03), series=tuple(s for s in recording(0.03).series if s.role == "label"))
-    result = compare_test(test, {"base": [recording(0.02)], "new": [restless]}, read_catalogue("mattermost")).result
-    [average] = result.labels
+    [average] = compared(recording(0.02), restless).labels
     assert (average.window, average.base, average.new) == ("whole_run", 7.0, 7.0)
 
 

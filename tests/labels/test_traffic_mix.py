@@ -10,25 +10,18 @@ import pandas as pd
 import pytest
 
 from buildcompare import findings
-from buildcompare.comparison.analysis import compare_test
-from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, traffic_mix
 from buildcompare.results import TestResult
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import Noise
-from loadsim import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
+from loadsim import Traffic, simulate_run
+from quiet import SETTINGS, compared
 
 Labels = dict[str, tuple[float, float]]
 """Calls and seconds per call."""
 BASE: Labels = {"fast": (3000.0, 0.001), "slow": (1000.0, 0.009)}
 MIXED: Labels = {"fast": (1500.0, 0.001), "slow": (1000.0, 0.009)}
-SETTINGS = RunSettings(
-    type="bounded",
-    coordinator=Coordinator(max_users=2000, thresholds=Thresholds(None, None, None, None)),
-    duration_s=3600.0,
-)
-QUIET = replace(SETTINGS, noise=replace(SETTINGS.noise, level_scale=0.15))
+LONG = replace(SETTINGS, duration_s=3600.0, noise=replace(SETTINGS.noise, level_scale=0.15))
 """Chance draws little, so that each of the three answers is certain."""
 
 
@@ -45,12 +38,10 @@ def maybe_split(base: Labels, new: Labels, noise: dict[str, Noise] | None = None
     return traffic_mix(*frames, noise=noise)
 
 
-def compared(traffic: Traffic, *, settings: RunSettings = QUIET) -> TestResult:
-    run = {"recording": "x.parquet"}
-    test = Test.model_validate({"name": "bounded", "type": "bounded", "users": 2000, "base": run, "new": run})
-    base = simulate_run(settings, 11, traffic=Traffic()).recording
-    new = simulate_run(settings, 12, traffic=traffic).recording
-    return compare_test(test, {"base": [base], "new": [new]}, read_catalogue("mattermost")).result
+def played(traffic: Traffic) -> TestResult:
+    """Compare runs with the usual traffic and with `traffic`."""
+    base, new = (simulate_run(LONG, seed, traffic=each).recording for seed, each in ((11, Traffic()), (12, traffic)))
+    return compared(base, new, "bounded", users=2000)
 
 
 def test_a_fast_label_that_is_no_longer_called_is_all_mix() -> None:
@@ -131,7 +122,7 @@ def test_the_four_answers() -> None:
 
 def test_a_mix_that_raises_an_average_does_not_count_against_the_build() -> None:
     dropped = ("getUser", "getTeam", "getUsersByIds", "getPreferences")
-    result = compared(Traffic(calls=tuple((f"api/{name}", 0.0) for name in dropped)))
+    result = played(Traffic(calls=tuple((f"api/{name}", 0.0) for name in dropped)))
     row = next(row for row in result.metrics if row.slug == "avg-api-times")
     assert row.status == "regression"
     assert row.traffic_mix is not None
@@ -150,7 +141,7 @@ def test_slower_calls_behind_a_faster_mix_count() -> None:
     """The average hardly moves: fewer slow calls hide that every call became slower by two thirds."""
     calls = tuple((f"api/{name}", 0.1) for name in ("searchPostsInTeam", "createChannel", "login", "addChannelMember"))
     dropped = Traffic(calls=(*calls, ("api/getUser", 2.0)), times=(("api/*", 1.67),))
-    result = compared(dropped)
+    result = played(dropped)
     row = next(row for row in result.metrics if row.slug == "avg-api-times")
     assert row.traffic_mix is not None
     assert row.traffic_mix.kind == "both"
@@ -162,7 +153,7 @@ def test_slower_calls_behind_a_faster_mix_count() -> None:
 
 
 def test_unchanged_traffic_says_nothing_of_a_mix() -> None:
-    result = compared(Traffic(times=(("api/*", 1.5),)))
+    result = played(Traffic(times=(("api/*", 1.5),)))
     row = next(row for row in result.metrics if row.slug == "avg-api-times")
     assert row.traffic_mix is not None
     assert (row.traffic_mix.kind, row.traffic_mix.counts) == ("speed", False)
@@ -171,16 +162,13 @@ def test_unchanged_traffic_says_nothing_of_a_mix() -> None:
 
 
 def test_without_call_rates_there_is_no_split() -> None:
-    run = {"recording": "x.parquet"}
-    test = Test.model_validate({"name": "bounded", "type": "bounded", "users": 2000, "base": run, "new": run})
-    plain = [simulate_run(QUIET, seed).recording for seed in (11, 12)]
-    result = compare_test(test, {"base": plain[:1], "new": plain[1:]}, read_catalogue("mattermost")).result
+    result = compared(*(simulate_run(LONG, seed).recording for seed in (11, 12)), "bounded", users=2000)
     assert all(row.traffic_mix is None for row in result.metrics)
 
 
 def test_simulated_graph_and_labels_agree_and_the_rest_stays() -> None:
-    plain, traffic = simulate_run(QUIET, 11).recording, Traffic(calls=(("api/getUser", 0.0),))
-    played = simulate_run(QUIET, 11, traffic=traffic).recording
+    plain, traffic = simulate_run(LONG, 11).recording, Traffic(calls=(("api/getUser", 0.0),))
+    played = simulate_run(LONG, 11, traffic=traffic).recording
     for series in plain.graphs():
         found = played.find(series.metric)
         assert found is not None

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from buildcompare.comparison.analysis import Analysis, analyse
-from buildcompare.config.params import check_params
+from buildcompare.comparison.analysis import Analysis
 from buildcompare.findings.verdict import opening
 from buildcompare.labels.tables import added_share, most_moved, slower_labels
 from buildcompare.report import sections
 from buildcompare.results import LabelResult, Validity
 from buildcompare.results.codes import SIDES, Pair, Status, ValidityStatus
-from loadsim import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
+from loadsim import Traffic, simulate_run
+from quiet import SETTINGS, analysed
 
 HANDLER = "getPostsForChannel"
-SETTINGS = RunSettings(
-    type="bounded",
-    coordinator=Coordinator(max_users=2000, thresholds=Thresholds(None, None, None, None)),
-    duration_s=3600.0,
-)
+LONG = replace(SETTINGS, duration_s=3600.0)
 
 
 def row(label: str = "getPost", **fields: object) -> LabelResult:
@@ -78,26 +75,16 @@ def test_the_costliest_label_of_all_tests_stands_first_and_its_percentile_must_f
     assert named(a=[unknown]) == named(a=[unknown, row(stat="p99", new=0.011, delta_percent=10.0)]) == []
 
 
-def analysed(times: float, seed: int = 11) -> Analysis:
+def slower(times: float, seed: int = 11) -> Analysis:
     """Two runs of one build, but that one handler takes so many times as long in the second."""
-    params = {
-        "name": "x",
-        "base": {"label": "v1"},
-        "new": {"label": "v2"},
-        "source": {"kind": "recorded"},
-        "tests": [
-            {"name": "bounded", "type": "bounded", "users": 2000, "base": {"recording": "x"}, "new": {"recording": "x"}}
-        ],
-    }
+    base = simulate_run(LONG, seed, traffic=Traffic()).recording
     slow = Traffic(times=((f"api/{HANDLER}", times),))
-    base = simulate_run(SETTINGS, seed, traffic=Traffic()).recording
-    new = simulate_run(SETTINGS, seed + 1, traffic=slow).recording
-    return analyse(check_params(params), {"bounded": {"base": [base], "new": [new]}})
+    return analysed(base, simulate_run(LONG, seed + 1, traffic=slow).recording, "bounded", users=2000)
 
 
 @pytest.mark.slow
 def test_a_handler_eight_times_slower_stands_in_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    analysis = analysed(8.0)
+    analysis = slower(8.0)
     (found,) = [each for each in analysis.results.findings if each.kind == "labels_beyond_noise"]
     assert found.severity == "warning"
     assert found.text.startswith(f"{HANDLER} avg ")
@@ -125,7 +112,7 @@ def test_a_handler_eight_times_slower_stands_in_the_verdict(monkeypatch: pytest.
 @pytest.mark.untraced
 def test_identical_runs_name_no_label() -> None:
     for seed in range(50, 60, 2):
-        analysis = analysed(1.0, seed)
+        analysis = slower(1.0, seed)
         assert "labels_beyond_noise" not in {each.kind for each in analysis.results.findings}
         assert "times as long" not in opening(analysis.results).sentence
 
@@ -143,7 +130,7 @@ def test_what_moved_the_time_of_all_calls_most_stands_first() -> None:
 
 @pytest.mark.slow
 def test_shares_of_time_add_up_and_both_windows_are_measured() -> None:
-    rows = [each for each in analysed(1.0).results.tests[0].labels if each.stat == "avg" and each.group == "api"]
+    rows = [each for each in slower(1.0).results.tests[0].labels if each.stat == "avg" and each.group == "api"]
     for side in SIDES:
         shares = [each.time_share[side] or 0.0 for each in rows if each.time_share]
         assert len(shares) == len(rows)

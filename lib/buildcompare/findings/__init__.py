@@ -11,7 +11,7 @@ from buildcompare.findings import labels as of_labels
 from buildcompare.findings import load, metrics, recordings
 from buildcompare.findings.finding import Found, finding, suggestion
 from buildcompare.labels.tables import agreeing_labels
-from buildcompare.results import Decided, Finding, InputProvenance, Suggestion, TestPlan, TestResult
+from buildcompare.results import Finding, InputProvenance, Suggestion, TestPlan, TestResult
 from buildcompare.results.codes import FindingKind, Severity, Status, SuggestionKind, ValidityStatus, Verdict
 from buildcompare.text.sentences import MOST_MOVERS, Names
 
@@ -172,11 +172,10 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
     """Suggest to look at the largest regression of a gate metric, with other metrics that got worse in its test."""
     found: list[tuple[float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.verdict == Verdict.REGRESSION):
-        rows: list[tuple[str, Decided | None]] = [(each.name, each.deciding) for each in test.metrics if each.gate]
         beside = [(each.name, each.judged) for each in test.metrics if not each.gate and each.better != "neutral"]
         worse = [(name, row.delta_percent or 0.0) for name, row in beside if row.status == Status.REGRESSION]
         movers = sorted(worse, key=lambda each: -abs(each[1]))[:MOST_MOVERS]
-        for name, row in [("supported users", test.supported_users), *rows]:
+        for name, row, _ in metrics.gate_rows(test):
             if row and row.status == Status.REGRESSION and row.delta_percent is not None:
                 evidence = {"name": name, "delta_percent": row.delta_percent, "movers": movers}
                 found.append((abs(row.delta_percent), test.name, evidence))
@@ -193,7 +192,7 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
         if users := test.supported_users:
             decided.append((users, True, {"name": "supported users", "margin_percent": users.band_percent}))
         for row, gate, named in decided:
-            if row and row.required_runs and metrics.leans(row.p_worse_one_sided) and row.status != Status.REGRESSION:
+            if row and row.required_runs and row.leans_worse and row.status != Status.REGRESSION:
                 numbers = {"required_runs", "required_runs_show_percent", "delta_percent"}
                 evidence = {**named, **row.model_dump(include=numbers)}
                 rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))

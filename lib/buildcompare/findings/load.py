@@ -100,8 +100,7 @@ def beginning(test: TestResult) -> Iterator[Found]:
 
 def _falls(ramps: RampUps) -> list[Bump | None]:
     """Return the deepest early bump of each build; None without one, or if heights are unknown."""
-    deepest = [max(ramp.bumps, key=lambda bump: bump.depth_users, default=None) for ramp in (ramps.base, ramps.new)]
-    return list(deepest)
+    return [max(ramp.bumps, key=lambda bump: bump.depth_users, default=None) for ramp in (ramps.base, ramps.new)]
 
 
 def bumps_alike(ramps: RampUps) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
-from buildcompare.results import LEANING, Decided, ErrorRateResult, MetricResult, TestResult
+from buildcompare.results import Decided, ErrorRateResult, MetricResult, TestResult
 from buildcompare.results.codes import Better, FindingKind, NoiseSource, ReasonCode, Severity, Status, ValidityStatus
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import series_key
@@ -25,6 +25,7 @@ With a chain of comparisons, `history.error_counts` judges the counts by their u
 """
 FAILING_PERCENT = 1.0
 """A build with this percentage of failed requests, and `ERRORS_TIMES` the base's, does not pass (a convention)."""
+USERS = "supported users"
 Row = tuple[TestResult, MetricResult]
 
 
@@ -59,7 +60,7 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
         }
         row = metric.judged
         evidence = metric.model_dump(include=keys) | {"groups": groups, "by_chance_percent": row.by_chance_percent}
-        evidence["leans_worse"] = leans(row.p_worse_one_sided)
+        evidence["leans_worse"] = row.leans_worse
         if metric.decided_by == "equal_load":
             evidence |= {"own_load_percent": metric.delta_percent, **row.model_dump(include=keys)}
         yield Found(FindingKind.METRIC, severity, evidence, test=test.name, metric=slug)
@@ -67,12 +68,7 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 def _significant(metric: MetricResult) -> bool:
     row = metric.judged
-    return row.status.changed or (metric.better != "neutral" and leans(row.p_worse_one_sided))
-
-
-def leans(p_worse: float | None) -> bool:
-    """Test whether a row with this one-sided adjusted p-value leans worse."""
-    return p_worse is not None and p_worse < LEANING
+    return row.status.changed or (metric.better != "neutral" and row.leans_worse)
 
 
 def lost(metric: MetricResult) -> bool:
@@ -149,22 +145,19 @@ def few_sessions(metric: MetricResult) -> bool:
     return metric.reason is not None and metric.reason.code == ReasonCode.FEW_SESSIONS
 
 
+def gate_rows(test: TestResult) -> list[tuple[str, Decided | None, Better]]:
+    """List the rows that the verdict of `test` rests on: name, row, and better direction; supported users last."""
+    rows = [(metric.name, metric.deciding, metric.better) for metric in test.metrics if metric.gate]
+    return [*rows, (USERS, test.supported_users, Better.HIGHER)]
+
+
 def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report the smallest changes that the tests would have detected."""
-    seen = detectable(tests)
-    if seen:
+    """Report the smallest changes of gate metrics and supported users that the tests would have detected."""
+    rows = [(test.name, name, row) for test in tests for name, row, _ in gate_rows(test) if row]
+    if seen := [(test, name, size) for test, name, row in rows if (size := row.min_detectable_percent)]:
         sizes = {f"{test} {name}": size for test, name, size in seen}
         evidence = {"min_detectable_percent": sizes, "by_name": grouped((name, size) for _, name, size in seen)}
         yield Found(FindingKind.BLIND_SPOTS, Severity.INFO, evidence, test=seen[0][0])
-
-
-def detectable(tests: Sequence[TestResult]) -> list[tuple[str, str, float]]:
-    """List the smallest detectable changes of gate metrics and supported users: test, name, percent."""
-    seen: list[tuple[str, str, Decided | None]] = []
-    for test in tests:
-        seen += [(test.name, metric.name, metric.deciding) for metric in test.metrics if metric.gate]
-        seen.append((test.name, "supported users", test.supported_users))
-    return [(test, name, size) for test, name, row in seen if row and (size := row.min_detectable_percent)]
 
 
 LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # other findings judge the load

@@ -8,7 +8,7 @@ from buildcompare.config.catalogue import outcome
 from buildcompare.config.kinds import kind_of_results
 from buildcompare.findings.finding import grouped
 from buildcompare.findings.labels import labels_beyond_noise
-from buildcompare.findings.metrics import failing, few_sessions, leans, lost
+from buildcompare.findings.metrics import USERS, failing, few_sessions, gate_rows, lost
 from buildcompare.results import (
     Decided,
     ErrorRateResult,
@@ -33,7 +33,6 @@ from buildcompare.results.codes import (
 )
 from buildcompare.text.sentences import say, title
 
-USERS = "supported users"
 TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # Least worsening in an interval that prevents a pass, percent
 WORTH_IT = 0.8  # A pass names further runs if they lower the bound of possible changes to this part or less
 
@@ -137,7 +136,7 @@ def causes(
 def _worse(row: Decided | None) -> list[CauseKind]:
     if row and row.status == Status.REGRESSION:
         return [CauseKind.REGRESSION]
-    return [CauseKind.LEANING] if row and leans(row.p_worse_one_sided) else []
+    return [CauseKind.LEANING] if row and row.leans_worse else []
 
 
 def _judged(metric: MetricResult) -> bool:
@@ -215,9 +214,7 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
     """Return how much worse each gate metric may still be in one of the tests: the bad end of its interval, percent."""
-    gates = [metric for test in tests for metric in test.metrics if metric.gate]
-    worst = [(metric.name, _worst(metric.deciding, metric.better)) for metric in gates]
-    worst += [(USERS, _worst(test.supported_users, Better.HIGHER)) for test in tests]
+    worst = [(name, _worst(row, better)) for test in tests for name, row, better in gate_rows(test)]
     return {name: max(sizes) for name, sizes in grouped(worst).items() if max(sizes) > 0}
 
 
