@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,16 +15,11 @@ from buildcompare.config.params import Run, Test
 from buildcompare.load.curve import SteadyState, Stop
 from buildcompare.load.users import supported_users
 from buildcompare.load.view import RunView, view_run
-from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import Estimate
 from buildcompare.results.codes import Pair
 from buildcompare.validity.rules import RunInTest, TestValidity, judge_runs
-from loadsim import (
-    Coordinator,
-    Injection,
-    RunSettings,
-    simulate_run,
-)
+from loadsim import Coordinator, Injection, RunSettings, simulate_run
 
 CATALOGUE = read_catalogue("mattermost")
 Kind = Literal["bounded", "unbounded"]
@@ -35,17 +30,30 @@ def in_test(recording: Recording, kind: Kind, users: int | None, run: Run | None
     test = Test(name="t", type=kind, users=users, base=[own], new=[own])
     view = view_run(recording, kind, CATALOGUE)
     known_end = recording.duration_s if recording.stop_known else None
-    estimate = (
-        supported_users(view.users, stop=view.stop, known_end_s=known_end, ceiling=users)
-        if kind == "unbounded"
-        else None
-    )
+    estimate = None
+    if kind == "unbounded":
+        estimate = supported_users(view.users, stop=view.stop, known_end_s=known_end, ceiling=users)
     return RunInTest(replace(view, run=own, estimate=estimate), test, CATALOGUE, Rule())
 
 
-def bounded(*injections: Injection, seed: int = 2, users: int = 5000) -> RunInTest:
+def recorded(*injections: Injection, seed: int = 2, users: int = 5000) -> Recording:
+    """A simulated bounded run."""
     settings = RunSettings(type="bounded", coordinator=Coordinator(max_users=users), injections=injections)
-    return in_test(simulate_run(settings, seed).recording, "bounded", users)
+    return simulate_run(settings, seed).recording
+
+
+def changed(recording: Recording, change: Callable[[Series], Series | None]) -> Recording:
+    """The recording with each series changed; None leaves it out."""
+    return replace(recording, series=tuple(new for each in recording.series if (new := change(each))))
+
+
+def scaled(recording: Recording, metric: str, factor: float) -> Recording:
+    """The recording with the values of one metric multiplied."""
+    return changed(recording, lambda s: replace(s, values=s.values * factor) if s.metric == metric else s)
+
+
+def bounded(*injections: Injection, seed: int = 2, users: int = 5000) -> RunInTest:
+    return in_test(recorded(*injections, seed=seed, users=users), "bounded", users)
 
 
 def unbounded(*injections: Injection, seed: int = 2, ceiling: int = 20_000) -> RunInTest:

@@ -13,18 +13,25 @@ from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Run, Test
 from buildcompare.load.curve import find_falls
 from buildcompare.load.users import supported_users
-from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import Estimate
 from buildcompare.results.codes import Pair
 from buildcompare.validity.rules import RunInTest, judge_runs, judge_validity
-from loadsim import (
-    Coordinator,
-    Restart,
-    RunSettings,
-    Truncation,
-    simulate_run,
+from loadsim import Coordinator, Restart, RunSettings, Truncation, simulate_run
+from validity_cases import (
+    CATALOGUE,
+    HELD,
+    bounded,
+    changed,
+    codes,
+    flat,
+    in_test,
+    judged,
+    loaded,
+    recorded,
+    scaled,
+    unbounded,
 )
-from validity_cases import CATALOGUE, HELD, bounded, codes, flat, in_test, judged, loaded, unbounded
 
 
 def test_a_load_that_sags_is_not_held() -> None:
@@ -56,38 +63,38 @@ def test_without_a_target_the_builds_are_held_against_each_other() -> None:
     assert judged(flat(HELD, target=None), flat(0.97 * HELD, target=None)).test.status == "valid"
 
 
-def without(recording: Recording, *slugs: str) -> Recording:
-    return replace(recording, series=tuple(s for s in recording.series if s.metric not in slugs))
-
-
 USERS, PROXY = "number-of-connected-devices", "goroutines-in-use"
 
 
 def test_users_that_are_zero_all_through_are_no_valid_test() -> None:
-    run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
-    silent = tuple(replace(s, values=0.0 * s.values) if s.metric == USERS else s for s in run.series)
-    found = judged(bounded(), in_test(replace(run, series=silent), "bounded", 5000))
+    run = recorded()
+    found = judged(bounded(), in_test(scaled(run, USERS, 0.0), "bounded", 5000))
     assert codes(found) == {("no_users", "new")}
     assert found.test.status == "limited"
-    assert judged(bounded(), in_test(without(run, USERS), "bounded", 5000)).runs["new"][0].status == "valid"
+    assert (
+        judged(bounded(), in_test(changed(run, lambda s: s if s.metric != USERS else None), "bounded", 5000))
+        .runs["new"][0]
+        .status
+        == "valid"
+    )
+
+
+def during(series: Series, since: float = -math.inf, until: float = math.inf) -> Series | None:
+    """The samples of a graph between two times."""
+    kept = (series.times >= since) & (series.times <= until)
+    return replace(series, times=series.times[kept], values=series.values[kept]) if series.role == "graph" else None
 
 
 def test_a_bounded_run_that_falls_silent_before_its_stop_is_limited() -> None:
-    run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
-    end = run.window[0] + 4500.0
-    series = tuple(
-        replace(s, times=s.times[s.times <= end], values=s.values[s.times <= end])
-        for s in run.series
-        if s.role == "graph"
-    )
-    found = judged(bounded(), in_test(replace(run, series=series), "bounded", 5000))
+    run = recorded()
+    found = judged(bounded(), in_test(changed(run, lambda s: during(s, until=run.window[0] + 4500.0)), "bounded", 5000))
     assert codes(found) == {("silent_end", "new")}
     assert found.test.reasons[0].numbers["seconds"] == pytest.approx(16 * 60, abs=45)
 
 
 def test_a_window_that_begins_before_the_data_is_limited_with_its_length() -> None:
     """The ramp of such a run begins late by as much, which a reader would take for the build's own."""
-    run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
+    run = recorded()
     base, (start, end) = bounded(seed=3), run.window
     assert judged(base, in_test(replace(run, window=(start - 100.0, end)), "bounded", 5000)).test.reasons == []
     found = judged(base, in_test(replace(run, window=(start - 720.0, end)), "bounded", 5000))
@@ -98,13 +105,9 @@ def test_a_window_that_begins_before_the_data_is_limited_with_its_length() -> No
 
 def test_metrics_that_begin_after_others_are_no_window_that_begins_too_early() -> None:
     """Users come when the agents have started; the server is measured before."""
-    run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
-    late = run.window[0] + 720.0
-    users = tuple(
-        replace(s, times=s.times[s.times >= late], values=s.values[s.times >= late]) if s.metric == USERS else s
-        for s in run.series
-    )
-    assert ("silent_start", "new") not in codes(judged(bounded(), in_test(replace(run, series=users), "bounded", 5000)))
+    run = recorded()
+    late = changed(run, lambda s: during(s, since=run.window[0] + 720.0) if s.metric == USERS else s)
+    assert ("silent_start", "new") not in codes(judged(bounded(), in_test(late, "bounded", 5000)))
 
 
 def with_dips(*dips: tuple[float, float]) -> RunInTest:
@@ -157,16 +160,8 @@ def test_one_recording_in_two_places_is_no_comparison() -> None:
 
 @pytest.mark.parametrize(("factor", "number"), [(200.0, "p99"), (1e4, "times")])
 def test_an_average_that_cannot_be_in_seconds_is_no_comparison(factor: float, number: str) -> None:
-    recordings = [
-        simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), seed).recording
-        for seed in (2, 3)
-    ]
-    slow = tuple(
-        replace(each, values=each.values * factor) if each.metric == "avg-api-times" else each
-        for each in recordings[1].series
-    )
-    runs = [in_test(each, "bounded", 5000) for each in (recordings[0], replace(recordings[1], series=slow))]
-    (reason,) = judged(*runs).test.reasons
+    slow = in_test(scaled(recorded(seed=3), "avg-api-times", factor), "bounded", 5000)
+    (reason,) = judged(bounded(), slow).test.reasons
     assert (reason.code, reason.status, reason.side, reason.metric) == (
         "unlikely_unit", "invalid", "new", "avg-api-times",
     )  # fmt: skip
@@ -178,11 +173,11 @@ def test_one_build_that_is_very_slow_is_a_regression_and_no_other_unit(base: flo
     """Averages above 9.9 s lie above a percentile that ends at the histogram's last bucket."""
     runs = []
     for seed, factor in ((2, base), (3, new)):
-        recording = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), seed).recording
-        average = {each.metric: each.values * factor for each in recording.series}["avg-api-times"]
-        values = {"avg-api-times": average, "p99-api-times": np.minimum(10.0 * average, 9.9)}
-        slow = tuple(replace(each, values=values.get(each.metric, each.values)) for each in recording.series)
-        runs.append(in_test(replace(recording, series=slow), "bounded", 5000))
+        recording = scaled(recorded(seed=seed), "avg-api-times", factor)
+        (average,) = (each.values for each in recording.series if each.metric == "avg-api-times")
+        values = {"p99-api-times": np.minimum(10.0 * average, 9.9)}
+        slow = changed(recording, lambda s, values=values: replace(s, values=values.get(s.metric, s.values)))
+        runs.append(in_test(slow, "bounded", 5000))
     assert "unlikely_unit" not in [reason.code for reason in judged(*runs).test.reasons]
     assert runs[1].levels["avg-api-times"] > seconds
 
@@ -200,13 +195,10 @@ def test_one_build_that_is_very_slow_is_a_regression_and_no_other_unit(base: flo
 def test_levels_that_cannot_be_in_their_unit_are_no_comparison(
     metric: str, factors: tuple[float, float], number: str, said: str
 ) -> None:
-    runs = []
-    for seed, factor in zip((2, 3), factors, strict=True):
-        recording = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), seed).recording
-        changed = tuple(
-            replace(each, values=each.values * factor) if each.metric == metric else each for each in recording.series
-        )
-        runs.append(in_test(replace(recording, series=changed), "bounded", 5000, Run(recording=f"{seed}.csv")))
+    runs = [
+        in_test(scaled(recorded(seed=seed), metric, factor), "bounded", 5000, Run(recording=f"{seed}.csv"))
+        for seed, factor in zip((2, 3), factors, strict=True)
+    ]
     found = judged(*runs).test
     assert found.status == "invalid"
     assert {(reason.code, reason.metric) for reason in found.reasons} == {("unlikely_unit", metric)}
@@ -270,7 +262,8 @@ def test_an_unbounded_run_that_was_cut_on_its_ramp_is_no_test(part: float) -> No
 def test_a_restart_on_a_curve_that_stands_in_counts_no_users() -> None:
     runs = [unbounded(Restart(4000.0), seed=seed) for seed in (2, 3)]
     assert judged(*runs).test.status == "limited"
-    recording = without(simulate_run(RunSettings(injections=(Restart(4000.0),)), 2).recording, USERS)
+    whole = simulate_run(RunSettings(injections=(Restart(4000.0),)), 2).recording
+    recording = changed(whole, lambda s: s if s.metric != USERS else None)
     (reason,) = judge_runs(Pair([in_test(recording, "unbounded", None)], [])).runs.base[0].reasons
     assert (reason.code, reason.numbers["stand_in"]) == ("restarted", 1.0)
 
@@ -291,8 +284,8 @@ def test_what_follows_a_restart_in_the_last_30_minutes_is_not_compared() -> None
 
 
 def test_an_unbounded_test_without_a_load_has_no_steady_window() -> None:
-    recording = without(simulate_run(RunSettings(), 2).recording, USERS, PROXY)
-    own = in_test(recording, "unbounded", None)
+    recording = simulate_run(RunSettings(), 2).recording
+    own = in_test(changed(recording, lambda s: s if s.metric not in (USERS, PROXY) else None), "unbounded", None)
     assert own.view.steady.window is None
     assert set(judge_runs(Pair([own], [])).test.codes) == {"no_steady_window"}
 
@@ -334,16 +327,8 @@ def test_a_curve_is_held_against_the_reported_users(estimate: Estimate, reported
 
 @pytest.mark.parametrize(("curve", "status"), [(6800.0, "limited"), (6500.0, "invalid")])
 def test_curves_equally_far_below_their_reports_are_judged(curve: float, status: str) -> None:
-    runs = [
-        flat(
-            HELD,
-            kind="unbounded",
-            target=None,
-            estimate=Estimate(estimated=users, at_least=None, reason=None),
-            reported=7000,
-        )
-        for users in (6790.0, curve)
-    ]
+    estimates = (Estimate(estimated=users, at_least=None, reason=None) for users in (6790.0, curve))
+    runs = (flat(HELD, kind="unbounded", target=None, estimate=each, reported=7000) for each in estimates)
     found = judged(*runs).test
     assert (found.status, set(found.codes)) == (status, {"other_runs"})
     assert ("as far below the reported supported users as the other build's" in found.reasons[0].text) == (
