@@ -113,18 +113,17 @@ def _read(params: Comparison, catalogue: Catalogue, slot: Slot, run: Run, *, ref
 def read_profiles(params: Comparison) -> dict[str, Pair[list[Profile]] | None]:
     """The profiles of each test; None without any."""
 
-    def profile(path: str, *location: str | int) -> Profile:
-        try:
-            return read_profile(path)
-        except InputError as error:
-            raise params.fault_at(location, error) from None
-
-    def profiles(number: int, side: Side) -> list[Profile]:
-        paths = getattr(params.tests[number].profiles, side)
-        return [profile(path, "tests", number, "profiles", side, i) for i, path in enumerate(paths)]
+    def read(number: int, side: Side) -> list[Profile]:
+        found = []
+        for i, path in enumerate(getattr(params.tests[number].profiles, side)):
+            try:
+                found.append(read_profile(path))
+            except InputError as error:
+                raise params.fault_at(("tests", number, "profiles", side, i), error) from None
+        return found
 
     return {
-        test.name: Pair(profiles(number, "base"), profiles(number, "new")) if test.profiles else None
+        test.name: Pair(read(number, "base"), read(number, "new")) if test.profiles else None
         for number, test in enumerate(params.tests)
     }
 

@@ -13,9 +13,9 @@ from buildcompare.results import (
     Decided,
     ErrorRateResult,
     MetricResult,
+    PlannedRow,
     Results,
     SupportedUsersResult,
-    TestPlan,
     TestResult,
     Validity,
 )
@@ -227,8 +227,7 @@ def _worst(row: Decided | None, better: Better) -> float:
 
 def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict[str, object] | None:
     """Find the cheapest further runs that detect the margin in a row of `about` (test's title, row's name)."""
-    planned = ((test, row.name, row.steps[-1]) for test, plan in _plans(results) for row in plan.rows)
-    matching = [each for each in planned if each[:2] in about]
+    matching = [(test, row.name, row.steps[-1]) for test, row in _planned(results) if (test, row.name) in about]
     test, name, step = min(matching, key=lambda each: each[2].hours, default=(None, None, None))
     return {"test": test, "name": name, **dict(step)} if step else None
 
@@ -238,21 +237,20 @@ def _excluding(results: Results) -> dict[str, object] | None:
     gates = {(title(test), metric.slug): metric for test in results.tests for metric in test.metrics if metric.gate}
     planned = [
         (_worst(metric.deciding, metric.better), test, row)
-        for test, plan in _plans(results)
-        for row in plan.undecided
-        if (metric := gates.get((test, row.slug or "")))
+        for test, row in _planned(results)
+        if row.undecided and (metric := gates.get((test, row.slug or "")))
     ]
-    for size, test, row in sorted(planned, key=lambda each: -each[0])[:1]:
-        for step in row.steps:
-            if step.no_worse_than_percent is not None and step.no_worse_than_percent < WORTH_IT * size:
-                return {"test": test, "name": row.name, **dict(step)}
+    size, test, row = max(planned, key=lambda each: each[0], default=(0.0, "", None))
+    for step in row.steps if row else ():
+        if step.no_worse_than_percent is not None and step.no_worse_than_percent < WORTH_IT * size:
+            return {"test": test, "name": row.name, **dict(step)}
     return None
 
 
-def _plans(results: Results) -> list[tuple[str, TestPlan]]:
-    """List the plans of further runs, each with its test's title."""
+def _planned(results: Results) -> list[tuple[str, PlannedRow]]:
+    """List the rows of the plan of further runs, each with its test's title."""
     titles = {test.name: title(test) for test in results.tests}
-    return [(titles[plan.test], plan) for plan in results.plan]
+    return [(titles[plan.test], row) for plan in results.plan for row in plan.rows]
 
 
 def _by_name(causes: Iterable[Cause]) -> list[list[Cause]]:

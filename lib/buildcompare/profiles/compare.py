@@ -94,29 +94,26 @@ def _rows(profiles: Pair[list[Profile]], *, own: bool) -> list[FrameResult]:
     table = shares.map(lambda each: np.array([[profile.get(frame, 0.0) for frame in frames] for profile in each]))
     means = table.map(lambda each: each.mean(axis=0))
     kept = np.flatnonzero(np.maximum(means.base, means.new) >= LEAST_PERCENT / 100.0)
-    noise, p_values = _noise(profiles, table, kept)
-    rows = []
-    for place, i in enumerate(kept):
-        points = float(means.new[i] - means.base[i]) * 100.0
-        bound = None if noise is None else float(noise[place]) * 100.0
-        rows.append(
-            FrameResult(
-                frame=frames[i],
-                base_percent=float(means.base[i]) * 100.0,
-                new_percent=float(means.new[i]) * 100.0,
-                points=points,
-                noise_points=bound,
-                noise_share=None if bound is None or not points else min(1.0, bound / abs(points)),
-                p_adjusted=None if p_values is None else float(p_values[place]),
-            )
+    points = 100.0 * (means.new - means.base)
+    rows = [
+        FrameResult(
+            frame=frames[i],
+            base_percent=100.0 * means.base[i],
+            new_percent=100.0 * means.new[i],
+            points=points[i],
+            noise_points=bound,
+            noise_share=None if bound is None or not points[i] else min(1.0, bound / abs(points[i])),
+            p_adjusted=p_value,
         )
+        for i, bound, p_value in zip(kept, *_noise(profiles, table, kept), strict=True)
+    ]
     return sorted(rows, key=lambda row: (-abs(row.points), row.frame))
 
 
 def _noise(
     profiles: Pair[list[Profile]], table: Pair[np.ndarray], kept: np.ndarray
-) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """By frame, the 95 % limit of differences between unchanged builds, and the adjusted p-value.
+) -> tuple[Sequence[float | None], Sequence[float | None]]:
+    """By frame, the 95 % limit of differences between unchanged builds in points, and the adjusted p-value.
 
     None without several profiles of a build. The variance of a share p in n samples is p (1 - p) / n; runs add a
     variance proportional to (p (1 - p))^2, the same for all frames. A frame's own variance has the weight `OWN_PART`
@@ -124,7 +121,7 @@ def _noise(
     """
     df = float(sum(len(each) - 1 for each in profiles))
     if not df or not kept.size:
-        return None, None
+        return [None] * kept.size, [None] * kept.size
     groups = [table[side][:, kept] for side in SIDES]
     shares = np.clip(np.concatenate(groups).mean(axis=0), 0.0, 1.0)  # sums of shares are rounded
     scale = shares * (1.0 - shares)
@@ -137,7 +134,7 @@ def _noise(
     sd = np.sqrt(variance * sum(1.0 / len(each) for each in profiles))
     differences = groups[1].mean(axis=0) - groups[0].mean(axis=0)
     p_values = np.where(sd > 0, 2.0 * special.stdtr(df, -np.abs(differences) / np.where(sd > 0, sd, 1.0)), 1.0)
-    return quantile(1.0 - ALPHA / 2.0, df) * sd, holm(p_values.tolist())
+    return (100.0 * quantile(1.0 - ALPHA / 2.0, df) * sd).tolist(), holm(p_values.tolist()).tolist()
 
 
 def _callees(stacks: Iterable[Stack], frames: Set[str]) -> Mapping[str, set[str]]:
