@@ -56,21 +56,21 @@ def significant(value: float, digits: int = 3, bound: str = "") -> str:
     return f"{shown:,.{max(places, 0)}f}" if abs(shown) >= 1e-3 else f"{shown:.{digits - 1}e}"
 
 
-def quantity(value: float | None, unit: str) -> str:
+def quantity(value: float | None, unit: str, bound: str = "") -> str:
     """Format a value with its unit: ``10.5 ms``, ``604 MB``, ``15,400 goroutines``; a dash for None."""
     if value is None:
         return MISSING
     if unit == "users":
-        return f"{value:,.0f} users"
+        return f"{rounded(value, 0, bound):,.0f} users"
     if unit not in _SCALES:
-        return f"{significant(value)} {SHORT_UNITS.get(unit, unit)}".strip()
+        return f"{significant(value, 3, bound)} {SHORT_UNITS.get(unit, unit)}".strip()
     factor, name = unit_scale(value, unit) if value else (1.0, {"seconds": "s", "bytes": "B"}[unit])
-    return f"{significant(value * factor)} {name}"
+    return f"{significant(value * factor, 3, bound)} {name}"
 
 
-def whole(value: float, sign: str = "", bound: str = "") -> str:
+def whole(value: float | None, sign: str = "", bound: str = "") -> str:
     """Format a number without decimals: ``15,400``; with `sign` ``"+"`` a rise shows its sign."""
-    return f"{rounded(value, 0, bound):{sign},.0f}".replace("-", "−")
+    return MISSING if value is None else f"{rounded(value, 0, bound):{sign},.0f}".replace("-", "−")
 
 
 def share(part: float) -> str:
