@@ -8,7 +8,7 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Test
 from buildcompare.findings import verdict
 from buildcompare.labels.noise import LabelNoise
-from buildcompare.labels.tables import compare_label_tables, label_tables
+from buildcompare.labels.tables import judge_label_tables, label_tables
 from buildcompare.labels.traffic_mix import TrafficMix, split_averages
 from buildcompare.load.users import compare_supported_users, limited_by, with_estimates
 from buildcompare.load.view import RunView, Views, compare_ramps, view_run, with_ramp_ups
@@ -106,7 +106,7 @@ def compare_test(
         distributions=compare_distributions(recordings, catalogue) if test.type == "benchmark" else [],
         errors=compare_error_rates(test, views, seen),
         errors_counted=counted if any(count is not None for counts in counted for count in counts) else None,
-        labels=compare_label_tables(tables, catalogue),
+        labels=[row for row, _ in judge_label_tables(tables, catalogue)],
         validity=validity,
         looks=every_look,
         level=seen.level,

@@ -188,13 +188,8 @@ def _means(frame: pd.DataFrame, tops: Mapping[str, float | None]) -> pd.DataFram
     return levels.groupby(LABEL_KEY).agg({"value": "mean", "at_least": "any"})
 
 
-def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[LabelResult]:
-    """Pair the labels of a test by name and judge them."""
-    return [row for row, _ in judge_label_tables(tables, catalogue)]
-
-
 def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[LabelResult, TestedEffect | None]]:
-    """Judge paired labels, row by row."""
+    """Pair the labels of a test by name and judge them."""
     tops, runs = {table.group: table.top_bucket for table in catalogue.label_tables}, [*map(len, tables.runs)]
     table = label_table(*map(pd.concat, tables.runs), top_buckets=tops)
     comparable = table[[*LABEL_KEY, *SIDES]].assign(
@@ -359,7 +354,11 @@ def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreeme
         labels.setdefault((row.group, row.label, row.stat), {})[test] = row
     found, tests = [], Counter(map(len, labels.values()))
     for label, judged in sorted(labels.items()):
-        slower = {test: row for test, row in judged.items() if _is_slower(row)}
+        slower = {}
+        for test, row in judged.items():
+            delta, leans = row.delta_percent or 0.0, (row.p_value or 0.0) < 2.0 * LEANING
+            if delta > 0 and (row.status.changed or (delta >= LEAST_PERCENT and leans)):
+                slower[test] = row
         marked = sum(row.status.changed for row in slower.values())
         if marked and len(slower) > 1:
             expected = math.fsum(times * chance(marked, len(slower), count) for count, times in tests.items())
@@ -367,9 +366,3 @@ def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreeme
                 rows = dict(sorted(slower.items(), key=lambda each: -(each[1].delta_percent or 0.0)))
                 found.append(Agreement(dict(zip(LABEL_KEY, label, strict=True)), rows, marked, expected))
     return sorted(found, key=lambda each: (each.expected, -fmean(row.delta_percent or 0 for row in each.rows.values())))
-
-
-def _is_slower(row: LabelResult) -> bool:
-    """Test whether a judged row is marked as slower or leans that way."""
-    delta, p_value = row.delta_percent or 0.0, (row.p_value or 0.0) / 2.0
-    return delta > 0 and (row.status.changed or (delta >= LEAST_PERCENT and p_value < LEANING))

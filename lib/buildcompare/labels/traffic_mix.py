@@ -204,11 +204,9 @@ def with_traffic_mix(
     moved, unmixed = {}, [*effects]
     for i, (row, (metric, effect)) in enumerate(zip(rows, effects, strict=True)):
         if row.slug in splits and not row.labels:
-            group, split = splits[row.slug]
-            if effect is None:
-                moved[i] = group, split
-            elif abs(split.log_ratio - effect.log_ratio) <= math.log1p(row.margin_percent / 100.0):
-                moved[i], unmixed[i] = (group, split), (metric, split.unmixed(effect))
+            _, split = splits[row.slug]
+            if effect is None or abs(split.log_ratio - effect.log_ratio) <= math.log1p(row.margin_percent / 100.0):
+                moved[i], unmixed[i] = splits[row.slug], (metric, effect and split.unmixed(effect))
     judged = judge_metrics(unmixed, looks) if moved else []
     found = [*rows]
     for i, (group, split) in moved.items():
