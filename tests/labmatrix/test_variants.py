@@ -161,7 +161,7 @@ def test_a_claim_within_the_margin_is_told_as_the_figures_are() -> None:
     text = " ".join(f"{each.text} {each.detail}" for each in found.results.findings)
     assert "new is worse than old in n”: contradicted (+2.3 %)" in text
     assert "nothing proves it" not in text
-    assert text.count("95 % interval +0.9 to +3.8 %") == 4
+    assert text.count("95 % interval +0.8 to +3.9 %") == 4
     unsure = small({"old": [100, 110, 90], "new": [103, 112, 92.5]}, claims=claims[:2])
     assert [each.status for each in unsure.result.claims] == ["unproven", "disagrees"]
 
