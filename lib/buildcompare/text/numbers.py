@@ -41,7 +41,7 @@ def printable(text: str) -> str:
 
 def rounded(value: float, places: int, bound: str = "") -> float:
     """Round to decimal `places`: a bound that is ``lower`` down, one that is ``upper`` up."""
-    if not bound:
+    if not bound or not math.isfinite(value):
         return round(value, places)
     scaled = value * 10.0**places  # sums of floating-point numbers are off by less than 1e-6
     return (math.floor(scaled + 1e-6) if bound == "lower" else math.ceil(scaled - 1e-6)) / 10.0**places
