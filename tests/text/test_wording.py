@@ -55,7 +55,7 @@ def test_a_finding_in_words(kind: str) -> None:
         (3, 0, "no difference beyond chance in any of 3 judged metrics."),
         (0, 3, "no difference beyond chance in any of 3 judged metrics, but none of them is decided."),
         (0, 1, "no difference beyond chance in the one judged metric, but it is not decided."),
-        (1, 2, "no difference beyond chance in any of 3 judged metrics: 1 is the same or no worse, 2 are not decided."),
+        (1, 2, "no difference beyond chance in any of 3 judged metrics: 1 is the same, 2 not decided."),
     ],
 )
 def test_unchanged_and_not_decided_are_other_metrics(same: int, undecided: int, expected: str) -> None:
