@@ -162,7 +162,8 @@ def test_unchanged_traffic_says_nothing_of_a_mix() -> None:
 
 
 def test_without_call_rates_there_is_no_split() -> None:
-    result = compared(*(simulate_run(LONG, seed).recording for seed in (11, 12)), "bounded", users=2000)
+    base, new = (simulate_run(LONG, seed).recording for seed in (11, 12))
+    result = compared(base, new, "bounded", users=2000)
     assert all(row.traffic_mix is None for row in result.metrics)
 
 

@@ -64,7 +64,7 @@ def test_what_is_written_into_readme_reaches_the_page_and_stays(folder: Path) ->
     page, readme = ((folder / name).read_text("utf-8") for name in ("report.html", "README.md"))
     by_hand = page.partition('<div class="by-hand">')[2].partition("</div>")[0]
     assert "Seen <em>twice</em> &lt;b&gt;x&lt;/b&gt;" in by_hand
-    assert page.index('id="comments"') < page.index('class="by-hand"') < page.index('id="setup"')
+    assert page.index('id="comments"') < page.index('class="by-hand"') < page.index('id="supported-users"')
     assert "- Seen *twice* <b>x</b> ![mine](../spike.png)\n" in readme
 
 

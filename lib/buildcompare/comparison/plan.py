@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from buildcompare.findings.verdict import USERS
+from buildcompare.findings.metrics import USERS
 from buildcompare.results import Decided, FurtherRunsResult, PlannedRow, Results, TestPlan, TestResult
 from buildcompare.results.codes import SIDES, Better, Side, ValidityStatus
 from buildcompare.stats.planning import FurtherRuns, Looks, aim, plan_runs

@@ -240,10 +240,10 @@ def _excluding(results: Results) -> dict[str, object] | None:
         for test, row in _planned(results)
         if row.undecided and (metric := gates.get((test, row.slug or "")))
     ]
-    size, test, row = max(planned, key=lambda each: each[0], default=(0.0, "", None))
-    for step in row.steps if row else ():
-        if step.no_worse_than_percent is not None and step.no_worse_than_percent < WORTH_IT * size:
-            return {"test": test, "name": row.name, **dict(step)}
+    for size, test, row in sorted(planned, key=lambda each: -each[0])[:1]:
+        for step in row.steps:
+            if step.no_worse_than_percent is not None and step.no_worse_than_percent < WORTH_IT * size:
+                return {"test": test, "name": row.name, **dict(step)}
     return None
 
 

@@ -172,9 +172,9 @@ def label_table(
         delta = (values[1] / values[0] - 1.0) * 100.0
     table = keys.to_frame(index=False).assign(base=values[0], new=values[1])
     of_calls = pd.MultiIndex.from_arrays([table["group"], table["label"], [CALLS] * len(table)], names=LABEL_KEY)
-    for name, side in zip(SIDES, sides, strict=True):
-        table[f"{name}_at_least"] = side["at_least"].reindex(keys, fill_value=False).to_numpy()
-        table[f"{name}_calls"] = side["value"].reindex(of_calls).to_numpy()
+    for name, means in zip(SIDES, sides, strict=True):
+        table[f"{name}_at_least"] = means["at_least"].reindex(keys, fill_value=False).to_numpy()
+        table[f"{name}_calls"] = means["value"].reindex(of_calls).to_numpy()
     table["delta_percent"] = np.where((reason == "") & np.isfinite(delta), delta, np.nan)
     texts = {"only_in": np.where(reason == ReasonCode.ONLY_IN, build, ""), "reason": reason, "reason_build": build}
     return table.assign(**{name: pd.Series(each, dtype="str").where(each != "") for name, each in texts.items()})
@@ -301,7 +301,7 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
     An average counts if it is marked (or its noise is unknown) and adds at least `LEAST_ADDED`. Without recorded calls
     its change must be unlikely, its percentile several times slower too, and `FAR`. `tables` are the rows of each test.
     """
-    found = []
+    found: list[tuple[float, str, LabelResult, LabelResult | None]] = []
     for test, rows in tables.items():
         by_key = {(row.group, row.label, row.stat): row for row in rows}
         for row in by_key.values():

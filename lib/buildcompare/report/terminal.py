@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from buildcompare.findings.verdict import USERS, opening
+from buildcompare.findings.metrics import USERS
+from buildcompare.findings.verdict import opening
 from buildcompare.report.sections import GRAVEST_FIRST
 from buildcompare.results import Change, Results, TestResult
 from buildcompare.results.codes import Better, Pair, Severity, Status, Verdict
