@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from buildcompare import results as schema
 from buildcompare.config.catalogue import Catalogue
@@ -27,6 +28,8 @@ from buildcompare.stats.planning import Looks
 from buildcompare.validity.rules import judge_validity
 
 TestRecordings = Mapping[Side, Sequence[Recording]]
+UNJUDGED: Mapping[str, Any] = {"verdict": Verdict.INCONCLUSIVE, "supported_users": None, "metrics": [], "events": []}
+"""Fields of a result that :func:`judge_test` fills in."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ def compare_test(
     counted = Pair.of(lambda side: [run.errors for run in test.runs(side)])
     unjudged = schema.TestResult(
         **test.model_dump(include={"name", "type", "db_engine", "users"}),
-        **{"verdict": Verdict.INCONCLUSIVE, "supported_users": None, "metrics": [], "events": []},  # judged below
+        **UNJUDGED,
         runs=views.map(lambda runs: [run_result(view, catalogue) for view in runs]),
         ramp_up=compare_ramps(views),
         distributions=compare_distributions(recordings, catalogue) if test.type == "benchmark" else [],
