@@ -51,12 +51,9 @@ HYGIENE = (
 )  # fmt: skip
 """Kinds about the recordings; above the fold they stand only where other findings leave room."""
 HEADLINES = (
-    FindingKind.SUPPORTED_USERS,
-    FindingKind.UNCHANGED,
-    FindingKind.BETWEEN_DATABASES,
-    FindingKind.LOOKS,
+    FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES, FindingKind.LOOKS,
     FindingKind.SESSIONS,
-)
+)  # fmt: skip
 """Kinds that a Markdown report always has."""
 # fmt: off
 _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
