@@ -76,8 +76,9 @@ def _said(value: float) -> Iterator[str]:
     """Every way in which the report says a number."""
     for bound in ("", "lower", "upper"):
         yield from (change(value, bound), change(value, bound).removesuffix(" %"), percent(abs(value), bound))
-        yield from (whole(abs(value), "", bound), whole(value, "+", bound), significant(abs(value), 2, bound))
+        size = whole(abs(value), "", bound)
+        yield from (size, f"{size} s", whole(value, "+", bound), significant(abs(value), 2, bound))
     yield from (f"{value:.2f}", percent(value))
     yield from (significant(abs(value)), minutes(value), f"{value / 60:.0f} min")
     yield from (quantity(value, unit) for unit in ("seconds", "bytes", "percent"))
-    yield from (f"{value:.0%}", f"{value:+.1%}", f"{value:.0f} %", f"{abs(value):.0f} s")
+    yield from (f"{value:.0%}", f"{value:+.1%}", f"{value:.0f} %")
