@@ -23,7 +23,7 @@ from buildcompare.config.project import root
 from buildcompare.load.view import view_run
 from buildcompare.recordings.sources import read
 from buildcompare.stats.effects import judge_metrics, measure_effect
-from buildcompare.stats.noise import RepeatedRuns, RunLevels, metric_noise, repeats_noise
+from buildcompare.stats.noise import RepeatedRuns, RunLevels, metric_noise
 
 CATALOGUE = read_catalogue("postgresql")
 METRICS = [metric for metric in CATALOGUE.metrics if not metric.load]
@@ -65,8 +65,7 @@ def judged(base: list[RunLevels], new: list[RunLevels], others: list[RepeatedRun
     effects = []
     for metric in METRICS:
         one, two = ([run.metrics[metric.slug] for run in of if metric.slug in run.metrics] for of in (base, new))
-        noise = metric_noise(metric, "bounded", others) or repeats_noise(one, two)
-        effects.append((metric, measure_effect(one, two, noise) if noise else None))
+        effects.append((metric, measure_effect(one, two, metric_noise(metric, "bounded", others))))
     return [each.status in ("regression", "improvement") for each in judge_metrics(effects) if each is not None]
 
 

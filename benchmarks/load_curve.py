@@ -32,7 +32,7 @@ from buildcompare.config.params import Run, Source
 from buildcompare.config.project import root
 from buildcompare.load.view import view_run
 from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load, loaded_run
-from buildcompare.metrics.judge_at_load import judge_at_load, measure_noise_at_load, noise_at_load
+from buildcompare.metrics.judge_at_load import MeasuredAtLoad, measure_noise_at_load, noise_at_load
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
 from buildcompare.results import LoadAdjustedResult
@@ -156,8 +156,9 @@ def judge(
     curves: Mapping[str, MetricAtLoad], runs: tuple[int, int], known: Sequence[RepeatedRuns]
 ) -> dict[str, LoadAdjustedResult]:
     """Judge `curves` by what was learned from repeated runs, or else by the catalogue."""
-    find = beside_runs(CATALOGUE, known).find
-    return judge_at_load(curves, runs, find, lambda metric: noise_at_load(metric, known))
+    catalogue = beside_runs(CATALOGUE, known)
+    noises = {slug: noise_at_load(catalogue.find(slug), known) for slug in curves}
+    return MeasuredAtLoad(curves, noises, runs).judged(catalogue)
 
 
 def calibration(first_seed: int, noise: NoiseModel) -> list[RepeatedRuns]:

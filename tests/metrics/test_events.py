@@ -22,6 +22,7 @@ from buildcompare.metrics.events import AFTER_RAMP_S, MetricEvent, RunEvents, fi
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import read
 from buildcompare.results import Event
+from support import sure
 
 CATALOGUE = read_catalogue("mattermost")
 WINDOW = (600.0, 5400.0)
@@ -229,13 +230,9 @@ def place(base: Mapping[str, pd.Series], new: Mapping[str, pd.Series]) -> tuple[
 
 
 def test_an_event_in_both_builds_is_no_finding() -> None:
-    placed = place(
-        {"heap": between(metric(40), 3000.0, 9999.0, 20.0)}, {"heap": between(metric(41), 3100.0, 9999.0, 25.0)}
-    )
-    assert [(each.build, each.matched, each.warning) for each in placed] == [
-        ("base", True, False),
-        ("new", True, False),
-    ]
+    base, new = between(metric(40), 3000.0, 9999.0, 20.0), between(metric(41), 3100.0, 9999.0, 25.0)
+    placed = [(each.build, each.matched, each.warning) for each in place({"heap": base}, {"heap": new})]
+    assert placed == [("base", True, False), ("new", True, False)]
 
 
 def test_the_same_movement_counts_even_where_it_is_no_event_by_itself() -> None:
@@ -302,12 +299,8 @@ def test_events_far_apart_and_of_two_builds_are_groups_by_time() -> None:
         "stack": between(between(metric(64), 2060.0, 9999.0, 30.0), 4000.0, 9999.0, 30.0),
     }
     placed = place(base, new)
-    assert [(each.group, each.build, each.metric) for each in placed] == [
-        (1, "new", "heap"),
-        (1, "new", "stack"),
-        (2, "base", "heap"),
-        (3, "new", "stack"),
-    ]
+    groups = [(each.group, each.build, each.metric) for each in placed]
+    assert groups == [(1, "new", "heap"), (1, "new", "stack"), (2, "base", "heap"), (3, "new", "stack")]
 
 
 def test_a_change_within_the_margin_is_no_warning_nor_is_one_that_may_be() -> None:
@@ -360,27 +353,14 @@ def test_a_metric_of_one_build_or_without_a_margin() -> None:
 
 def test_five_events_are_told_of_and_the_rest_in_one_line() -> None:
     def event(metric: str, group: int, percent: float) -> Event:
-        return Event(
-            metric=metric,
-            build="new",
-            kind="spike",
-            at_s=60.0 * group,
-            span_s=(60.0 * group, 60.0 * group + 60.0),
-            size=percent,
-            size_percent=percent,
-            ci=None,
-            group=group,
-            matched=False,
-            warning=True,
-        )
+        at_s, size = 60.0 * group, {"size": percent, "size_percent": percent, "ci": None}
+        where = {"metric": metric, "build": "new", "at_s": at_s, "span_s": (at_s, at_s + 60.0), "group": group}
+        return Event.model_validate({**where, **size, "kind": "spike", "matched": False, "warning": True})
 
     calm = pd.Series(1.0, index=np.arange(0.0, 3600.0, 5.0))
+    columns = calm.index.to_numpy(), calm.to_numpy() * 1000.0
     run = Recording(
-        tuple(
-            Series(m.slug, m.name, m.unit, calm.index.to_numpy(), calm.to_numpy() * 1000.0) for m in CATALOGUE.metrics
-        ),
-        (0.0, 3600.0),
-        stop_known=True,
+        tuple(Series(m.slug, m.name, m.unit, *columns) for m in CATALOGUE.metrics), (0.0, 3600.0), stop_known=True
     )
     test = Test(name="x", type="bounded", base=[Run(recording="x")], new=[Run(recording="x")])
     result = compare_test(test, {"base": [run], "new": [run]}, CATALOGUE).result
@@ -401,18 +381,13 @@ def test_five_events_are_told_of_and_the_rest_in_one_line() -> None:
 
 def bounded_run(file: Path) -> dict[str, RunEvents]:
     recording: Recording = read(file, catalogue=CATALOGUE)
-    users = recording.total("number-of-connected-devices")
-    assert users is not None
-    window = steady_window(recording.curve(users), "bounded").window
-    assert window is not None
+    users = sure(recording.total("number-of-connected-devices"))
+    window = sure(steady_window(recording.curve(users), "bounded").window)
     found = {}
     for metric in CATALOGUE.metrics:
-        series = recording.total(metric.slug)
-        if series is not None:
-            inside = (window[0] + AFTER_RAMP_S, window[1])
-            found[metric.slug] = find_events(
-                recording.curve(series), inside, smallest_percent=metric.margin_percent / 5
-            )
+        if series := recording.total(metric.slug):
+            inside, smallest = (window[0] + AFTER_RAMP_S, window[1]), metric.margin_percent / 5
+            found[metric.slug] = find_events(recording.curve(series), inside, smallest_percent=smallest)
     return found
 
 

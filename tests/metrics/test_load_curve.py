@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +13,16 @@ import pytest
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Source
 from buildcompare.load.view import view_run
-from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load
-from buildcompare.metrics.judge_at_load import effect_at_load, judge_at_load
+from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load, loaded_run
+from buildcompare.metrics.judge_at_load import MeasuredAtLoad, effect_at_load
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
+from buildcompare.results import LoadAdjustedResult
 from buildcompare.stats.noise import Noise, metric_noise
 from loadsim import Coordinator, NoiseModel, RunSettings, ServerModel, Thresholds, simulate_run
+from support import sure
 
 CATALOGUE = read_catalogue("mattermost")
-LOAD = "number-of-connected-devices"
 STILL = NoiseModel(capacity_sd=0.0, level_scale=0.0)
 NOISE = Noise(0.01, math.inf, "catalogue")
 
@@ -52,11 +53,13 @@ def compared(base: LoadedRun, new: LoadedRun) -> MetricAtLoad:
 
 
 def loaded(recording: Recording) -> LoadedRun:
-    view = view_run(recording, "unbounded", CATALOGUE)
-    assert view.users is not None
-    assert view.stop is not None
-    curves = {series.metric: recording.curve(series) for series in recording.graphs() if series.metric != LOAD}
-    return LoadedRun(view.users, curves, view.stop.at_s)
+    return sure(loaded_run(view_run(recording, "unbounded", CATALOGUE), CATALOGUE))
+
+
+def by_levels(curves: Mapping[str, MetricAtLoad]) -> dict[str, LoadAdjustedResult]:
+    """One run of each build, judged by the catalogue's noise of levels."""
+    noises = {slug: metric_noise(CATALOGUE.find(slug), "unbounded") for slug in curves}
+    return MeasuredAtLoad(curves, noises, (1, 1)).judged(CATALOGUE)
 
 
 def test_a_build_that_carries_more_users_is_no_costlier_at_equal_load() -> None:
@@ -174,7 +177,8 @@ def test_a_family_is_judged_against_margin_and_noise() -> None:
     curve = compared(made(4000, seed=1), made(6000, per_user=1.1, seed=2))
     same = compared(made(4000, seed=1), made(6000, seed=2))
     curves = {"cpu-utilization": curve, "stack-in-use": same, "unheard-of": curve}
-    judged = judge_at_load(curves, (1, 1), CATALOGUE.find, lambda metric: NOISE if metric.known else None)
+    noises = {"cpu-utilization": NOISE, "stack-in-use": NOISE}
+    judged = MeasuredAtLoad(curves, noises, (1, 1)).judged(CATALOGUE)
     assert [row.status for row in judged.values()] == ["regression", "equivalent", "inconclusive"]
     row = judged["cpu-utilization"]
     assert row.users == 4000
@@ -196,7 +200,7 @@ def test_simulated_builds_that_differ_in_their_limit_do_not_differ_at_equal_load
     base = loaded(simulate_run(RunSettings(noise=STILL), 31).recording)
     new = loaded(simulate_run(RunSettings(noise=STILL, coordinator=rule, time_limit_s=9000.0), 32).recording)
     curves = equal_load([base], [new])
-    judged = judge_at_load(curves, (1, 1), CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded"))
+    judged = by_levels(curves)
     assert len(judged) == 9
     assert not [slug for slug, row in judged.items() if row.status in ("regression", "improvement")]
     assert {slug for slug, curve in curves.items() if abs(curve.log_ratio) > 0.05} <= {
@@ -211,7 +215,7 @@ def test_a_simulated_build_of_costlier_requests_is_found_although_it_carries_few
     slow = ServerModel(cpu_at_capacity_percent=22.0, cpu_per_login_percent=7.15, client_avg_at_capacity_s=0.11)
     runs = [loaded(simulate_run(RunSettings(server=s, noise=STILL), 40).recording) for s in (server, slow)]
     curves = equal_load(runs[:1], runs[1:])
-    judged = judge_at_load(curves, (1, 1), CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded"))
+    judged = by_levels(curves)
     assert judged["cpu-utilization"].status == "regression"
     assert math.expm1(curves["cpu-utilization"].log_ratio) == pytest.approx(0.1, abs=0.025)
 
@@ -228,7 +232,7 @@ def test_cpu_of_v10_4_at_equal_load(real: Path, test: str, users: int) -> None:
     assert found["cpu-utilization"].at_users == pytest.approx(users, rel=0.01)
     assert 0.0 < math.expm1(found["cpu-utilization"].log_ratio) < 0.05
     assert abs(found["goroutines-in-use"].log_ratio) < 0.005
-    judged = judge_at_load(found, (1, 1), CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded"))
+    judged = by_levels(found)
     assert not [slug for slug, row in judged.items() if row.status in ("regression", "improvement")]
 
 

@@ -28,28 +28,23 @@ from buildcompare.metrics.equal_load import (
     pooled_ratio,
     residual_errors,
 )
-from buildcompare.metrics.judge_at_load import (
-    effect_at_load,
-    judge_at_load,
-    measure_noise_at_load,
-    noise_at_load,
-)
+from buildcompare.metrics.judge_at_load import MeasuredAtLoad, effect_at_load, measure_noise_at_load, noise_at_load
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.recordings.table import write_recording
 from buildcompare.results import LoadAdjustedResult
-from buildcompare.stats.effects import Effect
+from buildcompare.results.codes import Pair
+from buildcompare.stats.effects import Effect, measure_effects
 from buildcompare.stats.noise import (
     Noise,
     NoiseAtEqualLoad,
     RepeatedRuns,
     RunLevel,
     RunLevels,
-    beside_repeats,
     laboratory_ratio,
     metric_noise,
 )
 from loadsim import Coordinator, RunSettings, ServerModel, Thresholds, simulate_run
-from support import write_params
+from support import sure, write_params
 
 CATALOGUE = read_catalogue("mattermost")
 CPU = CATALOGUE.find("cpu-utilization")
@@ -93,10 +88,8 @@ def test_a_run_without_users_is_compared_over_what_stands_in_for_them() -> None:
     without = replace(recording, series=tuple(each for each in recording.series if each.metric != users))
     view = view_run(without, "unbounded", CATALOGUE)
     assert loaded_run(view, CATALOGUE) is None
-    run = loaded_run(view, CATALOGUE, by_proxy=True)
-    truth = loaded_run(view_run(recording, "unbounded", CATALOGUE), CATALOGUE, by_proxy=True)
-    assert run is not None
-    assert truth is not None
+    run = sure(loaded_run(view, CATALOGUE, by_proxy=True))
+    truth = sure(loaded_run(view_run(recording, "unbounded", CATALOGUE), CATALOGUE, by_proxy=True))
     assert truth.users.equals(recording.curve(recording.find(users)))  # type: ignore[arg-type]  # it is there
     assert "goroutines-in-use" not in run.metrics
     assert run.users.max() == pytest.approx(truth.users.max(), rel=0.1)
@@ -106,51 +99,43 @@ def test_a_run_without_users_is_compared_over_what_stands_in_for_them() -> None:
 
 
 def test_without_a_calibration_the_prior_counts() -> None:
-    cpu = noise_at_load(CPU)
-    assert cpu is not None
+    cpu = sure(noise_at_load(CPU))
     assert (cpu.sd, cpu.df) == (pytest.approx(math.log1p(0.01)), 15.0)
     levels = CPU.model_copy(update={"run_sd_percent": RunSd(unbounded=2.0)})
     assert noise_at_load(levels) == metric_noise(levels, "unbounded")
-    heap = noise_at_load(CATALOGUE.find("heap-in-use"))
-    assert heap is not None
+    heap = sure(noise_at_load(CATALOGUE.find("heap-in-use")))
     assert (heap.noise_source, heap.at_load, heap.sd) == ("catalogue", True, pytest.approx(math.log1p(0.012)))
     assert noise_at_load(CATALOGUE.find("unheard-of")) is None
 
 
 def test_groups_outweigh_the_prior_and_errors_within_runs_are_taken_off() -> None:
-    noise = noise_at_load(CPU, known(5e-5, 2.0, 1e-5, times=100))
-    assert noise is not None
+    noise = sure(noise_at_load(CPU, known(5e-5, 2.0, 1e-5, times=100)))
     assert noise.sd == pytest.approx(math.sqrt(4e-5), rel=0.1)
     assert noise.df == 215.0
     assert (noise.noise_source, noise.at_load) == ("calibration", True)
-    few = noise_at_load(CPU, known(5e-5, 2.0))
-    assert few is not None
+    few = sure(noise_at_load(CPU, known(5e-5, 2.0)))
     assert noise.sd < few.sd < math.log1p(0.0101)
     assert few.df == 17.0
 
 
 def test_errors_within_runs_never_explain_all() -> None:
-    noise = noise_at_load(CPU, known(4e-4, 2.0, 9e-4, times=1000))
-    assert noise is not None
+    noise = sure(noise_at_load(CPU, known(4e-4, 2.0, 9e-4, times=1000)))
     assert noise.sd == pytest.approx(0.01, rel=0.02)
 
 
 def test_setups_that_really_differ_are_worth_less() -> None:
     one, other = known(1e-6, 2.0, times=9), known(1e-2, 2.0)
-    noise = noise_at_load(CPU.model_copy(update={"run_sd_percent": RunSd()}), [*one, *other])
-    assert noise is not None
+    noise = sure(noise_at_load(CPU.model_copy(update={"run_sd_percent": RunSd()}), [*one, *other]))
     assert noise.df < 10.0
-    beside = noise_at_load(CPU, [*one, *other])
-    assert beside is not None
+    beside = sure(noise_at_load(CPU, [*one, *other]))
     assert beside.df == noise.df + 15.0  # the catalogue's
 
 
 def test_calibrated_levels_are_used_where_equal_load_was_not_measured() -> None:
     runs = [RunLevels({"cpu-utilization": RunLevel(level)}) for level in (100.0, 104.0, 97.0)]
     groups = [RepeatedRuns(str(i), "unbounded", runs) for i in range(6)]
-    noise = noise_at_load(CPU, groups)
+    noise = sure(noise_at_load(CPU, groups))
     assert noise == metric_noise(CPU, "unbounded", groups)
-    assert noise is not None
     assert (noise.noise_source, noise.at_load) == ("calibration", False)
 
 
@@ -177,8 +162,7 @@ def test_one_setup_of_a_noisier_laboratory_widens_what_is_borrowed(factor: float
         groups = one_setup(rng, factor)
         find = beside_runs(CATALOGUE, groups).find
         for slug, sd in STATED.items():
-            noise = noise_at_load(find(slug), groups)
-            assert noise is not None
+            noise = sure(noise_at_load(find(slug), groups))
             effect = Effect(factor * sd * rng.normal(), noise.sd, noise.df, noise.sd, noise.noise_source)
             wrong.append(effect.p_value < 0.05)
     assert np.mean(wrong) <= most
@@ -201,10 +185,8 @@ def test_runs_that_scatter_widen_the_levels_of_a_metric_that_they_lack() -> None
     runs = [RunLevels({slug: RunLevel(level) for slug in slugs}) for level in (100.0, 140.0, 90.0)]
     groups = [RepeatedRuns("one", "bounded", runs)]
     rps, stated = (
-        metric_noise(each.find("rps"), "bounded", groups) for each in (beside_runs(CATALOGUE, groups), CATALOGUE)
+        sure(metric_noise(each.find("rps"), "bounded", groups)) for each in (beside_runs(CATALOGUE, groups), CATALOGUE)
     )
-    assert rps is not None
-    assert stated is not None
     assert rps.sd > 2.0 * stated.sd
     assert rps.noise_source == "catalogue"
 
@@ -220,7 +202,8 @@ def test_one_metric_that_is_much_noisier_says_little_of_the_others() -> None:
 
 
 def judged(curves: Mapping[str, MetricAtLoad], groups: Sequence[RepeatedRuns]) -> dict[str, LoadAdjustedResult]:
-    return judge_at_load(curves, (1, 1), CATALOGUE.find, lambda metric: noise_at_load(metric, groups))
+    noises = {slug: noise_at_load(CATALOGUE.find(slug), groups) for slug in curves}
+    return MeasuredAtLoad(curves, noises, (1, 1)).judged(CATALOGUE)
 
 
 def test_metrics_are_judged_in_the_families_of_levels() -> None:
@@ -229,8 +212,7 @@ def test_metrics_are_judged_in_the_families_of_levels() -> None:
     alone = judged({"cpu-utilization": curve}, groups)["cpu-utilization"]
     with_others = judged(dict.fromkeys(("cpu-utilization", "stack-in-use", "p99-api-times"), curve), groups)
     beside = with_others["cpu-utilization"]
-    noise = noise_at_load(CPU, groups)
-    assert noise is not None
+    noise = sure(noise_at_load(CPU, groups))
     effect = effect_at_load(curve, noise, (1, 1))
     for row in (alone, beside):
         assert (row.ci_low, row.ci_high) == pytest.approx(effect.interval())
@@ -241,20 +223,16 @@ def test_metrics_are_judged_in_the_families_of_levels() -> None:
     assert times.p_adjusted == pytest.approx(times.p_value)
 
 
-def test_repeats_of_the_comparison_scale_a_quieter_laboratory() -> None:
+@pytest.mark.parametrize("factor", [1.0, 2.0, 3.0])
+def test_repeats_of_the_comparison_scale_a_quieter_laboratory(factor: float) -> None:
     """Nine metrics, three runs of each build, 95 % intervals of what did not change: at most 6 % lack zero."""
-    rng, wrong = np.random.default_rng(3), {1.0: 0, 2.0: 0, 3.0: 0}
-    prior = Noise(0.02, 15.0, "catalogue")
-    for factor in wrong:
-        for _ in range(150):
-            drawn = 0.02 * factor * np.sqrt(rng.chisquare(4.0, 9) / 4.0)
-            repeats = {i: Noise(sd, 4.0, "repeats") for i, sd in enumerate(drawn)}
-            for noise in beside_repeats(dict.fromkeys(repeats, prior), repeats).values():
-                assert noise is not None
-                sd = noise.sd * math.sqrt(2.0 / 3.0)
-                change = 0.02 * factor * math.sqrt(2.0 / 3.0) * rng.normal()
-                wrong[factor] += Effect(change, sd, noise.df, sd, noise.noise_source).p_value < 0.05
-    assert max(wrong.values()) <= 0.065 * 150 * 9  # 6 % and one standard error
+    rng, prior, wrong = np.random.default_rng(3), Noise(0.02, 15.0, "catalogue"), 0
+    for _ in range(150):
+        runs = [RunLevel(level) for level in rng.lognormal(0.0, 0.02 * factor, 54)]
+        levels = {i: Pair(runs[6 * i : 6 * i + 3], runs[6 * i + 3 : 6 * i + 6]) for i in range(9)}
+        effects = measure_effects(levels, dict.fromkeys(levels, prior))
+        wrong += sum(sure(each).p_value < 0.05 for each in effects.values())
+    assert wrong <= 0.065 * 150 * 9  # 6 % and one standard error
 
 
 # ---- The ratio and its error ----------------------------------------------------------------------------------------
@@ -312,8 +290,11 @@ def test_errors_of_a_fit_are_those_of_the_noise_before_it(phi: float) -> None:
 # ---- The calibration file -------------------------------------------------------------------------------------------
 
 
+Learned = tuple[Path, dict[str, list[dict[str, str]]]]
+
+
 @pytest.fixture(scope="module")
-def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[dict[str, str]]]]:
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     """A calibration of two groups of unbounded runs, and the runs of these and of a third."""
     folder = tmp_path_factory.mktemp("unbounded")
     runs: dict[str, list[dict[str, str]]] = {}
@@ -340,14 +321,10 @@ def at_load(base: dict[str, str], new: dict[str, str], calibration: Path) -> Loa
         }
     )  # fmt: skip
     metrics = analyse(params, read_recordings(params)).results.tests[0].metrics
-    found = next(metric.load_adjusted for metric in metrics if metric.slug == "cpu-utilization")
-    assert found is not None
-    return found
+    return sure(next(metric.load_adjusted for metric in metrics if metric.slug == "cpu-utilization"))
 
 
-def test_a_calibration_keeps_what_runs_differ_by_at_equal_load(
-    learned: tuple[Path, dict[str, list[dict[str, str]]]],
-) -> None:
+def test_a_calibration_keeps_what_runs_differ_by_at_equal_load(learned: Learned) -> None:
     file, runs = learned
     kept = json.loads(file.read_text("utf-8"))["groups"]
     assert {*kept[0]["at_load"]} >= {"cpu-utilization", "avg-api-times", "goroutines-in-use"}
@@ -356,18 +333,14 @@ def test_a_calibration_keeps_what_runs_differ_by_at_equal_load(
     assert within > 0
     assert df == 2.0
     groups = read_calibration(str(file), "mattermost").repeated_runs()
-    noise = noise_at_load(CATALOGUE.find("goroutines-in-use"), groups)
-    levels = metric_noise(CATALOGUE.find("goroutines-in-use"), "unbounded", groups)
-    assert noise is not None
-    assert levels is not None
+    noise = sure(noise_at_load(CATALOGUE.find("goroutines-in-use"), groups))
+    levels = sure(metric_noise(CATALOGUE.find("goroutines-in-use"), "unbounded", groups))
     assert noise.sd < 0.5 * levels.sd
     found = at_load(*runs["g2"], file)  # type: ignore[call-arg]  # a pair
     assert (found.noise_source, found.noise_of) == ("calibration", "equal_load")
 
 
-def test_a_group_that_is_judged_teaches_nothing_at_equal_load(
-    learned: tuple[Path, dict[str, list[dict[str, str]]]], tmp_path: Path
-) -> None:
+def test_a_group_that_is_judged_teaches_nothing_at_equal_load(learned: Learned, tmp_path: Path) -> None:
     file, runs = learned
     document = json.loads(file.read_text("utf-8"))
     only = tmp_path / "one.json"
@@ -378,9 +351,7 @@ def test_a_group_that_is_judged_teaches_nothing_at_equal_load(
     assert (other.noise_source, other.noise_of) == ("calibration", "equal_load")
 
 
-def test_a_file_from_before_equal_load_was_measured_is_read(
-    learned: tuple[Path, dict[str, list[dict[str, str]]]], tmp_path: Path
-) -> None:
+def test_a_file_from_before_equal_load_was_measured_is_read(learned: Learned, tmp_path: Path) -> None:
     file, runs = learned
     document = json.loads(file.read_text("utf-8"))
     for group in document["groups"]:
@@ -395,9 +366,7 @@ def test_a_file_from_before_equal_load_was_measured_is_read(
 
 
 def simulated(settings: RunSettings, seed: int) -> LoadedRun:
-    run = loaded_run(view_run(simulate_run(settings, seed).recording, "unbounded", CATALOGUE), CATALOGUE)
-    assert run is not None
-    return run
+    return sure(loaded_run(view_run(simulate_run(settings, seed).recording, "unbounded", CATALOGUE), CATALOGUE))
 
 
 def called(judged: Mapping[str, LoadAdjustedResult]) -> bool:

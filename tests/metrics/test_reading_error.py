@@ -30,10 +30,7 @@ def recorded(folder: Path, times: float, *, off_a_plot: bool) -> Recording:
 
 
 def result(folder: Path, kind: TestType, times: float, *, off_a_plot: bool = True) -> TestResult:
-    runs = {
-        "base": [recorded(folder, 1.0, off_a_plot=off_a_plot)],
-        "new": [recorded(folder, times, off_a_plot=off_a_plot)],
-    }
+    runs = {side: [recorded(folder, of, off_a_plot=off_a_plot)] for side, of in (("base", 1.0), ("new", times))}
     assert all(run.digitised == off_a_plot for (run,) in runs.values())
     test = Test(name="x", type=kind, base=[Run(recording="a")], new=[Run(recording="b")])
     return compare_test(test, runs, CATALOGUE).result  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from buildcompare.config.params import check_params
 from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.effects import Effect, judge_labels, judge_levels, judge_metrics, measure_effect, status_of
 from buildcompare.stats.noise import Noise, RunLevel
-from support import small_params
+from support import small_params, sure, write_csv
 
 LOWER = Metric(name="metric", slug="metric", better="lower", margin_percent=10)
 
@@ -84,9 +84,7 @@ def test_adjusted_p_values_are_those_of_holm_and_of_benjamini_and_hochberg(ratio
     count = len(p_values)
     metrics = judge_metrics([(LOWER, each) for each in effects])
     labels = judge_labels([("table", each) for each in effects])
-    for own, metric, label in zip(effects, metrics, labels, strict=True):
-        assert metric is not None
-        assert label is not None
+    for own, metric, label in zip(effects, map(sure, metrics), map(sure, labels), strict=True):
         below = [i for i, p in enumerate(p_values) if p <= own.p_value]
         above = [i for i, p in enumerate(p_values) if p >= own.p_value]
         assert metric.p_adjusted == pytest.approx(min(1.0, max((count - i) * p_values[i] for i in below)))
@@ -102,10 +100,9 @@ def test_families_are_judged_apart() -> None:
     judged = judge_metrics(rows)
     assert judged[2] is None
     assert [each.family for each in judged if each] == ["gate", "other", "other", "times"]
-    assert judged[0] is not None
-    assert judged[0].p_adjusted == judged[0].p_value  # alone in its family
-    assert judged[1] is not None
-    assert judged[1].p_adjusted == pytest.approx(max(judged[1].p_value, 2 * effect(0.06).p_value))
+    gates, other = sure(judged[0]), sure(judged[1])
+    assert gates.p_adjusted == gates.effect.p_value  # alone in its family
+    assert other.p_adjusted == pytest.approx(max(other.effect.p_value, 2 * effect(0.06).p_value))
 
 
 def test_what_would_be_seen_is_seen() -> None:
@@ -155,11 +152,10 @@ def test_what_users_feel_must_be_there_in_both_builds(
 @given(
     ratio=st.floats(0.01, 100.0),
     noise=st.floats(0.0, 0.5),
-    runs=st.just(1),  # repeated runs teach noise themselves
     name=st.sampled_from(["avg-api-times", "rps", "own-metric", "Anything else"]),
 )
 def test_without_calibration_and_prior_no_change_is_claimed(
-    ratio: float, noise: float, runs: int, name: str, tmp_path_factory: pytest.TempPathFactory
+    ratio: float, noise: float, name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("unknown")
     rng = np.random.default_rng(1)
@@ -172,16 +168,10 @@ def test_without_calibration_and_prior_no_change_is_claimed(
     for kind in ("bounded", "unbounded"):
         sides = {}
         for side, level in (("base", 1.0), ("new", ratio)):
-            files = []
-            for run in range(runs):
-                elapsed = np.arange(0, 3000, 5)
-                file = folder / f"{kind}-{side}-{run}.csv"
-                rows = pd.DataFrame({"timestamp": elapsed + 1.7e9})
-                drawn = rng.normal(size=elapsed.size)  # not all zero: no two runs are one recording
-                values = {name: level * np.exp((noise + 1e-9) * drawn), "users": 100.0 + 0 * elapsed}
-                pd.concat([rows.assign(metric=m, value=v) for m, v in values.items()]).to_csv(file, index=False)
-                files.append({"recording": str(file), "supported_users": max(int(100 * level), 1)})
-            sides[side] = files
+            drawn = rng.normal(size=600)  # not all zero: no two runs are one recording
+            curves = {name: level * np.exp((noise + 1e-9) * drawn), "users": np.full(600, 100.0)}
+            file = write_csv(folder / f"{kind}-{side}.csv", curves)
+            sides[side] = {"recording": str(file), "supported_users": max(int(100 * level), 1)}
         tests.append({"name": kind, "type": kind, **sides})
     params = check_params(
         {
@@ -190,8 +180,7 @@ def test_without_calibration_and_prior_no_change_is_claimed(
         }
     )  # fmt: skip
     results = analyse(params, read_recordings(params)).results
-    statuses = {row.status for test in results.tests for row in test.metrics}
-    statuses |= {row.status for test in results.tests for row in test.labels}
+    statuses = {row.status for test in results.tests for row in (*test.metrics, *test.labels)}
     statuses |= {test.supported_users.status for test in results.tests if test.supported_users}
     assert statuses <= {"inconclusive", "not_comparable"}
     assert results.verdict == "inconclusive"
@@ -221,11 +210,11 @@ def test_margins_of_the_params_count(tmp_path: Path) -> None:
 def test_levels_of_runs_are_judged_by_themselves_as_in_a_comparison() -> None:
     noise = Noise(0.03, 12.0, "calibration")
     own = judge_levels([100.0, 104.0], [120.0], noise, margin_percent=10.0)
-    whole = judge_metrics([(LOWER, measure_effect([RunLevel(100.0), RunLevel(104.0)], [RunLevel(120.0)], noise))])[0]
-    assert whole is not None
-    assert (own.effect, own.p_value, own.status) == (whole.effect, whole.p_value, whole.status)
+    levels = [RunLevel(100.0), RunLevel(104.0)], [RunLevel(120.0)]
+    whole = sure(judge_metrics([(LOWER, measure_effect(*levels, noise))])[0])
+    assert (own.effect, own.status) == (whole.effect, whole.status)
     assert judge_levels([100.0], [120.0], 0.03).effect.sd == pytest.approx(0.03 * math.sqrt(2))
-    with pytest.raises(ValueError, match="at least one positive level"):
+    with pytest.raises(ValueError, match="all above zero"):
         judge_levels([0.0], [1.0], 0.03)
 
 

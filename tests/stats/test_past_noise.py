@@ -10,6 +10,7 @@ from scipy import stats
 from buildcompare.config.catalogue import Metric, RunSd
 from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.noise import Noise, metric_noise, with_contrasts
+from support import sure
 
 SD = 0.03
 CATALOGUE = Noise(0.05, 8.0, NoiseSource.CATALOGUE, seconds=1800.0)
@@ -28,14 +29,12 @@ def drawn(seed: int, count: int, df: int = 1) -> pd.DataFrame:
 
 
 def test_contrasts_pool_with_the_catalogue_by_degrees_of_freedom() -> None:
-    taught = with_contrasts(CATALOGUE, contrasts([2 * SD**2] * 10, 2.0))
-    assert taught is not None
+    taught = sure(with_contrasts(CATALOGUE, contrasts([2 * SD**2] * 10, 2.0)))
     assert taught.sd == pytest.approx(math.sqrt((20 * SD**2 + 8 * 0.05**2) / 28))
     assert (taught.df, taught.comparisons, taught.noise_source) == (28.0, 10, NoiseSource.CATALOGUE)
     assert taught.seconds == CATALOGUE.seconds
     repeated = Noise(0.05, 12.0, NoiseSource.CALIBRATION)
-    beside = with_contrasts(repeated, contrasts([SD**2] * 12))
-    assert beside is not None
+    beside = sure(with_contrasts(repeated, contrasts([SD**2] * 12)))
     assert (beside.df, beside.noise_source) == (24.0, NoiseSource.CALIBRATION)
     assert beside.sd == pytest.approx(math.sqrt((SD**2 + 0.05**2) / 2))
 
@@ -46,8 +45,7 @@ def test_a_ledger_never_makes_the_noise_larger(squares: list[float]) -> None:
 
 
 def test_without_another_source_enough_comparisons_teach_alone() -> None:
-    alone = with_contrasts(None, drawn(1, 4000))
-    assert alone is not None
+    alone = sure(with_contrasts(None, drawn(1, 4000)))
     assert alone.sd == pytest.approx(SD, rel=0.05)
     assert (alone.noise_source, alone.comparisons, alone.df) == (NoiseSource.LEDGER, 4000, 4000.0)
     assert with_contrasts(None, drawn(1, 7)) is None
@@ -59,8 +57,7 @@ def test_pairs_where_nothing_changed_are_rarely_called(count: int) -> None:
     changes = np.random.default_rng(2).normal(0, math.sqrt(2) * SD, 4000)
     wrong = 0
     for seed, change in enumerate(changes):
-        taught = with_contrasts(None, drawn(seed, count))
-        assert taught is not None
+        taught = sure(with_contrasts(None, drawn(seed, count)))
         wrong += 2 * stats.t.sf(abs(change) / (math.sqrt(2) * taught.sd), taught.df) < 0.05
     assert 0.04 < wrong / 4000 < 0.06
 
@@ -68,12 +65,10 @@ def test_pairs_where_nothing_changed_are_rarely_called(count: int) -> None:
 def test_in_unbounded_tests_only_metrics_of_unknown_noise_learn() -> None:
     past = {(kind, "metric"): contrasts([SD**2] * 20) for kind in ("bounded", "unbounded")}
     unknown = METRIC.model_copy(update={"run_sd_percent": RunSd()})
-    taught = metric_noise(METRIC, "bounded", (), past)
-    assert taught is not None
+    taught = sure(metric_noise(METRIC, "bounded", (), past))
     assert taught.comparisons == 20
     assert metric_noise(METRIC, "unbounded", (), past) == metric_noise(METRIC, "unbounded")
-    alone = metric_noise(unknown, "unbounded", (), past)
-    assert alone is not None
+    alone = sure(metric_noise(unknown, "unbounded", (), past))
     assert alone.noise_source == NoiseSource.LEDGER
     assert metric_noise(unknown, "unbounded") is None
 
@@ -81,10 +76,8 @@ def test_in_unbounded_tests_only_metrics_of_unknown_noise_learn() -> None:
 def test_values_read_off_plots_teach_about_such_values() -> None:
     """Their changes hold the reading error already: it is not added once more."""
     past = {("bounded", "metric"): pd.concat([contrasts([0.04**2] * 20, misread=True), contrasts([0.01**2] * 20)])}
-    clean, plotted = (metric_noise(METRIC, "bounded", (), past, misread=percent) for percent in (0.0, 4.0))
+    clean, plotted = (sure(metric_noise(METRIC, "bounded", (), past, misread=percent)) for percent in (0.0, 4.0))
     borrowed = math.log(1.05)
-    assert clean is not None
-    assert plotted is not None
     assert clean.sd == pytest.approx(math.sqrt((20 * 0.01**2 + 8 * borrowed**2) / 28))
     with_error = borrowed**2 + math.log(1.04) ** 2
     assert plotted.sd == pytest.approx(math.sqrt((20 * 0.04**2 + 8 * with_error) / 28))

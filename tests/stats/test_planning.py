@@ -22,6 +22,7 @@ from buildcompare.stats.planning import (
     spent_early,
     spent_late,
 )
+from support import sure
 
 
 def status(runs: np.ndarray, df: float, known: float, margin: float, looks: Looks | None) -> Status:
@@ -105,8 +106,7 @@ def test_the_runs_that_settle_it_settle_it_in_four_of_five_cases(
     settled = []
     for _ in range(1000):
         noise = sd if known else sd * math.sqrt(rng.chisquare(df) / df)
-        enough = enough_runs(noise, df, margin_percent=margin)
-        assert enough is not None
+        enough = sure(enough_runs(noise, df, margin_percent=margin))
         assert enough.found_percent <= margin
         last = enough.further + 1
         runs = rng.normal(0.0, sd, (2, last))
@@ -125,7 +125,5 @@ def test_more_runs_show_more() -> None:
     alone = plan_runs(0.06, 8.0, margin_percent=10.0)
     assert alone[0].found_percent < steps[0].found_percent
     fewer, more = (plan_runs(0.06, 8.0, margin_percent=1.0, better=each)[0] for each in ("higher", "lower"))
-    assert fewer.no_worse_than_percent is not None
-    assert more.no_worse_than_percent is not None
-    assert fewer.no_worse_than_percent < more.no_worse_than_percent  # a fall by half is a rise to the double
+    assert sure(fewer.no_worse_than_percent) < sure(more.no_worse_than_percent)  # halved: doubled
     assert enough_runs(2.0, 8.0, margin_percent=0.1) is None

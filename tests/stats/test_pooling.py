@@ -107,8 +107,9 @@ def test_what_is_by_hand_is_what_statsmodels_finds() -> None:
         pairs = zip(ratios.tolist(), sds.tolist(), strict=True)
         mean, between = pool_effects([Effect(ratio, sd, DF, sd, NoiseSource.CATALOGUE) for ratio, sd in pairs])
         found = combine_effects(ratios, sds**2, method_re="pm")
-        assert (mean.log_ratio, mean.sd) == pytest.approx((found.mean_effect_re, found.sd_eff_w_re), rel=1e-12)
-        assert between**2 == pytest.approx(found.tau2, rel=1e-12)
+        # statsmodels ends its iterations at a tolerance of 1e-5
+        assert (mean.log_ratio, mean.sd) == pytest.approx((found.mean_effect_re, found.sd_eff_w_re), rel=1e-4)
+        assert between**2 == pytest.approx(found.tau2, rel=1e-4)
         p_values = rng.uniform(0.0, 0.2, size) ** 2
         assert false_discovery([*p_values]).tolist() == fdrcorrection(p_values)[1].tolist()
         assert holm([*p_values]) == pytest.approx(multipletests(p_values, method="holm")[1], rel=1e-12)

@@ -69,7 +69,7 @@ def level_frame(releases: Sequence[Sequence[LedgerTest]]) -> pd.DataFrame:
                 rows.append((*about, USERS, False, side, test.levels[side], test.runs[side]))
                 for metric, runs in test.levels_of_runs.items():
                     misread, levels = slug_of(metric) in test.misread, runs[side]
-                    rows.append((*about, metric, misread, side, mean_of_runs(levels), len(levels)))
+                    rows.append((*about, metric, misread, side, mean_of_runs(levels, geometric=True), len(levels)))
     columns = ["release", "type", "db_engine", "name", "test", "metric", "misread", "side", "level", "runs"]
     return pd.DataFrame(rows, columns=columns).astype({"level": np.float64}).dropna(subset=["level"])
 

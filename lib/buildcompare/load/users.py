@@ -132,14 +132,14 @@ def compare_supported_users(
     estimates = views.map(lambda runs: [view.estimate for view in runs if view.estimate])
     curves = estimates.map(lambda runs: [run.estimated for run in runs])
     reports: Pair[list[float | None]] = Pair.of(lambda side: [run.supported_users for run in test.runs(side)])
-    reported = reports.map(lambda values: None if None in values else mean_of_runs(values))
-    estimated = curves.map(mean_of_runs)
+    reported = reports.map(lambda values: None if None in values else mean_of_runs(values, geometric=True))
+    estimated = curves.map(lambda values: mean_of_runs(values, geometric=True))
     without = Pair.of(lambda side: estimates[side] if estimated[side] is None else [])
-    at_least = without.map(lambda runs: mean_of_runs([run.at_least for run in runs]))
+    at_least = without.map(lambda runs: mean_of_runs([run.at_least for run in runs], geometric=True))
     by_curve = None in tuple(reported) and None not in tuple(estimated)
     chosen = Pair.of(lambda side: curves[side] if by_curve or reported[side] is None else reports[side])
     levels = chosen.map(lambda values: [RunLevel(float(users)) for users in values if users is not None])
-    best = chosen.map(mean_of_runs)
+    best = chosen.map(lambda values: mean_of_runs(values, geometric=True))
     delta = delta_percent(best.base, best.new)
     load = catalogue.load
     noise = metric_noise(load, "unbounded", groups, past) if load else None

@@ -7,16 +7,23 @@ import numpy as np
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
-from buildcompare.load.view import RunView, Views, reading_error, run_level
+from buildcompare.load.view import RunView, Views, reading_error
 from buildcompare.metrics.failures import Tried, compare_failures, tried
-from buildcompare.metrics.measurements import Measured, unjudged_row, zero_base
+from buildcompare.metrics.measurements import (
+    Measured,
+    level_of_build,
+    run_levels,
+    unjudged_row,
+    with_effects,
+    zero_base,
+)
 from buildcompare.recordings.recording import Series
 from buildcompare.results import ErrorRateResult, LoadAdjustedResult, MetricResult
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, Pair, ReasonCode, Side, Status
-from buildcompare.stats.effects import TestedEffect, judge_metrics, measure_effect
+from buildcompare.stats.effects import TestedEffect, judge_metrics
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
-from buildcompare.stats.noise import Contrasts, RepeatedRuns, metric_noise, repeats_noise
+from buildcompare.stats.noise import Contrasts, Noise, RepeatedRuns, metric_noise
 from buildcompare.stats.planning import Looks
 
 SLUG = "counted-errors"
@@ -26,18 +33,19 @@ _PER_SECOND = {UNIT: "errors/s"}
 
 
 def measure_metrics(
-    test: Test,
-    views: Views,
-    catalogue: Catalogue,
-    groups: Sequence[RepeatedRuns] = (),
-    past: Contrasts | None = None,
+    test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns] = (), past: Contrasts | None = None
 ) -> list[Measured]:
     """Measure every series that a run of `test` recorded, in the catalogue's order."""
     recorded: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
     for series in (series for runs in views for view in runs for series in view.recording.graphs()):
         recorded.setdefault((series.metric, tuple(sorted(series.labels.items()))), series)
     ordered = sorted(recorded.values(), key=lambda series: catalogue.position(series.metric))
-    return [_measured(test, series, views, catalogue.find(series.name), groups, past) for series in ordered]
+    measured = []
+    for series in ordered:
+        metric = catalogue.find(series.name)
+        noise = metric_noise(metric, test.type, groups, past, misread=reading_error(metric, views))
+        measured.append(_measured(test, series, views, metric, noise))
+    return with_effects(measured)
 
 
 def judge_measured(
@@ -75,32 +83,11 @@ def _decided_by(row: MetricResult, test: Test) -> str:
     return "traffic_mix" if row.mix and row.mix.status != Status.REGRESSION else "equal_load"
 
 
-def _measured(
-    test: Test,
-    series: Series,
-    views: Views,
-    metric: Metric,
-    groups: Sequence[RepeatedRuns],
-    past: Contrasts | None,
-) -> Measured:
-    levels = views.map(lambda runs: [level for view in runs if (level := view.level(series)) is not None])
-    values = levels.map(lambda runs: mean_of_runs([level.value for level in runs]))
-    reason, misread = _not_judged(test, metric, series, views, values), reading_error(metric, views)
-    effect = compare_failures(
-        metric,
-        views.map(lambda runs: [tried(level, view) for view in runs if (level := view.level(series)) is not None]),
-    )
-    if effect:
-        reason = None
-    elif reason is None:
-        usable = levels.map(lambda runs: [run_level(level) for level in runs if level.value is not None])
-        noise = metric_noise(metric, test.type, groups, past, misread=misread) or repeats_noise(*usable)
-        if noise is None:
-            several = max(len(views.base), len(views.new)) > 1
-            reason = Reason(code=ReasonCode.FEW_RUNS if several else ReasonCode.NO_NOISE)
-        else:
-            effect = measure_effect(usable.base, usable.new, noise)
-            reason = None if effect else Reason(code=ReasonCode.NOT_POSITIVE)
+def _measured(test: Test, series: Series, views: Views, metric: Metric, noise: Noise | None) -> Measured:
+    """Row of a metric, with the effect of failures only."""
+    runs = views.map(lambda runs: [tried(level, view) for view in runs if (level := view.level(series)) is not None])
+    levels, effect = runs.map(lambda runs: [run.level for run in runs]), compare_failures(metric, runs)
+    reason = None if effect else _not_judged(test, metric, series, views, levels)
     of_series = {
         "name": metric.name if metric.known else series.name,
         "slug": series.metric,
@@ -108,15 +95,16 @@ def _measured(
         "unit": series.unit,
         "n_effective": min((level.n_effective for runs in levels for level in runs), default=None),
         "window": views.map(lambda runs: next((view.steady.window for view in runs if view.steady.window), None)),
-        "reading_error_percent": misread or None,
+        "reading_error_percent": reading_error(metric, views) or None,
         "missing_samples": levels.map(lambda runs: sum(level.missing for level in runs) if runs else None),
     }
     row = MetricResult.model_validate(vars(unjudged_row(metric, levels, reason)) | of_series)
-    return Measured(series.name, row, effect)
+    return Measured(series.name, row, effect, run_levels(levels), noise)
 
 
-def _not_judged(test: Test, metric: Metric, series: Series, views: Views, values: Pair[float | None]) -> Reason | None:
+def _not_judged(test: Test, metric: Metric, series: Series, views: Views, levels: Pair[list[Level]]) -> Reason | None:
     """Reason why a metric cannot be judged, apart from its noise."""
+    values = levels.map(lambda runs: level_of_build(metric, runs))
     if delta_percent(values.base, values.new) is not None:
         if metric.load:
             return Reason(code=ReasonCode.SET_BY_TEST if test.type == "bounded" else ReasonCode.SUPPORTED_USERS)
@@ -129,8 +117,7 @@ def _not_judged(test: Test, metric: Metric, series: Series, views: Views, values
             why = views[side][0].steady.reason
             because, minutes = (why.code, why.minutes) if why else (None, None)
             return Reason(code=ReasonCode.NO_STEADY_WINDOW, build=side, because=because, minutes=minutes)
-    levels = [level for view in views.new if (level := view.level(series)) is not None]
-    return _no_number(values) or Reason(code=zero_base(metric, levels))
+    return _no_number(values) or Reason(code=zero_base(metric, levels.new))
 
 
 def _no_number(values: Pair[float | None]) -> Reason | None:
@@ -178,12 +165,7 @@ def _counted_errors(test: Test, views: Views) -> tuple[Pair[list[Tried]], Pair[f
 
 
 def _error_row(
-    name: str,
-    slug: str,
-    unit: str,
-    rates: Pair[float | None],
-    reason: Reason | None,
-    tested: TestedEffect | None,
+    name: str, slug: str, unit: str, rates: Pair[float | None], reason: Reason | None, tested: TestedEffect | None
 ) -> ErrorRateResult:
     """Row of an error rate; `reason` if a rate is unknown."""
     base, new = rates
@@ -191,17 +173,8 @@ def _error_row(
     if delta is not None and tested is None:
         reason = Reason(code=ReasonCode.NONE_FAILED if base == new == 0 else ReasonCode.NO_ERROR_NOISE)
     judged = tested.row() if tested else {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
-    return ErrorRateResult(
-        name=name,
-        slug=slug,
-        unit=unit,
-        base=base,
-        new=new,
-        delta=delta,
-        delta_percent=delta_percent(base, new),
-        reason=reason,
-        **judged,
-    )
+    row = {"name": name, "slug": slug, "unit": unit, "base": base, "new": new, "delta": delta, "reason": reason}
+    return ErrorRateResult(**row, delta_percent=delta_percent(base, new), **judged)
 
 
 def _rate(view: RunView, slug: str) -> Level | None:

@@ -35,6 +35,8 @@ LONE = 6.0
 margins (p99 store times +60 %, CPU -31 %) in Mattermost's published ceiling tests."""
 NEARBY_S = 1200.0  # the other run is measured up to this long before and after an event, the longest excursion
 
+EVENT = [name for name in Event.model_fields if name != "phase"]
+
 
 @dataclass(frozen=True)
 class PlacedEvent(MetricEvent):
@@ -82,25 +84,9 @@ def compare_events(
         for event in match_events(base, new, margins):
             follows = test.type == "unbounded" and _follows_load(event, views[event.build][number])
             warning = event.warning and None not in pair and not follows
-            events.append(_event_row(event, run=number + 1, group=groups + event.group, warning=warning))
+            fields = vars(event) | {"run": number + 1, "group": groups + event.group, "warning": warning}
+            events.append(Event.model_validate({name: fields[name] for name in EVENT}))
     return events
-
-
-def _event_row(event: PlacedEvent, *, run: int, group: int, warning: bool) -> Event:
-    return Event(
-        metric=event.metric,
-        build=event.build,
-        run=run,
-        kind=event.kind,
-        at_s=event.at_s,
-        span_s=event.span_s,
-        size=event.size,
-        size_percent=event.size_percent,
-        ci=event.ci,
-        group=group,
-        matched=event.matched,
-        warning=warning,
-    )
 
 
 def _follows_load(event: PlacedEvent, view: RunView) -> bool:

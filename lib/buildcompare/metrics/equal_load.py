@@ -181,7 +181,7 @@ def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float) -> Metric
     loads = np.linspace(low, top, POINTS)
     at_users, at_loads = _splines(users, loads, top)
     of_builds = np.hstack([at_users * each[:, None] for each in builds])
-    fit = _fit(np.hstack([of_builds, _logins(users, climb, top)]), values, run)
+    coefficients, inverse, residuals = _fit(np.hstack([of_builds, _logins(users, climb, top)]), values, run)
 
     climbs = [_climb_at(loads, users[each], climb[each]) for each in builds]
     climb_at = (climbs[0] + climbs[1]) / 2.0
@@ -189,29 +189,36 @@ def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float) -> Metric
     rows = [np.hstack([*each, logins]) for each in ((at_loads, none), (none, at_loads))]
     apart = _logins(loads, climbs[1], top) - _logins(loads, climbs[0], top)
     at_climb = np.hstack([of_builds, _logins(users, np.interp(users, loads, climb_at), top)])
-    points = np.column_stack([users, at_climb @ fit.coefficients + fit.residuals.values])
-    return _difference(fit, loads, rows, apart @ fit.coefficients[-2:], Pair(points[builds[0]], points[builds[1]]))
+    points = np.column_stack([users, at_climb @ coefficients + residuals.values])
+    curves, of_logins = [row @ coefficients for row in rows], apart @ coefficients[-2:]
+    weights = [row @ inverse for row in rows]
+    return _difference(loads, curves, weights, residuals, of_logins, Pair(points[builds[0]], points[builds[1]]))
 
 
 def _difference(
-    fit: _Fit, loads: FloatArray, rows: Sequence[FloatArray], of_logins: FloatArray, points: Pair[FloatArray]
+    loads: FloatArray,
+    curves: Sequence[FloatArray],
+    of_minutes: Sequence[FloatArray],
+    residuals: Residuals,
+    of_logins: FloatArray,
+    points: Pair[FloatArray],
 ) -> MetricAtLoad | None:
-    """Difference of two fitted curves, given by the rows of their designs at each load; None if one is not positive.
+    """Difference of two fitted curves, shape (n,) each; None if one is not positive at the highest load.
 
-    `of_logins` is the part of it that logins explain, shape (n,).
+    `of_minutes`, shape (n, minutes) each, map the minutes' values to the curves; `of_logins`, shape (n,), is the part
+    of the difference that logins explain.
     """
-    curves = [each @ fit.coefficients for each in rows]
     if min(float(curve[-1]) for curve in curves) <= 0:
         return None
     bad = np.flatnonzero((curves[0] <= 0) | (curves[1] <= 0))  # the linear terms may undercut a small value
     first = int(bad[-1]) + 1 if bad.size else 0
     base, new = (curve[first:] for curve in curves)
-    scaled = [rows[0][first:] / base[:, None], rows[1][first:] / new[:, None]]
-    weights = np.vstack([*scaled, scaled[1] - scaled[0]]) @ fit.inverse
-    errors = residual_errors(weights, fit.residuals).reshape(3, -1)
+    scaled = [each[first:] / curve[:, None] for each, curve in zip(of_minutes, (base, new), strict=True)]
+    weights = np.vstack([*scaled, scaled[1] - scaled[0]])
+    errors = residual_errors(weights, residuals).reshape(3, -1)
     doubts = DOUBT * of_logins[first:] / (np.sqrt(base) * np.sqrt(new))
     ratios = np.log(new / base)
-    log_ratio, se_log, constant = pooled_ratio(ratios, weights[-ratios.size :], doubts, fit.residuals)
+    log_ratio, se_log, constant = pooled_ratio(ratios, weights[-ratios.size :], doubts, residuals)
     there = math.sqrt(float(base[-1])) * math.sqrt(float(new[-1]))
     return MetricAtLoad(
         at_users=float(loads[-1]),
@@ -252,23 +259,17 @@ def _climb_at(loads: FloatArray, users: FloatArray, climb: FloatArray) -> FloatA
     return np.asarray(np.where(count > 0, near @ climb / np.maximum(count, 1), climb[np.argmin(apart, axis=1)]))
 
 
-@dataclass(frozen=True)
-class _Fit:
-    """A weighted least-squares fit."""
+def _fit(matrix: FloatArray, values: FloatArray, run: FloatArray) -> tuple[FloatArray, FloatArray, Residuals]:
+    """Coefficients of minutes in the design `matrix`, their weights of the minutes, and residuals.
 
-    coefficients: FloatArray
-    inverse: FloatArray  # maps values to coefficients
-    residuals: Residuals
-
-
-def _fit(matrix: FloatArray, values: FloatArray, run: FloatArray) -> _Fit:
-    """Fit minutes to the design `matrix`; `run` is the number of each minute's run.
+    `run` is the number of each minute's run.
 
     Noise grows with the level, so minutes are weighted by their usual value (from a fit of the logarithms); outliers
     weigh less (Huber).
     """
     logs = np.log(values)
-    usual = np.exp(np.clip(matrix @ (np.linalg.pinv(matrix, rcond=1e-10) @ logs), logs.min(), logs.max()))
+    fitted = np.clip(matrix @ (np.linalg.pinv(matrix, rcond=1e-10) @ logs), logs.min(), logs.max())
+    usual = np.maximum(np.exp(fitted), 1e-300)
     weights = 1.0 / usual
     for _ in range(ROUNDS):
         inverse = np.linalg.pinv(matrix * weights[:, None], rcond=1e-10) * weights
@@ -276,7 +277,7 @@ def _fit(matrix: FloatArray, values: FloatArray, run: FloatArray) -> _Fit:
         off = np.abs(values - matrix @ coefficients) / usual
         scale = max(robust_sd(off), 1e-12)
         weights = np.sqrt(np.minimum(HUBER * scale / np.maximum(off, 1e-300), 1.0)) / usual
-    return _Fit(coefficients, inverse, Residuals(values - matrix @ coefficients, usual, run, matrix))
+    return coefficients, inverse, Residuals(values - matrix @ coefficients, usual, run, matrix)
 
 
 def pooled_ratio(
@@ -306,7 +307,7 @@ class Residuals:
     """Residuals of a weighted least-squares fit of n minutes, in order within each run."""
 
     values: FloatArray  # in the metric's unit
-    usual: FloatArray  # the noise is proportional to it
+    usual: FloatArray  # above zero; the noise is proportional to it
     run: FloatArray  # number of each minute's run
     matrix: FloatArray  # design of the fit, shape (n, parameters)
 
@@ -323,8 +324,8 @@ class Residuals:
         Lazarus, Lewis, Stock & Watson (2018), "HAR inference: recommendations for practice", Journal of Business &
         Economic Statistics 36.
         """
-        noise = self.values / self.size
-        vectors, singular, _ = np.linalg.svd(self.matrix / self.size[:, None], full_matrices=False)
+        noise = self.values / self.usual
+        vectors, singular, _ = np.linalg.svd(self.matrix / self.usual[:, None], full_matrices=False)
         fitted = vectors[:, singular > 1e-10 * singular[0]]
         squares = left = 0.0
         for run in np.unique(self.run):
@@ -336,13 +337,8 @@ class Residuals:
             left += float((cosines**2).sum() - ((cosines @ fitted[minutes]) ** 2).sum())
         return squares / max(left, 1e-12)
 
-    @property
-    def size(self) -> FloatArray:
-        """Scale of the noise, above zero."""
-        return np.maximum(self.usual, 1e-300)
-
 
 def residual_errors(weights: FloatArray, residuals: Residuals) -> FloatArray:
     """Standard errors of weighted sums of residuals, one for each row of `weights`, shape (k, n)."""
-    total = residuals.long_run_variance * ((weights * residuals.size) ** 2).sum(axis=1)
+    total = residuals.long_run_variance * ((weights * residuals.usual) ** 2).sum(axis=1)
     return np.asarray(np.sqrt(total), dtype=np.float64)

@@ -184,7 +184,7 @@ def find_spikes(values: FloatArray, *, resolution: float = 0.0) -> tuple[Range, 
     touch an end of the series are left out: they may be a new level. ``scipy.signal.peak_widths`` measures widths at a
     part of each peak's height, not at one height above the noise.
     """
-    away = _from_median(values)
+    away = values - search.running_median(values, SPIKE_HALF_WIDTH)
     if away.size <= 2 * SPIKE_HALF_WIDTH:
         return ()
     scale = max(robust_sd(away), resolution / math.sqrt(12.0))
@@ -200,15 +200,6 @@ def find_spikes(values: FloatArray, *, resolution: float = 0.0) -> tuple[Range, 
             if inside and end - start <= SPIKE_HALF_WIDTH and abs(away[start:end]).max() > SPIKE * scale:
                 spikes.append((start, end))
     return tuple(sorted(spikes))
-
-
-def _from_median(values: FloatArray) -> FloatArray:
-    """Deviation of each value from the running median around it."""
-    if not values.size:
-        return values
-    longer = np.pad(values, SPIKE_HALF_WIDTH, mode="edge")
-    around = np.lib.stride_tricks.sliding_window_view(longer, 2 * SPIKE_HALF_WIDTH + 1)
-    return np.asarray(values - np.partition(around, SPIKE_HALF_WIDTH, axis=1)[:, SPIKE_HALF_WIDTH])
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -44,7 +44,25 @@ class MeasuredAtLoad:
 
     def judged(self, catalogue: Catalogue, looks: Looks | None = None) -> dict[str, LoadAdjustedResult]:
         """Judge them by the margins of `catalogue`."""
-        return judge_at_load(self.curves, self.runs, catalogue.find, lambda each: self.noises[each.slug], looks)
+        pairs = [(slug, curve, self.noises.get(slug)) for slug, curve in self.curves.items()]
+        effects = [
+            (catalogue.find(slug), effect_at_load(curve, noise, self.runs) if noise else None)
+            for slug, curve, noise in pairs
+        ]
+        judged = {}
+        for (slug, curve, noise), each in zip(pairs, judge_metrics(effects, looks), strict=True):
+            fields = {name: getattr(curve, name) for name in ("base", "new", "constant")} | {
+                "users": curve.at_users,
+                "delta_percent": (curve.new / curve.base - 1.0) * 100.0,
+                "at_users_range": (float(curve.users[0]), float(curve.users[-1])),
+                "within_se_log": curve.se_log,
+                "status": Status.INCONCLUSIVE,
+            }
+            if each and noise:
+                fields |= each.deciding_row() | {"p_adjusted": each.p_adjusted}
+                fields["noise_of"] = "equal_load" if noise.at_load else "levels"
+            judged[slug] = LoadAdjustedResult.model_validate(fields)
+        return judged
 
 
 def measure_at_load(test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns]) -> MeasuredAtLoad:
@@ -58,46 +76,9 @@ def measure_at_load(test: Test, views: Views, catalogue: Catalogue, groups: Sequ
         metric.slug: noise_at_load(metric, groups, misread=reading_error(metric, views))
         for metric in map(catalogue.find, curves)
     }
-    repeated = {slug: learned_at_load(slug, repeats) for slug in curves}
+    learned = {slug: learned_at_load(slug, repeats) for slug in curves}
+    repeated = {slug: each and replace(each, noise_source=NoiseSource.REPEATS) for slug, each in learned.items()}
     return MeasuredAtLoad(curves, beside_repeats(priors, repeated), (len(base), len(new)))
-
-
-def judge_at_load(
-    curves: Mapping[str, MetricAtLoad],
-    runs: tuple[int, int],
-    find: Callable[[str], Metric],
-    noise_of: Callable[[Metric], Noise | None],
-    looks: Looks | None = None,
-) -> dict[str, LoadAdjustedResult]:
-    """Judge `curves`, by slug, of `runs` runs of each build, by the run-to-run noise `noise_of` each metric."""
-    metrics = [find(slug) for slug in curves]
-    noises = [noise_of(metric) for metric in metrics]
-    effects = [
-        effect_at_load(curve, noise, runs) if noise else None
-        for curve, noise in zip(curves.values(), noises, strict=True)
-    ]
-    judged = {}
-    tested = judge_metrics([*zip(metrics, effects, strict=True)], looks)
-    for (slug, curve), noise, each in zip(curves.items(), noises, tested, strict=True):
-        fields = vars(_unjudged(curve))
-        if each and noise:
-            fields |= each.deciding_row() | {"p_adjusted": each.p_adjusted}
-            fields |= {"noise_of": "equal_load" if noise.at_load else "levels"}
-        judged[slug] = LoadAdjustedResult.model_validate(fields)
-    return judged
-
-
-def _unjudged(metric: MetricAtLoad) -> LoadAdjustedResult:
-    return LoadAdjustedResult(
-        users=metric.at_users,
-        base=metric.base,
-        new=metric.new,
-        delta_percent=(metric.new / metric.base - 1.0) * 100.0,
-        at_users_range=(float(metric.users[0]), float(metric.users[-1])),
-        constant=metric.constant,
-        within_se_log=metric.se_log,
-        status=Status.INCONCLUSIVE,
-    )
 
 
 def effect_at_load(metric: MetricAtLoad, noise: Noise, runs: tuple[int, int]) -> Effect:
@@ -133,16 +114,14 @@ def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = (), *, misrea
     the catalogue's intervals hold only 87 % of the contrasts between their tests (development half, every second
     release), and what is learned from these would be narrower still. `misread` is the reading error in percent.
     """
-    return with_reading_error(_repeated_noise(metric, groups), misread)
-
-
-def _repeated_noise(metric: Metric, groups: Sequence[RepeatedRuns]) -> Noise | None:
     catalogue = catalogue_noise(metric, "equal_load") or catalogue_noise(metric, "unbounded")
     learned = learned_at_load(metric.slug, groups)
-    if learned is None:
+    if learned is not None:
+        noise: Noise | None = mixed_noise(learned, catalogue) if catalogue else learned
+    else:
         levels = metric_noise(metric, "unbounded", groups)
-        return levels if levels is not None and levels.noise_source == NoiseSource.CALIBRATION else catalogue
-    return mixed_noise(learned, catalogue) if catalogue else learned
+        noise = levels if levels is not None and levels.noise_source == NoiseSource.CALIBRATION else catalogue
+    return with_reading_error(noise, misread)
 
 
 def learned_at_load(slug: str, groups: Sequence[RepeatedRuns]) -> Noise | None:

@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue, Metric
+from buildcompare.load.view import run_level
 from buildcompare.metrics.failures import Tried, attempts_name, compare_failures
 from buildcompare.recordings.recording import FloatArray, Recording, joined_numbers
-from buildcompare.results import Distribution, DistributionResult, MetricResult, Sessions
+from buildcompare.results import Distribution, DistributionResult, MetricResult, MetricRow, Sessions
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, NoiseSource, Pair, ReasonCode, Side, Status
-from buildcompare.stats.effects import Effect, measure_effect
+from buildcompare.stats.effects import Effect, all_positive, measure_effects
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
 from buildcompare.stats.noise import (
     LEAST_REPEATS,
@@ -24,7 +25,6 @@ from buildcompare.stats.noise import (
     beside_repeats,
     metric_noise,
     repeats_noise,
-    run_noise,
 )
 from buildcompare.stats.planning import ALPHA
 
@@ -46,19 +46,23 @@ class Measured:
     row: MetricResult
     effect: Effect | None
     """None if it cannot be judged."""
+    levels: Pair[list[RunLevel]]
+    noise: Noise | None
+    """Noise apart from the scatter of `levels`."""
+
+
+def level_of_build(metric: Metric, runs: Sequence[Level]) -> float | None:
+    """Mean of the levels of runs: geometric, as changes are ratios; of failures, which may be zero, arithmetic."""
+    return mean_of_runs([run.value for run in runs], geometric=metric.outcome is None)
 
 
 def unjudged_row(metric: Metric, levels: Pair[list[Level]], reason: Reason | None) -> MetricResult:
     """Row of a metric with the levels of its runs, not judged."""
-    values = levels.map(lambda runs: mean_of_runs([level.value for level in runs]))
+    values = levels.map(lambda runs: level_of_build(metric, runs))
     delta = delta_percent(*values)
+    of_metric = {name: getattr(metric, name) for name in (*MetricRow.model_fields, "margin_percent")}
     return MetricResult(
-        name=metric.name,
-        slug=metric.slug,
-        unit=metric.unit,
-        better=metric.better,
-        gate=metric.gate,
-        margin_percent=metric.margin_percent,
+        **of_metric,
         base=values.base,
         new=values.new,
         levels=levels.map(lambda runs: [level.value for level in runs if level.value is not None]),
@@ -70,6 +74,26 @@ def unjudged_row(metric: Metric, levels: Pair[list[Level]], reason: Reason | Non
         window=Pair(None, None),
         missing_samples=Pair(None, None),
     )
+
+
+def with_effects(measured: Sequence[Measured]) -> list[Measured]:
+    """Add the effects of metrics without a reason against it: the repeats of all of them count together."""
+    left = {at: each for at, each in enumerate(measured) if each.effect is None and each.row.reason is None}
+    effects = measure_effects(
+        {at: each.levels for at, each in left.items()}, {at: each.noise for at, each in left.items()}
+    )
+    completed = [*measured]
+    for at, each in left.items():
+        few = ReasonCode.FEW_RUNS if max(map(len, each.levels)) > 1 else ReasonCode.NO_NOISE
+        why = Reason(code=few if all_positive(*each.levels) else ReasonCode.NOT_POSITIVE)
+        row = each.row.model_copy(update={"reason": None if effects[at] else why})
+        completed[at] = replace(each, effect=effects[at], row=row)
+    return completed
+
+
+def run_levels(levels: Pair[list[Level]]) -> Pair[list[RunLevel]]:
+    """Levels of the runs that have one."""
+    return levels.map(lambda runs: [run_level(level) for level in runs if level.value is not None])
 
 
 def _within(levels: Pair[list[Level]]) -> float | None:
@@ -89,33 +113,26 @@ def measure_measurements(
     stated = sessions_of(runs)
     runs, paired = in_sessions(runs)
     rows: list[Measured] = []
-    sessions: dict[int, Pair[list[RunLevel]]] = {}
-    priors: dict[int, Noise | None] = {}
-    for at, metric in enumerate(measured_metrics(runs, catalogue)):
+    for metric in measured_metrics(runs, catalogue):
         levels = Pair.of(lambda side: [level_of(each, metric.unit) for each in _values(runs[side], metric.slug)])  # noqa: B023
         missing = [side for side in SIDES if not levels[side]]
-        reason = None
         effect = compare_failures(metric, Pair.of(lambda side: _tried(runs[side], metric)), timed=False)  # noqa: B023
-        if effect:
-            pass
-        elif missing:
+        reason, usable = None, run_levels(levels)
+        if effect is None and missing:
             reason = Reason(code=ReasonCode.NOT_RECORDED, build=missing[0])
-        elif delta_percent(*levels.map(lambda runs: mean_of_runs([level.value for level in runs]))) is None:
+        elif effect is None and delta_percent(*levels.map(lambda runs: level_of_build(metric, runs))) is None:  # noqa: B023
             reason = Reason(code=zero_base(metric, levels.new))
-        elif not all(level.value for side in levels for level in side):
+        elif effect is None and not all_positive(*usable):
             reason = Reason(code=ReasonCode.NOT_POSITIVE)
-        else:
-            usable = levels.map(lambda runs: [RunLevel(level.value, level.se_log) for level in runs if level.value])
-            noise = metric_noise(metric, "benchmark", groups, past)
-            if stated:
-                sessions[at], priors[at] = usable, noise or (BETWEEN_SESSIONS if metric.unit == "seconds" else None)
-            noise = noise or repeats_noise(usable.base, usable.new)
-            effect = measure_effect(usable.base, usable.new, noise) if noise else None
-            reason = None if effect else Reason(code=ReasonCode.NOT_POSITIVE if noise else ReasonCode.NO_NOISE)
-        rows.append(Measured(metric.name, unjudged_row(metric, levels, reason), effect))
-    for at, (effect, reason) in _judge_sessions(sessions, priors, paired=paired).items():
-        row = rows[at].row.model_copy(update={"reason": reason})
-        rows[at] = replace(rows[at], effect=effect, row=row)
+        noise = metric_noise(metric, "benchmark", groups, past)
+        if stated and noise is None and metric.unit == "seconds":
+            noise = BETWEEN_SESSIONS
+        rows.append(Measured(metric.name, unjudged_row(metric, levels, reason), effect, usable, noise))
+    if not stated:
+        return with_effects(rows)
+    left = {at: each for at, each in enumerate(rows) if each.effect is None and each.row.reason is None}
+    for at, (effect, reason) in _judge_sessions(left, paired=paired).items():
+        rows[at] = replace(left[at], effect=effect, row=left[at].row.model_copy(update={"reason": reason}))
     return rows
 
 
@@ -146,29 +163,28 @@ def sessions_of(runs: Mapping[Side, Sequence[Recording]]) -> Sessions | None:
     return Sessions(names=Pair.of(lambda side: [run.session or "" for run in found[side]]), paired=paired)
 
 
-def _judge_sessions(
-    sessions: Mapping[int, Pair[list[RunLevel]]], priors: Mapping[int, Noise | None], *, paired: bool
-) -> dict[int, tuple[Effect | None, Reason | None]]:
+def _judge_sessions(metrics: Mapping[int, Measured], *, paired: bool) -> dict[int, tuple[Effect | None, Reason | None]]:
     """Effect of each metric by the noise between sessions; a reason if their repeats are too few to decide."""
     repeats: dict[int, Noise | None] = {}
-    for at, levels in sessions.items():
-        if paired and len(levels.base) == len(levels.new):  # a metric that a session lacks has no pairs
-            ratios = [new.level / base.level for base, new in zip(*levels, strict=True)]
-            repeats[at] = run_noise([[ratio ** math.sqrt(0.5) for ratio in ratios]])  # of one session, not of two
+    for at, each in metrics.items():
+        base, new = each.levels
+        if paired and len(base) == len(new):  # a metric that a session lacks has no pairs
+            ratios = [one.level / other.level for other, one in zip(base, new, strict=True)]
+            repeats[at] = repeats_noise([RunLevel(ratio ** math.sqrt(0.5)) for ratio in ratios])  # of one, not of two
         else:
-            repeats[at] = run_noise(levels)
+            repeats[at] = repeats_noise(base, new)
     judged: dict[int, tuple[Effect | None, Reason | None]] = {}
-    for at, mixed in beside_repeats(priors, repeats).items():
-        here, prior = repeats[at], priors[at]
-        few = here is None or here.df < LEAST_REPEATS
-        noise = mixed or (here and not few and replace(here, noise_source=NoiseSource.REPEATS))
+    for at, noise in beside_repeats({at: each.noise for at, each in metrics.items()}, repeats).items():
+        here, prior = repeats[at], metrics[at].noise
         if not noise:
             judged[at] = None, Reason(code=ReasonCode.NO_NOISE)
             continue
-        base, new = (np.log([session.level for session in of]) for of in sessions[at])
-        sd = noise.sd * math.sqrt(1.0 / base.size + 1.0 / new.size)
-        effect = Effect(float(new.mean() - base.mean()), sd, noise.df, noise.sd, noise.noise_source, noise.comparisons)
-        judged[at] = effect, Reason(code=ReasonCode.FEW_SESSIONS) if few and prior is BETWEEN_SESSIONS else None
+        base_logs, new_logs = (np.log([session.level for session in of]) for of in metrics[at].levels)
+        sd = noise.sd * math.sqrt(1.0 / base_logs.size + 1.0 / new_logs.size)
+        change = float(new_logs.mean() - base_logs.mean())
+        few = prior is BETWEEN_SESSIONS and (here is None or here.df < LEAST_REPEATS)
+        effect = Effect(change, sd, noise.df, noise.sd, noise.noise_source, noise.comparisons)
+        judged[at] = effect, Reason(code=ReasonCode.FEW_SESSIONS) if few else None
     return judged
 
 
@@ -244,7 +260,8 @@ def measured_metrics(runs: Mapping[Side, Sequence[Recording]], catalogue: Catalo
 
 def level_of(values: FloatArray, unit: str) -> Level:
     """Level of one run: the mean of its values, for times the geometric mean."""
-    return measure_level(pd.Series(values), (-1.0, float(values.size)), geometric=unit == "seconds")
+    level = measure_level(pd.Series(values), (-1.0, float(values.size)), geometric=unit == "seconds")
+    return replace(level, seconds=math.nan)
 
 
 def values_of(runs: Sequence[Recording], slug: str) -> FloatArray:

@@ -311,7 +311,7 @@ class MetricResult(Decided, MetricRow):
     labels: dict[str, str] = Field(default_factory=dict)
     margin_percent: float
     levels: Pair[list[float]]
-    """Level of each run that has one; `base` and `new` are their means."""
+    """Level of each run that has one; `base` and `new` are their geometric means, of errors their means."""
     mean: Pair[Number]
     """Arithmetic means of the same samples."""
     p_adjusted: Number = None

@@ -29,8 +29,8 @@ MAD_TO_SD = 1.0 / 0.6745
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 SHORTEST = 12  # samples, the least to estimate noise from
 FALSE_ALARMS = 0.03  # rate of runs without a change that a calibrated penalty may flag
-OUTLYING, BESIDE = 6.0, 5
-"""Robust standard deviations from the median of this many samples, itself in the middle, that make an outlier."""
+OUTLYING, BESIDE = 6.0, 2
+"""Robust standard deviations from the median of a sample and this many on each side that make an outlier."""
 
 
 def robust_sd(deviations: npt.ArrayLike) -> float:
@@ -252,12 +252,17 @@ def no_change_of(values: FloatArray) -> float:
     return no_change_penalty(values) / variance if variance > 0 else math.nan
 
 
+def running_median(values: FloatArray, beside: int) -> FloatArray:
+    """Median of each value and `beside` values on each side, shape (n,); the ends are repeated."""
+    if not values.size:
+        return values
+    around = np.lib.stride_tricks.sliding_window_view(np.pad(values, beside, mode="edge"), 2 * beside + 1)
+    return np.asarray(np.partition(around, beside, axis=1)[:, beside])
+
+
 def without_outliers(values: FloatArray) -> FloatArray:
     """Replace outliers by the median of the samples around them (Hampel filter, Pearson 2002, IEEE Trans. CST 10)."""
-    if values.size < BESIDE:
-        return values
-    padded = np.pad(values, BESIDE // 2, mode="edge")
-    around = np.median(np.lib.stride_tricks.sliding_window_view(padded, BESIDE), axis=1)
+    around = running_median(values, BESIDE)
     limit = OUTLYING * robust_sd(values - around)
     return np.where((limit > 0) & (np.abs(values - around) > limit), around, values)
 

@@ -8,7 +8,7 @@ beforehand: errors, gate metrics, other times, and other metrics of a test; each
 """
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,8 @@ from scipy import special
 
 from buildcompare.config.catalogue import Metric
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.results.codes import Better, NoiseSource, Status
-from buildcompare.stats.noise import CATALOGUE_DF, Noise, RunLevel
+from buildcompare.results.codes import Better, NoiseSource, Pair, Status
+from buildcompare.stats.noise import Key, Noise, RunLevel, beside_repeats, in_windows, repeats_noise
 from buildcompare.stats.planning import ALPHA, SOUGHT, Looks, enough_runs, percent, quantile, smallest_found
 
 LABEL_ALPHA = 0.02  # error rate of each label row: four of 200 rows are marked by chance
@@ -61,12 +61,7 @@ class Effect:
         return percent(self.log_ratio - half), percent(self.log_ratio + half)
 
     def min_detectable_percent(
-        self,
-        margin_percent: float = 0.0,
-        family: float = 1.0,
-        level: float = ALPHA,
-        *,
-        gate: bool = False,
+        self, margin_percent: float = 0.0, family: float = 1.0, level: float = ALPHA, *, gate: bool = False
     ) -> float:
         """Smallest rise found at `POWER`, alone in a `family` of this size.
 
@@ -103,29 +98,17 @@ class TestedEffect:
         """Interval of the change in percent, valid over all looks."""
         return self.effect.interval(1.0 - self.level)
 
-    @property
-    def p_value(self) -> float:
-        """Two-sided p-value of no change."""
-        return self.effect.p_value
-
     def row(self) -> dict[str, Any]:
         """Fields of a change in results.json (:class:`~buildcompare.results.Tested`)."""
         low, high = self.interval
-        return {"ci_low": low, "ci_high": high, "p_value": self.p_value, "status": self.status}
+        return {"ci_low": low, "ci_high": high, "p_value": self.effect.p_value, "status": self.status}
 
     def deciding_row(self) -> dict[str, Any]:
         """Fields of a change that a verdict may rest on (:class:`~buildcompare.results.Decided`)."""
         effect, margin, not_worse = self.effect, self.margin_percent, self.status == Status.NOT_WORSE
-        gate = self.family == GATE
-        looks = self.looks.runs if self.looks else (effect.runs,)
-        enough = enough_runs(
-            effect.run_sd,
-            effect.df,
-            margin_percent=margin,
-            looks=looks,
-            family=self.size,
-            gate=gate,
-        )
+        looks, gate = self.looks.runs if self.looks else (effect.runs,), self.family == GATE
+        sizes = effect.run_sd, effect.df
+        enough = enough_runs(*sizes, margin_percent=margin, looks=looks, family=self.size, gate=gate)
         return self.row() | {
             "p_worse_one_sided": self.p_worse_one_sided,
             "no_worse_than_percent": no_worse_than(effect, margin, self.better, self.level) if not_worse else None,
@@ -161,7 +144,7 @@ def judge_levels(
     Parameters
     ----------
     base, new
-        Levels of the runs of each build, positive, in any unit; shape (runs,). Scatter of repeats adds to `noise`.
+        Levels of the runs of each build, above zero, in any unit; shape (runs,). Scatter of repeats adds to `noise`.
     noise
         Run-to-run noise: standard deviation of the logarithm of a level (0.03: about 3 %), or
         :class:`~buildcompare.stats.noise.Noise` with its degrees of freedom.
@@ -178,7 +161,7 @@ def judge_levels(
     Raises
     ------
     ValueError
-        If a build has no positive level.
+        If a build has no level, or one that is not above zero.
 
     References
     ----------
@@ -193,39 +176,39 @@ def judge_levels(
     stated = noise if isinstance(noise, Noise) else Noise(noise, math.inf, NoiseSource.CATALOGUE)
     effect = measure_effect([RunLevel(each) for each in base], [RunLevel(each) for each in new], stated)
     if effect is None:
-        raise ValueError("base, new: expected at least one positive level of each build")
+        raise ValueError("base, new: expected at least one level of each build, and all above zero")
     return judge(effect, margin_percent, Better(better))
 
 
-def measure_effect(base: Sequence[RunLevel], new: Sequence[RunLevel], noise: Noise) -> Effect | None:
-    """Compare the mean levels of two builds; the scatter of repeats adds to `noise`. None if one is not positive."""
-    means = [math.fsum(run.level for run in runs) / len(runs) if runs else 0.0 for runs in (base, new)]
-    if min(means) <= 0 or not math.isfinite(max(means)):
-        return None
-    variance, df = noise.sd**2, noise.df
-    logs = [np.log([run.level for run in runs if run.level > 0]) for runs in (base, new)]
-    repeats_df = float(sum(max(log.size - 1, 0) for log in logs))
-    if repeats_df:
-        noise_df = df if math.isfinite(df) else CATALOGUE_DF
-        squares = math.fsum(float(((log - log.mean()) ** 2).sum()) for log in logs if log.size > 1)
-        variance, df = (noise_df * variance + squares) / (noise_df + repeats_df), noise_df + repeats_df
-    sd = math.sqrt(sum(variance * _excess(runs, noise) / len(runs) for runs in (base, new)))
-    run_sd = sd / math.sqrt(1.0 / len(base) + 1.0 / len(new))
-    return Effect(math.log(means[1] / means[0]), sd, df, run_sd, noise.noise_source, noise.comparisons)
+def measure_effect(base: Sequence[RunLevel], new: Sequence[RunLevel], noise: Noise | None) -> Effect | None:
+    """As :func:`measure_effects` of one metric."""
+    return measure_effects({"": Pair([*base], [*new])}, {"": noise})[""]
 
 
-def _excess(runs: Sequence[RunLevel], noise: Noise) -> float:
-    """Factor on the variance of `noise` for runs with shorter windows than those it was learned from.
+def measure_effects(
+    levels: Mapping[Key, Pair[list[RunLevel]]], priors: Mapping[Key, Noise | None]
+) -> dict[Key, Effect | None]:
+    """Compare the mean log levels of base and new in each metric of a comparison.
 
-    The variance within runs grows as the window shrinks. Standard errors of the runs at hand play no part: in a wavy
-    load they are many times too large.
+    The scatter of repeated runs counts beside the `priors` (:func:`~buildcompare.stats.noise.beside_repeats`).
+    None if a level is not above zero, or without noise.
     """
-    lengths = [run.seconds for run in runs if run.seconds > 0]
-    if not lengths or not noise.seconds > 0:
-        return 1.0
-    shorter = max(noise.seconds / (math.fsum(lengths) / len(lengths)) - 1.0, 0.0)
-    share = 1.0 if noise.within is None else min(1.0, noise.within**2 / noise.sd**2)
-    return 1.0 + share * shorter
+    used = {key: runs for key, runs in levels.items() if all(runs) and all_positive(*runs)}
+    stated = {key: noise and in_windows(noise, *used[key]) for key, noise in priors.items() if key in used}
+    noises = beside_repeats(stated, {key: repeats_noise(*runs) for key, runs in used.items()})
+    effects: dict[Key, Effect | None] = dict.fromkeys(levels)
+    for key, noise in noises.items():
+        if noise is not None:
+            base, new = (np.log([run.level for run in runs]) for runs in used[key])
+            sd = noise.sd * math.sqrt(1.0 / base.size + 1.0 / new.size)
+            change = float(new.mean() - base.mean())
+            effects[key] = Effect(change, sd, noise.df, noise.sd, noise.noise_source, noise.comparisons)
+    return effects
+
+
+def all_positive(*builds: Iterable[RunLevel]) -> bool:
+    """True if all levels are finite and above zero, so that they have logarithms."""
+    return all(0.0 < run.level < math.inf for runs in builds for run in runs)
 
 
 def status_of(

@@ -1,7 +1,7 @@
 """Measure the level of a metric over a window, with a standard error for autocorrelated samples."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -133,10 +133,15 @@ def minute_means(
     return np.where(samples >= max(least, 1.0), sums / np.maximum(samples, 1), np.nan)
 
 
-def mean_of_runs(values: Sequence[float | None]) -> float | None:
-    """Level of a build: the mean over its runs that have one."""
-    levels = [value for value in values if value is not None]
-    return math.fsum(levels) / len(levels) if levels else None
+def mean_of_runs(values: Iterable[float | None], *, geometric: bool = False) -> float | None:
+    """Mean over the runs that have a value; None without any.
+
+    With `geometric`, for levels, whose change is a ratio: the geometric mean if all are above zero.
+    """
+    numbers = [value for value in values if value is not None]
+    if geometric and numbers and 0.0 < min(numbers) < max(numbers):
+        return math.exp(math.fsum(map(math.log, numbers)) / len(numbers))
+    return math.fsum(numbers) / len(numbers) if numbers else None
 
 
 def delta_percent(base: float | None, new: float | None) -> float | None:

@@ -149,15 +149,9 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float =
 
 
 def repeats_noise(*runs: Sequence[RunLevel]) -> Noise | None:
-    """Noise for repeated runs without any other source: their own scatter is added when they are judged.
-
-    None with fewer than `LEAST_REPEATS` degrees of freedom. Runs that agree to the last digit get `LEAST_SD`.
-    """
-    logs = [np.log([run.level for run in of if run.level > 0]) for of in runs]
-    if sum(max(log.size - 1, 0) for log in logs) < LEAST_REPEATS:
-        return None
-    same = all(float(np.ptp(log)) < LEAST_SD for log in logs if log.size > 1)
-    return Noise(LEAST_SD, math.inf if same else 0.0, NoiseSource.REPEATS)
+    """Noise from the scatter of repeated runs around the levels of their own builds; None without any repeats."""
+    noise = run_noise(runs)
+    return noise and replace(noise, noise_source=NoiseSource.REPEATS)
 
 
 def pool_variances(variances: FloatArray, dfs: FloatArray, *, least_df: float = LEAST_DF) -> tuple[float, float]:
@@ -191,7 +185,11 @@ def metric_noise(
     only metrics without other noise: a batch of tests moves all its supported users, and what follows them, together.
     Contrasts within the batch do not hold this (1.4 % for one run; identical runs show 1.6 to 2.0 %).
     """
-    noise = with_reading_error(_repeated_noise(metric, test_type, groups), misread)
+    learned, catalogue = learned_noise(metric.slug, test_type, groups), catalogue_noise(metric, test_type)
+    noise = (
+        mixed_noise(learned, catalogue) if learned and catalogue and learned.df < ENOUGH_DF else learned or catalogue
+    )
+    noise = with_reading_error(noise, misread)
     taught = past and (test_type != "unbounded" or noise is None)
     return with_contrasts(noise, past.get((test_type, metric.slug)), misread=misread > 0) if past and taught else noise
 
@@ -212,28 +210,15 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
     their contrasts lie in 95 % intervals that the other releases teach, 91 % without the catalogue. In the others,
     which judged it, 97 % do, in intervals three quarters as wide as the catalogue's.
     """
-    columns = {name: past[name].to_numpy() for name in CONTRAST} if past is not None else {}
-    rows = columns["misread"] == misread if columns else np.zeros(0, dtype=bool)
-    if not rows.any():
+    rows = past[past["misread"] == misread] if past is not None else pd.DataFrame()
+    if rows.empty:
         return noise
-    df = float(columns["df"][rows].sum())
-    sd = max(math.sqrt(float(columns["squares"][rows].sum()) / df), LEAST_SD)
-    learned = Noise(sd, df, NoiseSource.LEDGER, comparisons=np.unique(columns["comparison"][rows]).size)
+    df = float(rows["df"].sum())
+    sd = max(math.sqrt(float(rows["squares"].sum()) / df), LEAST_SD)
+    learned = Noise(sd, df, NoiseSource.LEDGER, comparisons=rows["comparison"].nunique())
     if noise is None:
         return learned if learned.comparisons >= ENOUGH_COMPARISONS else None
-    return (
-        replace(mixed_noise(noise, replace(learned, df=df)), comparisons=learned.comparisons)
-        if sd < noise.sd
-        else noise
-    )
-
-
-def _repeated_noise(metric: Metric, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
-    """Noise of `metric` from repeated runs and the catalogue."""
-    learned, catalogue = learned_noise(metric.slug, test_type, groups), catalogue_noise(metric, test_type)
-    if learned is None or catalogue is None or learned.df >= ENOUGH_DF:
-        return learned or catalogue
-    return mixed_noise(learned, catalogue)
+    return replace(mixed_noise(noise, learned), comparisons=learned.comparisons) if sd < noise.sd else noise
 
 
 def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
@@ -243,9 +228,8 @@ def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]
         for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == slug}):
             levels[group.type == test_type].append([run.metrics[key] for run in group.runs if key in run.metrics])
     same, other = run_noise(levels[True]), run_noise(levels[False])
-    if same and other and same.df < ENOUGH_DF:
-        return mixed_noise(same, replace(other, df=min(other.df, OTHER_TYPE_DF)))
-    return same or (other and replace(other, df=min(other.df, OTHER_TYPE_DF)))
+    other = other and replace(other, df=min(other.df, OTHER_TYPE_DF))
+    return mixed_noise(same, other) if same and other and same.df < ENOUGH_DF else same or other
 
 
 def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
@@ -314,8 +298,9 @@ def beside_repeats(priors: Mapping[Key, Noise | None], repeats: Mapping[Key, Noi
     """Noise of each metric of a comparison from `priors` and from the repeats of the comparison itself.
 
     If repeats of all metrics together differ by more than the priors say (:func:`laboratory_ratio`), the priors are of
-    a quieter laboratory: their variances are multiplied by that ratio, and they have at most `CATALOGUE_DF` degrees of
-    freedom. Then the variance of a metric's repeats is mixed in, by its degrees of freedom.
+    a quieter laboratory. Their variances are multiplied by that ratio, whose own degrees of freedom then limit theirs.
+    Then the variance of a metric's repeats is mixed in, by its degrees of freedom. Without a prior the repeats count
+    alone, from `LEAST_REPEATS` degrees of freedom on. `benchmarks/repeats.py` prints rates.
 
     Parameters
     ----------
@@ -331,17 +316,39 @@ def beside_repeats(priors: Mapping[Key, Noise | None], repeats: Mapping[Key, Noi
     --------
     >>> prior, noisy = Noise(0.02, 15.0, NoiseSource.CATALOGUE), Noise(0.06, 4.0, NoiseSource.REPEATS)
     >>> beside = beside_repeats(dict.fromkeys("abcdefghi", prior), dict.fromkeys("abcdefgh", noisy))
-    >>> print([f"{each.sd:.3f}, {each.df:g}" for each in (beside["a"], beside["i"])])
-    ['0.058, 12', '0.057, 8']
+    >>> print([f"{each.sd:.3f}, {each.df:.0f}" for each in (beside["a"], beside["i"])])
+    ['0.058, 11', '0.057, 7']
     """
-    both = {key: (here, prior) for key, prior in priors.items() if prior and (here := repeats.get(key))}
-    ratio = laboratory_ratio([each for each in both.values() if 0 < each[1].df < math.inf])
+    both = {
+        key: (here, replace(prior, df=CATALOGUE_DF) if math.isinf(prior.df) else prior)
+        for key, prior in priors.items()
+        if prior and (here := repeats.get(key))
+    }
+    ratio = laboratory_ratio([*both.values()])
+    uncertain = (1.0 - 1.0 / ratio) * ALIKE / max(math.fsum(here.df for here, _ in both.values()), 1.0)
     result = {}
-    for key, prior in priors.items():
-        if prior and ratio > 1.0 and math.isfinite(prior.df):
-            prior = replace(prior, sd=prior.sd * math.sqrt(ratio), df=min(prior.df, CATALOGUE_DF))  # noqa: PLW2901
-        result[key] = mixed_noise(prior, both[key][0]) if prior and key in both else prior
+    for key, stated in priors.items():
+        here, prior = both.get(key, (repeats.get(key), stated))
+        if prior and ratio > 1.0:
+            prior = replace(prior, sd=prior.sd * math.sqrt(ratio), df=1.0 / (1.0 / prior.df + uncertain))
+        alone = here if here and here.df >= LEAST_REPEATS else None
+        result[key] = mixed_noise(prior, here) if prior and here else prior or alone
     return result
+
+
+def in_windows(noise: Noise, *builds: Sequence[RunLevel]) -> Noise:
+    """Noise of runs whose windows are shorter than those that `noise` was learned from.
+
+    The variance within runs grows as the window shrinks. Standard errors of the runs at hand play no part: in a wavy
+    load they are many times too large.
+    """
+    shares = np.array([1.0 / len(runs) for runs in builds])
+    share = 1.0 if noise.within is None else min(1.0, noise.within**2 / noise.sd**2)
+    lengths = (np.array([run.seconds for run in runs if run.seconds > 0]) for runs in builds)
+    shorter = [
+        max(noise.seconds / each.mean() - 1.0, 0.0) if each.size and noise.seconds > 0 else 0.0 for each in lengths
+    ]
+    return replace(noise, sd=noise.sd * math.sqrt(1.0 + share * float(shares @ shorter / shares.sum())))
 
 
 def series_key(slug: str, labels: Mapping[str, str]) -> str:

@@ -35,7 +35,7 @@ SPENT = 0.0425
 """Error over all looks, below `ALPHA`: levels of normal statistics applied to t statistics (Jennison & Turnbull 2000,
 "Group Sequential Methods", 4.4) call 0.3 points more with 5 degrees of freedom (benchmarks/looks.py, table 1)."""
 LEAST = 1e-6  # smallest share of the error that a bound can be found for
-MOST_STEPS, ROOT_DIGITS = 60, 1e-13  # of a search for a root: each step at least halves the interval
+HALVINGS = 75  # of the interval of a root: 1e6 shrinks to the last digit of 1
 POINTS = 401  # grid points of the integral; twice as many change a level by 1e-6
 
 
@@ -143,13 +143,7 @@ def aim(margin_percent: float, gate: bool) -> float:
 
 
 def _further(
-    run_sd: float,
-    df: float,
-    margin_percent: float,
-    better: Better,
-    looks: Sequence[float],
-    family: float,
-    gate: bool,
+    run_sd: float, df: float, margin_percent: float, better: Better, looks: Sequence[float], family: float, gate: bool
 ) -> Iterator[FurtherRuns]:
     for further in itertools.count(1):
         then = looks[-1] + further
@@ -265,31 +259,18 @@ def _bound(share: float, sums: FloatArray, density: FloatArray, sd: float) -> fl
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Root of a function between two places at which it has different signs.
+    """Root of a function between two places at which it has different signs, by bisection.
 
-    Ridders (1979), IEEE Transactions on Circuits and Systems 26, as ``scipy.optimize.ridder``, whose import takes a
-    tenth of a second in each command and notebook.
+    ``scipy.optimize`` takes a tenth of a second to import, in each command and notebook.
 
     >>> round(root(lambda x: x**2 - 2.0, 0.0, 1e6), 12)
     1.414213562373
     """
-    at_low, at_high, place, before = function(low), function(high), low, math.nan
-    for _ in range(MOST_STEPS):
+    rises = function(high) > 0.0
+    for _ in range(HALVINGS):
         middle = (low + high) / 2.0
-        at_middle = function(middle)
-        side = math.copysign(1.0, at_low - at_high) * (middle - low)
-        place = middle + side * at_middle / math.sqrt(at_middle**2 - at_low * at_high)
-        at_place = function(place)
-        if at_place == 0.0 or abs(place - before) <= ROOT_DIGITS * abs(place):
-            break
-        before = place
-        if at_middle * at_place < 0.0:
-            low, at_low, high, at_high = middle, at_middle, place, at_place
-        elif at_low * at_place < 0.0:
-            high, at_high = place, at_place
-        else:
-            low, at_low = place, at_place
-    return place
+        low, high = (low, middle) if (function(middle) > 0.0) == rises else (middle, high)
+    return (low + high) / 2.0
 
 
 def quantile(p: float, df: float) -> float:

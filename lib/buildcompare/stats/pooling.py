@@ -13,9 +13,7 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import MetricResult, PooledResult, TestResult
 from buildcompare.results.codes import TestType, ValidityStatus
 from buildcompare.stats.effects import Effect, judge_metrics
-
-STEPS, CLOSE = 50, 1e-5
-"""Iterations of the variance between tests, and the tolerance of its equation."""
+from buildcompare.stats.planning import root
 
 
 def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
@@ -61,20 +59,15 @@ def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
 def _between(ratios: FloatArray, variances: FloatArray) -> float:
     """Variance between tests that makes their weighted scatter equal to its expectation (Paule & Mandel).
 
-    DerSimonian & Kacker (2007), Contemporary Clinical Trials 28, appendix 8. ``combine_effects`` of statsmodels is the
-    oracle in tests; its import takes half a second.
+    ``combine_effects`` of statsmodels is the oracle in tests; its import takes half a second.
     """
-    between = 0.0
-    for _ in range(STEPS):
+
+    def excess(between: float) -> float:
         weights = 1.0 / (variances + between)
         squares = (ratios - weights.dot(ratios) / weights.sum()) ** 2
-        excess = weights.dot(squares) - (ratios.size - 1)
-        if excess < 0:
-            return 0.0
-        if excess <= CLOSE:
-            break
-        between += float(excess / (weights**2).dot(squares))
-    return between
+        return float(weights.dot(squares)) - (ratios.size - 1)
+
+    return root(excess, 0.0, float(ratios.var()) * ratios.size) if excess(0.0) > 0.0 else 0.0
 
 
 def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[PooledResult]:
