@@ -3,6 +3,7 @@
 import labmatrix.analysis
 import labmatrix.api
 import labmatrix.params
+import loadfiles.pgbench
 
 from .api import Result as Result
 from .api import compare as compare
@@ -36,7 +37,6 @@ from .metrics.equal_load import MetricAtLoad as MetricAtLoad
 from .metrics.equal_load import equal_load as equal_load
 from .metrics.events import RunEvents as RunEvents
 from .metrics.events import find_events as find_events
-from .recordings.pgbench import pgbench_runs as pgbench_runs
 from .recordings.recording import Recording as Recording
 from .recordings.sources import pull as pull
 from .recordings.sources import read as read
@@ -61,6 +61,7 @@ from .workbench.widgets import Workbench as Workbench
 Variants = labmatrix.params.Variants
 VariantsReport = labmatrix.api.VariantsReport
 compare_variants = labmatrix.api.compare_variants
+pgbench_runs = loadfiles.pgbench.pgbench_runs
 read_variants = labmatrix.params.read_variants
 variants_parameters = labmatrix.analysis.variants_parameters
 

@@ -13,7 +13,6 @@ import numpy as np
 from buildcompare.config.catalogue import Catalogue, Metric, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.metrics.measurements import level_of
-from buildcompare.recordings import pgbench
 from buildcompare.recordings.files import read_input
 from buildcompare.recordings.recording import FloatArray, Measurement
 from buildcompare.results.codes import Better, NoiseSource, Status, Verdict
@@ -35,6 +34,7 @@ from labmatrix.results import (
     VariantsResult,
     listed_levels,
 )
+from loadfiles import pgbench
 
 SMALLEST = 1e-100  # smallest value; the largest is its inverse, so that all ratios are finite
 MOST_CELLS = 200  # a matrix with more is a search, not a comparison

@@ -1,1 +1,1 @@
-"""Read the files of load testers; `buildcompare` finds this package by the entry point `buildcompare.formats`."""
+"""Read the files of load testers and monitors; `buildcompare` finds this package by entry points."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +228,21 @@ def test_a_window_cuts_a_file(tmp_path: Path) -> None:
     outside = Run(recording=str(file), start="1971-01-01T00:00:00Z", end="1972-01-01T00:00:00Z")
     with pytest.raises(InputError, match=r"overlaps the data \(1970-01-01T00:00:00.* to 1970-01-01T00:01:30"):
         record(outside, RECORDED, CATALOGUE)
+
+
+def test_a_format_of_another_package_is_read(project: Path, tmp_path: Path) -> None:
+    """The worked example of docs/extending.md, installed beside the library."""
+    module, registration = re.findall(
+        r"^```(?:python|toml)\n(.*?)^```$", (project / "docs/extending.md").read_text("utf-8"), re.M | re.S
+    )[:2]
+    (tmp_path / "ourformat.py").write_text(module)
+    (tmp_path / "ours-1.dist-info").mkdir()
+    (tmp_path / "ours-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: ours\nVersion: 1\n")
+    entry_point = registration.replace("project.entry-points.", "").replace('"', "")
+    (tmp_path / "ours-1.dist-info/entry_points.txt").write_text(entry_point)
+    (tmp_path / "run.log").write_text("".join(f'{{"at": {1733911200 + i}, "latency_ms": 41.{i}}}\n' for i in range(3)))
+    code = "import buildcompare as bc; [each] = bc.read('run.log').series; print(each.metric, *each.values)"
+    command = [sys.executable, "-c", code]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "latency-ms 41.0 41.1 41.2\n", done.stderr

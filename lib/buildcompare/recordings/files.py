@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import entry_points
@@ -73,6 +73,8 @@ class FileSource:
     expected: str
     read: Callable[[InputFile, Catalogue], Recording]
     recognise: Callable[[bytes], bool]
+    join: Callable[[Sequence[InputFile], Catalogue], Recording] | None = None
+    """Reads several files as one run; None if a file is a run."""
 
 
 def read_input(path: str, *, expected: str, is_table: Callable[[bytes], bool] | None = None) -> InputFile:

@@ -1,6 +1,6 @@
 """Read recordings from files of every kind, and pull them from servers.
 
-A new kind of file needs a module with a `FileSource`, a line in `SOURCES`, and its key in `config/params.py`.
+A new kind of file needs a module with a `FileSource`, registered as entry point, and its key in `config/params.py`.
 
 Pulled recordings are cached in ``data/recordings/<comparison>/<test>/<build>.parquet``. Each file holds a hash of its
 request: after a change of window, address, step or query the run is pulled again.
@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from buildcompare.config.params import Run, Source
 from buildcompare.config.project import resolve
 from buildcompare.config.remote import is_remote
 from buildcompare.config.yaml import checked
-from buildcompare.recordings import grafana, ltctl, pgbench, sysstat, table
+from buildcompare.recordings import table
 from buildcompare.recordings.files import (
     LATEST,
     MAX_GRAPHS,
@@ -41,13 +42,10 @@ from buildcompare.recordings.recording import Measurement, Recording, joined_num
 from buildcompare.results.codes import Side
 
 SOURCES: dict[str, FileSource] = {
-    "ltctl": ltctl.SOURCE,
-    "grafana": grafana.SOURCE,
-    "pgbench": pgbench.SOURCE,
-    "sysstat": sysstat.SOURCE,
+    **{entry.name: entry.load() for entry in entry_points(group="buildcompare.sources")},
     "recorded": table.SOURCE,
 }
-"""Kinds of files, in the order in which they are tried on contents of unknown kind."""
+"""Kinds of files, in the order in which they are tried on contents of unknown kind; tables last."""
 _ENDING = re.compile(r"\.(csv|tsv|txt|parquet|json|out|log)(\.gz)?$")
 _RECORDING = re.compile(rf"[^.].*{_ENDING.pattern}")
 MAX_NAME = 1_000  # bound on the characters of a metric's name, a label or its value, because reports show them in full
@@ -291,7 +289,7 @@ def _here(path: str | Path) -> str:
 
 def _read(paths: Sequence[str], catalogue: Catalogue, kind: str | None, labels: str | None) -> Recording:
     expected = SOURCES[kind].expected if kind else table.EXPECTED
-    named = dict.fromkeys(matching(paths) if kind in (None, "pgbench") else paths)
+    named = dict.fromkeys(matching(paths) if kind is None or SOURCES[kind].join else paths)
     if len(named) == 1 and labels is None and kind in (None, "recorded"):
         [path] = named
         head = head_of(path)
@@ -301,13 +299,14 @@ def _read(paths: Sequence[str], catalogue: Catalogue, kind: str | None, labels: 
     files = [read_input(path, expected=expected, is_table=may_be_large) for path in named]
     file = files[0]
     try:
-        if len(files) > 1:
-            return pgbench.read_logs(files, catalogue)
-        found = kind or next((name for name, each in SOURCES.items() if each.recognise(file.contents)), None)
-        if found is None:
-            expected = ", or ".join(each.expected for each in SOURCES.values())
-            raise file.fault(None, expected, "other JSON")
-        recording = SOURCES[found].read(file, catalogue)
+        able = [SOURCES[kind]] if kind else [each for each in SOURCES.values() if each.join or len(files) == 1]
+        source = next((each for each in able if kind or each.recognise(file.contents)), None)
+        if source is None:
+            expected = ", or ".join(each.expected for each in able)
+            raise file.fault(None, expected, "other JSON" if len(files) == 1 else f"{len(files)} files of another kind")
+        if len(files) > 1 and source.join:
+            return source.join(files, catalogue)
+        recording = source.read(file, catalogue)
         return recording if labels is None else table.with_labels(recording, labels)
     except InputError:
         raise

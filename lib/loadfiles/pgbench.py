@@ -377,4 +377,4 @@ def _lines(file: InputFile) -> list[str]:
 _LIKE = re.compile(
     rb"(?m)^(?:pgbench \(|progress: [\d.]+ s,|transaction type: |scaling factor: |tps = )|\A\d+ \d+ [\d.]+ "
 )
-SOURCE = FileSource(EXPECTED, read_pgbench, lambda contents: _LIKE.search(contents[:100_000]) is not None)
+SOURCE = FileSource(EXPECTED, read_pgbench, lambda contents: _LIKE.search(contents[:100_000]) is not None, read_logs)
