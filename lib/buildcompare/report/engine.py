@@ -1,7 +1,4 @@
-"""Run the cells of a notebook in a forked process instead of a kernel: ``papermill --engine warm``.
-
-papermill imports this module during its import; Python must import papermill first.
-"""
+"""Run the cells of a notebook in a forked process instead of a kernel: ``papermill --engine warm``."""
 
 import contextlib
 import io
@@ -12,7 +9,6 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from nbformat import NotebookNode
-from papermill.engines import Engine
 from traitlets.config import Config
 
 from buildcompare.report import processes
@@ -96,14 +92,29 @@ def _shell(outputs: _Outputs) -> Any:
     return shell
 
 
-class WarmEngine(Engine):  # type: ignore[misc]  # no types
-    """Runs cells in a child of the fork server, or here if this process is one."""
+class WarmEngine:
+    """Runs cells in a child of the fork server, or here if this process is one.
+
+    It is no subclass of papermill's engine, because papermill imports this module during its import.
+    """
+
+    @staticmethod
+    def nb_kernel_name(nb: Any, name: str | None = None) -> str:
+        """Return the kernel that the notebook names, without starting it."""
+        return str(name or nb.metadata.kernelspec.name)
+
+    @staticmethod
+    def nb_language(nb: Any, language: str | None = None) -> str:
+        """Return the notebook's language, in which papermill writes its parameters."""
+        return language or "python"
 
     @classmethod
     def execute_notebook(cls, nb: Any, kernel_name: str, **options: Any) -> Any:
         """Run the notebook, with the interface of papermill's engines."""
         if processes.is_child():
-            return super().execute_notebook(nb, kernel_name, **options)
+            from papermill.engines import Engine
+
+            return Engine.execute_notebook.__func__(cls, nb, kernel_name, **options)
         options |= {"output_path": None, "progress_bar": False}
         return processes.in_child(partial(cls.execute_notebook, nb, kernel_name, **options))
 
