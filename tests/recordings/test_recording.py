@@ -168,7 +168,7 @@ def test_files_are_found_in_the_working_folder(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(InputError, match=r"Grafana.*ltctl report generate.*found other JSON"):
         read("x.json")
     with pytest.raises(
-        InputError, match="kind: expected one of ltctl, grafana, pgbench, sysstat, recorded, found 'csv'"
+        InputError, match="kind: expected one of grafana, ltctl, pgbench, sysstat, recorded, found 'csv'"
     ):
         read("x.csv", kind="csv")
 
