@@ -211,6 +211,22 @@ def _read(result: Any, files: dict[Side, str]) -> str:
 
 
 @app.command()
+def init(
+    base: Annotated[str, _file("BASE", "A recording of the base build, or a folder of its runs.")],
+    new: Annotated[str, _file("NEW", "The same of the new build.")],
+    output: Annotated[Path | None, _option("--output", "The params file (default: params/<new build>.yaml).")] = None,
+    force: Annotated[bool, _option("--force", "Overwrite files that exist.")] = False,
+) -> None:
+    """Say what two files or folders hold, and write a params file and a catalogue for their report."""
+    from buildcompare.comparison.init import draft_of_files, write_draft
+
+    with _faults_reported():
+        draft = draft_of_files(base, new)
+        command = shlex.join(["python", "-m", "buildcompare", *sys.argv[1:]])
+        _say(*draft.said, *write_draft(draft, output, command=command, force=force))
+
+
+@app.command()
 def pull(params: ParamsFile, refresh: Refresh = False) -> None:
     """Pull the recordings of a comparison from their server, and keep them for reports."""
     from buildcompare.comparison import analysis as workbench
@@ -490,7 +506,7 @@ def _print(text: str, *, error: bool = False) -> None:
             raise
 
 
-_READING = {"calibrate", "compare", "plan"}
+_READING = {"calibrate", "compare", "init", "plan"}
 """Commands that read foreign files in this process; `report` and `batch` read them in child processes."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 import pandas as pd
 
 from buildcompare.comparison.analysis import Analysis, analyse, parameters, read_recordings, with_margins
-from buildcompare.config.assumed import open_catalogue, recognised, with_assumed
-from buildcompare.config.catalogue import Catalogue, Operation, read_catalogue
+from buildcompare.comparison.reading import build_names, with_catalogue
+from buildcompare.config.catalogue import Catalogue, Operation
 from buildcompare.config.errors import InputError, plural
 from buildcompare.config.params import Build, Comparison, Run, Source, Test
 from buildcompare.config.project import write_files, writing
@@ -152,7 +151,7 @@ def compare(
     type = type or ("bounded" if timed else "benchmark")  # noqa: A001 - the same word
     no_files = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
     test = Test.model_construct(name=type, type=type, users=users, base=no_files["base"], new=no_files["new"])
-    base_label, new_label = _labels(labels, inputs, [runs[side] for side in SIDES])
+    base_label, new_label = build_names(labels, inputs, runs)
     comparison = Comparison.model_construct(
         source=Source(kind="recorded"),
         tests=[test],
@@ -187,18 +186,7 @@ def _read_builds(
             for side, build in zip(SIDES, inputs, strict=True)
         }
 
-    if catalogue is not None:
-        named = read_catalogue(catalogue).with_operations(inline)
-        return read(named), named, catalogue
-    every = open_catalogue().with_operations(inline)
-    runs = read(every)
-    units = _units(runs)
-    name = recognised(each for each in units if each not in inline)
-    listed = open_catalogue([name] if name else []).with_operations(inline)
-    if any(listed.find(each) != every.find(each) for each in units):  # another unit or slug: read again
-        runs = read(listed)
-        units = _units(runs)
-    return runs, with_assumed(listed, units), name or ""
+    return with_catalogue(read, catalogue, inline)
 
 
 def _in_sessions(runs: Sequence[Recording], names: Sequence[str]) -> list[Recording]:
@@ -221,30 +209,6 @@ def _sessions_in(frame: pd.DataFrame, catalogue: Catalogue) -> list[Recording]:
         for session, rows in tidy.dropna(subset=["value"]).groupby("session", sort=False)
         for values in [rows.groupby("metric", sort=False)["value"].apply(list)]
     ]
-
-
-def _units(runs: Mapping[Side, Sequence[Recording]]) -> dict[str, str]:
-    """Units of what was measured, by name."""
-    units: dict[str, str] = {}
-    for run in (run for side in SIDES for run in runs[side]):
-        units |= {each.name: each.unit for each in run.graphs()} | {each.name: each.unit for each in run.measurements}
-    return units
-
-
-def _labels(
-    labels: tuple[str | None, str | None], inputs: Sequence[Sequence[Input]], runs: Sequence[Sequence[Recording]]
-) -> tuple[str, str]:
-    """Name both builds: as stated, else by their recordings, else by their file or folder."""
-    names: list[str] = [*SIDES]
-    for i, (build, recordings) in enumerate(zip(inputs, runs, strict=True)):
-        stated = {str(run.provenance.get("label") or "") for run in recordings}
-        if len(stated) == 1 and all(stated):
-            names[i] = stated.pop()
-        elif len(build) == 1 and isinstance(build[0], (str, os.PathLike)):
-            name = Path(build[0]).resolve().name
-            names[i] = re.sub(r"(\.(csv|tsv|txt|parquet|json|out|log))?(\.gz)?$", "", name) or SIDES[i]
-    base, new = names if names[0] != names[1] else [*SIDES]
-    return labels[0] or base, labels[1] or new
 
 
 def investigate(

@@ -1,18 +1,20 @@
 """Read what a comparison is made from: params, catalogue, recordings, profiles, calibration."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from buildcompare.calibration.learn import Calibration, read_calibration
-from buildcompare.config.catalogue import Catalogue, read_catalogue
+from buildcompare.config.assumed import open_catalogue, recognised, with_assumed
+from buildcompare.config.catalogue import Catalogue, Operation, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Comparison, Run, check_params, read_params
 from buildcompare.config.project import resolve
 from buildcompare.profiles.stacks import Profile, read_profile
 from buildcompare.recordings.recording import Recording
-from buildcompare.recordings.sources import Slot, is_kept, read_run, shown
+from buildcompare.recordings.sources import ENDING, Slot, is_kept, read_run, shown
 from buildcompare.results.codes import SIDES, Pair, Side
 
 BUNDLED = "params/v10.4.0-rc1.yaml"
@@ -134,3 +136,48 @@ def calibration_of(params: Comparison, file: str) -> Calibration:
         return read_calibration(file, params.metrics)
     except InputError as error:
         raise params.fault_at(("calibration",), error) from None
+
+
+Builds = dict[Side, list[Recording]]
+
+
+def with_catalogue(
+    read: Callable[[Catalogue], Builds], catalogue: str | None, inline: Mapping[str, Operation]
+) -> tuple[Builds, Catalogue, str]:
+    """Read the runs of both builds by a catalogue, or recognise one by their metrics.
+
+    Returns the runs, their catalogue with what was assumed from names, and its name (empty if none is recognised).
+    """
+    if catalogue is not None:
+        named = read_catalogue(catalogue).with_operations(inline)
+        return read(named), named, catalogue
+    every = open_catalogue().with_operations(inline)
+    runs = read(every)
+    units = _units(runs)
+    name = recognised(each for each in units if each not in inline)
+    listed = open_catalogue([name] if name else []).with_operations(inline)
+    if any(listed.find(each) != every.find(each) for each in units):  # another unit or slug: read again
+        runs = read(listed)
+        units = _units(runs)
+    return runs, with_assumed(listed, units), name or ""
+
+
+def _units(runs: Builds) -> dict[str, str]:
+    """Units of what all runs measured, by name."""
+    measured = (each for side in SIDES for run in runs[side] for each in (*run.graphs(), *run.measurements))
+    return {each.name: each.unit for each in measured}
+
+
+def build_names(
+    stated: tuple[str | None, str | None], inputs: Sequence[Sequence[object]], runs: Builds
+) -> tuple[str, str]:
+    """Name both builds: as stated, else by their recordings, else by their file or folder."""
+    names: list[str] = [*SIDES]
+    for i, (build, side) in enumerate(zip(inputs, SIDES, strict=True)):
+        recorded = {str(run.provenance.get("label") or "") for run in runs[side]}
+        if len(recorded) == 1 and all(recorded):
+            names[i] = recorded.pop()
+        elif len(build) == 1 and isinstance(build[0], (str, os.PathLike)):
+            names[i] = ENDING.sub("", Path(build[0]).resolve().name) or side
+    base, new = names if names[0] != names[1] else [*SIDES]
+    return stated[0] or base, stated[1] or new
