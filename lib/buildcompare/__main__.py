@@ -117,6 +117,7 @@ Every = Annotated[bool, _option("--all", "Print every row and finding, not only 
 Quiet = Annotated[bool, _option("--quiet", "Print errors only.")]
 Ledgers = Annotated[list[str] | None, _option("--history", "A ledger (default: the reports' and data/history/*).")]
 _ENGINE = "What runs the notebook: a forked process (warm) or a Jupyter kernel (default: warm, on macOS kernel)."
+Window = Annotated[tuple[str, str] | None, typer.Option(metavar="START END", help="When the run began and ended.")]
 Graphs = Annotated[bool, typer.Option("--graphs/--no-graphs", help="Graphs for README.md.")]
 Png = Annotated[bool, _option("--png", "Graphs as PNG instead of SVG (needs the extra png).")]
 Engine = Annotated[Literal["warm", "kernel"] | None, _option("--engine", _ENGINE)]
@@ -212,16 +213,25 @@ def _read(result: Any, files: dict[Side, str]) -> str:
 
 @app.command()
 def init(
-    base: Annotated[str, _file("BASE", "A recording of the base build, or a folder of its runs.")],
-    new: Annotated[str, _file("NEW", "The same of the new build.")],
+    files: Annotated[list[str] | None, typer.Argument(metavar="BASE NEW", help="Files, or folders of runs.")] = None,
+    prometheus: Annotated[str | None, _option("--prometheus", "Instead, the address of a Prometheus server.")] = None,
+    base: Window = None,
+    new: Window = None,
     output: Annotated[Path | None, _option("--output", "The params file (default: params/<new build>.yaml).")] = None,
     force: Annotated[bool, _option("--force", "Overwrite files that exist.")] = False,
 ) -> None:
-    """Say what two files or folders hold, and write a params file and a catalogue for their report."""
+    """Say what two builds' files or windows of a server hold, and write a params file and a catalogue for them."""
+    from buildcompare.comparison.discovery import draft_of_server
     from buildcompare.comparison.init import draft_of_files, write_draft
 
     with _faults_reported():
-        draft = draft_of_files(base, new)
+        if prometheus is not None and base and new and not files:
+            draft = draft_of_server(prometheus, {"base": base, "new": new})
+        elif prometheus is None and not (base or new) and len(files or ()) == 2:
+            draft = draft_of_files(*files or ())
+        else:
+            expected = "BASE and NEW, or --prometheus URL --base START END --new START END"
+            raise InputError(file=None, key="init", expected=expected, found="others")
         command = shlex.join(["python", "-m", "buildcompare", *sys.argv[1:]])
         _say(*draft.said, *write_draft(draft, output, command=command, force=force))
 

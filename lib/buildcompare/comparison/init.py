@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -81,8 +81,8 @@ def draft_of_files(base: str, new: str) -> Draft:
             "tests": [{"name": kind, "type": kind, **keys}],
         }
     )
-    measured = [each for run in every for each in (*run.graphs(), *run.measurements)]
-    recorded = {each.metric for each in measured if np.isfinite(each.values).any()}
+    recorded = {each.metric for run in every for each in run.graphs() if np.isfinite(each.values).any()}
+    recorded |= {each.metric for run in every for each in run.measurements}
     remarks = {
         each.slug: say("init", "remark", each.slug in assumed, each.slug in recorded) for each in catalogue.metrics
     }
@@ -112,8 +112,8 @@ def _keys_of(run: Recording, path: str) -> dict[str, object]:
         found = f"{plural(len(main), 'file')} that are parts of one run"
         raise InputError(file=path, key=None, expected=expected, found=found)
     key = FILE_KEYS.get(str(run.provenance["kind"]), "recording" if run.series else "values")
-    labels = {"labels": _stated(each) for each in files if ".labels." in Path(each).name}
-    return {key: [_stated(main[0])] if key == "pgbench" else _stated(main[0]), **labels}
+    labels = next((each for each in files if ".labels." in Path(each).name), None)
+    return {key: _stated(main[0]), **({"labels": _stated(labels)} if labels else {})}
 
 
 def _stated(path: str) -> str:
@@ -200,12 +200,19 @@ def write_draft(draft: Draft, output: Path | None, *, command: str, force: bool)
     is_listed = beside.absolute() == root() / "params/metrics" / beside.name
     for each, read in ((place, read_params), (beside, lambda it: read_catalogue(str(it.absolute())))):
         if each.exists() and not force:
-            raise InputError(file=each, key=None, expected="no file, or --force to overwrite it", found=_there(each, read))
+            raise InputError(
+                file=each, key=None, expected="no file, or --force to overwrite it", found=_there(each, read)
+            )
     params = draft.params.model_copy(update={"metrics": file.stem if is_listed else _stated(str(beside.absolute()))})
     catalogue = draft.catalogue.model_dump(mode="json", exclude_defaults=True)
     catalogue["metrics"] = [_stated_metric(each) for each in draft.catalogue.metrics]
     shared = {"params": params, "catalogue": catalogue, "file": file, "command": command}
-    about = {"runs": draft.runs, "unused": draft.unused, "remarks": draft.remarks, "slug": draft.catalogue.metrics[0].slug}
+    about = {
+        "runs": draft.runs,
+        "unused": draft.unused,
+        "remarks": draft.remarks,
+        "slug": draft.catalogue.metrics[0].slug,
+    }
     source = params.source.model_dump(mode="json", exclude_defaults=True)
     made = {name: _template(name).render(**shared, **about, source=source) for name in ("params", "catalogue")}
     with writing(place, "--output", "a file that can be written"):
@@ -258,7 +265,7 @@ def _flow(data: object) -> str:
     return str(data) if is_plain else json.dumps(data, ensure_ascii=False)
 
 
-def _entry(data: Mapping[str, object]) -> str:
+def _entry(data: Mapping[str, Any]) -> str:
     """Write one entry of a catalogue, each query on a line of its own."""
     queries = data.get("queries") or {}
     short = _flow({key: value for key, value in data.items() if key not in ("query", "queries")})

@@ -164,8 +164,10 @@ def with_catalogue(
 
 def _units(runs: Builds) -> dict[str, str]:
     """Units of what all runs measured, by name."""
-    measured = (each for side in SIDES for run in runs[side] for each in (*run.graphs(), *run.measurements))
-    return {each.name: each.unit for each in measured}
+    units: dict[str, str] = {}
+    for run in (run for side in SIDES for run in runs[side]):
+        units |= {each.name: each.unit for each in run.graphs()} | {each.name: each.unit for each in run.measurements}
+    return units
 
 
 def build_names(

@@ -25,7 +25,7 @@ from urllib3.response import HTTPResponse
 from urllib3.util.retry import Retry
 
 from buildcompare.config.errors import InputError, SourceError
-from buildcompare.config.outside import hiding, one_line
+from buildcompare.config.outside import everywhere, hiding, one_line
 from buildcompare.config.params import Source, Tls
 from buildcompare.config.project import read_text, resolve
 from buildcompare.recordings.prometheus_answer import (
@@ -100,6 +100,17 @@ class Client:
         # The server stops first, so that we get its message; `nocache` keeps VictoriaMetrics on our grid.
         limit = {"timeout": f"{max(1, round(self._source.timeout_s * 1000))}ms", "nocache": "1"}
         return self._repeated("/api/v1/query_range", {"query": query, **grid, **limit}, self._answer)
+
+    def listing(self, path: str, fields: Mapping[str, str]) -> Any:
+        """Return the data of an answer without samples, such as names of metrics or the labels of series."""
+
+        def read(response: HTTPResponse) -> Any:
+            body = b"".join(self._chunks(response, MAX_PAGE))
+            if response.status != 200 or _kind(response) != "application/json":
+                raise self._complaint(response, body)
+            return everywhere(json_object(body).get("data", ()), self._hide)
+
+        return self._repeated(path, fields, read)
 
     def _answer(self, response: HTTPResponse) -> Answer:
         if response.status != 200 or _kind(response) != "application/json":

@@ -1,0 +1,170 @@
+"""`init --prometheus` on a real server: what it recognises by names and labels, and that its files run unchanged."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import buildcompare as bc
+from buildcompare import __main__ as command_line
+from buildcompare.comparison.discovery import draft_of_server
+from buildcompare.comparison.init import write_draft
+from buildcompare.config.catalogue import read_catalogue
+from prometheus_server import run_prometheus
+
+START, LENGTH_S, STEP_S = {"base": 1_733_911_200, "new": 1_733_925_600}, 900, 5
+BOUNDS = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.2)
+HANDLERS = {"/cart": 0.02, "/items": 0.03, "/search": 0.04}
+FAULTY = 0.02
+"""Share of requests that fail in the new build."""
+
+
+def window(side: str) -> tuple[str, str]:
+    times = (dt.datetime.fromtimestamp(START[side] + at, dt.UTC) for at in (0, LENGTH_S))
+    start, end = (each.isoformat().replace("+00:00", "Z") for each in times)
+    return start, end
+
+
+def samples() -> str:
+    """An exporter's histogram, counters, resources and load; the new build's /search is 30 % slower, 2 % fail."""
+    rng, kinds, rows = np.random.default_rng(7), {}, {}
+
+    def add(kind: str, name: str, labels: str, times: np.ndarray, values: np.ndarray) -> None:
+        family = name.removesuffix("_total") if kind == "counter" else name
+        family = name.rpartition("_")[0] if kind == "histogram" else family
+        kinds[family] = kind
+        shown = [
+            f"{name}{{{labels}}} {value!r} {at}" for at, value in zip(times.tolist(), values.tolist(), strict=True)
+        ]
+        rows.setdefault(family, {}).setdefault((name, labels), []).extend(shown)
+
+    for side, start in START.items():
+        times = start + np.arange(0, LENGTH_S + 1, STEP_S)
+        app, n = 'instance="app-0:80",job="shop"', times.size
+        for handler, seconds in HANDLERS.items():
+            level = seconds * (1.3 if (side, handler) == ("new", "/search") else 1.0)
+            drawn = level * rng.lognormal(0, 0.1, (n, 100))
+            shares = np.stack([(drawn <= bound).sum(axis=1) for bound in BOUNDS], axis=1)
+            labels = f'handler="{handler}",{app}'
+            for bound, column in zip(BOUNDS, shares.T, strict=True):
+                le = f'le="{bound}",{labels}'
+                add("histogram", "http_request_duration_seconds_bucket", le, times, np.cumsum(column))
+            counts = np.arange(n) * 100.0 + 100
+            add("histogram", "http_request_duration_seconds_bucket", f'le="+Inf",{labels}', times, counts)
+            add("histogram", "http_request_duration_seconds_count", labels, times, counts)
+            add("histogram", "http_request_duration_seconds_sum", labels, times, np.cumsum(drawn.sum(axis=1)))
+            bad = np.cumsum(rng.binomial(100, FAULTY if side == "new" else 0.0001, n)).astype(float)
+            add("counter", "http_requests_total", f'code="200",{labels}', times, counts - bad)
+            add("counter", "http_requests_total", f'code="500",{labels}', times, bad)
+        add("counter", "process_cpu_seconds_total", app, times, np.cumsum(rng.normal(2.5, 0.05, n)))
+        add("counter", "process_cpu_seconds_total", 'instance="p:9090",job="prometheus"', times, np.arange(n) * 0.1)
+        add("gauge", "process_resident_memory_bytes", app, times, rng.normal(2e8, 1e6, n))
+        add("counter", "node_cpu_seconds_total", 'instance="n",job="node",mode="idle"', times, np.arange(n) * 4.0)
+        add("gauge", "active_users", app, times, np.minimum(np.arange(n) * 5.0, 100.0))
+        add("gauge", "queue_backlog", app, times, rng.normal(10, 0.2, n))
+        add("gauge", "moon_phase", app, times, np.full(n, 0.5))
+        add("gauge", "prometheus_ready", app, times, np.ones(n))
+        if side == "new":
+            add("gauge", "new_feature", app, times, np.ones(n))
+    lines = [line for name in rows for line in (f"# TYPE {name} {kinds[name]}", *sum(rows[name].values(), []))]
+    return "\n".join([*lines, "# EOF", ""])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with run_prometheus(tmp_path_factory.mktemp("discovery"), [samples()]) as url:
+        yield url
+
+
+def init(server: str, output: Path, **times: tuple[str, str]) -> Result:
+    windows = {side: times.get(side, window(side)) for side in START}
+    options = [text for side in START for text in (f"--{side}", *windows[side])]
+    return CliRunner().invoke(command_line.app, ["init", "--prometheus", server, *options, "--output", str(output)])
+
+
+@pytest.mark.slow
+def test_names_and_labels_become_queries(server: str, tmp_path: Path) -> None:
+    done = init(server, tmp_path / "x.yaml")
+    assert (done.exit_code, done.stderr) == (0, "")
+    catalogue = read_catalogue(str(tmp_path / "metrics/x.yaml"))
+    queries = {each.slug: each.query for each in catalogue.metrics}
+    mean = (
+        "sum(rate(http_request_duration_seconds_sum[{rate}])) / sum(rate(http_request_duration_seconds_count[{rate}]))"
+    )
+    assert queries["http-request-duration-seconds-mean"] == mean
+    p99 = "histogram_quantile(0.99, sum(rate(http_request_duration_seconds_bucket[{rate}])) by (le))"
+    assert queries["http-request-duration-seconds-p99"] == p99
+    good = '100 * sum(rate(http_requests_total{code!~"5..|error.*|fail.*"}[{rate}])) / sum(rate(http_requests_total[{rate}]))'
+    assert queries["successful-http-requests-total"] == good
+    assert queries["cpu"] == "sum(rate(process_cpu_seconds_total{{app}}[{rate}])) * 100"
+    assert catalogue.variables == {"app": 'job=~"shop"'}
+    assert {"host-cpu", "process-resident-memory-bytes", "queue-backlog"} <= {*queries}
+    assert catalogue.load is not None
+    assert catalogue.load.slug == "active-users"
+    (table,) = catalogue.label_tables
+    assert (table.label, table.unit, table.average) == ("handler", "seconds", "http-request-duration-seconds-mean")
+    comments = (tmp_path / "x.yaml").read_text("utf-8")
+    for text in ("moon_phase: neither", "prometheus_ready: of the server", "new_feature: only in one"):
+        assert f"#   {text}" in comments
+    assert "Load: active_users.\n" in done.stdout
+    assert "Rows by handler (3): /cart, /items, /search.\n" in done.stdout
+    source = bc.read_params(tmp_path / "x.yaml").source
+    assert (source.step_s, source.rate_s) == (5.0, 45.0)
+
+
+@pytest.mark.slow
+def test_the_report_finds_the_planted_endpoint_and_the_errors(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notebooks").symlink_to(Path(__file__).parents[2] / "notebooks")
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))  # where pulled recordings are kept
+    assert init(server, tmp_path / "params/x.yaml").exit_code == 0
+    command = ["report", str(tmp_path / "params/x.yaml"), "--output", str(tmp_path / "report"), "--no-graphs"]
+    done = CliRunner().invoke(command_line.app, command)
+    assert done.exit_code == 0, done.output
+    results = json.loads((tmp_path / "report/results.json").read_text("utf-8"))
+    (test,) = results["tests"]
+    rows = {row["label"]: row["delta_percent"] for row in test["labels"] if row["stat"] == "avg"}
+    assert rows == {
+        "/cart": pytest.approx(0, abs=1),
+        "/items": pytest.approx(0, abs=1),
+        "/search": pytest.approx(30, abs=1),
+    }
+    metrics = {row["slug"]: row["delta_percent"] for row in test["metrics"]}
+    assert metrics["successful-http-requests-total"] == pytest.approx(-100 * FAULTY, abs=0.2)
+    assert any("/search" in each["text"] for each in results["findings"][:5])
+
+
+@pytest.mark.slow
+def test_times_without_a_zone_and_windows_without_metrics_are_refused(server: str, tmp_path: Path) -> None:
+    naive = init(server, tmp_path / "x.yaml", base=("2024-12-11T10:00:00", "2024-12-11T10:15:00"))
+    assert naive.exit_code == 3
+    expected = '--base: start: expected a time with its zone, such as "2024-12-11T10:00:00Z"'
+    assert naive.stderr.startswith(f"buildcompare: {expected}, found")
+    empty = init(server, tmp_path / "x.yaml", new=("2023-12-11T10:00:00Z", "2023-12-11T10:15:00Z"))
+    assert empty.stderr == (
+        f"buildcompare: --new: expected a window with metrics at {server}, found none from start to end\n"
+    )
+    assert not (tmp_path / "x.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "BASE and NEW, or --prometheus URL --base START END --new START END"),
+        (["a", "b", "--base", "1", "2"], "BASE and NEW, or --prometheus"),
+        (["--prometheus", "ftp://x", "--base", "a", "b", "--new", "a", "b"], "an http or https address"),
+        (["--prometheus", "http://127.0.0.1:9", "--base", "a", "b", "--new", "a", "b"], "a time with its zone"),
+    ],
+)
+def test_what_is_asked_wrongly_gives_one_line(arguments: list[str], told: str) -> None:
+    done = CliRunner().invoke(command_line.app, ["init", *arguments])
+    assert done.exit_code == 3
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
