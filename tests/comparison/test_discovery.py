@@ -13,8 +13,6 @@ from typer.testing import CliRunner, Result
 
 import buildcompare as bc
 from buildcompare import __main__ as command_line
-from buildcompare.comparison.discovery import draft_of_server
-from buildcompare.comparison.init import write_draft
 from buildcompare.config.catalogue import read_catalogue
 from prometheus_server import run_prometheus
 
@@ -72,7 +70,9 @@ def samples() -> str:
         add("gauge", "prometheus_ready", app, times, np.ones(n))
         if side == "new":
             add("gauge", "new_feature", app, times, np.ones(n))
-    lines = [line for name in rows for line in (f"# TYPE {name} {kinds[name]}", *sum(rows[name].values(), []))]
+    lines = []
+    for family, series in rows.items():
+        lines += [f"# TYPE {family} {kinds[family]}", *(line for each in series.values() for line in each)]
     return "\n".join([*lines, "# EOF", ""])
 
 
@@ -100,14 +100,17 @@ def test_names_and_labels_become_queries(server: str, tmp_path: Path) -> None:
     assert queries["http-request-duration-seconds-mean"] == mean
     p99 = "histogram_quantile(0.99, sum(rate(http_request_duration_seconds_bucket[{rate}])) by (le))"
     assert queries["http-request-duration-seconds-p99"] == p99
-    good = '100 * sum(rate(http_requests_total{code!~"5..|error.*|fail.*"}[{rate}])) / sum(rate(http_requests_total[{rate}]))'
-    assert queries["successful-http-requests-total"] == good
+    every, good = "http_requests_total", 'http_requests_total{code!~"5..|error.*|fail.*"}'
+    assert (
+        queries["successful-http-requests-total"] == f"100 * sum(rate({good}[{{rate}}])) / sum(rate({every}[{{rate}}]))"
+    )
     assert queries["cpu"] == "sum(rate(process_cpu_seconds_total{{app}}[{rate}])) * 100"
     assert catalogue.variables == {"app": 'job=~"shop"'}
     assert {"host-cpu", "process-resident-memory-bytes", "queue-backlog"} <= {*queries}
     assert catalogue.load is not None
     assert catalogue.load.slug == "active-users"
     (table,) = catalogue.label_tables
+    assert table.top_bucket == BOUNDS[-1]
     assert (table.label, table.unit, table.average) == ("handler", "seconds", "http-request-duration-seconds-mean")
     comments = (tmp_path / "x.yaml").read_text("utf-8")
     for text in ("moon_phase: neither", "prometheus_ready: of the server", "new_feature: only in one"):

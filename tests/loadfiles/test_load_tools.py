@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import buildcompare as bc
+from buildcompare.recordings.sources import read_runs
 from loadfiles.request_log import endpoint_of
 
 FILES = Path(__file__).parents[1] / "load_tools"
@@ -270,3 +271,8 @@ def test_the_binary_log_of_a_newer_gatling_is_named(tmp_path: Path) -> None:
     (tmp_path / "simulation.log").write_bytes(b"\x00\x00\x00\x00\x063.13.1\x00shop")
     with pytest.raises(bc.InputError, match="binary log of Gatling"):
         bc.read(tmp_path / "simulation.log", catalogue="http")
+
+
+def test_a_folder_of_jtl_files_holds_runs(tmp_path: Path) -> None:
+    shutil.copy(FILES / "jmeter.jtl.gz", tmp_path / "run1.jtl.gz")
+    assert [run.provenance["kind"] for run in read_runs(tmp_path)] == ["jmeter"]

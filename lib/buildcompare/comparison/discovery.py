@@ -128,8 +128,9 @@ def _take_histogram(server: _Server, stem: str) -> None:
         "buckets": f"sum(rate({stem}_bucket[{window}])) by (le, {label})",
     }
     group = label if label not in {each.group for each in server.tables} else slugify(stem)
-    table = {"group": group, "title": stem, "label": label, "unit": unit, "average": slug, "queries": queries}
-    server.tables.append(checked(LabelTable, table))
+    bounds = [float(each) for each in server.labels.get(f"{stem}_bucket", {}).get("le", ()) if "Inf" not in each]
+    table = {"group": group, "title": stem, "label": label, "unit": unit, "top_bucket": max(bounds, default=None)}
+    server.tables.append(checked(LabelTable, {**table, "average": slug, "queries": queries}))
 
 
 def _take_rates(server: _Server) -> None:
@@ -224,16 +225,18 @@ def _asked(run: Run) -> dict[str, str]:
 
 def _described(client: Client, names: set[str], run: Run) -> tuple[dict[str, dict[str, set[str]]], set[str]]:
     """The labels of counters and of counts of histograms, and the names that the server calls gauges."""
-    types = client.listing("/api/v1/metadata", {})
+    types, within = client.listing("/api/v1/metadata", {}), _asked(run)
     gauges = {name for name, rows in types.items() if any(row.get("type") == "gauge" for row in rows)}
     found: dict[str, dict[str, set[str]]] = {}
     for name in sorted(each for each in names - gauges if re.fullmatch(r"[a-zA-Z_:][\w:]*_(total|count)", each)):
         values = defaultdict[str, set[str]](set)
         if _words(f"{_REQUESTS}|http|grpc|api|{FAILED}", name):
-            for series in client.listing("/api/v1/series", {"match[]": name, "limit": "10000", **_asked(run)}):
+            for series in client.listing("/api/v1/series", {"match[]": name, "limit": "10000", **within}):
                 for label, value in series.items():
                     values[label].add(value)
         found[name] = values
+        if values and (buckets := name.removesuffix("count") + "bucket") in names:
+            found[buckets] = {"le": {*client.listing("/api/v1/label/le/values", {"match[]": buckets, **within})}}
     return found, gauges
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MOST_LABELS = 12
 """Most endpoints that are printed by name."""
+MOST_UNUSED = 15
+"""Most names that are printed of what was not used; the params file lists all."""
 _PLAIN = r"[A-Za-z][\w./-]*"
 _NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf")
 """Words that a reader of YAML takes for something else than text."""
@@ -217,7 +219,9 @@ def write_draft(draft: Draft, output: Path | None, *, command: str, force: bool)
     made = {name: _template(name).render(**shared, **about, source=source) for name in ("params", "catalogue")}
     with writing(place, "--output", "a file that can be written"):
         write_files({place: made["params"], beside: made["catalogue"]})
-    unused = [say("init", "not_used"), *(f"  {each}" for each in draft.unused)] if draft.unused else []
+    unused = [f"  {each}" for each in draft.unused[:MOST_UNUSED]]
+    if draft.unused:
+        unused = [say("init", "not_used", len(draft.unused), MOST_UNUSED, file), *unused]
     return [*unused, say("init", "written", file, beside if output else Path("params/metrics", beside.name))]
 
 
@@ -262,6 +266,8 @@ def _flow(data: object) -> str:
     if isinstance(data, (list, tuple)):
         return f"[{', '.join(map(_flow, data))}]"
     is_plain = isinstance(data, str) and re.fullmatch(_PLAIN, data) and data.casefold() not in _NOT_TEXT
+    if isinstance(data, str) and '"' in data and "'" not in data and "\\" not in data and data.isprintable():
+        return f"'{data}'"  # a query needs no escapes
     return str(data) if is_plain else json.dumps(data, ensure_ascii=False)
 
 
