@@ -224,16 +224,15 @@ def init(
     from buildcompare.comparison.discovery import draft_of_server
     from buildcompare.comparison.init import draft_of_files, write_draft
 
-    with _faults_reported():
-        if prometheus is not None and base and new and not files:
-            draft = draft_of_server(prometheus, {"base": base, "new": new})
-        elif prometheus is None and not (base or new) and len(files or ()) == 2:
-            draft = draft_of_files(*files or ())
-        else:
-            expected = "BASE and NEW, or --prometheus URL --base START END --new START END"
-            raise InputError(file=None, key="init", expected=expected, found="others")
-        command = shlex.join(["python", "-m", "buildcompare", *sys.argv[1:]])
-        _say(*draft.said, *write_draft(draft, output, command=command, force=force))
+    if prometheus is not None and base and new and not files:
+        draft = draft_of_server(prometheus, {"base": base, "new": new})
+    elif prometheus is None and not (base or new) and len(files or ()) == 2:
+        draft = draft_of_files(*files or ())
+    else:
+        expected = "BASE and NEW, or --prometheus URL --base START END --new START END"
+        raise InputError(file=None, key="init", expected=expected, found="others")
+    command = shlex.join(["python", "-m", "buildcompare", *sys.argv[1:]])
+    _say(*draft.said, *write_draft(draft, output, command=command, force=force))
 
 
 @app.command()
