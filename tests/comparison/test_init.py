@@ -141,7 +141,9 @@ def test_the_default_name_is_the_new_build_in_the_project(
     monkeypatch.setenv("BUILDCOMPARE_ROOT", str(project))
     done = run("init", *builds)
     assert done.exit_code == 0, done.output
-    assert done.stdout.endswith("Next: python -m buildcompare report params/v2.yaml\n")
+    assert done.stdout.endswith(f"Next: python -m buildcompare report {project / 'params/v2.yaml'}\n")
+    monkeypatch.chdir(project)
+    assert run("init", *builds, "--force").stdout.endswith("Next: python -m buildcompare report params/v2.yaml\n")
     written = bc.read_params(project / "params/v2.yaml")
     assert written.metrics == "v2"
     assert bc.compare(written).verdict == "regression"

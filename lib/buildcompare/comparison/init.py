@@ -197,7 +197,7 @@ def write_draft(draft: Draft, output: Path | None, *, command: str, force: bool)
     file = output or Path("params", f"{default}.yaml")
     if not re.fullmatch(SLUG, file.stem) or file.suffix not in (".yaml", ".yml"):
         raise InputError(file=None, key="--output", expected="a file such as params/NAME.yaml", found=repr(file.name))
-    place = file if output else root() / file
+    place = file if output or root() == Path.cwd() else root() / file
     beside = place.parent / "metrics" / f"{file.stem}.yaml"
     is_listed = beside.absolute() == root() / "params/metrics" / beside.name
     for each, read in ((place, read_params), (beside, lambda it: read_catalogue(str(it.absolute())))):
@@ -208,7 +208,7 @@ def write_draft(draft: Draft, output: Path | None, *, command: str, force: bool)
     params = draft.params.model_copy(update={"metrics": file.stem if is_listed else _stated(str(beside.absolute()))})
     catalogue = draft.catalogue.model_dump(mode="json", exclude_defaults=True)
     catalogue["metrics"] = [_stated_metric(each) for each in draft.catalogue.metrics]
-    shared = {"params": params, "catalogue": catalogue, "file": file, "command": command}
+    shared = {"params": params, "catalogue": catalogue, "file": place, "command": command}
     about = {
         "runs": draft.runs,
         "unused": draft.unused,
@@ -221,8 +221,8 @@ def write_draft(draft: Draft, output: Path | None, *, command: str, force: bool)
         write_files({place: made["params"], beside: made["catalogue"]})
     unused = [f"  {each}" for each in draft.unused[:MOST_UNUSED]]
     if draft.unused:
-        unused = [say("init", "not_used", len(draft.unused), MOST_UNUSED, file), *unused]
-    return [*unused, say("init", "written", file, beside if output else Path("params/metrics", beside.name))]
+        unused = [say("init", "not_used", len(draft.unused), MOST_UNUSED, place), *unused]
+    return [*unused, say("init", "written", place, beside)]
 
 
 def _stated_metric(metric: Metric) -> dict[str, object]:
