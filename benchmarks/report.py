@@ -10,6 +10,8 @@ goes.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import os
 import statistics
 import subprocess
@@ -33,11 +35,18 @@ pstats.Stats(profile).sort_stats("cumulative").print_stats(60)
 """
 
 
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of Linux: processes whose parent ended become children of this one
+
+
 def seconds(*commands: list[str]) -> tuple[float, float]:
-    """CPU and wall seconds of commands, one after the other."""
+    """CPU and wall seconds of commands, one after the other, with those of fork servers that outlive them."""
+    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     before, since = os.times(), time.monotonic()
     for command in commands:
         subprocess.run(command, check=True, cwd=PROJECT, capture_output=True)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.wait()
     after = os.times()
     spent = after.children_user + after.children_system - before.children_user - before.children_system
     return spent, time.monotonic() - since
