@@ -217,6 +217,12 @@ data("recording", "a day that may be a month", table("03/04/2024 10:00,rps,1\n")
 ZONES = "2024-01-01T00:00:00Z,rps,1\n2024-01-01T00:00:05,rps,1\n"
 data("recording", "a time without its zone beside one with it", table(ZONES))
 data("recording", "elapsed times in seconds or milliseconds", b"time,rps\n0,1\n5000,1\n10000,1\n")
+data("recording", "times that may be a spreadsheet's days", b"time,rps\n45637.00006,1\n45637.00012,1\n")
+data("recording", "a first column that may be an index", b",rps\n0,1\n1,1\n")
+data("recording", "a 12-hour clock", b"time,rps\n2024-12-11 12:59,1\n2024-12-11 01:00,1\n")
+ZONED = b"time,metric,value,timezone\n2024-12-11 10:00,rps,1,EST\n"
+data("recording", "times in another zone, beside them", ZONED)
+data("recording", "two units of one value", b"time,Avg API times (ms)\n0,5 s\n")
 data("recording", "numbers that can be read in two ways", b"time;rps\n0;1,234\n5;2\n")
 data("recording", "decimal points beside decimal commas", b"time;rps\n0;0,5\n5;1.5\n")
 data("recording", "a value without a unit beside one with it", b"time,Avg API times\n0,5 ms\n5,6\n")

@@ -158,7 +158,7 @@ def test_dates_may_have_fractions_of_seconds() -> None:
     ("text", "said"),
     [
         ("time,RPS\n31.12.2024 10:00,1\n", r"expected a time such as 2024-12-31 10:00, found"),
-        ("time,Avg API times (MB)\n0,5\n", r"header: expected a number, or one in seconds \(ns, .*\), found 'MB'"),
+        ("time,Avg API times (MB)\n0,5\n", r"unit: expected a number, or one in seconds \(ns, .*\), found 'MB'"),
         ("timestamp,metric,value\n1,rps,1\nnan,rps,2\n", "timestamp, line 3: expected a time, found 'nan'"),
         ("timestamp,metric,value\n1,,1\n", "metric, line 2: expected a metric's name, found nothing"),
         ('timestamp,metric,value\n1,"rps,1\n', "expected a CSV with the columns"),

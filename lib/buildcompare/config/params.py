@@ -268,6 +268,8 @@ class Source(Strict):
     threads: int = Field(default=8, ge=1, le=32)
     timeout_s: float = Field(default=120.0, gt=0, le=3600)
     """Limit of one query, in seconds."""
+    time_unit: Literal["s", "ms", "us", "ns", "days", "date"] | None = None
+    """Unit of times that are numbers in tables; ``days`` are a spreadsheet's, ``date`` is 202412111000."""
     gzip: bool = False
     """Compress answers: a third of the bytes; slower on a fast network."""
     headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
@@ -279,6 +281,7 @@ class Source(Strict):
     @model_validator(mode="after")
     def _reachable(self) -> Source:
         served, keys = self.kind == "prometheus", sorted(self.model_fields_set - {"kind"})
+        keys = [key for key in keys if key != "time_unit" or self.kind != "recorded"]
         refuse(served and self.url is None, "`url` where kind is prometheus", "no `url`")
         if not served and keys and getattr(self, keys[-1]) is not None:
             raise unlike(f"no `{keys[-1]}` where kind is {self.kind}", f"`{keys[-1]}`")

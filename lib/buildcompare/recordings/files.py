@@ -44,6 +44,7 @@ class InputFile:
     path: str | None  # as the user wrote it, for messages and provenance; None for data that is in no file
     contents: bytes
     stored: bytes  # bytes on disk, possibly packed
+    time_unit: str | None = None  # unit of times that are numbers, as the params state it
 
     @property
     def provenance(self) -> dict[str, object]:
@@ -235,11 +236,15 @@ UNITS: dict[str, tuple[str, float]] = {
 """Grafana's unit (its `valueFormats/categories.ts`) -> the quantity it measures, and its size in our unit."""
 SUFFIXES: dict[str, tuple[str, float]] = {
     **{name: UNITS[name] for name in ("ns", "µs", "us", "ms", "s")},
-    "μs": UNITS["µs"],
+    **dict.fromkeys(("μs", "microseconds"), UNITS["µs"]),
+    **dict.fromkeys(("msec", "milliseconds"), UNITS["ms"]),
+    **dict.fromkeys(("sec", "seconds"), UNITS["s"]),
     "min": ("seconds", 60.0),
     **dict.fromkeys(("hour", "hours"), ("seconds", 3600.0)),
     **dict.fromkeys(("day", "days"), ("seconds", 86400.0)),
-    "%": ("percent", 1.0),
+    **dict.fromkeys(("%", "percent"), ("percent", 1.0)),
+    "ratio": ("percent", 100.0),
+    "bytes": ("bytes", 1.0),
     **{f"{size}B{per}": (f"bytes{per}", 1e3**i) for per in ("", "/s") for i, size in enumerate(("", *"kMGT"))},
     **{f"{size}iB{per}": (f"bytes{per}", 1024.0**i) for per in ("", "/s") for i, size in enumerate("KMGT", 1)},
     **{size: ("", 1e3**i) for i, size in enumerate(("K", "Mil", "Bil", "Tri"), 1)},
@@ -256,12 +261,12 @@ _NO_UNIT = ("", "none", "short", "locale", "sishort", "string", "sci")
 
 def unit_factor(file: InputFile, key: str, stated: str, unit: str, *, is_suffix: bool = False) -> float:
     """Factor from the unit of a panel, or behind a value as in ``12.5 ms``, to the catalogue's `unit`."""
-    if not is_suffix and (stated in _NO_UNIT or not unit):
+    if stated == unit or (not is_suffix and (stated in _NO_UNIT or not unit)):
         return 1.0
-    units, wanted = SUFFIXES if is_suffix else UNITS, _quantity(unit)
+    units, (wanted, size) = SUFFIXES if is_suffix else UNITS, SUFFIXES.get(unit) or (_quantity(unit), 1.0)
     quantity, factor = units.get(stated, (None if is_suffix else "", 1.0))
     if quantity == wanted or (is_suffix and quantity is not None and (not quantity or not unit)):
-        return factor
+        return factor / size
     fits = ", ".join(name for name, (each, _) in units.items() if each and each == wanted) or "none"
     of_value, of_panel = f"a number, or one in {unit or 'a known unit'} ({fits})", f"a unit of {unit} ({fits}), or none"
     raise file.fault(key, of_value if is_suffix else of_panel, repr(stated))

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import LATEST, MAX_GRAPHS, Curve, InputFile, series_of, unit_factor
+from buildcompare.recordings.files import LATEST, MAX_GRAPHS, SUFFIXES, Curve, InputFile, series_of, unit_factor
 from buildcompare.recordings.series import FloatArray, Note, Series
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
 MAX_LABELS = 47
 EARLIEST = 1e8  # March 1973 in seconds since 1970; smaller times count from the start of the run
-LONGEST_STEP_S = 500.0  # longest plausible sampling step; elapsed times further apart may be milliseconds
+LONGEST_STEP_S, LONGEST_RUN_S = 60.0, 604_800.0  # longer steps and runs of elapsed times may be in milliseconds
 SEPARATOR = "separator"  # key in a frame's `attrs` for the separator of its text file
 FEW_DIGITS = 7  # most digits of values read off a plot; computed averages and rates have sixteen
 DIGITISED = Note(
@@ -38,6 +39,10 @@ _CLOCK = re.compile(
     r"(?:|timestamp|date|time|date[ _]?time|ts|elapsed(?:[ _]time)?)(?:[ _]?[(\[]?(ms|s|us|µs|ns)[)\]]?)?"
 )
 _SECONDS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
+_DIGITS = r"(?:19[7-9]|20\d)\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])?(?:[0-5]\d){0,2}"
+"""Digits of a date, such as 202412111000."""
+_SERIALS, _NEAR = (36_526.0, 73_051.0), (946_684_800.0, 4_102_444_800.0)
+"""The years 2000 to 2100 as days of spreadsheets, whose day 25,569 is the first of 1970, and in seconds since 1970."""
 _DAY_OR_MONTH = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})\b(.*)")
 _GRAFANA_NAME = re.compile(r"(.+)-data(?:-as-\w+)?-\d{4}-\d\d-\d\d.*\.csv(?:\.gz)?")
 """Name of a panel's CSV from Grafana: the panel's title and the time of the export."""
@@ -104,10 +109,15 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
     if SEPARATOR in frame.attrs:
         frame = with_decimal_points(frame, values, file, clock=clock)
     times = _times(frame[clock], file)
+    zone = columns.get("timezone", columns.get("tz"))
+    if zone and not ({*frame[zone].astype(str)} <= {"", "UTC", "GMT", "Z"} or _is_zoned(frame[clock]).all()):
+        expected = "times in UTC, or with their zone (2024-01-01T10:00:00+01:00)"
+        raise file.fault(str(zone), expected, f"{frame[clock].iloc[0]} in {frame[zone].iloc[0]}")
     if not is_tidy:
         yield from _wide(frame[values], times, file, catalogue)
         return
     labels = [column for column in frame.columns if column not in (clock, metric, *values)]
+    units, seen = str(columns.get("unit", columns.get("units"))), set[tuple[object, ...]]()
     if len(labels) > MAX_LABELS:
         raise file.fault("columns", f"at most {MAX_LABELS} beside a metric and its value", str(len(labels)))
     groups = frame.groupby([metric, *labels], sort=False, dropna=False, observed=True)
@@ -121,8 +131,16 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
         if not isinstance(name, str) or not name:
             raise file.fault(f"metric, {_row(file, frame.index, rows[0])}", "a metric's name", "nothing")
         column = frame[values[0]].iloc[rows]
-        read = numbers_of(column, file, catalogue.find(name).unit)
         texts = dict(zip(map(str, labels), map(str, own), strict=True))
+        name, in_name = _unit_in(name, catalogue)
+        unit, beside = catalogue.find(name).unit, texts.pop(units, "").strip()
+        beside = "" if beside == "nan" else beside
+        if beside and not unit and beside not in SUFFIXES:
+            texts[units], beside = beside, ""  # a label
+        read = numbers_of(column, file, unit, stated=(in_name, beside))
+        if (name, *texts.items()) in seen:
+            raise file.fault(f"{metric}, {_row(file, frame.index, rows[0])}", f"one unit of {name}", "a second one")
+        seen.add((name, *texts.items()))
         yield Curve(name, times[rows], read, texts, partial(_row, file, column.index))
 
 
@@ -137,14 +155,15 @@ def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Ca
             expected = "a metric's name (or a file named as Grafana does: 'P99 API times-data-2024-12-11 10_00_00.csv')"
             raise file.fault("columns", expected, repr(column))
         labels = {"series": column} if metric != name and frame.shape[1] > 1 else {}
-        values = numbers_of(frame[column], file, catalogue.find(metric).unit, stated=unit)
+        values = numbers_of(frame[column], file, catalogue.find(metric).unit, stated=(unit,))
         yield Curve(metric, times, values, labels, partial(_row, file, frame.index))
 
 
 def _unit_in(column: str, catalogue: Catalogue) -> tuple[str, str]:
     """Split a header such as ``P99 API times (ms)`` into metric and unit, where the catalogue has that metric."""
     parts = re.fullmatch(r"(.+?)\s*[(\[]([^()\[\]]+)[)\]]", column)
-    if parts and catalogue.find(parts[1]).known and not catalogue.find(column).known:
+    is_unit = parts and (parts[2] in SUFFIXES or not catalogue.find(column).known)
+    if parts and is_unit and catalogue.find(parts[1]).known:
         return parts[1], parts[2]
     return column, ""
 
@@ -171,8 +190,8 @@ def _row(file: InputFile, rows: pd.Index, index: int) -> str:
 def _times(column: pd.Series, file: InputFile) -> FloatArray:
     """Convert times to seconds since 1970 or since the run's start; text without a zone is UTC.
 
-    Numbers have the unit in the column's name, or the only one that fits times since 1970. Small numbers are seconds
-    since the run's start; they are refused if their steps are so long that they may be milliseconds.
+    Numbers have the unit that the params state, that in the column's name, or the only one that fits times since 1970.
+    Small numbers are seconds since the run's start. What has a second reading is refused.
     """
     name, place = str(column.name), partial(_row, file, column.index)
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
@@ -185,13 +204,39 @@ def _times(column: pd.Series, file: InputFile) -> FloatArray:
         raise file.fault(f"{name}, {place(bad[0])}", "a time", repr(column.iloc[bad[0]]))
     named = _CLOCK.fullmatch(name.strip().casefold())
     low, high = (numbers.min(), numbers.max()) if numbers.size else (0.0, 0.0)
-    sizes = sorted({*_SECONDS.values()}) if not (named and named[1]) else []
-    fits = [size for size in sizes if EARLIEST * size <= low and high < LATEST * size]
-    step = float(np.median(np.diff(np.unique(numbers)))) if sizes and not fits and low < high < EARLIEST else 0.0
-    if step > LONGEST_STEP_S and file.path is not None:
-        expected = f"times of one unit (a column named {name or 'time'}_s or {name or 'time'}_ms)"
-        raise file.fault(name, expected, f"steps of {step:g}, in seconds or milliseconds")
-    return numbers / (_SECONDS[named[1]] if named and named[1] else fits[0] if fits else 1.0)
+    steps = np.diff(np.unique(numbers))
+    stated, step = named[1] if named else None, float(np.median(steps)) if steps.size else 0.0
+    fits = [unit for unit, size in _SECONDS.items() if EARLIEST * size <= low and high < LATEST * size]
+    near = [unit for unit, size in _SECONDS.items() if _NEAR[0] * size <= low and high < _NEAR[1] * size]
+    unit, other = stated or [*fits, "s"][0], ""
+    if all(re.fullmatch(_DIGITS, f"{each:.0f}") for each in (low, high)):
+        other = "date"
+    elif _SERIALS[0] <= low and high < _SERIALS[1] and step < 0.5:
+        other = "days"
+    elif stated and stated not in fits and near:
+        other = near[0]
+    elif not stated and not fits and file.path is not None:
+        is_index = not name and low in (0.0, 1.0) and steps.size and (steps == 1.0).all()
+        other = "rows" if is_index else "ms" if step > LONGEST_STEP_S or high - low > LONGEST_RUN_S else ""
+    if other and not file.time_unit:
+        either = "unless it is an index" if other == "rows" else f"or `time_unit: {other}`"
+        expected = f"times of one reading (`time_unit: {unit}` in `source`, {either})"
+        raise file.fault(name or "column 1", expected, f"{low:.15g} to {high:.15g} in steps of {step:.6g}")
+    unit = file.time_unit or unit
+    if unit == "days":
+        return np.asarray(np.round((numbers - 25_569.0) * 86_400.0, 3))
+    if unit == "date":
+        texts = pd.Series(np.char.mod("%.0f", numbers), column.index, name=name)
+        dates = pd.to_datetime(texts, format="%Y%m%d%H%M%S"[: len(texts.iloc[0]) - 2], errors="coerce")
+        return _instants(dates.astype(str), file, place)
+    return numbers / _SECONDS[unit]
+
+
+def _is_zoned(times: pd.Series) -> npt.NDArray[np.bool_]:
+    """Whether each time has a zone; a number counts from 1970 in UTC."""
+    if pd.api.types.is_numeric_dtype(times):
+        return np.ones(len(times), dtype=bool)
+    return np.asarray(times.astype(str).str.contains(r"^[\d.]+$|.{10}.*(?:Z|[+-])"))
 
 
 def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -> FloatArray:
@@ -211,21 +256,35 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
             raise file.fault(f"{column.name}, {place(rows[0])}", expected, repr(text))
 
     fault(dates.isna(), "a time such as ")
-    zoned = texts.astype(str).str[10:].str.contains("Z|[+-]").to_numpy()
+    zoned = _is_zoned(texts)
     if zoned.any():
         fault(~zoned, "a time with its zone, as others have")
-    return np.asarray(dates.dt.as_unit("us").astype("int64").to_numpy() / 1e6)[codes]  # nanoseconds end in 2262
+    seconds = np.asarray(dates.dt.as_unit("us").astype("int64").to_numpy() / 1e6)[codes]  # nanoseconds end in 2262
+    hours, back = seconds // 3600 % 24, np.flatnonzero(np.abs(np.diff(seconds) + 41_400.0) <= 1_800.0)
+    if back.size and not zoned.any() and hours.min() >= 1 and hours.max() <= 12:
+        found = f"{column.iloc[back[0] + 1]} after {column.iloc[back[0]]}"
+        raise file.fault(f"{column.name}, {place(back[0] + 1)}", "24-hour times (or times with their zone)", found)
+    return seconds
 
 
 # ---- Numbers --------------------------------------------------------------------------------------------------------
 
 
-def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: str = "") -> FloatArray:
-    """Convert texts to values in `unit`, from the unit after each number or the header's (`stated`); NaN if empty."""
+def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: Sequence[str] = ()) -> FloatArray:
+    """Convert texts to values in `unit`, from the unit after each number or those `stated` elsewhere; NaN if empty."""
     import pyarrow.compute as pc
 
     place = partial(_row, file, column.index)
-    factor = unit_factor(file, f"{column.name}, header", stated, unit, is_suffix=True) if stated else 1.0
+    factors: dict[str, float] = {}
+
+    def factor_of(key: str, text: str) -> float:
+        factors[text] = unit_factor(file, f"{column.name}, {key}", text, unit, is_suffix=True)
+        if stated and len({*factors.values()}) > 1:
+            raise file.fault(f"{column.name}, {key}", "one unit", " and ".join(map(repr, factors)))
+        return factors[text]
+
+    stated = [text for text in stated if text]
+    factor = [1.0, *(factor_of("unit", text) for text in stated)][-1]
     if (numbers := _all_numbers(column)) is not None:
         return numbers * factor
     texts = _texts(column)
@@ -238,7 +297,7 @@ def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: st
     values = _cast(digits).copy()  # Arrow's memory is read-only
     for suffix in pd.unique(suffixes[~bare]):
         rows = np.flatnonzero(~bare & (suffixes == suffix))
-        values[rows] *= unit_factor(file, f"{column.name}, {place(rows[0])}", suffix, unit, is_suffix=True)
+        values[rows] *= factor_of(place(rows[0]), suffix)
     alone = np.flatnonzero(bare & np.isfinite(values) & (values != 0))
     if alone.size and not stated:
         expected = "a unit behind each value, as others have"

@@ -60,6 +60,7 @@ def read(
     catalogue: str | Catalogue = "mattermost",
     kind: str | None = None,
     labels: str | Path | None = None,
+    time_unit: str | None = None,
 ) -> Recording:
     """Read a recording from a file.
 
@@ -76,6 +77,9 @@ def read(
         ``recorded``, ``ltctl``, ``grafana``, ``pgbench`` or ``sysstat``; recognised from the contents by default.
     labels
         Beside a table of samples: a CSV of label values with the columns group, label, stat and value.
+    time_unit
+        Unit of a table's times that are numbers: ``s``, ``ms``, ``us``, ``ns``, ``days`` (a spreadsheet's) or ``date``
+        (202412111000); by default the only one that fits.
 
     Returns
     -------
@@ -95,7 +99,8 @@ def read(
     if kind is not None and kind not in SOURCES:
         raise InputError(file=None, key="kind", expected="one of " + ", ".join(SOURCES), found=repr(kind))
     known = read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue
-    return with_samples(_read([_here(path)], known, kind, None if labels is None else _here(labels)), str(path))
+    beside = None if labels is None else _here(labels)
+    return with_samples(_read([_here(path)], known, kind, beside, time_unit), str(path))
 
 
 def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> list[Recording]:
@@ -238,7 +243,7 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
         from buildcompare.recordings.prometheus import pull_run  # late: the client takes time to import
 
         return with_samples(pull_run(run, source, catalogue), None)
-    recording = _read(run.files, catalogue, run.kind, run.labels)
+    recording = _read(run.files, catalogue, run.kind, run.labels, source.time_unit)
     if run.window is not None:
         start, end = (instant.timestamp() for instant in run.window)
         stop_known = recording.stop_known and end >= recording.window[1]  # an earlier end cuts the stop off
@@ -287,7 +292,9 @@ def _here(path: str | Path) -> str:
     return str(Path(path).absolute()) if there else str(path)
 
 
-def _read(paths: Sequence[str], catalogue: Catalogue, kind: str | None, labels: str | None) -> Recording:
+def _read(
+    paths: Sequence[str], catalogue: Catalogue, kind: str | None, labels: str | None, time_unit: str | None = None
+) -> Recording:
     expected = SOURCES[kind].expected if kind else table.EXPECTED
     named = dict.fromkeys(matching(paths) if kind is None or SOURCES[kind].join else paths)
     if len(named) == 1 and labels is None and kind in (None, "recorded"):
@@ -296,7 +303,7 @@ def _read(paths: Sequence[str], catalogue: Catalogue, kind: str | None, labels: 
         if form := next((form for form in formats() if form.recognise(head)), None):
             return form.read(path, catalogue)
     may_be_large = table.is_text if kind in (None, "recorded") else None
-    files = [read_input(path, expected=expected, is_table=may_be_large) for path in named]
+    files = [replace(read_input(path, expected=expected, is_table=may_be_large), time_unit=time_unit) for path in named]
     file = files[0]
     try:
         able = [SOURCES[kind]] if kind else [each for each in SOURCES.values() if each.join or len(files) == 1]

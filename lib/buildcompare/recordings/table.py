@@ -104,8 +104,11 @@ def with_labels(recording: Recording, path: str) -> Recording:
     if twice.size:
         place = f"line {frame.index[twice[0]]}"
         raise file.fault(place, "one value for each group, label and stat", "a second one")
-    values = numbers_of(with_decimal_points(frame, ["value"], file)["value"], file, "seconds")
-    rows = zip(frame["group"], frame["label"], frame["stat"], map(float, values), strict=True)
+    frame = with_decimal_points(frame, ["value"], file)
+    values = pd.Series(index=frame.index, dtype=np.float64)
+    for unit, part in frame.groupby(frame["unit"].str.strip() if "unit" in frame else np.zeros(len(frame))):
+        values[part.index] = numbers_of(part["value"], file, "seconds", stated=[unit] if isinstance(unit, str) else [])
+    rows = zip(frame["group"], frame["label"], frame["stat"], values.tolist(), strict=True)
     provenance = {**recording.provenance, "files": [*files, file.provenance]}
     return replace(recording, label_summaries=tuple(LabelSummary(*row) for row in rows), provenance=provenance)
 
