@@ -16,7 +16,7 @@ from buildcompare.stats.planning import ALPHA, quantile
 
 LEAST_PERCENT = 1.0
 """Frames with a smaller share in both builds are left out: fewer tests leave more power to each."""
-MOST_FRAMES = 20  # in each table
+MOST_FRAMES, MOST_FRAMES_COMPARED = 20, 500  # in each table, and among those that changed most
 NESTED = 0.9
 """A frame is left out if a frame that it calls explains at least this part of its change."""
 OWN_PART = 0.5
@@ -48,7 +48,7 @@ def compare_profiles(profiles: Pair[list[Profile]]) -> ProfilesResult:
     >>> round(compare_profiles(Pair([base], [new])).own[0].points, 6)
     20.0
     """
-    rows = {own: _rows(profiles, own=own) for own in (True, False)}
+    rows = {own: _rows(profiles, own=own)[:MOST_FRAMES_COMPARED] for own in (True, False)}
     grown = {row.frame: row.points for row in rows[False]}
     stacks = chain.from_iterable(profile.stacks for profile in chain(*profiles))
     below = _callees(stacks, grown.keys())
@@ -139,9 +139,14 @@ def _noise(
 
 def _callees(stacks: Iterable[Stack], frames: Set[str]) -> Mapping[str, set[str]]:
     """By frame, the frames that stand below it in some stack and above it in none."""
-    below: dict[str, set[str]] = {frame: set() for frame in frames}
+    places = {frame: i for i, frame in enumerate(frames)}
+    below = [0] * len(places)  # sets of frames as bits, since stacks are deep
     for stack in stacks:
-        own = [frame for frame in stack if frame in frames]
-        for i, frame in enumerate(own):
-            below[frame].update(own[i + 1 :])
-    return {frame: {each for each in found if frame not in below[each]} for frame, found in below.items()}
+        deeper = 0
+        for place in (places[frame] for frame in reversed(stack) if frame in places):
+            below[place] |= deeper
+            deeper |= 1 << place
+    return {
+        frame: {each for each, j in places.items() if below[i] >> j & 1 and not below[j] >> i & 1}
+        for frame, i in places.items()
+    }

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
+from buildcompare.config.errors import InputError
 from buildcompare.config.outside import shown
 from buildcompare.recordings.files import InputFile, read_input
 
 EXPECTED = "a profile: folded stacks, or pprof"
-MAX_DEPTH = 1_000
-"""Frames of one stack; profilers cut theirs far below."""
-_FOLDED = re.compile(r"(.*\S) (\d{1,18})")
+MAX_DEPTH, MAX_STACKS, MAX_FRAMES, MAX_FIELDS = 1_000, 200_000, 2_000_000, 1_000_000
+"""Bounds on the frames of one stack, on different stacks and their frames, and on the fields of a pprof."""
 _LINE = re.compile(r":\d+(?=\)$)")
 """Line number in py-spy's ``name (file.py:12)``, dropped as it shifts with every edit above it."""
 
@@ -58,19 +60,40 @@ def _is_text(contents: bytes) -> bool:
 
 
 def _folded(file: InputFile) -> tuple[dict[Stack, float], float]:
-    stacks: dict[Stack, float] = defaultdict(float)
-    for number, line in enumerate(file.contents.decode("utf-8", "replace").splitlines(), start=1):
-        if not line.strip() or line.startswith("#"):
+    def fault(line: bytes, expected: str, found: str) -> InputError:
+        number = file.contents[: file.contents.find(line)].count(b"\n") + 1
+        return file.fault(f"line {number}", expected, found)
+
+    lines, stream = Counter[bytes](), io.BytesIO(file.contents)
+    while chunk := stream.readlines(1_000_000):
+        lines.update(chunk)
+        if len(lines) > MAX_STACKS:
+            raise file.fault("stacks", f"at most {MAX_STACKS:,} different ones", "more")
+    weights: dict[bytes, int] = defaultdict(int)
+    frames = 0
+    for line, times in lines.items():
+        stack, _, weight = line.strip().rpartition(b" ")
+        if stack[:1] == b"#" or not weight:
             continue
-        found = _FOLDED.fullmatch(line.rstrip())
-        if found is None:
+        if not (stack and weight.isdigit() and len(weight) <= 18):
             expected = "frames joined by ';', a space and a whole number"
-            raise file.fault(f"line {number}", expected, repr(line[:60]))
-        stack = tuple(shown(_LINE.sub("", frame)) for frame in found[1].split(";") if frame)
-        if len(stack) > MAX_DEPTH:
-            raise file.fault(f"line {number}", f"at most {MAX_DEPTH:,} frames in a stack", f"{len(stack):,}")
-        if stack and int(found[2]):
-            stacks[stack] += int(found[2])
+            raise fault(line, expected, repr(line[:60].decode("utf-8", "replace").strip()))
+        depth = stack.count(b";") + 1
+        frames += depth
+        if depth > MAX_DEPTH or frames > MAX_FRAMES:
+            most, found = (MAX_DEPTH, depth) if depth > MAX_DEPTH else (MAX_FRAMES, frames)
+            expected = f"at most {most:,} frames in {'a stack' if depth > MAX_DEPTH else 'all stacks'}"
+            raise fault(line, expected, f"{found:,}")
+        weights[stack] += int(weight) * times
+
+    @cache
+    def name(frame: bytes) -> str:
+        return shown(_LINE.sub("", frame.decode("utf-8", "replace")))
+
+    stacks: dict[Stack, float] = defaultdict(float)
+    for text, count in weights.items():
+        if count and (stack_of_names := tuple(name(frame) for frame in text.split(b";") if frame)):
+            stacks[stack_of_names] += count
     return dict(stacks), sum(stacks.values())
 
 
@@ -88,22 +111,6 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
     raise ValueError("a number of more than 64 bits")
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield number and value of each field of a protobuf message: an integer, or bytes."""
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
-        if key & 7 == 0:
-            value, place = _varint(data, place)
-            yield key >> 3, value
-            continue
-        size, place = _varint(data, place) if key & 7 == 2 else ({1: 8, 5: 4}[key & 7], place)
-        if place + size > len(data):
-            raise ValueError("a field beyond the end")
-        yield key >> 3, data[place : place + size]
-        place += size
-
-
 def _numbers(values: Sequence[Any]) -> list[int]:
     """Parse a repeated signed number, packed or not."""
     found: list[int] = []
@@ -115,50 +122,75 @@ def _numbers(values: Sequence[Any]) -> list[int]:
         while place < len(value):
             number, place = _varint(value, place)
             found.append(number)
+            if len(found) > MAX_DEPTH:
+                raise ValueError(f"more than {MAX_DEPTH:,} numbers of a sample")
     return [value - (1 << 64) if value >> 63 else value for value in found]
 
 
-def _message(data: bytes) -> dict[int, list[Any]]:
+def _message(data: bytes, budget: Iterator[int]) -> dict[int, list[Any]]:
+    """Parse a message: by number of a field its values, integers or bytes; each field takes one of the budget."""
     found: dict[int, list[Any]] = defaultdict(list)
-    for number, value in _fields(data):
-        found[number].append(value)
-    return found
+    place, end = 0, len(data)
+    for _ in budget:
+        if place == end:
+            return found
+        key, place = _varint(data, place)
+        value: Any
+        if key & 7 == 0:
+            value, place = _varint(data, place)
+        else:
+            size, place = _varint(data, place) if key & 7 == 2 else ({1: 8, 5: 4}[key & 7], place)
+            value = data[place : place + size]
+            place += size
+            if place > end:
+                raise ValueError("a field beyond the end")
+        found[key >> 3].append(value)
+    raise ValueError(f"more than {MAX_FIELDS:,} fields")
 
 
 def _pprof(file: InputFile) -> tuple[dict[Stack, float], float]:
     try:
-        return _stacks(_message(file.contents))
+        return _stacks(file.contents, partial(_message, budget=iter(range(MAX_FIELDS))))
     except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
         found = str(error) if type(error) is ValueError else "bytes that are neither"
         raise file.fault(None, EXPECTED, found) from None
 
 
-def _stacks(profile: dict[int, list[Any]]) -> tuple[dict[Stack, float], float]:
+def _stacks(data: bytes, parse: Callable[[bytes], dict[int, list[Any]]]) -> tuple[dict[Stack, float], float]:
     """Return the stacks, weighted by pprof's default sample type, and the number of samples."""
+    profile = parse(data)
     texts = [shown(text.decode("utf-8", "replace")) for text in profile[6]]
 
     def one(message: dict[int, list[Any]], number: int) -> int:
         return int(message[number][-1]) if message[number] else 0
 
-    kinds = [(texts[one(kind, 1)], texts[one(kind, 2)]) for kind in map(_message, profile[1])]
+    kinds = [(texts[one(kind, 1)], texts[one(kind, 2)]) for kind in map(parse, profile[1])]
     default = texts[one(profile, 14)]
     chosen = next((i for i, (name, _) in enumerate(kinds) if name == default and default), len(kinds) - 1)
     counted = next((i for i, (_, unit) in enumerate(kinds) if unit == "count"), chosen)
-    names = {one(function, 1): texts[one(function, 2)] for function in map(_message, profile[5])}
+    names = {one(function, 1): texts[one(function, 2)] for function in map(parse, profile[5])}
     frames: dict[int, list[str]] = {}
-    for location in map(_message, profile[4]):  # of inlined functions the innermost first
-        lines = [names[one(line, 1)] for line in map(_message, location[4])]
+    for location in map(parse, profile[4]):  # of inlined functions the innermost first
+        lines = [names[one(line, 1)] for line in map(parse, location[4])]
         frames[one(location, 1)] = [name or "?" for name in lines] or [f"{one(location, 3):#x}"]
-    stacks: dict[Stack, float] = defaultdict(float)
+    weights: dict[tuple[Any, ...], int] = defaultdict(int)
     samples = 0
-    for sample in map(_message, profile[2]):
+    for sample in map(parse, profile[2]):
         values = _numbers(sample[2])
         if min(values) < 0:
             raise ValueError("values below 0, as the difference of two profiles has")
-        stack = tuple(reversed([name for location in _numbers(sample[1]) for name in frames[location]]))
-        if len(stack) > MAX_DEPTH:
-            raise ValueError(f"a stack of {len(stack):,} frames")
-        if stack and values[chosen]:
-            stacks[stack] += values[chosen]
+        if sample[1] and values[chosen]:
+            weights[tuple(sample[1])] += values[chosen]
             samples += values[counted]
+    stacks: dict[Stack, float] = defaultdict(float)
+    written = 0
+    for packed, weight in weights.items():  # each stack is written out once
+        locations = [frames[each] for each in _numbers(packed)]
+        depth = sum(map(len, locations))
+        written += depth
+        if depth > MAX_DEPTH or len(stacks) == MAX_STACKS or written > MAX_FRAMES:
+            raise ValueError(
+                f"more than {MAX_DEPTH:,} frames in a stack, {MAX_STACKS:,} stacks or {MAX_FRAMES:,} frames"
+            )
+        stacks[tuple(reversed([name for names in locations for name in names]))] += weight
     return dict(stacks), float(samples)
