@@ -33,32 +33,25 @@ hypothesis.settings.register_profile("no deadline", deadline=None)
 hypothesis.settings.load_profile("no deadline")
 
 
-# ---- A skip is a failure where BUILDCOMPARE_REQUIRE_ALL=1 -----------------------------------------------------------
-
-
-def _forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+def _forbid_skip(report: T) -> T:
+    assert isinstance(report, pytest.TestReport | pytest.CollectReport)
     if os.environ.get(REQUIRE_ALL) == "1" and report.skipped and not hasattr(report, "wasxfail"):
         where_and_why = report.longrepr
         reason = where_and_why[2] if isinstance(where_and_why, tuple) else str(where_and_why)
         report.outcome = "failed"
         report.longrepr = f"{report.nodeid} was skipped, and {REQUIRE_ALL}=1 asks for every test. {reason}"
+    return report
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    _forbid_skip(report)
-    return report
+    return _forbid_skip((yield))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    report = yield
-    _forbid_skip(report)
-    return report
+    return _forbid_skip((yield))
 
-
-# ---- What `make test-fast` leaves out --------------------------------------------------------------------------------
 
 SLOW_FIXTURES = {
     "browser", "bundled", "chromium", "filled", "hostile", "learned", "pages", "real", "reports", "servers",
@@ -93,9 +86,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("untraced")
 
 
-# ---- What coverage does not trace ------------------------------------------------------------------------------------
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Stop coverage around a test marked `untraced` and the fixtures that are made for it.
@@ -113,9 +103,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     finally:
         for each in reversed(stopped):
             each.start()
-
-
-# ---- Where things are -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
@@ -165,22 +152,17 @@ def bundled(once: Callable[[str, Callable[[Path], object]], Path]) -> Callable[[
 @pytest.fixture(scope="session")
 def compared(real: Path, once: Callable[[str, Callable[[Path], object]], Path]) -> Callable[[str], Results]:
     """`compared("v10.4")`: the results of that published comparison, all its tests, compared once."""
-    from buildcompare.comparison import analysis
-    from buildcompare.config.params import check_params
     from buildcompare.results import Results, dumps
-    from support import real_params
+    from support import analysed, real_params
 
     def results(release: str) -> Results:
         def compare(file: Path) -> None:
-            params = check_params(real_params(real, release, "v1.2.3", "v1.3.0-rc1", name=release))
-            file.write_text(dumps(analysis.analyse(params, analysis.read_recordings(params)).results), "utf-8")
+            params = real_params(real, release, "v1.2.3", "v1.3.0-rc1", name=release)
+            file.write_text(dumps(analysed(params).results), "utf-8")
 
         return Results.model_validate_json(once(f"{release}.json", compare).read_text("utf-8"))
 
     return results
-
-
-# ---- A browser ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
@@ -212,21 +194,10 @@ class BrowserThread:
     def _start(executable: Path) -> tuple[Playwright, Browser]:
         from playwright.sync_api import sync_playwright
 
+        off = (f"--disable-{each}" for each in ("gpu", "quic", "background-networking", "component-update", "sync"))
+        options = ["--headless", "--no-sandbox", "--no-first-run", *off]
         playwright = sync_playwright().start()
-        browser = playwright.chromium.launch(
-            executable_path=executable,
-            args=[
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-quic",
-                "--no-first-run",
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-            ],
-        )
-        return playwright, browser
+        return playwright, playwright.chromium.launch(executable_path=executable, args=options)
 
     def run(self, task: Callable[[Browser], T]) -> T:
         """Call `task` with the Playwright browser; pages, and all that comes from them, stay inside the task."""
@@ -295,21 +266,17 @@ def requests_of(browser: BrowserThread) -> Callable[..., list[str]]:
         address = page_file.resolve().as_uri()
         log: list[str] = []
 
-        def open_page(browser: Browser) -> None:
-            context = browser.new_context(java_script_enabled=javascript)
-            try:
-                page = context.new_page()
-                devtools = context.new_cdp_session(page)
-                devtools.on("Network.requestWillBeSent", lambda event: log.append(event["request"]["url"]))
-                devtools.on("Network.webSocketCreated", lambda event: log.append(event["url"]))
-                devtools.send("Network.enable")
-                page.goto(address, wait_until="load")
-                page.wait_for_load_state("networkidle")
-                page.wait_for_timeout(300)
-            finally:
-                context.close()
+        def watch(page: Page) -> None:
+            devtools = page.context.new_cdp_session(page)
+            devtools.on("Network.requestWillBeSent", lambda event: log.append(event["request"]["url"]))
+            devtools.on("Network.webSocketCreated", lambda event: log.append(event["url"]))
+            devtools.send("Network.enable")
 
-        browser.run(open_page)
+        def wait(page: Page) -> None:
+            page.wait_for_load_state("networkidle")
+            page.wait_for_timeout(300)
+
+        browser.look(address, wait, watch, java_script_enabled=javascript)
         addresses = [each for each in log if not each.startswith("data:")]
         assert address in addresses, f"the log misses the document itself: {addresses}"
         addresses.remove(address)

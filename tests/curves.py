@@ -1,7 +1,5 @@
 """Curves, recordings and what is said of them: what tests of analyses and comparisons share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

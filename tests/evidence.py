@@ -1,7 +1,5 @@
 """Which numbers of a finding's sentence does its evidence not hold?"""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

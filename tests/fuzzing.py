@@ -1,7 +1,5 @@
 """Bytes for every reader: files that are right, changed by chance, and what once broke a reader (tests/corpus)."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import io
@@ -292,24 +290,16 @@ def _written(path: Path, contents: bytes) -> str:
 
 READERS: dict[str, Callable[[Path, bytes], str]] = {
     **dict.fromkeys(("ours", "parquet", "csv", "ltctl", "grafana", "pgbench", "sysstat"), _of_recording),
-    "pulled": _kept,
-    "head": _head,
-    "labels": _labels,
-    "profile": lambda path, _: repr(len(read_profile(str(path)).stacks)),
-    "answer": _answer,
-    "params": lambda path, _: repr(len(read_params(path).tests)),
-    "comments": _comments,
+    "pulled": _kept, "head": _head, "labels": _labels,
+    "profile": lambda path, _: repr(len(read_profile(str(path)).stacks)), "answer": _answer,
+    "params": lambda path, _: repr(len(read_params(path).tests)), "comments": _comments,
     "catalogue": lambda path, _: repr(len(read_catalogue(str(path)).metrics)),
     "variants": lambda path, _: repr(len(read_variants(path).runs)),
-    "matrix": lambda path, _: repr(len(cells(read_matrix(path)))),
-    "state": _state,
-    "groups": lambda path, _: repr(len(checked(CalibrationSpec, read_yaml(path)).groups)),
-    "calibration": _calibration,
+    "matrix": lambda path, _: repr(len(cells(read_matrix(path)))), "state": _state,
+    "groups": lambda path, _: repr(len(checked(CalibrationSpec, read_yaml(path)).groups)), "calibration": _calibration,
     "entry": lambda path, contents: _ledger(path, contents, "x.json"),
-    "past": lambda path, _: repr(len(read_table(path))),
-    "results": _results,
-    "written": _written,
-}
+    "past": lambda path, _: repr(len(read_table(path))), "results": _results, "written": _written,
+}  # fmt: skip
 """By kind, what is done with a file of such bytes."""
 YAML = ("params", "comments", "catalogue", "variants", "matrix", "groups")
 

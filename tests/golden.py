@@ -6,8 +6,6 @@ metrics nulls are left out. Beside it, of the first comparison, README.md, the c
 terminal shows in two widths are pictures of the wording.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

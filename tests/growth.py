@@ -1,7 +1,5 @@
 """Inputs of any size, for each thing that may be large in one, and what reading them takes."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import gc

@@ -1,7 +1,5 @@
 """Entries of ledgers to test with."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

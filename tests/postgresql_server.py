@@ -1,7 +1,5 @@
 """A server of the installed PostgreSQL, on a socket of its own."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """Real servers, filled with samples of known truth, and a proxy in front of them that can fail in every way."""
 
-from __future__ import annotations
-
 import http.client
 import math
 import os
@@ -35,9 +33,6 @@ HANDLERS = {"createPost": (0.02, 40), "getUser": (0.004, 100), "searchPosts": (0
 METHODS = {"PostStore.Save": (0.008, 50), "UserStore.Get": (0.002, 300)}
 INSTANCES = ("app-0:8067", "app-1:8067")
 HISTOGRAMS = ("mattermost_api_time", "mattermost_db_store_time")
-
-
-# ---- Truth ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -122,9 +117,6 @@ def _histogram(
         truth.add(f"{metric}_bucket", times, buckets[:, i], le="+Inf" if math.isinf(bound) else str(bound), **labels)
     truth.add(f"{metric}_count", times, buckets[:, -1], **labels)
     truth.add(f"{metric}_sum", times, 1e6 + np.cumsum(counts * drawn.mean(axis=1)), **labels)
-
-
-# ---- The server -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -246,9 +238,6 @@ def running(command: list[str], log: Path, ready: str, **variables: str) -> Iter
     finally:
         process.terminate()
         process.wait(20)
-
-
-# ---- The proxy ------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -380,9 +369,6 @@ def cut_off(exchange: Exchange, *, abruptly: bool) -> None:
         handler.connection.close()
     handler.close_connection = True
     exchange.sent = True
-
-
-# ---- Certificates ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """What the tests of pulls ask for, and how they hold the answer against the server."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import struct

@@ -1,7 +1,5 @@
 """A bounded test between whose builds nothing changed, and comparisons of two recordings, for tests of findings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Load curves whose shape is in the call, and those of simulated runs: what tests of shapes share."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

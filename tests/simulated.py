@@ -1,25 +1,17 @@
 """Simulated runs that several tests look at, each made once, and their curves."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from buildcompare.recordings.recording import Recording
-from loadsim import (
-    Coordinator,
-    RunSettings,
-    SimulatedRun,
-    simulate_run,
-)
+from loadsim import Coordinator, RunSettings, SimulatedRun, simulate_run
 from loadsim.bundled import BundledRun, bundled_runs
 
 USERS = "number-of-connected-devices"
 UNBOUNDED = RunSettings()
 BOUNDED = RunSettings(type="bounded", coordinator=Coordinator(max_users=5000))
-STEPS_OF_A_FALL = 5  # DESIGN: a wave falls by five coordinator steps or more
 
 
 @cache

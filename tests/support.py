@@ -1,7 +1,5 @@
 """Comparisons to test with: params for the real data, and small recordings whose truth is in the call."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
@@ -20,10 +18,12 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
+from typer.testing import CliRunner, Result
 
+from buildcompare.__main__ import app
 from buildcompare.comparison import analysis
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import Comparison
+from buildcompare.config.params import Comparison, check_params
 from buildcompare.config.yaml import yaml_text
 from buildcompare.history.ledger import read_ledger
 from buildcompare.report.publish import KernelInputError
@@ -126,6 +126,17 @@ def killed_at(step: int, work: Callable[[], None]) -> bool:
     return os.WIFSIGNALED(status)
 
 
+def command(*arguments: object, **environment: str | None) -> Result:
+    """What a command line does, in this process."""
+    return CliRunner(env=environment).invoke(app, [str(each) for each in arguments])
+
+
+def analysed(params: Mapping[str, Any]) -> analysis.Analysis:
+    """The comparison that these params ask for."""
+    checked = check_params(params)
+    return analysis.analyse(checked, analysis.read_recordings(checked))
+
+
 def write_params(file: Path, params: Mapping[str, Any]) -> Path:
     """Write a params file."""
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -200,13 +211,9 @@ def small_params(folder: Path, **more: Any) -> dict[str, Any]:
         target = 1000 if kind == "bounded" else 20_000  # of an unbounded test a ceiling that is out of reach
         tests.append({"name": f"postgresql_{kind}", "type": kind, "db_engine": "postgresql", "users": target, **runs})
     return {
-        "name": "small",
-        "base": {"label": "v1.0.0"},
-        "new": {"label": "v1.1.0"},
-        "source": {"kind": "recorded"},
-        "tests": tests,
-        **more,
-    }
+        "name": "small", "base": {"label": "v1.0.0"}, "new": {"label": "v1.1.0"}, "source": {"kind": "recorded"},
+        "tests": tests, **more,
+    }  # fmt: skip
 
 
 def in_a_terminal(*arguments: object) -> tuple[int, str]:

@@ -1,7 +1,5 @@
 """What tests of validity share: runs that are simulated, and curves made by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal

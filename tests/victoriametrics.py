@@ -1,7 +1,5 @@
 """Programs in Go for tests: built once through the Go module proxy, and kept outside of the project."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

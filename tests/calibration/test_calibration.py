@@ -1,7 +1,5 @@
 """Repeated runs teach how far runs lie apart, and never judge themselves."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
@@ -12,16 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from buildcompare.__main__ import app
 from buildcompare.calibration.learn import read_calibration
-from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import check_params
 from buildcompare.metrics.events import find_events
 from buildcompare.stats.changepoints import CalibratedPenalty
-from support import users_curve, write_csv, write_params
+from support import analysed, command, users_curve, write_csv, write_params
 
 
 def run_files(folder: Path, groups: int, runs: int, *, sd: float = 0.02, seed: int = 1) -> list[dict[str, Any]]:
@@ -52,17 +46,14 @@ def spec_file(folder: Path, groups: list[dict[str, Any]], **more: Any) -> Path:
 
 
 def calibrate(spec: Path, output: Path) -> Any:
-    return CliRunner().invoke(app, ["calibrate", str(spec), "--output", str(output)], catch_exceptions=False)
+    return command("calibrate", spec, "--output", output)
 
 
 def comparison(base: dict[str, Any], new: dict[str, Any], calibration: Path) -> Any:
-    params = check_params(
-        {
-            "name": "c", "base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "recorded"},
-            "tests": [{"name": "t", "type": "bounded", "base": base, "new": new}], "calibration": str(calibration),
-        }
-    )  # fmt: skip
-    return analyse(params, read_recordings(params)).results
+    return analysed({
+        "name": "c", "base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "recorded"},
+        "tests": [{"name": "t", "type": "bounded", "base": base, "new": new}], "calibration": str(calibration),
+    }).results  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +73,7 @@ def test_a_calibration_names_its_runs_and_holds_their_levels(learned: tuple[Path
     assert [group["name"] for group in kept["groups"]] == ["g0", "g1", "g2", "g3", "g4"]
     run = kept["groups"][0]["runs"][0]
     assert run["inputs"] == [groups[0]["runs"][0]["recording"], groups[0]["runs"][0]["labels"]]
-    assert len(run["ids"][0]) == 64
-    assert run["metrics"]["avg-api-times"][0] == pytest.approx(0.01, rel=0.1)
+    assert (len(run["ids"][0]), run["metrics"]["avg-api-times"][0]) == (64, pytest.approx(0.01, rel=0.1))
     assert len(run["labels"]["api"]["avg"]) == 30
     assert {*run["no_change"]} >= {"avg-api-times", "cpu-utilization"}
     assert all(each > 0 for each in run["no_change"].values())
@@ -99,8 +89,7 @@ def test_a_comparison_is_judged_by_it(learned: tuple[Path, list[dict[str, Any]]]
     assert metric.ci_high - metric.ci_low == pytest.approx(4 * 100 * 0.02 * 2**0.5, rel=0.6)
     assert {row.status for row in results.tests[0].labels} & {"equivalent", "inconclusive"}
     assert all(row.p_value is not None for row in results.tests[0].labels)
-    assert results.self_check["pairs"] == 15
-    assert results.self_check["left_out"] == []
+    assert (results.self_check["pairs"], results.self_check["left_out"]) == (15, [])
     assert results.self_check["metrics"]["found"]["50"] == results.self_check["metrics"]["rows"] == 30
 
 

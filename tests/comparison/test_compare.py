@@ -1,7 +1,5 @@
 """What is true of one test, and what is said of it? Levels, labels, gaps and repeated runs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,8 +24,6 @@ from buildcompare.text.sentences import say
 from curves import CATALOGUE, curve, kinds, recording
 from support import users_curve
 
-# ---- Levels ----------------------------------------------------------------------------------------------------------
-
 
 def test_a_level_leaves_out_what_is_no_number_and_counts_it() -> None:
     values = np.array([1.0, math.nan, 3.0, math.inf, 5.0])
@@ -38,8 +34,7 @@ def test_a_level_leaves_out_what_is_no_number_and_counts_it() -> None:
 
 def test_the_level_of_times_is_their_geometric_mean() -> None:
     level = measure_level(curve(np.array([0.01, 0.0, 0.04, 0.02])), (-5.0, 15.0), geometric=True)
-    assert level.value == pytest.approx(0.02)
-    assert level.mean == pytest.approx(0.07 / 3)
+    assert (level.value, level.mean) == (pytest.approx(0.02), pytest.approx(0.07 / 3))
     assert (level.samples, level.missing) == (3, 1)  # a time of zero was not measured
 
 
@@ -55,8 +50,7 @@ def test_a_change_is_of_two_unrounded_values() -> None:
 def test_the_time_to_users() -> None:
     users = curve(users_curve(1000, ramp_s=1000, hold_s=100))
     marks = round_marks([1000.0, 1100.0])
-    assert marks == [200, 400, 600, 800, 1000]
-    assert time_to_users(users, marks)[400] == 400.0
+    assert (marks, time_to_users(users, marks)[400]) == ([200, 400, 600, 800, 1000], 400.0)
     assert time_to_users(users, [5000]) == {5000: None}
     assert time_to_users(curve([500.0, 600.0]), [100]) == {100: None}  # the window opened in mid-ramp
     assert round_marks([]) == []
@@ -64,9 +58,6 @@ def test_the_time_to_users() -> None:
     gone[(gone.index > 350) & (gone.index < 650)] = math.nan  # nobody saw when 400 and 600 were reached
     assert time_to_users(gone, marks) == {200: 200.0, 400: None, 600: None, 800: 800.0, 1000: 1000.0}
     assert time_to_users(gone.dropna(), marks) == time_to_users(gone, marks)
-
-
-# ---- One test -------------------------------------------------------------------------------------------------------
 
 
 def compared(base: Sequence[Recording], new: Sequence[Recording], **about: Any) -> TestResult:
@@ -88,16 +79,14 @@ def test_missing_metrics_nan_and_gaps_are_said() -> None:
     assert {metric.status for metric in result.metrics} == {"inconclusive", "not_comparable"}
     assert "avg-api-times" in result.runs.base[0].missing
     coverage = {c.slug: c for c in result.runs.new[0].coverage}
-    assert (coverage["rps"].present, coverage["rps"].finite) == (users.size, 0)
-    assert result.verdict == "inconclusive"
+    assert (coverage["rps"].present, coverage["rps"].finite, result.verdict) == (users.size, 0, "inconclusive")
 
 
 def test_a_window_that_opens_in_mid_ramp_does_not_know_the_time_to_users() -> None:
     users = users_curve(6000, ramp_s=3000, hold_s=3000)
     base, late = (recording(number_of_connected_devices=u, rps=u / 10.0) for u in (users, users[240:]))
     result = compared([base], [late], type="unbounded")
-    assert result.ramp_up.base.time_to["4000"] == 2000.0
-    assert set(result.ramp_up.new.time_to.values()) == {None}
+    assert (result.ramp_up.base.time_to["4000"], set(result.ramp_up.new.time_to.values())) == (2000.0, {None})
     assert not [f for f in findings.find([result], ("a", "b")) if f.kind == "time_to_users"]
 
 
@@ -119,11 +108,7 @@ def test_runs_of_one_build_are_averaged() -> None:
     result = compared(runs[:2], runs[2:])
     rps = next(metric for metric in result.metrics if metric.slug == "rps")
     assert (rps.base, rps.new) == (pytest.approx(math.sqrt(24.0)), 11.0)
-    assert rps.delta_percent == pytest.approx(100 * (11.0 / math.sqrt(24.0) - 1.0))
-    assert len(result.runs.base) == 2
-
-
-# ---- Findings -------------------------------------------------------------------------------------------------------
+    assert (rps.delta_percent, len(result.runs.base)) == (pytest.approx(100 * (11.0 / math.sqrt(24.0) - 1.0)), 2)
 
 
 def test_curve_and_report_of_different_runs_are_noticed(real: Path) -> None:

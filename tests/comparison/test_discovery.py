@@ -1,7 +1,5 @@
 """`init --prometheus` on a real server: what it recognises by names and labels, and that its files run unchanged."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from collections.abc import Iterator
@@ -9,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import buildcompare as bc
-from buildcompare import __main__ as command_line
 from buildcompare.config.catalogue import read_catalogue
 from prometheus_server import run_prometheus
+from support import command
 
 START, LENGTH_S, STEP_S = {"base": 1_733_911_200, "new": 1_733_925_600}, 900, 5
 BOUNDS = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.2)
@@ -85,7 +83,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def init(server: str, output: Path, **times: tuple[str, str]) -> Result:
     windows = {side: times.get(side, window(side)) for side in START}
     options = [text for side in START for text in (f"--{side}", *windows[side])]
-    return CliRunner().invoke(command_line.app, ["init", "--prometheus", server, *options, "--output", str(output)])
+    return command("init", "--prometheus", server, *options, "--output", output)
 
 
 @pytest.mark.slow
@@ -128,17 +126,12 @@ def test_the_report_finds_the_planted_endpoint_and_the_errors(
     (tmp_path / "notebooks").symlink_to(Path(__file__).parents[2] / "notebooks")
     monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))  # where pulled recordings are kept
     assert init(server, tmp_path / "params/x.yaml").exit_code == 0
-    command = ["report", str(tmp_path / "params/x.yaml"), "--output", str(tmp_path / "report"), "--no-graphs"]
-    done = CliRunner().invoke(command_line.app, command)
+    done = command("report", tmp_path / "params/x.yaml", "--output", tmp_path / "report", "--no-graphs")
     assert done.exit_code == 0, done.output
     results = json.loads((tmp_path / "report/results.json").read_text("utf-8"))
     (test,) = results["tests"]
     rows = {row["label"]: row["delta_percent"] for row in test["labels"] if row["stat"] == "avg"}
-    assert rows == {
-        "/cart": pytest.approx(0, abs=1),
-        "/items": pytest.approx(0, abs=1),
-        "/search": pytest.approx(30, abs=1),
-    }
+    assert rows == pytest.approx({"/cart": 0, "/items": 0, "/search": 30}, abs=1)
     metrics = {row["slug"]: row["delta_percent"] for row in test["metrics"]}
     assert metrics["successful-http-requests-total"] == pytest.approx(-100 * FAULTY, abs=0.2)
     assert any("/search" in each["text"] for each in results["findings"][:5])
@@ -167,7 +160,7 @@ def test_times_without_a_zone_and_windows_without_metrics_are_refused(server: st
     ],
 )
 def test_what_is_asked_wrongly_gives_one_line(arguments: list[str], told: str) -> None:
-    done = CliRunner().invoke(command_line.app, ["init", *arguments])
+    done = command("init", *arguments)
     assert done.exit_code == 3
     assert told in done.stderr
     assert done.stderr.count("\n") == 1

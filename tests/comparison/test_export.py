@@ -1,21 +1,19 @@
 """Results handed on: OpenMetrics text that Prometheus takes, packets that a statsd receives."""
 
-from __future__ import annotations
-
 import math
+import re
 import socket
 import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from typer.testing import CliRunner, Result
 
 import buildcompare as bc
-from buildcompare import __main__ as command_line
 from buildcompare.comparison.export import PACKET_BYTES, openmetrics, packets, read_results, statsd_lines
 from buildcompare.results import Results, dumps
 from buildcompare.results.base import Label
@@ -23,13 +21,13 @@ from buildcompare.results.codes import Status
 from labmatrix.params import check_variants
 from labmatrix.results import of_results
 from prometheus_server import free_port, needed, running
+from support import command
 from victoriametrics import statsd_exporter_program
 
 HOSTILE = 'v1 "quoted" \\ back\nline'
 
 
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(command_line.app, ["export", *map(str, arguments)])
+run = partial(command, "export")
 
 
 @pytest.fixture(scope="module")
@@ -161,14 +159,10 @@ def test_statsd_receives_every_gauge_in_packets_that_pass(file: Path, results: R
 
 def test_a_real_statsd_holds_the_numbers(file: Path, results: Results, tmp_path: Path) -> None:
     program, web, port = statsd_exporter_program(), free_port(), free_port()
-    command = [
-        str(program),
-        f"--web.listen-address=127.0.0.1:{web}",
-        f"--statsd.listen-udp=127.0.0.1:{port}",
-        "--statsd.listen-tcp=",
-    ]
+    udp = f"--statsd.listen-udp=127.0.0.1:{port}"
+    server = [str(program), f"--web.listen-address=127.0.0.1:{web}", udp, "--statsd.listen-tcp="]
     url = f"http://127.0.0.1:{web}"
-    with running(command, tmp_path / "log", f"{url}/-/ready"):
+    with running(server, tmp_path / "log", f"{url}/-/ready"):
         for _ in range(2):  # the second time zero and the number replace what is there
             assert run(file, "--statsd", f"127.0.0.1:{port}").exit_code == 0
         lines = "\n".join(statsd_lines(results)).splitlines()
@@ -214,16 +208,12 @@ def test_targets_are_checked_before_anything_is_read(tmp_path: Path) -> None:
     }
     for target, said in wrong.items():
         done = run(missing, "--statsd", target)
-        assert done.exit_code == 3
-        assert "--statsd" in done.stderr
-        assert said in done.stderr
-        assert done.stderr.count("\n") == 1
+        assert (done.exit_code, bool(re.fullmatch(f".*--statsd.*{said}.*\n", done.stderr))) == (3, True), done.stderr
     done = run(missing, "--openmetrics", tmp_path / "none/out.prom")
     assert (done.exit_code, "--openmetrics: expected a file that can be written" in done.stderr) == (3, True)
     done = run(missing, "--openmetrics", tmp_path / "out.prom")
     assert (done.exit_code, f"{missing}: expected the results.json of a report" in done.stderr) == (3, True)
-    assert [*tmp_path.iterdir()] == []
-    assert run(missing).exit_code == 3
+    assert ([*tmp_path.iterdir()], run(missing).exit_code) == ([], 3)
 
 
 def test_what_is_no_results_file_is_refused(tmp_path: Path, results: Results) -> None:
@@ -231,7 +221,5 @@ def test_what_is_no_results_file_is_refused(tmp_path: Path, results: Results) ->
     for text, said in (("{}", "field required"), ("[", "json"), (dumps(results).replace('"pass"', '"maybe"'), "input")):
         other.write_text(text, "utf-8")
         done = run(other, "--openmetrics", out)
-        assert done.exit_code == 3
-        assert f"{other}" in done.stderr
-        assert said in done.stderr
-        assert not out.exists()
+        assert (done.exit_code, out.exists()) == (3, False)
+        assert re.search(f"{re.escape(str(other))}.*{said}", done.stderr)

@@ -1,7 +1,5 @@
 """Other margins judge what was measured once: the answers are those of a comparison from scratch."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,29 +1,23 @@
 """What further runs would show: of which rows, for how many hours, in which order, and where it is said."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from buildcompare import __main__ as command_line
-from buildcompare.comparison.analysis import Analysis, analyse, read_recordings
+from buildcompare.comparison.analysis import Analysis
 from buildcompare.comparison.plan import order_of_runs, plan_text
-from buildcompare.config.params import check_params
 from buildcompare.findings.verdict import opening
 from buildcompare.report import sections
 from buildcompare.results import Results
 from buildcompare.stats.planning import plan_runs
 from buildcompare.text.numbers import percent
-from support import small_params, write_params
+from support import analysed, command, small_params, write_params
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
-    params = check_params(small_params(tmp_path_factory.mktemp("plan")))
-    return analyse(params, read_recordings(params))
+    return analysed(small_params(tmp_path_factory.mktemp("plan")))
 
 
 def test_the_rows_that_a_verdict_rests_on_are_planned(bench: Analysis) -> None:
@@ -64,7 +58,7 @@ def test_the_plan_is_said_where_something_is_open(bench: Analysis, tmp_path: Pat
     html = str(sections.further_runs(bench).html)
     assert html.count("<tr>") == 1 + sum(len(row.steps) for row in open_)
     file = write_params(tmp_path / "small.yaml", bench.params.model_dump(mode="json", exclude_defaults=True))
-    told = CliRunner().invoke(command_line.app, ["plan", str(file)])
+    told = command("plan", file)
     assert (told.exit_code, told.output) == (0, text)
 
 

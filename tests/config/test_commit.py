@@ -1,7 +1,5 @@
 """The commit that a report names is that of the project itself."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
@@ -12,10 +10,8 @@ from buildcompare.config.project import commit
 
 def test_the_commit_is_that_of_the_project_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def git(*arguments: str) -> str:
-        who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-        return subprocess.run(
-            ["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True
-        ).stdout.strip()
+        command = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", *arguments]
+        return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
 
     assert commit(tmp_path) is None, "no checkout"
     git("init", "--quiet")

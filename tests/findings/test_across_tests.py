@@ -1,7 +1,5 @@
 """What several tests agree on, error rates, and what is suggested."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -54,20 +52,10 @@ def failing(recording: Recording, percent: float | None) -> Recording:
 def label_row(group: str, label: str, delta: float, p_value: float, marked: bool) -> LabelResult:
     status: Any = ("regression" if delta > 0 else "improvement") if marked else "inconclusive"
     return LabelResult(
-        group=group,
-        label=label,
-        stat="avg",
-        base=0.1,
-        new=0.1 * (1 + delta / 100),
-        delta_percent=delta,
-        p_value=p_value,
-        p_adjusted=min(1.0, 10 * p_value),
-        window="steady",
-        status=status,
-        only_in=None,
-        at_least=Pair(False, False),
-        reason=None,
-    )
+        group=group, label=label, stat="avg", base=0.1, new=0.1 * (1 + delta / 100), delta_percent=delta,
+        p_value=p_value, p_adjusted=min(1.0, 10 * p_value), window="steady", status=status, only_in=None,
+        at_least=Pair(False, False), reason=None,
+    )  # fmt: skip
 
 
 def validity_of(status: str, code: str) -> Validity:
@@ -81,17 +69,12 @@ def kinds(*tests: TestResult) -> dict[str, Finding]:
 def test_agreement_needs_a_marked_row_and_another_that_leans_the_same_way() -> None:
     marked, leans = (40.0, 0.002, True), (12.0, 0.12, False)
     labels = {
-        "both": [marked, leans],
-        "twice": [marked, marked],
-        "alone": [marked, (12.0, 0.8, False)],
-        "small": [marked, (1.0, 0.12, False)],
-        "against": [marked, (-12.0, 0.12, False)],
-        "leaning": [leans, leans],
-    }
+        "both": [marked, leans], "twice": [marked, marked], "alone": [marked, (12.0, 0.8, False)],
+        "small": [marked, (1.0, 0.12, False)], "against": [marked, (-12.0, 0.12, False)], "leaning": [leans, leans],
+    }  # fmt: skip
     tables = {test: [label_row("api", name, *rows[i]) for name, rows in labels.items()] for i, test in enumerate("ab")}
     found = agreeing_labels(tables)
-    assert [each.label["label"] for each in found] == ["twice", "both"]
-    assert [each.marked for each in found] == [2, 1]
+    assert ([each.label["label"] for each in found], [each.marked for each in found]) == (["twice", "both"], [2, 1])
     assert found[0].expected == pytest.approx(6 * 0.01**2)
     assert found[1].expected == pytest.approx(6 * (0.1**2 - 0.09**2))
     crowd = [label_row("api", str(i), 0.0, 1.0, False) for i in range(600)]
@@ -166,8 +149,7 @@ def test_error_rates_are_of_the_steady_window_and_are_not_called() -> None:
     assert row.delta_percent == pytest.approx(100.0)
     assert (row.better, row.gate, row.status) == ("lower", True, "inconclusive")
     assert row.reason is not None
-    assert row.reason.code == "no_error_noise"
-    assert result().errors == []
+    assert (row.reason.code, result().errors) == ("no_error_noise", [])
 
 
 def test_an_error_rate_of_one_build_is_not_comparable() -> None:

@@ -1,7 +1,5 @@
 """Does docs/comments.md say what the generated results say, with its numbers? Five published comparisons."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Does every number of every finding come from its evidence? Published, bundled and troubled comparisons."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,22 +9,17 @@ import pandas as pd
 import pytest
 
 from buildcompare.comparison import analysis as workbench
-from buildcompare.config.params import check_params, read_params
+from buildcompare.config.params import read_params
 from buildcompare.history.table import import_table
 from buildcompare.recordings.table import write_recording
 from buildcompare.results import Finding, Results
 from evidence import without_evidence
 from golden import BUNDLED
 from loadsim import RunSettings, simulate_run
-from support import real_params, small_params, yaml_data
+from support import analysed, real_params, small_params, yaml_data
 
 LEAST_FINDINGS = 200
 """Of the published comparisons together: fewer, and they were not all read."""
-
-
-def results_of(params: dict[str, Any]) -> Results:
-    checked = check_params(params)
-    return workbench.analyse(checked, workbench.read_recordings(checked)).results
 
 
 def unfounded(results: Results) -> list[str]:
@@ -57,7 +50,7 @@ def test_what_looks_back(real: Path, tmp_path: Path, name: str) -> None:
     row = table[(table["release"] == name) & table["su_base"].notna()].iloc[0]
     setup = {"Load-test version": "another", "Dataset": "DB dump with 12M posts"}
     params = real_params(real, name, row["base_label"], row["new_label"], name=f"{name}-again", setup=setup)
-    results = results_of({**params, "history": str(tmp_path / "ledger")})
+    results = analysed({**params, "history": str(tmp_path / "ledger")}).results
     assert results.history is not None
     assert results.history.before is not None
     assert [finding for finding in results.findings if finding.id.startswith("history.")]
@@ -80,7 +73,7 @@ def test_troubled_recordings(tmp_path: Path) -> None:
         table = table[table["metric"] != "rps"]
         gone = (table["metric"] == "avg-api-times") & (table.index % 5 == 0)
         table.assign(value=table["value"].mask(gone)).to_csv(file, index=False)
-    results = results_of(params)
+    results = analysed(params).results
     assert {"gaps", "missing_metrics", "validity"} <= {finding.kind for finding in results.findings}
     assert unfounded(results) == []
 
@@ -91,7 +84,7 @@ def misreported(project: Path) -> Results:
     params = yaml_data((project / "params/v11.1.0-rc2.yaml").read_text("utf-8"))
     params["tests"][1]["base"]["supported_users"] = 17_400
     params["tests"][1]["new"]["supported_users"] = 18_400
-    return results_of(params)
+    return analysed(params).results
 
 
 def test_another_figure_than_the_curve(misreported: Results) -> None:
@@ -124,7 +117,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Results:
         runs[side] = {"recording": str(file)}
     test = {"name": "unbounded", "type": "unbounded", "users": 20000, **runs}
     builds = {side: {"label": f"v1.{i}.0"} for i, side in enumerate(("base", "new"))}
-    return results_of({"name": "limited", "source": {"kind": "recorded"}, "tests": [test], **builds})
+    return analysed({"name": "limited", "source": {"kind": "recorded"}, "tests": [test], **builds}).results
 
 
 @pytest.mark.slow

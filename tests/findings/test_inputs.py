@@ -1,7 +1,5 @@
 """Inputs that are read without a fault and mean something else: another unit, other names, another test's users."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,24 +7,17 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from buildcompare.comparison.analysis import analyse, read_recordings
-from buildcompare.config.params import check_params
-from buildcompare.results import Finding, Results, ValidityReason
+from buildcompare.results import Finding, ValidityReason
 from evidence import without_evidence
-from support import small_params
+from support import analysed, small_params
 
 KINDS = ("users_in_params", "unrecognised")
 MILLISECONDS = 1000.0
 
 
-def analysed(params: Mapping[str, Any]) -> Results:
-    checked = check_params(params)
-    return analyse(checked, read_recordings(checked)).results
-
-
 def found(params: Mapping[str, Any]) -> list[Finding]:
     """What is said of the inputs; every number of it is in its evidence, and all of it warns."""
-    results = analysed(params)
+    results = analysed(params).results
     those = [each for each in results.findings if each.kind in KINDS]
     assert {each.severity for each in those} <= {"warning"}
     assert [missing for each in those if (missing := without_evidence(each, results))] == []
@@ -35,7 +26,7 @@ def found(params: Mapping[str, Any]) -> list[Finding]:
 
 def unlikely(params: Mapping[str, Any]) -> list[ValidityReason]:
     """What is said of units that values cannot be in."""
-    reasons = analysed(params).tests[0].validity.reasons
+    reasons = analysed(params).results.tests[0].validity.reasons
     return [reason for reason in reasons if reason.code == "unlikely_unit"]
 
 
@@ -76,7 +67,7 @@ def test_times_of_two_units_are_told_with_the_file(tmp_path: Path, side: str) ->
     assert reason.text.startswith("avg-api-times is ")
     assert f"in {file}, " in reason.text
     assert "times that of the other build: expected seconds, found what may be milliseconds" in reason.text
-    assert analysed(params).verdict == "invalid"
+    assert analysed(params).results.verdict == "invalid"
 
 
 def test_averages_that_are_both_too_long_are_told(tmp_path: Path) -> None:
@@ -115,7 +106,7 @@ def test_more_users_than_the_params_say_are_told(tmp_path: Path) -> None:
 def test_fewer_users_than_the_params_say_make_no_valid_test(tmp_path: Path) -> None:
     params = bounded(tmp_path)
     params["tests"][0]["users"] = 2000
-    results = analysed(params)
+    results = analysed(params).results
     assert results.verdict == "invalid"
     assert "target_not_reached" in results.tests[0].validity.codes
     assert not [each for each in results.findings if each.kind == "users_in_params"]

@@ -1,7 +1,6 @@
 """What stands first: which rows made the verdict, and beside a pass what could have been seen."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -12,7 +11,8 @@ from buildcompare import findings
 from buildcompare.comparison import analysis as workbench
 from buildcompare.findings import verdict
 from buildcompare.findings.verdict import Opening, opening
-from buildcompare.report import markdown, sections
+from buildcompare.recordings.recording import Recording
+from buildcompare.report import sections
 from buildcompare.results import (
     ErrorRateResult,
     LoadAdjustedResult,
@@ -22,10 +22,11 @@ from buildcompare.results import (
     TrafficMixResult,
     Validity,
 )
-from buildcompare.results.codes import SIDES
+from buildcompare.results.codes import SIDES, Side
 from buildcompare.text.sentences import say
 from loadsim import Coordinator, RunSettings, simulate_run
 from quiet import analysed, quiet, with_metric
+from validity_cases import changed, scaled
 
 
 @cache
@@ -37,14 +38,17 @@ def bench() -> workbench.Analysis:
 
 def results(*tests: TestResult) -> Results:
     """Results of `tests`, with the verdicts that their rows make."""
-    judged = [
-        test.model_copy(
-            update={"verdict": verdict.of_test(test.metrics, test.supported_users, test.validity, test.errors)}
-        )
-        for test in tests
-    ]
+    made = (verdict.of_test(test.metrics, test.supported_users, test.validity, test.errors) for test in tests)
+    judged = [test.model_copy(update={"verdict": each}) for test, each in zip(tests, made, strict=True)]
     update = {"tests": judged, "verdict": verdict.of_comparison(judged), "findings": [], "suggestions": []}
     return bench().results.model_copy(update=update)
+
+
+def with_recordings(change: Callable[[Side, Recording], Recording]) -> Results:
+    """The results of the same runs, each recorded otherwise."""
+    known, test = bench(), "postgresql_bounded"
+    recordings = {side: [change(side, each) for each in known.recordings[test][side]] for side in SIDES}
+    return workbench.analyse(known.params, {test: recordings}).results
 
 
 def users(delta: float, **changes: Any) -> SupportedUsersResult:
@@ -85,13 +89,8 @@ def test_a_regression_names_what_regressed_and_where() -> None:
 
 
 def test_the_supported_users_are_named_first_and_a_title_stays_short() -> None:
-    unbounded = quiet().model_copy(
-        update={
-            "name": "postgresql_unbounded",
-            "type": "unbounded",
-            "supported_users": users(-12.3, status="regression"),
-        }
-    )
+    about = {"name": "postgresql_unbounded", "type": "unbounded"}
+    unbounded = quiet().model_copy(update={**about, "supported_users": users(-12.3, status="regression")})
     test = worse(worse(unbounded, "p99-api-times", 90.0), "avg-api-times", 40.0)
     assert opening(results(test)).title == "Regression: supported users −12.3 %, P99 API times +90.0 % and 1 more"
 
@@ -108,18 +107,10 @@ def test_a_title_counts_as_the_verdict_does() -> None:
 
 def at_load(status: str, delta: float, **changes: Any) -> LoadAdjustedResult:
     row = {
-        "users": 7000.0,
-        "base": 0.1,
-        "new": 0.1 * (1 + delta / 100),
-        "delta_percent": delta,
-        "ci_low": delta - 9,
-        "ci_high": delta + 9,
-        "p_value": 0.2,
-        "p_adjusted": 0.2,
-        "status": status,
-        "at_users_range": (2000.0, 7000.0),
-    }
-    return LoadAdjustedResult.model_validate({**row, **changes})  # fmt: skip
+        "users": 7000.0, "base": 0.1, "new": 0.1 * (1 + delta / 100), "delta_percent": delta, "ci_low": delta - 9,
+        "ci_high": delta + 9, "p_value": 0.2, "p_adjusted": 0.2, "status": status, "at_users_range": (2e3, 7e3),
+    }  # fmt: skip
+    return LoadAdjustedResult.model_validate({**row, **changes})
 
 
 def unbounded(row: LoadAdjustedResult | None, status: str = "regression", delta: float = 60.0) -> Results:
@@ -177,13 +168,6 @@ def test_a_build_whose_requests_fail_does_not_pass(base: float, new: float, unit
         )
 
 
-def test_the_title_stands_first_in_page_and_readme() -> None:
-    found = results(worse(quiet(), "p99-api-times", 33.4))
-    page = str(sections.verdict(replace(bench(), results=found)).html)
-    assert "<strong>Regression: P99 API times +33.4\u00a0%.</strong>" in page
-    assert "**Regression: P99 API times +33.4 %.**" in markdown.render(found, [])
-
-
 def test_a_section_without_content_has_no_heading() -> None:
     bare = replace(bench(), results=results(quiet()).model_copy(update={"plan": []}))
     assert [name for name in sections.SECTIONS if not [*sections.parts_of(bare, name)]] == [
@@ -218,10 +202,7 @@ def test_beside_a_pass_stands_what_users_feel_and_nothing_judged() -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        (
-            {"p_worse_one_sided": 0.04, "delta_percent": 25.0},
-            "Not decided: it may be worse, or this may be chance",
-        ),
+        ({"p_worse_one_sided": 0.04, "delta_percent": 25.0}, "Not decided: it may be worse, or this may be chance"),
         ({"base": None, "p_value": None, "delta_percent": None}, "one build has no value"),
         ({"ci_low": -40.0, "ci_high": 101.0, "p_worse_one_sided": 0.3}, "it may be twice as bad"),
     ],
@@ -237,8 +218,7 @@ def test_what_cannot_be_told_is_named(row: dict[str, Any], said: str) -> None:
 def test_a_loss_of_users_that_cannot_be_excluded_is_said() -> None:
     row = users(-7.0, ci_low=-14.0, p_worse_one_sided=0.06)
     found = results(quiet().model_copy(update={"supported_users": row}))
-    assert found.verdict == "inconclusive"
-    assert opening(found).title == "Cannot tell: supported users −7.0 %"
+    assert (found.verdict, opening(found).title) == ("inconclusive", "Cannot tell: supported users −7.0 %")
     assert "(Bounded Postgres: a loss of up to 14 %)" in opening(found).sentence
 
 
@@ -266,49 +246,25 @@ def test_an_invalid_test_is_named_and_hides_no_regression() -> None:
 def test_what_is_in_another_unit_blocks_a_verdict_by_one_line_at_the_top(
     metric: str, factors: tuple[float, float], said: str
 ) -> None:
-    known = bench()
-    changed = {
-        side: [
-            replace(recording, series=tuple(
-                replace(each, values=each.values * factor) if each.metric == metric else each
-                for each in recording.series
-            ))
-            for recording in known.recordings["postgresql_bounded"][side]
-        ]
-        for side, factor in zip(SIDES, factors, strict=True)
-    }  # fmt: skip
-    found = workbench.analyse(known.params, {"postgresql_bounded": changed}).results
+    by_side = dict(zip(SIDES, factors, strict=True))
+    found = with_recordings(lambda side, each: scaled(each, metric, by_side[side]))
     assert found.verdict == "invalid"
     line = opening(found)
     assert line.title == "Invalid test: Bounded Postgres"
     assert line.sentence.startswith(f"It cannot be judged. {said}")
-    assert found.findings[0].kind == "validity"
-    assert found.findings[0].severity == "critical"
+    assert (found.findings[0].kind, found.findings[0].severity) == ("validity", "critical")
 
 
 def test_a_report_of_another_build_blocks_a_verdict_by_one_line_at_the_top() -> None:
-    known = bench()
-    stated = {
-        side: [replace(each, provenance={"label": "v1"}) for each in known.recordings["postgresql_bounded"][side]]
-        for side in SIDES
-    }
-    found = workbench.analyse(known.params, {"postgresql_bounded": stated}).results
+    found = with_recordings(lambda _, each: replace(each, provenance={"label": "v1"}))
     assert found.verdict == "invalid"
     said = "v2: x.parquet states the build v1, the params v2: it may be another build's."
     assert opening(found).sentence == f"It cannot be judged. {said}"
 
 
 def test_a_load_that_was_not_recorded_is_said_first() -> None:
-    known = bench()
     load = ("number-of-connected-devices", "goroutines-in-use")
-    without = {
-        side: [
-            replace(recording, series=tuple(each for each in recording.series if each.metric not in load))
-            for recording in known.recordings["postgresql_bounded"][side]
-        ]
-        for side in SIDES
-    }
-    found = workbench.analyse(known.params, {"postgresql_bounded": without}).results
+    found = with_recordings(lambda _, each: changed(each, lambda s: s if s.metric not in load else None))
     assert found.tests[0].validity.status == "limited"
     said = "The load of Bounded Postgres was not recorded, so its results are limited"
     assert opening(found).sentence.startswith(said)
@@ -316,13 +272,8 @@ def test_a_load_that_was_not_recorded_is_said_first() -> None:
 
 def test_wherever_no_difference_stands_beside_a_wider_interval_its_rule_is_named() -> None:
     """In the finding, in the table of metrics, and in that of the supported users."""
-    same: dict[str, Any] = {
-        "status": "equivalent",
-        "delta_percent": 0.4,
-        "ci_low": -4.4,
-        "ci_high": 5.5,
-        "p_value": 0.9,
-    }
+    same: dict[str, Any] = {"status": "equivalent", "delta_percent": 0.4, "ci_low": -4.4, "ci_high": 5.5}
+    same["p_value"] = 0.9
     said = "no difference beyond 5.0 % (its 90 % interval lies within)"
     row = users(0.4, **same)
     assert conclusion(row).endswith("; the 90 % interval lies within the margin.")

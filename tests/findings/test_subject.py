@@ -1,7 +1,5 @@
 """From a finding to its numbers: its command opens a metric or label whose frames hold them."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Iterator

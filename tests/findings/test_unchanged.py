@@ -1,7 +1,5 @@
 """What did not change, and what stands where: the sentences that a quiet comparison begins with."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import pytest
@@ -72,8 +70,7 @@ def test_two_tests_of_one_kind_share_a_sentence_and_an_invalid_one_says_nothing(
     assert found.evidence["judged"] == len(judged(quiet())) + len(judged(other))
     invalid = other.model_copy(update={"validity": Validity(status="invalid")})
     (found,) = of_kind("unchanged", quiet(), invalid)
-    assert found.evidence["tests"] == ["postgresql_bounded"]
-    assert of_kind("unchanged", invalid) == []
+    assert (found.evidence["tests"], of_kind("unchanged", invalid)) == (["postgresql_bounded"], [])
 
 
 def test_where_nothing_can_be_judged_no_such_claim_is_made() -> None:
@@ -87,31 +84,17 @@ def finding(kind: str, severity: Literal["critical", "warning", "info"]) -> Find
 
 def test_databases_and_drift_stand_above_single_metrics() -> None:
     """What the past says of the supported users is not folded away below events and labels."""
-    order = [
-        finding("validity", "critical"),
-        finding("supported_users", "info"),
-        finding("beginning", "warning"),
-        finding("setup_differences", "warning"),
-        finding("level_drift", "warning"),
-        finding("unchanged", "info"),
-        finding("previous_new", "info"),
-        finding("between_databases", "info"),
-        finding("metric", "info"),
-        finding("event", "info"),
-        finding("blind_spots", "info"),
-    ]
+    warnings = ("beginning", "setup_differences", "level_drift")
+    infos = ("unchanged", "previous_new", "between_databases", "metric", "event", "blind_spots")
+    order = [finding("validity", "critical"), finding("supported_users", "info")]
+    order += [*(finding(kind, "warning") for kind in warnings), *(finding(kind, "info") for kind in infos)]
     shuffled = [order[i] for i in (10, 2, 9, 0, 8, 1, 5, 3, 6, 4, 7)]
     assert [each.kind for each in findings.gravest_first(shuffled)] == [each.kind for each in order]
 
 
 def test_above_the_fold_no_info_stands_above_a_warning() -> None:
-    found = [
-        finding("validity", "critical"),
-        finding("supported_users", "info"),
-        finding("beginning", "warning"),
-        finding("level_drift", "warning"),
-        finding("unchanged", "info"),
-    ]
+    found = [finding("validity", "critical"), finding("supported_users", "info"), finding("beginning", "warning"),
+             finding("level_drift", "warning"), finding("unchanged", "info")]  # fmt: skip
     top, rest = findings.above_the_fold(found)
     assert [each.kind for each in top] == ["validity", "beginning", "level_drift", "supported_users", "unchanged"]
     assert rest == []
@@ -154,22 +137,14 @@ def test_a_readme_says_what_is_asked_and_at_most_five_lines() -> None:
 
 
 def bumpy(test: TestResult, base: int, new: int) -> TestResult:
-    ramps = {
-        side: RampUp.model_validate(
-            {
-                **getattr(test.ramp_up, side).model_dump(),
-                "onset_s": 240.0,
-                "early_bumps": count,
-                "bumps": [
-                    Bump(start_s=0, peak_s=75, end_s=200, peak_users=180.0 + i, depth_users=170) for i in range(count)
-                ],
-            }
-        )
-        for side, count in (("base", base), ("new", new))
-    }
+    ramps = {}
+    for side, count in (("base", base), ("new", new)):
+        sizes = (180.0 + i for i in range(count))
+        found = [Bump(start_s=0, peak_s=75, end_s=200, peak_users=size, depth_users=170) for size in sizes]
+        of_test = getattr(test.ramp_up, side).model_dump()
+        ramps[side] = RampUp.model_validate({**of_test, "onset_s": 240.0, "early_bumps": count, "bumps": found})
     runs = Pair.of(lambda side: [test.runs[side][0].model_copy(update={"ramp_up": ramps[side]})])
-    found = {"ramp_up": test.ramp_up.model_copy(update=ramps), "runs": runs}
-    return test.model_copy(update={"type": "unbounded", **found})
+    return test.model_copy(update={"type": "unbounded", "ramp_up": test.ramp_up.model_copy(update=ramps), "runs": runs})
 
 
 @pytest.mark.parametrize(("base", "new", "said"), [(1, 1, True), (0, 0, False), (1, 3, False)])
@@ -216,8 +191,7 @@ def test_another_test_is_told_with_what_is_left_of_its_change_at_equal_load() ->
     assert (row["test"], row["delta_percent"], row["decided_by"]) == ("mysql_bounded", 13.1, "equal_load")
     better = with_metric(quiet("mysql_bounded"), "stack-in-use", delta_percent=-15.0, status="improvement")
     groups = of_kind("metric", first, better)[0].evidence["groups"]
-    assert [row["delta_percent"] for row in groups["contrary"]] == [-15.0]
-    assert groups["rest"] == []
+    assert ([row["delta_percent"] for row in groups["contrary"]], groups["rest"]) == ([-15.0], [])
 
 
 @pytest.mark.parametrize(("slug", "severity"), [("p99-api-times", "critical"), ("stack-in-use", "info")])

@@ -1,7 +1,5 @@
 """Drift and errors in chains whose truth is known: made by hand, or drawn from a generator."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -177,9 +175,6 @@ def test_repeats_are_pooled_within_groups() -> None:
     percents = [100 * math.expm1(sd) for sd in expected]
     assert (found.sd_percent, found.ci_low, found.ci_high) == pytest.approx(tuple(percents))
     assert measure_repeats([[100.0], [104.0]]) is None
-
-
-# ---- Counts of errors -------------------------------------------------------------------------------------------
 
 
 def drawn(seed: int, count: int, sd: float = 0.07) -> tuple[np.ndarray, np.ndarray]:

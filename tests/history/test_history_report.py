@@ -1,18 +1,13 @@
 """A report beside its ledger: what it reads, what it shows, and what it records only when it is told to."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from buildcompare import __main__ as command_line
 from buildcompare.comparison import analysis as workbench
-from buildcompare.config.params import check_params
 from buildcompare.history.ledger import Entry, entry_of, place_in_words, read_ledger, record
 from buildcompare.history.setup import plain_text, setup_differences
 from buildcompare.report import publish as run_report
@@ -20,20 +15,11 @@ from buildcompare.report import sections
 from buildcompare.results import Results
 from buildcompare.results.codes import NoHistory
 from ledgers import entry
-from support import small_params, write_params
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(command_line.app, list(arguments))
+from support import analysed, command, small_params, write_params
 
 
 def earlier(name: str, position: int | None, builds: tuple[str, str], users: tuple[float, float], **more: Any) -> Entry:
     return entry(name, position, builds, {"postgresql": users}, **more)
-
-
-def bench_of(params: dict[str, Any]) -> workbench.Analysis:
-    checked = check_params(params)
-    return workbench.analyse(checked, workbench.read_recordings(checked))
 
 
 @pytest.fixture
@@ -44,7 +30,7 @@ def small(tmp_path: Path) -> dict[str, Any]:
 
 
 def test_without_a_ledger_nothing_is_said(tmp_path: Path) -> None:
-    bench = bench_of(small_params(tmp_path / "data"))
+    bench = analysed(small_params(tmp_path / "data"))
     assert bench.results.history is None
     assert not [finding for finding in bench.results.findings if finding.id.startswith("history.")]
     assert "earlier comparisons" not in sections.setup(bench).html
@@ -53,7 +39,7 @@ def test_without_a_ledger_nothing_is_said(tmp_path: Path) -> None:
 def test_a_drift_and_what_may_explain_it(small: dict[str, Any], tmp_path: Path) -> None:
     old = {"load-test  Version": "v1.9", "Dataset": "12M posts", "Notes": "<script>alert(1)</script>"}
     record(tmp_path / "ledger", [earlier("r1.0", 1, ("0.9.0", "1.0.0-rc1"), (1200, 1300), setup=old)])
-    results = bench_of(small).results
+    results = analysed(small).results
     (level,) = [row for row in results.drift if row.kind == "same_version"]
     assert (level.against, level.before, level.same_version) == ("r1.0", 1300, True)
     assert level.delta_percent == pytest.approx(100 * (1000 / 1300 - 1), abs=0.5)
@@ -67,7 +53,7 @@ def test_a_drift_and_what_may_explain_it(small: dict[str, Any], tmp_path: Path) 
     (suggestion,) = [each for each in results.suggestions if each.kind == "former_setup"]
     assert "Repeat Unbounded Postgres of v1.0.0 on the setup of r1.0 (Load-test version v1.9)" in suggestion.text
     assert f"drift of −{-(level.delta_percent or 0):.1f} %" in suggestion.text
-    html = sections.setup(bench_of(small)).html
+    html = sections.setup(analysed(small)).html
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
     assert "Load-test version" in html
@@ -76,7 +62,7 @@ def test_a_drift_and_what_may_explain_it(small: dict[str, Any], tmp_path: Path) 
 def test_a_quiet_past_is_quiet(small: dict[str, Any], tmp_path: Path) -> None:
     same = {"Load-test version": "`v2.0`", "Dataset": "12M posts"}
     record(tmp_path / "ledger", [earlier("r1.0", 1, ("0.9.0", "1.0.0-rc1"), (1000, 1005), setup=same)])
-    results = bench_of(small).results
+    results = analysed(small).results
     assert not [finding for finding in results.findings if finding.id.startswith("history.")]
     assert results.drift
     assert results.suggestions == [], "neither a drift nor a setup to go back to"
@@ -108,7 +94,7 @@ def test_only_what_was_before_counts(
     reason: NoHistory | None,
 ) -> None:
     record(tmp_path / "ledger", recorded)
-    bench = bench_of(small)
+    bench = analysed(small)
     history = bench.results.history
     assert history is not None
     assert (history.before, history.comparisons, history.reason) == (before, comparisons, reason)
@@ -122,7 +108,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., st
 
     def refused(params: dict[str, Any], *more: str) -> str:
         file = write_params(tmp_path / "small.yaml", params)
-        done = run("report", str(file), "-o", str(tmp_path / "out"), *more)
+        done = command("report", file, "-o", tmp_path / "out", *more)
         assert done.exit_code == 3
         assert not (tmp_path / "out").exists()
         return done.stderr
@@ -160,20 +146,19 @@ def test_only_record_records(small: dict[str, Any], tmp_path: Path) -> None:
     small["tests"] = [test for test in small["tests"] if test["type"] == "unbounded"]
     file = write_params(tmp_path / "small.yaml", small)
     out = str(tmp_path / "out")
-    assert run("report", str(file), "-o", out).exit_code == 0
+    assert command("report", file, "-o", out).exit_code == 0
     assert not (tmp_path / "ledger").exists()
-    assert run("report", str(file), "-o", out, "--record").exit_code == 0
+    assert command("report", file, "-o", out, "--record").exit_code == 0
     (kept,) = read_ledger(tmp_path / "ledger").entries
     results = Results.model_validate(json.loads((tmp_path / "out/results.json").read_text("utf-8")))
     users = next(test.supported_users for test in results.tests if test.supported_users)
     kept_users = next(test.supported_users for test in kept.tests if test.supported_users)
     assert (kept_users.base, kept_users.new) == (users.base, users.new)
     assert (kept.name, kept.position, kept.verdict, kept.source) == ("small", 1, results.verdict, "report")
-    assert kept.setup == small["setup"]
-    assert kept.coordinator == {"users_inc": 8.0, "users_dec": 8.0, "rest_s": 2.0}
+    assert (kept.setup, kept.coordinator) == (small["setup"], {"users_inc": 8.0, "users_dec": 8.0, "rest_s": 2.0})
     file = write_params(tmp_path / "other.yaml", {**small, "new": {"label": "v9.9.9"}})
     before = (tmp_path / "out/results.json").read_bytes()
-    refused = run("report", str(file), "-o", out, "--record")
+    refused = command("report", file, "-o", out, "--record")
     assert refused.exit_code == 3
     assert "small.json: name: expected the comparison of v1.0.0 with v9.9.9" in refused.stderr
     assert (tmp_path / "out/results.json").read_bytes() == before
@@ -183,12 +168,12 @@ def test_only_record_records(small: dict[str, Any], tmp_path: Path) -> None:
 def test_any_setup_can_be_held_against_the_ledger(small: dict[str, Any], tmp_path: Path) -> None:
     odd = {"": "empty", "long": "x" * 5000, "`marks`": "$ <b> | \\", "Load-test version": ""}
     record(tmp_path / "ledger", [earlier("r1.0", 1, ("0.9.0", "1.0.0-rc1"), (1000, 1000), setup=dict(odd))])
-    bench = bench_of({**small, "setup": odd})
+    bench = analysed({**small, "setup": odd})
     assert not [row for row in bench.results.setup_differences if row.kind == "changed"]
     assert bench.results.history is not None
     before = bench.results.history.entries_sha256
     record(tmp_path / "ledger", [earlier("r0.9", 7, ("0.8.0", "0.9.0-rc1"), (1000, 1000))])
-    history = bench_of({**small, "setup": odd}).results.history
+    history = analysed({**small, "setup": odd}).results.history
     assert history is not None
     assert history.entries_sha256 != before, "what was read is part of the provenance"
 
@@ -209,44 +194,40 @@ def test_settings_are_compared_as_words() -> None:
     }
 
 
-# ---- Looks ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_look_with_more_runs_is_judged_by_what_is_left_to_spend(tmp_path: Path, small: dict[str, Any]) -> None:
-    alone = bench_of(small).results
+    alone = analysed(small).results
     assert [(test.looks, test.level) for test in alone.tests] == [([(1, 1)], 0.05)] * len(alone.tests)
     again = {**small, "tests": [{**test, "base": [test["base"], test["base"]]} for test in small["tests"]]}
     first = look(small, tmp_path)
     assert [test.looks for test in first.tests] == [[]] * len(first.tests)
-    assert bench_of(small).results.tests[0].level == 0.05, "the same runs again are no further look"
+    assert analysed(small).results.tests[0].level == 0.05, "the same runs again are no further look"
 
-    second = bench_of(again).results
+    second = analysed(again).results
     assert second.tests[0].looks == [(1, 1), (2, 1)]
     assert second.tests[0].level < 0.02
     told = [each for each in second.findings if each.kind == "looks"]
     assert [each.text.partition(". ")[0] for each in told] == [
         "Every test: this is look 2 at its runs (1, then 2 and 1 of each build)."
     ]
-    unknown = bench_of({**again, "history": None}).results
+    unknown = analysed({**again, "history": None}).results
     wide, narrow = second.tests[0].metrics[0], unknown.tests[0].metrics[0]
     assert wide.p_value == narrow.p_value
     assert (wide.ci_low or 0.0) < (narrow.ci_low or 0.0)
 
     kept = look(again, tmp_path)
-    assert kept.tests[0].looks == [(1, 1)]
-    assert bench_of(again).results.tests[0].looks == [(1, 1), (2, 1)]
+    assert (kept.tests[0].looks, analysed(again).results.tests[0].looks) == ([(1, 1)], [(1, 1), (2, 1)])
     assert {*look(small, tmp_path).tests[0].all_looks} == {(1, 1), (2, 1)}, "a look is not unseen by fewer runs"
 
 
 def look(params: dict[str, Any], folder: Path) -> Entry:
     """The entry of a comparison after it was recorded."""
-    bench = bench_of(params)
+    bench = analysed(params)
     record(folder / "ledger", [entry_of(bench.params, bench.results.tests, position=1)])
     return read_ledger(folder / "ledger").entries[0]
 
 
 def test_with_planned_runs_the_first_look_shares_in_the_error(small: dict[str, Any]) -> None:
-    planned = bench_of({**small, "planned_runs": 4}).results
+    planned = analysed({**small, "planned_runs": 4}).results
     assert planned.tests[0].level < 0.001
     assert "4 runs of each build are planned" in next(each.text for each in planned.findings if each.kind == "looks")
-    assert bench_of({**small, "planned_runs": 1}).results.tests[0].level == 0.05
+    assert analysed({**small, "planned_runs": 1}).results.tests[0].level == 0.05

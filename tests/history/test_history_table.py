@@ -1,17 +1,14 @@
 """A table of earlier comparisons becomes a ledger, or the cell at fault is named."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from buildcompare import __main__ as command_line
 from buildcompare.config.errors import InputError
 from buildcompare.history.table import import_table, read_table
 from buildcompare.results.codes import Pair
+from support import command
 
 HEADER = (
     "release,run,monthly,order,base_label,new_label,base_version,new_version,db,test_type,su_base,su_new,delta_pct,"
@@ -167,11 +164,11 @@ def test_what_is_no_such_table_is_refused(tmp_path: Path, contents: bytes, found
 
 def test_the_command_line_imports_and_tells(real: Path, tmp_path: Path) -> None:
     out = str(tmp_path / "ledger")
-    done = CliRunner().invoke(command_line.app, ["history-import", str(real / "comparisons/history.csv"), "-o", out])
+    done = command("history-import", real / "comparisons/history.csv", "-o", out)
     assert done.exit_code == 0
     assert "34 comparisons and 3 studies" in done.stdout
-    told = CliRunner().invoke(command_line.app, ["history", out])
+    told = command("history", out)
     assert told.exit_code == 0
     assert "v10.7: v10.7.0-rc1 against v10.6.1" in told.stdout
-    bad = CliRunner().invoke(command_line.app, ["history-import", str(tmp_path / "no.csv"), "-o", out])
+    bad = command("history-import", tmp_path / "no.csv", "-o", out)
     assert bad.exit_code == 3

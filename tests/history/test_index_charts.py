@@ -1,7 +1,5 @@
 """The charts of the index in a real browser: what they say is what the ledger holds, and a click opens the report."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable
@@ -210,14 +208,14 @@ def test_charts_are_read_by_everybody(
     assert spoken == ["v1.39", "v1.38", "v1.0", "v1.0", "v1.0"]
     held = read_ledger(page_file.parents[1] / "ledger").entries
     expected = [[each.name, *(f"{level:,.0f}" for level in each.tests[0].levels if level)] for each in held]
-    assert [row[:3] for row in rows] == expected
-    assert grave == []
+    assert ([row[:3] for row in rows], grave) == (expected, [])
     assert wide <= screen
     assert requests_of(page_file) == []
 
 
 def test_pictures_stand_without_javascript(page_file: Path, browser: BrowserThread) -> None:
     def look(page: Any) -> tuple[int, str, int]:
+        assert "Search" not in page.inner_text("main"), "a control that does nothing is not shown"
         pictures = page.locator(".levels figure svg[role=img]:visible")
         return pictures.count(), pictures.first.get_attribute("aria-label"), page.locator("select:visible").count()
 

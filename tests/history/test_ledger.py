@@ -1,7 +1,5 @@
 """The ledger's files: what is kept, replaced and refused."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import threading
@@ -11,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import buildcompare as bc
-from buildcompare import __main__ as command_line
 from buildcompare.config.errors import ADDRESSES, InputError
 from buildcompare.config.params import version_in
 from buildcompare.history.ledger import Entry, LedgerBuild, read_ledger, record
 from ledgers import entry
-from support import killed_at
+from support import command, killed_at
 
 OTHERS = {"base": {"label": "a"}, "new": {"label": "b"}}
 """Builds of another comparison."""
@@ -59,8 +55,7 @@ def test_another_comparison_is_not_overwritten(tmp_path: Path, other: Entry, key
         record(tmp_path, [other])
     assert fault.value.key == key
     assert found in fault.value.found
-    assert file.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [file]
+    assert (file.read_bytes(), list(tmp_path.iterdir())) == (before, [file])
 
 
 @pytest.mark.parametrize(
@@ -113,8 +108,7 @@ def test_records_at_the_same_time_take_a_place_each_and_readers_lose_none(tmp_pa
         list(threads.map(lambda each: record(tmp_path, [each], at_end=True), entries))
         done.set()
         assert [reader.result() for reader in readers] == [None, None]
-    assert faults == []
-    assert [each.position for each in read_ledger(tmp_path).entries] == list(range(1, 25))
+    assert (faults, [each.position for each in read_ledger(tmp_path).entries]) == ([], list(range(1, 25)))
 
 
 def test_killed_at_any_step_a_ledger_is_as_before_or_after(tmp_path: Path) -> None:
@@ -156,7 +150,7 @@ def test_the_newest_are_printed_and_any_by_its_name(tmp_path: Path) -> None:
     record(tmp_path, [numbered(number) for number in range(10)])
 
     def printed(*more: str) -> str:
-        return CliRunner().invoke(command_line.app, ["history", str(tmp_path), *more]).output
+        return command("history", tmp_path, *more).output
 
     lines = printed("--last", "1").splitlines()
     headings = [line.partition(":")[0] for line in lines if " against " in line and not line.startswith("-")]
@@ -168,7 +162,7 @@ def test_the_newest_are_printed_and_any_by_its_name(tmp_path: Path) -> None:
     assert "r8: " not in printed("--only", "r3")
     assert printed("--last", "0") == printed()
     assert "expected the name of a comparison, found 'r99'" in printed("--only", "r99")
-    assert "a ledger with entries" in CliRunner().invoke(command_line.app, ["history", str(tmp_path / "none")]).output
+    assert "a ledger with entries" in command("history", tmp_path / "none").output
 
 
 def test_a_disk_that_is_full_in_between_leaves_the_ledger_as_it_was(

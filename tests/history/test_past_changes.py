@@ -1,30 +1,19 @@
 """What the ledger keeps for the noise of later comparisons, and what of it a comparison may use."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from buildcompare import __main__ as command_line
-from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.params import check_params
 from buildcompare.config.yaml import yaml_text
 from buildcompare.history import levels as levels_of_ledgers
 from buildcompare.history.ledger import Ledger, entry_of, read_ledger, record
 from buildcompare.history.levels import contrasts_in
-from buildcompare.results import Results
 from buildcompare.stats.noise import Contrasts
-from support import small_params, write_params, yaml_data
-
-
-def of(params: dict[str, Any]) -> Results:
-    checked = check_params(params)
-    return analyse(checked, read_recordings(checked)).results
+from support import analysed, command, small_params, write_params, yaml_data
 
 
 def recorded(params: dict[str, Any], folder: Path, count: int, **changes: Any) -> Ledger:
@@ -32,15 +21,12 @@ def recorded(params: dict[str, Any], folder: Path, count: int, **changes: Any) -
 
     API times of both move by 10 % with the build, and a little apart.
     """
-    entry, entries = entry_of(check_params(params), of(params).tests, position=1), []
+    entry, entries = entry_of(check_params(params), analysed(params).results.tests, position=1), []
     for i in range(count):
         data = json.loads(entry.model_dump_json())
         data |= {
-            "name": f"past-{i}",
-            "position": i + 1,
-            "base": {"label": f"b{i}"},
-            "new": {"label": f"n{i}"},
-        } | changes
+            "name": f"past-{i}", "position": i + 1, "base": {"label": f"b{i}"}, "new": {"label": f"n{i}"},
+        } | changes  # fmt: skip
         data["tests"] += [{**test, "name": f"second_{test['name']}", "db_engine": "mysql"} for test in data["tests"]]
         for number, test in enumerate(data["tests"]):
             test["samples"] = [f"{i} {number}"]
@@ -62,12 +48,11 @@ def params(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_an_entry_keeps_what_every_run_measured(params: dict[str, Any]) -> None:
-    results = of(params)
+    results = analysed(params).results
     entry = entry_of(check_params(params), results.tests, position=1)
     for kept, test in zip(entry.tests, results.tests, strict=True):
         row = next(each for each in test.metrics if each.slug == "avg-api-times")
-        assert kept.levels_of_runs["avg-api-times"] == row.levels
-        assert [*row.levels.base] == [row.base]
+        assert (kept.levels_of_runs["avg-api-times"], [*row.levels.base]) == (row.levels, [row.base])
         window = test.runs.new[0].window
         assert window is not None
         assert kept.windows_s.new == [window[1] - window[0]]
@@ -118,9 +103,9 @@ def test_another_setup_teaches_nothing(
 
 
 def test_a_report_says_which_noise_it_used(params: dict[str, Any], tmp_path: Path) -> None:
-    without = of(params)
+    without = analysed(params).results
     recorded(params, tmp_path, 8)
-    results = of({**params, "history": str(tmp_path)})
+    results = analysed({**params, "history": str(tmp_path)}).results
     for test, before in zip(results.tests, without.tests, strict=True):
         row, alone = (
             next(each for each in rows if each.slug == "avg-api-times") for rows in (test.metrics, before.metrics)
@@ -132,10 +117,6 @@ def test_a_report_says_which_noise_it_used(params: dict[str, Any], tmp_path: Pat
         assert (row.run_sd_percent < 0.8 * alone.run_sd_percent) == (test.type == "bounded")
         if test.supported_users:
             assert test.supported_users == before.supported_users, "its noise comes from repeats and the catalogue"
-
-
-def command(*arguments: object) -> Result:
-    return CliRunner().invoke(command_line.app, [str(each) for each in arguments])
 
 
 def test_a_folder_of_params_files_is_imported(params: dict[str, Any], tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Label tables from series per label, against a hand-made run whose truth is known."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A changed traffic mix is told apart from changed speed, and does not count against a build."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

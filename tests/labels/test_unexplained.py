@@ -1,7 +1,5 @@
 """A label that no noise explains stands in the verdict by name and value; what moved most stands first in its table."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

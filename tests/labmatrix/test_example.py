@@ -1,7 +1,5 @@
 """`make example`: recorded here at a small scale, and what the bundled recording of it says of identical runs."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import shutil
@@ -18,18 +16,12 @@ from buildcompare.comparison.analysis import analyse, import_comparisons, read_r
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import read_params
 from buildcompare.results import Results
-from labmatrix.experiment.matrix import cells, read_matrix
 from prometheus_server import needed
 from support import yaml_data
 
 CHANGES = {
-    "time-per-transaction",
-    "rows-per-transaction",
-    "cpu",
-    "active-backends",
-    "longest-transaction",
-    "locks-held",
-}
+    "time-per-transaction", "rows-per-transaction", "cpu", "active-backends", "longest-transaction", "locks-held",
+}  # fmt: skip
 """What a missing index costs: the rows that are read instead, the time that this takes, and what is held meanwhile."""
 CALLED = ("regression", "improvement")
 
@@ -78,12 +70,10 @@ def test_it_finds_the_missing_index_and_nothing_else(script: list[str], temporar
     assert not results.simulated
     [test] = results.tests
     rows = {row.slug: row for row in test.metrics}
-    assert test.validity.status == "valid"
-    assert len(rows) == len(read_catalogue("postgresql").metrics)
+    assert (test.validity.status, len(rows)) == ("valid", len(read_catalogue("postgresql").metrics))
     found = rows["rows-per-transaction"]
     assert (found.status, len(found.levels.base), len(found.levels.new)) == ("regression", 2, 2)
-    assert found.base == pytest.approx(21, abs=1)
-    assert found.new == pytest.approx(5001, abs=1)
+    assert (found.base, found.new) == (pytest.approx(21, abs=1), pytest.approx(5001, abs=1))
     averages = [row for row in test.labels if row.stat == "avg"]
     [slowest] = [row for row in averages if row.label.startswith("select sum(amount) from orders")]
     assert slowest.delta_percent is not None
@@ -125,15 +115,6 @@ def test_what_is_missing_is_named_with_its_package(project: Path, tmp_path: Path
     assert (odd.returncode, "found --repeat 2" in odd.stderr) == (3, True)
     short = subprocess.run([bash, script, "python3", "--seconds", "9"], capture_output=True, text=True, check=False)
     assert (short.returncode, "at least 1 repeat and 32 seconds" in short.stderr) == (3, True)
-
-
-def test_the_matrix_is_one_of_two_variants(project: Path) -> None:
-    matrix = read_matrix(project / "params/example/matrix.yaml")
-    assert matrix.treatments == {"index": ["present", "missing"]}
-    assert len(cells(matrix)) == 12
-
-
-# ---- The bundled recording ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.untraced

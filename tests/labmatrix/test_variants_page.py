@@ -1,7 +1,5 @@
 """The page of a matrix in a real browser: short whatever the matrix holds, its charts answer to pointer and keys."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Where does the lasting ramp begin, after how many bumps, and how steep and how far behind is it?"""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -13,8 +11,6 @@ from buildcompare.load.view import Shift, shift
 from buildcompare.results.users import Bump
 from shape_curves import BUMPY, names, path, prepared, sawtooth, shape
 from support import sure
-
-# ---- Early bumps and the onset --------------------------------------------------------------------------------------
 
 
 def test_an_early_bump_has_its_peak_depth_and_times() -> None:
@@ -78,9 +74,6 @@ def test_a_curve_that_falls_from_its_first_sample_has_no_bump_there() -> None:
     assert (found.bumps, found.onset_s) == ((), 80.0)
 
 
-# ---- The ramp -------------------------------------------------------------------------------------------------------
-
-
 def test_the_slope_of_the_ramp_and_its_end() -> None:
     found = sure(ramp(prepared(path((0, 0), (30, 0), (1530, 6000), (5000, 6000))), onset_s=30.0))
     assert (found.slope, found.end_s) == (pytest.approx(4.0, rel=1e-6), pytest.approx(1530.0, abs=10.0))
@@ -104,9 +97,6 @@ def test_time_lost_against_the_ideal_ramp() -> None:
     """A delay of 100 s at 4 users/s over a ramp to 4000 users: 400 users behind for 900 s, and two triangles."""
     found = shape(path((0, 0), (100, 0), (1100, 4000), (5000, 4000)), ideal_slope=4.0)
     assert found.lost == pytest.approx(4000.0 * 100.0, rel=0.03)
-
-
-# ---- The shift ------------------------------------------------------------------------------------------------------
 
 
 def shifted(by_s: float, sd_s: float | None = None, df: float = math.inf) -> Shift:

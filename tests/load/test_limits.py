@@ -1,7 +1,5 @@
 """What limited a build: simulated runs whose coordinator knows, and alert series made by hand."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -84,8 +82,6 @@ def test_runs_without_alert_series_have_no_limits() -> None:
     assert alerts_of_build(CATALOGUE.alerts, {}, [seen(run, 5000.0, (1500.0, 5000.0))] * 2, "base") == []
     assert alerts_of_build(CATALOGUE.alerts, {}, [], "base") == []
 
-
-# ---- Made by hand ---------------------------------------------------------------------------------------------------
 
 SLOW = Alert(name="Slow", slug="slow", unit="seconds", threshold=0.1, query="slow")
 BUSY = Alert(name="Busy", slug="busy", unit="percent", threshold=85.0, query="busy")

@@ -1,7 +1,5 @@
 """What is a load curve before its shape is measured? Falls, noise, restarts, and what carries no load."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Which phases follow each other in a run, whatever its samples miss, and what does another stop change?"""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 
@@ -13,8 +11,6 @@ from buildcompare.load.curve import find_stop
 from buildcompare.load.view import measure_plateau, measure_shape, shift
 from shape_curves import hunting, names, path, prepared, shape, simulated
 from support import sure
-
-# ---- The plateau ----------------------------------------------------------------------------------------------------
 
 
 def test_the_plateau_and_what_another_stop_would_change() -> None:
@@ -35,9 +31,6 @@ def test_a_curve_that_still_climbs_has_not_settled() -> None:
     assert (plateau.settled, plateau.settled_s, plateau.earliest_level) == (False, None, None)
     assert sure(measure_plateau(load, 2200.0, 1500.0)).settled is None
     assert measure_plateau(load, 1700.0, 1500.0) is None
-
-
-# ---- Phases ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_bounded_run_has_ramp_plateau_and_shutdown() -> None:

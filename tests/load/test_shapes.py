@@ -1,7 +1,5 @@
 """Shapes of simulated runs against their truth, and of published runs against what is known of them."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 
@@ -17,8 +15,6 @@ from buildcompare.recordings.sources import record
 from loadsim import shift_truth
 from shape_curves import CATALOGUE, GOROUTINES, RUNS, USERS, prepared, recorded, shape, simulated
 from support import sure, test_folders
-
-# ---- Simulated runs -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.untraced
@@ -88,9 +84,6 @@ def test_goroutines_tell_the_beginning_and_the_ramp() -> None:
             slopes.append(found.ramp.slope == pytest.approx(true, rel=0.05))
     assert np.mean(bumps) >= 0.85
     assert np.mean(slopes) >= 0.9
-
-
-# ---- Published runs -------------------------------------------------------------------------------------------------
 
 
 @cache

@@ -1,7 +1,5 @@
 """When does a run stop, and when is it steady? Curves whose truth is in the call."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -14,8 +12,6 @@ from hypothesis import strategies as st
 from buildcompare.load.curve import Stop, find_stop, mser_window, steady_window
 from curves import curve
 from support import sure, users_curve
-
-# ---- The stop -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("samples", [1, 3, 6, 12, 30])
@@ -72,9 +68,6 @@ def test_any_curve_has_a_stop_within_it_or_none(values: list[float], fall: float
         assert stop.at_s in finite
         assert stop.at_s <= stop.end_s == finite[-1]
         assert stop.shutdown or stop.at_s == stop.end_s
-
-
-# ---- The steady window ----------------------------------------------------------------------------------------------
 
 
 def test_bounded_is_steady_from_the_plateau_to_the_stop() -> None:

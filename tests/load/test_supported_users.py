@@ -1,7 +1,5 @@
 """How many users does a build support? Curves whose truth is in the call, and published figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Do the waves of two builds differ?"""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where do waves begin, how long and how high are they, and what is only red noise?"""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

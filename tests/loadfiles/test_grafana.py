@@ -1,7 +1,5 @@
 """Snapshots of every generation of Grafana give the series that they were made from."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -30,10 +28,11 @@ def milliseconds() -> list[float]:
     return (TIMES * 1000).tolist()
 
 
-def old() -> dict[str, Any]:
-    def points(target: str, values: np.ndarray) -> dict[str, Any]:
-        return {"target": target, "datapoints": [list(pair) for pair in zip(null(values), milliseconds(), strict=True)]}
+def points(target: str, values: np.ndarray, times: np.ndarray = TIMES) -> dict[str, Any]:
+    return {"target": target, "datapoints": [*map(list, zip(null(values), (1000 * times).tolist(), strict=True))]}
 
+
+def old() -> dict[str, Any]:
     heap = {"title": "Heap In Use", "snapshotData": [points(name, values) for name, values in HEAP.items()]}
     row = {"type": "row", "collapsed": False, "panels": [heap]}
     return {"dashboard": {"title": "x", "panels": [{"title": "RPS", "snapshotData": [points("rps", RPS)]}, row]}}
@@ -115,7 +114,7 @@ def in_unit(generation: str, title: str, unit: str) -> dict[str, Any]:
     """A snapshot with one panel, of a value of 2 in `unit`, stated where this generation states it."""
     values, times = [2.0] * 3, milliseconds()[:3]
     if generation in ("old", "right axis"):
-        data = [{"target": "new a", "datapoints": [list(pair) for pair in zip(values, times, strict=True)]}]
+        data = [points("new a", np.array(values), TIMES[:3])]
         axes = [{"format": unit}, {"format": "dB"}]
         panel: dict[str, Any] = {"title": title, "snapshotData": data, "yaxes": axes}
         if generation == "right axis":

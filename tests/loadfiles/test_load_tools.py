@@ -1,7 +1,5 @@
 """Files of load testers, recorded from a small HTTP server: what is read equals an independent reading of each file."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json
@@ -75,8 +73,7 @@ def test_counts_and_means_are_exact_and_percentiles_within_two_percent(name: str
     values = {(each.label, each.stat): each.value for each in read.label_summaries}
     assert {label for label, _ in values} == {*times}
     for label, of in times.items():
-        assert values[label, "calls"] == len(of)
-        assert values[label, "avg"] == pytest.approx(np.mean(of), rel=1e-9)
+        assert (values[label, "calls"], values[label, "avg"]) == (len(of), pytest.approx(np.mean(of), rel=1e-9))
         for stat, share in (("p50", 50), ("p95", 95), ("p99", 99)):
             exact = np.percentile(of, share, method="inverted_cdf")
             assert values[label, stat] == pytest.approx(exact, rel=0.02)
@@ -190,14 +187,10 @@ def test_summaries_of_four_tools_give_the_same_numbers(tool: str, tmp_path: Path
     assert read.provenance["kind"] == tool
     assert {each.metric: float(each.values[0]) for each in read.measurements} == pytest.approx(
         {
-            "requests": 50.0,
-            "response-time": 0.02,
-            "p50-response-time": 0.018,
-            "p95-response-time": 0.04,
-            "p99-response-time": 0.05,
-            "successful-requests": 99.0,
+            "requests": 50.0, "response-time": 0.02, "p50-response-time": 0.018, "p95-response-time": 0.04,
+            "p99-response-time": 0.05, "successful-requests": 99.0,
         }
-    )
+    )  # fmt: skip
 
 
 def jmeter_xml(requests: Iterable[Request]) -> str:
@@ -261,10 +254,8 @@ def test_an_endpoint_is_a_path_without_ids(address: str, endpoint: str) -> None:
 )
 def test_a_faulty_file_is_refused_in_one_line(contents: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "run.txt").write_text(contents)
-    with pytest.raises(bc.InputError, match=expected) as refused:
+    with pytest.raises(bc.InputError, match=rf"run\.txt: .*{expected}"):
         bc.read(tmp_path / "run.txt", catalogue="http")
-    assert "run.txt" in str(refused.value)
-    assert "\n" not in str(refused.value)
 
 
 def test_the_binary_log_of_a_newer_gatling_is_named(tmp_path: Path) -> None:

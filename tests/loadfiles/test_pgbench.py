@@ -1,7 +1,5 @@
 """What pgbench prints, of every version since 9.6 and of the one installed, and what is no output of it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path
@@ -173,9 +171,6 @@ def test_a_short_run_is_judged_by_the_interval_of_its_samples(tmp_path: Path) ->
         assert tps["status"] in ("unchanged", "inconclusive"), "identical runs are not called"
 
 
-# ---- The installed version ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_the_installed_version(database: list[str], out: Path) -> None:
     command = [*database, "-n", "-c", "2", "-T", "3", "-P", "1", "-R", "200", "-L", "50", "-r", "postgres"]
@@ -225,8 +220,6 @@ def test_the_installed_versions_logs(database: list[str], tmp_path: Path) -> Non
     assert each.values.mean() == pytest.approx(run["latency average"], rel=0.02)
 
 
-# ---- What is no output of pgbench -----------------------------------------------------------------------------------
-
 PROGRESS = "progress: 1.0 s, 618.8 tps, lat 15.844 ms stddev 2.715\n"
 LOG = "0 1 1448 0 1795363972 850802\n"
 
@@ -248,8 +241,7 @@ def test_the_log_of_one_thread_of_several_is_refused(tmp_path: Path) -> None:
     for several in ([str(first), str(second)], [f"{tmp_path}/log.4711", f"{tmp_path}/log.4711.*"]):
         run = recorded(*several)
         assert [series.values.tolist() for series in run.series] == [series.values.tolist() for series in one.series]
-        assert np.median(run.series[0].values) == 2.0
-        assert len(run.measurements[0].values) == 58
+        assert (np.median(run.series[0].values), len(run.measurements[0].values)) == (2.0, 58)
         assert len(run.provenance["files"]) == 2
     assert run.series[-1].values.tolist() == [2.0] * run.series[-1].times.size, "clients"
     with pytest.raises(InputError, match=r"log\.47112: line 1: expected logs of one run: .*, found client 0 in two"):
@@ -333,9 +325,6 @@ def test_malformed_output_is_one_line_with_its_line_number(fault: str, out: Path
         bc.read(out, kind="pgbench")
     said = str(caught.value)
     assert re.fullmatch(rf"{re.escape(str(out))}: line {line}: expected .+, found .+", said), said
-
-
-# ---- Seed 003 -------------------------------------------------------------------------------------------------------
 
 
 def test_every_run_of_seed_003_is_read(real: Path) -> None:

@@ -1,7 +1,5 @@
 """Events against curves whose truth is in the call, and the known events of published load tests."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,9 +47,6 @@ def only(run: RunEvents) -> MetricEvent:
     return run.events[0]
 
 
-# ---- Spikes ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
 def test_noise_has_no_spikes(phi: float) -> None:
     rng = np.random.default_rng(31)
@@ -77,9 +72,6 @@ def test_a_step_and_an_end_are_no_spikes() -> None:
 def test_a_constant_has_no_noise_and_may_have_a_spike(values: np.ndarray, found: tuple[tuple[int, int], ...]) -> None:
     assert find_spikes(values) == found
     assert find_spikes(values, resolution=1.0) == ()
-
-
-# ---- Events of one metric -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("percent", [-20.0, 15.0])
@@ -219,8 +211,6 @@ def test_identical_runs_have_few_events() -> None:
     assert np.mean(found) <= 0.10
 
 
-# ---- Events of a test -----------------------------------------------------------------------------------------------
-
 MARGINS = {"heap": 10.0, "stack": 10.0, "routines": 5.0, "p99": 10.0}
 
 
@@ -348,9 +338,6 @@ def test_a_metric_of_one_build_or_without_a_margin() -> None:
     assert place({}, {}) == ()
 
 
-# ---- What is told -----------------------------------------------------------------------------------------------
-
-
 def test_five_events_are_told_of_and_the_rest_in_one_line() -> None:
     def event(metric: str, group: int, percent: float) -> Event:
         at_s, size = 60.0 * group, {"size": percent, "size_percent": percent, "ci": None}
@@ -374,9 +361,6 @@ def test_five_events_are_told_of_and_the_rest_in_one_line() -> None:
     (more,) = [each for each in found if each.kind == "more_events"]
     assert more.evidence == {"groups": [1, 2, 3]}
     assert [each.kind for each in load.events(result.model_copy(update={"events": small[:5]}))] == ["event"] * 5
-
-
-# ---- Published load tests -------------------------------------------------------------------------------------------
 
 
 def bounded_run(file: Path) -> dict[str, RunEvents]:

@@ -1,7 +1,5 @@
 """Equal load: curves whose truth is in the call, simulated builds, and the published comparison of the seed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path

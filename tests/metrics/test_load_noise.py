@@ -1,7 +1,5 @@
 """What runs of one build differ by at equal load is learned from them, kept, cleared with its group, and used."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -11,13 +9,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from buildcompare.__main__ import app
 from buildcompare.calibration.learn import beside_runs, read_calibration
-from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import RunSd, read_catalogue
-from buildcompare.config.params import check_params
 from buildcompare.load.view import view_run
 from buildcompare.metrics.equal_load import (
     LoadedRun,
@@ -44,7 +38,7 @@ from buildcompare.stats.noise import (
     metric_noise,
 )
 from loadsim import Coordinator, RunSettings, ServerModel, Thresholds, simulate_run
-from support import sure, write_params
+from support import analysed, command, sure, write_params
 
 CATALOGUE = read_catalogue("mattermost")
 CPU = CATALOGUE.find("cpu-utilization")
@@ -62,9 +56,6 @@ def straight(level: float, seed: int, top: float = 4000.0) -> LoadedRun:
 def known(variance: float, df: float, within: float = 0.0, *, times: int = 1) -> list[RepeatedRuns]:
     one = {"cpu-utilization": NoiseAtEqualLoad(variance, within, df)}
     return [RepeatedRuns(str(i), "unbounded", [], one) for i in range(times)]
-
-
-# ---- Measuring ------------------------------------------------------------------------------------------------------
 
 
 def test_runs_differ_by_the_variance_of_their_levels_whatever_load_they_reached() -> None:
@@ -93,9 +84,6 @@ def test_a_run_without_users_is_compared_over_what_stands_in_for_them() -> None:
     assert truth.users.equals(recording.curve(recording.find(users)))  # type: ignore[arg-type]  # it is there
     assert "goroutines-in-use" not in run.metrics
     assert run.users.max() == pytest.approx(truth.users.max(), rel=0.1)
-
-
-# ---- Pooling --------------------------------------------------------------------------------------------------------
 
 
 def test_without_a_calibration_the_prior_counts() -> None:
@@ -138,8 +126,6 @@ def test_calibrated_levels_are_used_where_equal_load_was_not_measured() -> None:
     assert noise == metric_noise(CPU, "unbounded", groups)
     assert (noise.noise_source, noise.at_load) == ("calibration", False)
 
-
-# ---- Another laboratory ---------------------------------------------------------------------------------------------
 
 STATED = {
     m.slug: math.log1p(m.run_sd_percent.equal_load / 100.0) for m in CATALOGUE.metrics if m.run_sd_percent.equal_load
@@ -198,9 +184,6 @@ def test_one_metric_that_is_much_noisier_says_little_of_the_others() -> None:
     assert laboratory_ratio([*alike, (Noise(0.4, 6.0, "calibration"), stated)]) < 1.7  # a mean of the ratios: 45
 
 
-# ---- The family -----------------------------------------------------------------------------------------------------
-
-
 def judged(curves: Mapping[str, MetricAtLoad], groups: Sequence[RepeatedRuns]) -> dict[str, LoadAdjustedResult]:
     noises = {slug: noise_at_load(CATALOGUE.find(slug), groups) for slug in curves}
     return MeasuredAtLoad(curves, noises, (1, 1)).judged(CATALOGUE)
@@ -233,9 +216,6 @@ def test_repeats_of_the_comparison_scale_a_quieter_laboratory(factor: float) -> 
         effects = measure_effects(levels, dict.fromkeys(levels, prior))
         wrong += sum(sure(each).p_value < 0.05 for each in effects.values())
     assert wrong <= 0.065 * 150 * 9  # 6 % and one standard error
-
-
-# ---- The ratio and its error ----------------------------------------------------------------------------------------
 
 
 def unrelated(minutes: int = 400) -> Residuals:
@@ -287,9 +267,6 @@ def test_errors_of_a_fit_are_those_of_the_noise_before_it(phi: float) -> None:
     assert float(np.sqrt(np.mean(np.square(errors)))) == pytest.approx(float(np.std(values)), rel=0.3)
 
 
-# ---- The calibration file -------------------------------------------------------------------------------------------
-
-
 Learned = tuple[Path, dict[str, list[dict[str, str]]]]
 
 
@@ -307,20 +284,17 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     groups = [{"name": name, "type": "unbounded", "runs": runs[name]} for name in ("g0", "g1")]
     spec = write_params(folder / "groups.yaml", {"source": {"kind": "recorded"}, "groups": groups})
     output = folder / "calibration.json"
-    made = CliRunner().invoke(app, ["calibrate", str(spec), "--output", str(output)], catch_exceptions=False)
+    made = command("calibrate", spec, "--output", output)
     assert made.exit_code == 0, made.output
     return output, runs
 
 
 def at_load(base: dict[str, str], new: dict[str, str], calibration: Path) -> LoadAdjustedResult:
     """CPU at equal load, as a report has it."""
-    params = check_params(
-        {
-            "name": "c", "base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "recorded"},
-            "tests": [{"name": "t", "type": "unbounded", "base": base, "new": new}], "calibration": str(calibration),
-        }
-    )  # fmt: skip
-    metrics = analyse(params, read_recordings(params)).results.tests[0].metrics
+    metrics = analysed({
+        "name": "c", "base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "recorded"},
+        "tests": [{"name": "t", "type": "unbounded", "base": base, "new": new}], "calibration": str(calibration),
+    }).results.tests[0].metrics  # fmt: skip
     return sure(next(metric.load_adjusted for metric in metrics if metric.slug == "cpu-utilization"))
 
 
@@ -360,9 +334,6 @@ def test_a_file_from_before_equal_load_was_measured_is_read(learned: Learned, tm
     old.write_text(json.dumps(document | {"method": 3}))
     found = at_load(*runs["g2"], old)  # type: ignore[call-arg]  # a pair
     assert (found.noise_source, found.noise_of) == ("calibration", "levels")
-
-
-# ---- How often it is right ------------------------------------------------------------------------------------------
 
 
 def simulated(settings: RunSettings, seed: int) -> LoadedRun:

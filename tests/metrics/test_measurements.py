@@ -1,7 +1,5 @@
 """Benchmarks: numbers without times are judged like any other metric, by repeats, by stated noise, or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

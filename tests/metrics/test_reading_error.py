@@ -1,7 +1,5 @@
 """Values that were read off a plot are judged, with what they may be misread by in their noise."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Runs of one session are one observation; sessions are named, paired, and too few of them claim nothing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every notebook runs from its parameters and gives what the command line gives."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -124,8 +122,7 @@ def test_opened_by_hand_it_shows_the_file_that_params_names_and_leaves_its_repor
     before = (published.folder / "results.json").read_bytes()
     monkeypatch.setenv("PARAMS", str(params_file))
     made = executed(elsewhere / "notebooks/comparison.ipynb", cwd=str(elsewhere / "notebooks"))  # as JupyterLab does
-    assert results_of(made).comparison == "small"
-    assert (published.folder / "results.json").read_bytes() == before
+    assert (results_of(made).comparison, (published.folder / "results.json").read_bytes()) == ("small", before)
     assert "holds a published report" in str(made)
 
 
@@ -193,8 +190,7 @@ def test_papermill_runs_each_notebook_by_itself(name: str, project: Path, params
     if name == "investigate":
         seen = bc.investigate(params_file, **ANALYSES[name])  # type: ignore[arg-type]
         cells, own = (re.findall("<td>(.*?)</td>", table) for table in (tables[0], seen.answer.T.to_html()))
-        assert cells == own
-        assert len(cells) == 9
+        assert (cells, len(cells)) == (own, 9)
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """The flame graph of a page in a real browser: widths, keys, zoom, search, and names that do nothing."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable
@@ -23,14 +21,9 @@ from support import small_params
 
 RECORDED = Path(__file__).parents[1] / "recorded_profiles"
 HOSTILE = (
-    "<img src=x onerror=alert(1)>",
-    "</title><script>alert(2)</script>",
-    '"onmouseover="alert(3)',
-    "{{ 7 * 7 }}",
-    "</svg><h1>mine</h1>",
-    "a" * 3000,
-)
-Task = Callable[[Any], Any]
+    "<img src=x onerror=alert(1)>", "</title><script>alert(2)</script>", '"onmouseover="alert(3)', "{{ 7 * 7 }}",
+    "</svg><h1>mine</h1>", "a" * 3000,
+)  # fmt: skip
 
 
 def page_with(folder: Path, profiles: dict[str, list[str]]) -> tuple[Path, list[Finding]]:
@@ -48,28 +41,6 @@ def page_with(folder: Path, profiles: dict[str, list[str]]) -> tuple[Path, list[
 def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Finding]]:
     folder = tmp_path_factory.mktemp("flame")
     return page_with(folder, {s: [str(RECORDED / f"{s}-{i}.folded") for i in (1, 2, 3)] for s in ("base", "new")})
-
-
-def opened(browser: BrowserThread, file: Path, task: Task, **look: Any) -> Any:
-    """`task` on the page, which must say nothing on the console and show no dialog."""
-
-    def run(browser: Any) -> Any:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **look})
-        said: list[str] = []
-        try:
-            shown = context.new_page()
-            shown.on("console", lambda message: said.append(message.text))
-            shown.on("pageerror", lambda error: said.append(str(error)))
-            shown.on("dialog", lambda dialog: dialog.dismiss())
-            shown.on("dialog", lambda dialog: said.append(dialog.message))
-            shown.goto(file.as_uri())
-            found = task(shown)
-            assert said == []
-            return found
-        finally:
-            context.close()
-
-    return browser.run(run)
 
 
 WIDTHS = """() => {
@@ -100,8 +71,8 @@ def test_widths_are_the_shares_of_the_samples_and_no_frame_covers_another(
         return {"new": new, "base": shown.evaluate(WIDTHS)}
 
     # Without JavaScript there is the picture alone; the browser's own tools may still ask it.
-    picture = {"new": opened(browser, page[0], lambda shown: shown.evaluate(WIDTHS), java_script_enabled=False)}
-    for side, frames in [*opened(browser, page[0], both).items(), *picture.items()]:
+    picture = {"new": browser.on_page(page[0], lambda shown: shown.evaluate(WIDTHS), java_script_enabled=False)}
+    for side, frames in [*browser.on_page(page[0], both).items(), *picture.items()]:
         shares: dict[tuple[str, int], float] = {}
         for name, depth, _, width, whole in frames:
             shares[name, depth] = shares.get((name, depth), 0.0) + width / whole
@@ -148,7 +119,7 @@ def test_it_answers_to_keys_and_words(browser: BrowserThread, page: tuple[Path, 
         faults = Axe().run(shown, context=["build-flame"]).response["violations"]
         assert [fault["id"] for fault in faults] == []
 
-    opened(browser, page[0], task)
+    browser.on_page(page[0], task)
 
 
 def test_the_finding_names_the_frame_and_its_noise(
@@ -188,6 +159,6 @@ def test_hostile_names_do_nothing(browser: BrowserThread, tmp_path: Path) -> Non
         ).count()
         return names, foreign
 
-    names, foreign = opened(browser, file, task)
+    names, foreign = browser.on_page(file, task)
     assert set(HOSTILE) <= set(names)
     assert foreign == 0

@@ -1,7 +1,5 @@
 """Profiles: what is read of each format, and which frames are said to have grown."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import shutil
@@ -127,8 +125,7 @@ def test_shares_add_up_and_recursion_counts_once() -> None:
 
 def test_the_frame_that_grew_is_found_in_real_profiles() -> None:
     found = compare_profiles(Pair.of(recorded))
-    assert found.runs == Pair(3, 3)
-    assert found.own[0].frame == "validate.<locals>.<genexpr> (server.py)"
+    assert (found.runs, found.own[0].frame) == (Pair(3, 3), "validate.<locals>.<genexpr> (server.py)")
     assert found.total[0].frame == "validate (server.py)"
     assert found.total[0].points > 15
     assert (found.total[0].p_adjusted or 1.0) < 0.05

@@ -1,18 +1,12 @@
 """Rules of the library's code that its syntax trees show: private names, long functions and classes, constants."""
 
-from __future__ import annotations
-
 import ast
 import io
 import tokenize
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 MOST_LINES, MOST_METHODS = 50, 25
-DOCUMENTED = {"_asdict", "_fields", "_make", "_replace", "_exit"}
-"""Names of named tuples and of `os` that their documentation calls public."""
-
 # This list may only shrink.
 LONG = {"loadsim/server.py: play"}
 
@@ -31,55 +25,11 @@ def trees(project: Path) -> dict[str, ast.Module]:
     }
 
 
-def is_private(name: str) -> bool:
-    is_display = name.startswith("_repr_") and name.endswith("_")  # IPython's protocol
-    return name.startswith("_") and not name.startswith("__") and not is_display and name not in DOCUMENTED | {"_"}
-
-
-def defined_in(tree: ast.Module) -> set[str]:
-    """Names that a file defines: functions, classes, variables, and attributes that it sets on itself."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
-            names.add(node.attr)
-    return names
-
-
-def private_names_of_others(tree: ast.Module) -> Iterator[str]:
-    """Private names that a file uses and does not define: imported, by attribute, or as text to `getattr`."""
-    defined = defined_in(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            yield from (each.name for each in node.names if is_private(each.name))
-        elif isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in defined:
-            yield node.attr
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr"):
-            texts = [each.value for each in node.args[1:2] if isinstance(each, ast.Constant)]
-            yield from (text for text in texts if isinstance(text, str) and is_private(text) and text not in defined)
-
-
-def test_the_rule_sees_private_names_of_others() -> None:
-    code = """
-import forkserver, multiprocessing
-from package import _private
-class Ours:
-    def __init__(self): self._ours = 1
-    def _also_ours(self): return self._ours
-multiprocessing.current_process()._config["tempdir"] = forkserver._forkserver
-shell._showtraceback = getattr(pool, "_new_conn")
-Ours()._also_ours(), tuple._asdict()
-"""
-    expected = ["_config", "_forkserver", "_new_conn", "_private", "_showtraceback"]
-    assert sorted(private_names_of_others(ast.parse(code))) == expected
-
-
-def test_no_private_name_of_another_package_or_file_is_used(project: Path) -> None:
-    used = {f"{file}: {name}" for file, tree in trees(project).items() for name in private_names_of_others(tree)}
-    assert used == set()
+def test_no_private_name_is_imported(project: Path) -> None:
+    """Private attributes are found by ruff (SLF001)."""
+    nodes = ((file, node) for file, tree in trees(project).items() for node in ast.walk(tree))
+    imports = ((file, each.name) for file, node in nodes if isinstance(node, ast.ImportFrom) for each in node.names)
+    assert [(file, name) for file, name in imports if name.startswith("_") and not name.startswith("__")] == []
 
 
 def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -100,8 +50,6 @@ def test_no_function_and_no_class_is_long(project: Path) -> None:
                 large |= {f"{file}: {node.name}"} if len(methods) > MOST_METHODS else set()
     assert (long - LONG, large) == (set(), set())
 
-
-# ---- Every number that decides something says what it is, where it stands -----------------------------------------
 
 ROOMS = ("load", "metrics", "labels", "stats", "validity", "findings", "history")
 

@@ -1,7 +1,5 @@
 """The documentation site builds without a warning, loads nothing from elsewhere, and its worked changes apply."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Exit codes are right whatever becomes of standard output, standard error and the folder of temporary files."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -121,8 +119,6 @@ def test_nobody_is_taken_for_gone_where_folders_cannot_be_locked(
     with paths.locked(tmp_path) as free, paths.locked(tmp_path, wait=False) as known_free:
         assert (free, known_free) == (True, False)
 
-
-# ---- How processes end -----------------------------------------------------------------------------------------------
 
 ENDS = """
 import os, sys

@@ -1,7 +1,5 @@
 """Every command on hostile input in a terminal: no escape sequence of the data's reaches it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -11,17 +9,10 @@ import fuzzing
 from support import in_a_terminal, small_params, write_params
 
 SEQUENCES = {
-    "title": "\x1b]0;owned\x07",
-    "clipboard": "\x1b]52;c;b3duZWQ=\x07",
-    "alternate screen": "\x1b[?1049h",
-    "cleared screen": "\x1b[2J\x1b[3J",
-    "cursor": "\x1b[7;7H",
-    "colour": "\x1b[41m",
-    "mouse": "\x1b[?1000h",
-    "device": "\x1bP+q544e\x1b\\",
-    "one byte": "\x9b41m",
-    "back": "\r\x08",
-}
+    "title": "\x1b]0;owned\x07", "clipboard": "\x1b]52;c;b3duZWQ=\x07", "alternate screen": "\x1b[?1049h",
+    "cleared screen": "\x1b[2J\x1b[3J", "cursor": "\x1b[7;7H", "colour": "\x1b[41m", "mouse": "\x1b[?1000h",
+    "device": "\x1bP+q544e\x1b\\", "one byte": "\x9b41m", "back": "\r\x08",
+}  # fmt: skip
 EVIL = "".join(SEQUENCES.values())
 
 

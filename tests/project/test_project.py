@@ -22,9 +22,6 @@ from support import yaml_data
 pytest_plugins = ["pytester"]
 
 
-# ---- The same packages everywhere -----------------------------------------------------------------------------------
-
-
 def named(requirements: list[str]) -> dict[str, str]:
     parsed = [Requirement(line) for line in requirements]
     return {canonicalize_name(each.name): str(each.specifier) for each in parsed}
@@ -48,16 +45,14 @@ def pins_of(lock: Path) -> dict[str, str]:
 
 def test_environment_yml_asks_for_what_pyproject_asks_for(project: Path, declared: dict[str, str]) -> None:
     environment = yaml_data((project / "environment.yml").read_text(encoding="utf-8"))
-    assert environment["name"] == "buildcompare"
-    assert environment["channels"][0] == "conda-forge"
+    assert (environment["name"], environment["channels"][0]) == ("buildcompare", "conda-forge")
     conda = [line for line in environment["dependencies"] if isinstance(line, str)]
     [from_pip] = [line["pip"] for line in environment["dependencies"] if isinstance(line, dict)]
     assert "python=3.12" in conda
     assert "pip" in conda
     packages = [line for line in conda if line not in ("python=3.12", "pip")]
     by_pip = {"atheris", "prometheus-api-client", "playwright", "axe-playwright-python", "resvg-py"}
-    assert by_pip == set(named(from_pip))
-    assert named(packages + from_pip) == declared
+    assert (by_pip, named(packages + from_pip)) == (set(named(from_pip)), declared)
 
 
 def test_locks_pin_everything_that_pyproject_asks_for(project: Path, declared: dict[str, str]) -> None:
@@ -111,8 +106,6 @@ def test_no_tracked_file_names_a_registry_or_this_machine(project: Path) -> None
     ]
     assert found == []
 
-
-# ---- Rooms of the library -------------------------------------------------------------------------------------------
 
 FLOORS = (
     "results", "config", "recordings", "text", "stats", "load", "labels", "metrics", "profiles", "validity",
@@ -200,9 +193,6 @@ def test_rooms_stay_small(project: Path) -> None:
     assert len(loose) <= 3
     sizes = {folder.name: len([*folder.rglob("*.py")]) for folder in library.iterdir() if folder.is_dir()}
     assert {name: size for name, size in sizes.items() if size > 15} == {}
-
-
-# ---- Rules of the tests ---------------------------------------------------------------------------------------------
 
 
 def test_no_test_imports_another_test(project: Path) -> None:

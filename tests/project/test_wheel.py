@@ -1,7 +1,5 @@
 """An installed wheel works in an empty folder, and reads nothing of the checkout that it was built from."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Damage and foreign files never become other values: refused, or read to the last bit as they were written."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

@@ -1,7 +1,5 @@
 """Tables of text as people have them come back as they were written, or are refused with what would be right."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

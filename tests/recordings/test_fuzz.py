@@ -3,8 +3,6 @@
 `make fuzz` does it for hours and adds each input that breaks a reader to tests/corpus, which is read again here.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Work grows with an input's size, not with its square."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is pulled from a real Prometheus is what the server says, to the last bit, and what was written into it."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -27,8 +25,6 @@ TABLES = {
     "store": ("mattermost_db_store_time", "method", world.METHODS),
     "api": ("mattermost_api_time", "handler", world.HANDLERS),
 }
-
-# ---- The last bit ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("side", "start"), [("base", BASE_START), ("new", NEW_START)])
@@ -83,9 +79,6 @@ def test_gauges_and_rates_are_what_was_written(
         expected = (written[MINUTE:] - written[:-MINUTE]) / 60 * scale
         assert np.array_equal(series.times[-expected.size :], TIMES[MINUTE:])
         np.testing.assert_allclose(series.values[-expected.size :], expected, rtol=1e-9)
-
-
-# ---- Labels ---------------------------------------------------------------------------------------------------------
 
 
 def risen(prometheus: Prometheus, group: str, name: str, times: np.ndarray) -> dict[str, np.ndarray]:
@@ -163,9 +156,6 @@ def test_a_steady_window_equals_the_peer_s_queries_over_it(
         assert mine.to_dict() == pytest.approx(answers, rel=1e-9)
 
 
-# ---- Ranges ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("offset", [0.0, 1.0, 2.5, 3.217, 4.999])
 def test_long_windows_on_and_off_the_grid_come_back_with_exactly_their_points(
     prometheus: Prometheus, offset: float
@@ -184,9 +174,6 @@ def test_a_grid_has_whole_milliseconds_and_a_bound() -> None:
     assert [*grid(at(1.234), at(1.383), 0.05)] == [1_234, 1_284, 1_334]
     with pytest.raises(InputError, match="at most"):
         grid(at(0), at(MAX_POINTS * MAX_PIECES / 1000), 0.001)
-
-
-# ---- Series and numbers ---------------------------------------------------------------------------------------------
 
 
 def test_several_series_are_kept_by_their_labels(prometheus: Prometheus) -> None:

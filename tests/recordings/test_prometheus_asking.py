@@ -1,7 +1,5 @@
 """How is a server asked, with which settings, and for what?"""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,6 @@ from buildcompare.recordings.prometheus_client import LONG_QUERY
 from buildcompare.recordings.sources import pull, record
 from prometheus_server import BASE_START, LONG_START, Prometheus, Proxy
 from pulling import TOKEN, at, bits, catalogue, raw, run, source
-
-# ---- How it asks ----------------------------------------------------------------------------------------------------
 
 
 def test_a_long_query_goes_into_the_body(prometheus: Prometheus, proxy: Proxy) -> None:
@@ -116,8 +112,6 @@ def test_ways_to_trust(way: str, prometheus: Prometheus, certificates: world.Cer
     assert len(recording.series) == 2
     assert ["was not checked" in note.text for note in recording.notes] == [True] * (way == "unchecked")
 
-
-# ---- Params and catalogues ------------------------------------------------------------------------------------------
 
 BAD_SOURCES = [
     ({"url": f"http://me:{TOKEN}@h"}, "without credentials"),

@@ -1,7 +1,5 @@
 """A server fails in every way: what passes changes nothing, what lasts is named, and secrets stay secret."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re
@@ -91,8 +89,6 @@ def content(recording: Recording) -> list[Any]:
     return [(s.metric, dict(s.labels), bits(s.times), bits(s.values)) for s in recording.series]
 
 
-# ---- What passes ----------------------------------------------------------------------------------------------------
-
 PASSING = {
     "reset in mid-body": RESET,
     "end in mid-body": EARLY_END,
@@ -157,9 +153,6 @@ def test_a_server_that_starts_again_in_mid_pull(
     with ExitStack() as stack:
         assert content(pull(proxy.url, monkeypatch, threads=1)) == whole
         assert again
-
-
-# ---- What lasts -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

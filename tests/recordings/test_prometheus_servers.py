@@ -1,7 +1,5 @@
 """Where the same samples give different numbers on different servers: each difference that users are told of."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

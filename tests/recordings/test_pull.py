@@ -1,7 +1,5 @@
 """What is pulled from a server is kept, pulled again only when something changed, and whole or absent."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -16,9 +14,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from typer.testing import CliRunner
 
-from buildcompare import __main__ as command_line
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import BuildcompareError, InputError, SourceError
 from buildcompare.config.params import Comparison, read_params
@@ -27,7 +23,7 @@ from buildcompare.results import dumps
 from buildcompare.results.schema import json_schema
 from prometheus_server import LENGTH_S, NEW_START, Exchange, Fault, Prometheus, Proxy, Servers, free_port, needed
 from pulling import params
-from support import sure, write_params
+from support import command, sure, write_params
 
 
 def at(seconds: int) -> str:
@@ -148,10 +144,10 @@ def test_what_was_not_pulled_is_not_replaced(elsewhere: Path, prometheus: Promet
 def test_a_report_reads_what_was_pulled(elsewhere: Path, proxy: Proxy) -> None:
     """tests/recordings/test_secrets.py looks for secrets in it."""
     file = write_params(elsewhere / "params/pulled.yaml", params(proxy.url))
-    done = CliRunner().invoke(command_line.app, ["pull", str(file)])
+    done = command("pull", file)
     assert done.exit_code == 0, done.output
     pulled = len(proxy.seen)
-    done = CliRunner().invoke(command_line.app, ["report", str(file)])
+    done = command("report", file)
     assert done.exit_code == 0, done.output
     assert len(proxy.seen) == pulled
     results = json.loads((elsewhere / "reports/pulled/results.json").read_text("utf-8"))
@@ -174,7 +170,7 @@ def test_a_failed_pull_says_why_by_its_exit_code_and_leaves_nothing(
 ) -> None:
     proxy.faults = [*[None] * 5, answers(status, body)]  # some answers came before
     file = write_params(elsewhere / "params/pulled.yaml", params(proxy.url))
-    done = CliRunner().invoke(command_line.app, ["pull", str(file)])
+    done = command("pull", file)
     assert done.exit_code == code, done.output
     assert words in done.output
     assert not [path for path in (elsewhere / "data").rglob("*") if path.is_file()]

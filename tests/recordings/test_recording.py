@@ -1,7 +1,5 @@
 """Recordings are made of frames, turned into frames, say what they are, and know how much of a window they cover."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -26,8 +24,6 @@ TIDY = pd.DataFrame(
         "instance": ["a", "a", "b", "b", "b"],
     }
 )
-
-# ---- Frames ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("column", ["time", "timestamp"])
@@ -98,9 +94,6 @@ def test_a_fault_in_a_frame_is_named(frame: pd.DataFrame, key: str, found: str) 
     assert found in caught.value.found
 
 
-# ---- What it says of itself -----------------------------------------------------------------------------------------
-
-
 def test_a_recording_says_what_it_is_in_six_lines() -> None:
     times = np.arange(0.0, 100.0, 5.0)
     series = tuple(Series(f"m{i}", f"M{i}", "", times, times) for i in range(50))
@@ -132,8 +125,6 @@ def test_coverage_of_a_run_and_of_a_window() -> None:
     nothing = recording.coverage(series, (51.0, 60.0))
     assert (nothing.expected, nothing.finite, nothing.longest_gap_s, nothing.fraction) == (2, 0, 9.0, 0.0)
 
-
-# ---- One way in -----------------------------------------------------------------------------------------------------
 
 LTCTL = {
     **{key: {} for key in ("AvgStoreTimes", "P99StoreTimes", "AvgAPITimes", "P99APITimes")},

@@ -1,7 +1,5 @@
 """A server repeats a token in every field, in every form, and in every way of failing: nobody else ever reads it."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import functools
@@ -265,9 +263,6 @@ def test_a_token_in_the_type_of_an_answer(kind: str) -> None:
     assert hidden(str(caught.value))
 
 
-# ---- Whose data it is ------------------------------------------------------------------------------------------------
-
-
 tenants = ranges(lambda asked: matrix(asked, {"instance": "a"}))
 
 
@@ -303,9 +298,6 @@ def test_a_damaged_file_of_what_was_pulled_is_said_and_pulled_again_on_demand(tm
         with pytest.raises(InputError, match=r"base\.parquet: checksum: .*pull with --refresh"):
             read_run(run(), asking(url), asked, slot)
         assert read_run(run(), asking(url), asked, slot, refresh=True).series
-
-
-# ---- Answers that are not the whole truth ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

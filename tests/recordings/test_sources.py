@@ -1,7 +1,5 @@
 """What a source gives is what its file holds, to the last bit; what is no recording is refused by name."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -44,9 +42,6 @@ REPORT: dict[str, Any] = {
 def same(values: np.ndarray, expected: np.ndarray) -> bool:
     """Equal to the last bit, NaN included."""
     return values.dtype == expected.dtype and values.tobytes() == expected.tobytes()
-
-
-# ---- ltctl ----------------------------------------------------------------------------------------------------------
 
 
 def test_every_published_report_is_read_without_loss(real: Path) -> None:
@@ -145,9 +140,6 @@ def test_what_is_no_report(tmp_path: Path, contents: bytes, found: str) -> None:
         record(Run(report=str(file)), LTCTL, CATALOGUE)
 
 
-# ---- recorded -------------------------------------------------------------------------------------------------------
-
-
 def test_every_published_recording_is_read_without_loss(real: Path) -> None:
     read = points = 0
     for folder in test_folders(real):
@@ -203,18 +195,12 @@ def test_a_table_keeps_gaps_nan_order_and_labels(tmp_path: Path) -> None:
     assert np.isnan(other.values[0])
 
 
-# ---- Parquet --------------------------------------------------------------------------------------------------------
-
-
 def test_a_parquet_table_of_samples_is_a_source(tmp_path: Path) -> None:
     frame = pd.DataFrame({"timestamp": pd.to_datetime(["2024-01-01", "2024-01-02"], utc=True), "metric": "rps"})
     frame.assign(value=[1.0, np.nan]).to_parquet(tmp_path / "x.parquet")
     series = record(Run(recording=str(tmp_path / "x.parquet")), RECORDED, CATALOGUE).series[0]
     assert np.diff(series.times).tolist() == [86400.0]
     assert np.isnan(series.values[1])
-
-
-# ---- Windows and kinds ----------------------------------------------------------------------------------------------
 
 
 def test_a_window_cuts_a_file(tmp_path: Path) -> None:

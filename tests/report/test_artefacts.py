@@ -1,7 +1,5 @@
 """What runs left behind stands in the report's folder and is linked from the page; nothing from outside comes along."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Batches: what stands is kept, and a cluster gives what this machine gives, whoever is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -65,8 +63,7 @@ def test_what_stands_is_kept_until_something_changes(asked: list[Path], made_her
     kept = publish_one(order)
     assert kept.kept
     results = Results.model_validate_json((made_here / "r0/results.json").read_bytes())
-    assert kept.shortcomings == shortcomings(results)
-    assert page.stat().st_mtime_ns == before
+    assert (kept.shortcomings, page.stat().st_mtime_ns) == (shortcomings(results), before)
     csv = asked[0].parent / "data/bounded-new.csv"
     text = csv.read_text()
     changes = (

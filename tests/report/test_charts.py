@@ -1,7 +1,5 @@
 """The charts of a page in a real browser: what they say, how they move together, and that nothing leaves the page."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -20,10 +18,6 @@ from conftest import BrowserThread
 
 NAME = "v10.4.0-rc1"
 CHARTS = "document.querySelectorAll('#metrics ~ .pictures build-chart')"
-WATCH = """
-  window.violations = [];
-  document.addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective));
-"""
 UNFOLD = """() => {
   document.querySelectorAll(".picture").forEach((each) => (each.open = true));
   document.querySelector("#metrics ~ .pictures")?.scrollIntoView();
@@ -48,25 +42,14 @@ def page_file(bundled: Callable[[str], Path]) -> Path:
 
 
 def opened(browser: BrowserThread, file: Path, task: Task, **look: Any) -> Any:
-    """`task` on the page with its pictures open; it must say nothing on the console and keep its policy."""
-
-    said: list[str] = []
-
-    def prepare(page: Any) -> None:
-        page.add_init_script(WATCH)
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
+    """`task` on the page with its pictures open."""
 
     def run(page: Any) -> Any:
         page.evaluate(UNFOLD)
         page.locator("build-chart[ready]").first.wait_for()
-        found = task(page)
-        assert (said, page.evaluate("window.violations")) == ([], [])
-        return found
+        return task(page)
 
-    return browser.look(
-        f"{file.as_uri()}#metrics", run, prepare, **{"viewport": {"width": 1280, "height": 900}, **look}
-    )
+    return browser.on_page(file, run, **look)
 
 
 def chart(page: Any, name: str, test: str) -> Any:
@@ -121,12 +104,10 @@ def test_hover_shows_both_values_and_their_difference_in_all_charts_of_the_test(
         return shown, elsewhere
 
     (p99, store), elsewhere = opened(browser, page_file, read)
-    assert p99[0] == store[0]
-    assert elsewhere == 0
+    assert (p99[0], elsewhere) == (store[0], 0)
     for slug, (minute, spoken, *texts) in (("p99-api-times", p99), ("avg-store-times", store)):
         base, new = (expected(side, slug, minute) for side in ("base", "new"))
-        assert value(texts[0]) == pytest.approx(base, rel=1e-3)
-        assert value(texts[1]) == pytest.approx(new, rel=1e-3)
+        assert (value(texts[0]), value(texts[1])) == (pytest.approx(base, rel=1e-3), pytest.approx(new, rel=1e-3))
         percent = float(texts[2].removesuffix(" %").replace("−", "-"))
         assert percent == pytest.approx(100 * (new / base - 1), abs=0.06)
         assert f"{minute:.1f} min, plateau; v10.3.0 " in spoken
@@ -255,8 +236,7 @@ def test_the_keyboard_moves_the_cursor_zooms_and_opens_every_value(page_file: Pa
     assert seen["Home"][0] == low == 0.0
     assert seen["End"][0] == pytest.approx(high, abs=0.1)
     assert seen["Shift+ArrowRight"][0] > 3.0
-    assert seen["+"][2] - seen["+"][1] == pytest.approx((high - low) / 2)
-    assert seen["0"][1:3] == [low, high]
+    assert (seen["+"][2] - seen["+"][1], seen["0"][1:3]) == (pytest.approx((high - low) / 2), [low, high])
     assert re.fullmatch(r"[\d.]+ min, plateau; v10.3.0 .* ms; v10.4.0-rc1 .* ms; \S+ %", seen["ArrowRight"][3])
     assert seen["heads"] == ["min", "v10.3.0, ms", "v10.4.0-rc1, ms", "Difference"]
     for column, side in enumerate(("base", "new"), start=1):
@@ -302,8 +282,7 @@ def test_at_equal_load_a_chart_shows_the_curves_of_both_builds_over_the_users(
         i = int(np.abs(seen.users - place).argmin())
         assert place == pytest.approx(seen.users[i], rel=1e-4)
         where, base, new, difference = said.split("; ")
-        assert where == f"{round(place):,} users"
-        assert value(base) == pytest.approx(curves["base"][i] / 1e3, rel=1e-3)
+        assert (where, value(base)) == (f"{round(place):,} users", pytest.approx(curves["base"][i] / 1e3, rel=1e-3))
         assert value(new) == pytest.approx(curves["new"][i] / 1e3, rel=1e-3)
         percent = 100 * (curves["new"][i] / curves["base"][i] - 1)
         assert float(difference.removesuffix(" %").replace("−", "-")) == pytest.approx(percent, abs=0.06)
@@ -339,8 +318,7 @@ def test_every_chart_opens_without_a_request_or_a_grave_fault(
 
     for look in ({}, {"viewport": {"width": 380, "height": 800}, "color_scheme": "dark"}):
         count, grave, policy = opened(browser, page_file, work, **look)
-        assert count == 44
-        assert grave == []
+        assert (count, grave) == (44, [])
         assert "unsafe-eval" not in policy
         assert policy.startswith("default-src 'none'")
     assert requests_of(page_file) == []
@@ -398,8 +376,7 @@ def test_windows_phases_and_events_are_drawn_in(tmp_path: Path, browser: Browser
         ]
 
     part, windows, phases, text = opened(browser, result.to_html(tmp_path / "page.html"), work)
-    assert part == pytest.approx(event.at_s / 5395.0, abs=0.002)
-    assert (windows, phases) == (2, 4)
+    assert (part, windows, phases) == (pytest.approx(event.at_s / 5395.0, abs=0.002), 2, 4)
     assert f"level {change(event.size_percent)}" in text
 
 
@@ -420,8 +397,7 @@ def test_repeated_runs_are_chosen_one_by_one(tmp_path: Path, browser: BrowserThr
         return [" ".join(name.split()) for name in names], runs, plot.get_attribute("aria-valuetext")
 
     names, drawn, said = opened(browser, file, work)
-    assert names == ["base", "run 1", "run 2", "new", "run 1", "run 2"]
-    assert drawn == ["base 1", "new 1", "new 2"]
+    assert (names, drawn) == (["base", "run 1", "run 2", "new", "run 1", "run 2"], ["base 1", "new 1", "new 2"])
     assert 190 < value(said.split("; ")[1]) < 210
 
 

@@ -1,22 +1,18 @@
 """What people write into a published README stays theirs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from buildcompare import __main__ as command_line
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import write_files
 from buildcompare.report import markdown
 from buildcompare.report.publish import publish
 from buildcompare.results import Results
-from support import small_params, write_params
+from support import command, small_params, write_params
 
 BEGIN, END = "<!-- hand-written begin: comments -->", "<!-- hand-written end: comments -->"
 OTHER = markdown.markers("action-items")
@@ -80,10 +76,8 @@ def test_lines_of_any_ending_and_order_survive(tmp_path: Path, ending: str) -> N
 def test_a_broken_marker_is_named(tmp_path: Path, text: str, line: str, expected: str) -> None:
     file = tmp_path / "README.md"
     file.write_text(text)
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=rf"{line}: expected .*{expected}.*, found"):
         markdown.read_written(file)
-    assert error.value.key == line
-    assert expected in error.value.expected
 
 
 @pytest.mark.slow
@@ -98,9 +92,7 @@ def test_a_hand_edit_survives_regenerations_and_a_broken_marker_writes_nothing(t
     file.write_bytes(file.read_bytes().replace(f"{BEGIN}\n".encode(), f"{BEGIN}{mine}".encode()))
     edited = file.read_bytes()
     assert b"From the *params*." in edited
-    command = CliRunner().invoke(command_line.app, ["report", str(params), "--output", str(output)])
-    assert command.exit_code == 0
-    assert file.read_bytes() == edited
+    assert (command("report", params, "--output", output).exit_code, file.read_bytes()) == (0, edited)
 
     results = Results.model_validate(json.loads((output / "results.json").read_text("utf-8")))
     hands = f"{BEGIN}{mine}{END}".encode()

@@ -3,8 +3,6 @@
 An FTP server has less than an object store: a file is seen before it is whole, and times are seconds.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -16,16 +14,14 @@ from typing import Any
 
 import fsspec
 import pytest
-from typer.testing import CliRunner
 
 import buildcompare as bc
-from buildcompare import __main__ as command_line
 from buildcompare.config.errors import InputError
 from buildcompare.config.remote import copied_back, fetched_folder, written
 from buildcompare.history.ledger import Entry, read_ledger, record
 from buildcompare.report.batch import Order, publish_elsewhere, publish_one
 from prometheus_server import free_port
-from support import small_params, write_params
+from support import command, small_params, write_params
 
 FTP_PYTHON = "/usr/bin/python3"  # Debian's, of which python3-pyftpdlib is
 
@@ -72,7 +68,7 @@ def test_other_addresses_are_refused(address: str, said: str, tmp_path: Path) ->
         ["history", address], ["index", "--output", address], ["calibrate", str(params), "--output", address],
         ["plan", str(params)], ["plan", address], ["history-import", address, "--output", str(tmp_path / "l")],
     )  # fmt: skip
-    outputs = [CliRunner().invoke(command_line.app, command) for command in commands]
+    outputs = [command(*each) for each in commands]
     assert [done.exit_code for done in outputs] == [3, 3, 3, 3, 3, 3]
     assert "hidden" not in "".join([str(error.value), *(done.output for done in outputs)])
 
@@ -189,14 +185,14 @@ def test_a_batch_its_ledger_and_its_index_stand_there(ftp: tuple[str, Path], tmp
     params = {**small_params(tmp_path / "data"), "history": f"{address}/ledger"}
     asked = [str(write_params(tmp_path / f"r{i}.yaml", {**params, "name": f"r{i}"})) for i in range(2)]
     record(folder / "ledger", [entry("earlier")])
-    refused = CliRunner().invoke(command_line.app, ["report", asked[0], "--record", "-o", f"{address}/out/r0"])
+    refused = command("report", asked[0], "--record", "-o", f"{address}/out/r0")
     assert (refused.exit_code, "found an address: read only" in refused.output) == (3, True), refused.output
-    command = ["batch", *asked, "--output", f"{address}/out", "--no-graphs"]
-    made = CliRunner().invoke(command_line.app, command)
+    batch = ("batch", *asked, "--output", f"{address}/out", "--no-graphs")
+    made = command(*batch)
     assert (made.exit_code, f"{address}/out/r1/report.html" in made.output) == (0, True), made.output
     page = folder / "out/r1/report.html"
     before = page.stat().st_mtime_ns
-    again = CliRunner().invoke(command_line.app, command)
+    again = command(*batch)
     assert "2 of them unchanged" in again.output
     (folder / "out/r1/mine.txt").write_text("notes")
     (folder / "out/r1/junit.xml").unlink()
@@ -208,14 +204,14 @@ def test_a_batch_its_ledger_and_its_index_stand_there(ftp: tuple[str, Path], tmp
     assert f"{address}/out/r1/report.html" in elsewhere[1].said
     assert page.stat().st_mtime_ns > before
     assert {"mine.txt", "junit.xml", "results.json"} <= {each.name for each in (folder / "out/r1").iterdir()}
-    shown = CliRunner().invoke(command_line.app, ["index", "--output", f"{address}/out"])
+    shown = command("index", "--output", f"{address}/out")
     assert f"{address}/out/index.html: " in shown.output
     assert shown.exit_code == 0
     html = (folder / "out/index.html").read_text("utf-8")
     assert 'href="r0/report.html"' in html
     assert 'href="r1/results.json"' in html
     assert "/buildcompare-" not in html + page.read_text("utf-8"), "copies have no names"
-    assert "earlier: " in CliRunner().invoke(command_line.app, ["history", f"{address}/ledger"]).output
+    assert "earlier: " in command("history", f"{address}/ledger").output
     (folder / "out/r1/results.json").unlink()
-    bad = CliRunner().invoke(command_line.app, ["batch", asked[1], "--output", f"{address}/out"])
+    bad = command("batch", asked[1], "--output", f"{address}/out")
     assert f"{address}/out/r1: output: expected a new or empty folder" in bad.output

@@ -1,7 +1,5 @@
 """The page as it is first seen: the table below the verdict, and the rows of labels."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -14,7 +12,6 @@ import pytest
 
 import golden
 from buildcompare.comparison import analysis as workbench
-from buildcompare.config.params import check_params
 from buildcompare.findings import above_the_fold
 from buildcompare.report import markdown, sections
 from buildcompare.report.exporters import page
@@ -22,13 +19,12 @@ from buildcompare.report.notebook import notebook_of
 from buildcompare.results import Finding, Results, Validity
 from buildcompare.results.codes import Status
 from buildcompare.text.numbers import change, interval
-from support import small_params
+from support import analysed, small_params
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> workbench.Analysis:
-    params = check_params(small_params(tmp_path_factory.mktemp("small")))
-    return workbench.analyse(params, workbench.read_recordings(params))
+    return analysed(small_params(tmp_path_factory.mktemp("small")))
 
 
 def test_the_table_below_the_verdict_names_every_test_and_folds_all_but_the_gravest(made: workbench.Analysis) -> None:
@@ -47,8 +43,7 @@ def test_the_table_below_the_verdict_names_every_test_and_folds_all_but_the_grav
 
     assert rows(6) == (list("012345"), [])
     shown, folded = rows(8)
-    assert shown == list("413025")
-    assert folded == list("67")
+    assert (shown, folded) == (list("413025"), list("67"))
     html = str(sections.verdict(made).html)
     for row in (row for each in made.results.tests for row in each.metrics if row.gate):
         seen = row.deciding

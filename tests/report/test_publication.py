@@ -1,7 +1,5 @@
 """Nothing lost, nothing half-written: the output folder through faults and kills."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools
@@ -27,8 +25,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     with publication.staged(folder) as staging:
         (staging / "results.json").write_text("{}")
         assert not folder.exists()
-    assert (folder / "results.json").read_text() == "{}"
-    assert list((tmp_path / "reports").iterdir()) == [folder]
+    assert ((folder / "results.json").read_text(), list((tmp_path / "reports").iterdir())) == ("{}", [folder])
 
 
 def test_what_no_report_makes_is_carried_over(tmp_path: Path) -> None:
@@ -111,31 +108,9 @@ def test_killed_at_any_step_of_taking_a_place(tmp_path: Path) -> None:
     assert step > 8
 
 
-RACE = """
-import pathlib, sys
-from buildcompare.config import project
-from buildcompare.config.project import locked
-from buildcompare.report import publication
-folder, name = pathlib.Path(sys.argv[1]), sys.argv[2]
-for i in range(int(sys.argv[3])):
-    (folder.parent / f"{name}-{i}").write_text("mine")
-    while True:
-        try:
-            (folder.parent / f"{name}-{i}").rename(folder / f"{name}-{i}")
-            break
-        except FileNotFoundError:
-            pass  # for a moment no report stands there
-    with publication.staged(folder) as new:
-        (new / "results.json").write_text('{"schema_version": 1, "comparison": "x", "complete": true}')
-"""
-
-
 @pytest.mark.slow
-def test_publications_at_one_time_lose_nobody_s_file(tmp_path: Path) -> None:
-    folder = tmp_path / "reports" / "x"
-    folder.mkdir(parents=True)
-    (folder / "results.json").write_text(REPORT)
-    racers = [subprocess.Popen([sys.executable, "-c", RACE, str(folder), f"mine{i}", "50"]) for i in range(4)]
-    assert [racer.wait(120) for racer in racers] == [0] * 4
-    assert len([*folder.glob("mine*")]) == 200
-    assert [path.name for path in folder.parent.iterdir()] == ["x"]
+def test_publications_at_one_time_lose_nobody_s_file(project: Path) -> None:
+    """A short run of the stress program: publications, and records in one ledger."""
+    command = [sys.executable, "tests/stress/races.py", "400"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

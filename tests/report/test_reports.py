@@ -1,7 +1,5 @@
 """The published reports of three real comparisons: beside the seeds, in a browser, on paper, as data."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -102,8 +100,7 @@ def test_results_say_what_is_known(reports: dict[str, Made]) -> None:
     results = reports["v10.4"].results
     tests = {test["name"]: test for test in results["tests"]}
     users = tests["postgresql_unbounded"]["supported_users"]
-    assert (users["base"], users["new"]) == (6537, 6934)
-    assert users["delta_percent"] == pytest.approx(6.073, abs=0.001)
+    assert (users["base"], users["new"], users["delta_percent"]) == (6537, 6934, pytest.approx(6.073, abs=0.001))
     assert users["estimated"]["base"] == pytest.approx(6537, rel=0.005)
     assert users["estimated"]["new"] is None
     assert users["reason"]["new"] == "still_climbing"
@@ -135,9 +132,6 @@ def test_every_number_of_the_labels_is_the_recordings(reports: dict[str, Made], 
         if row.value_base > 0 and row.value_new > 0 and max(row.value_base, row.value_new) < 10:
             delta = found[row.group, row.label, row.stat]["delta_percent"]
             assert delta == pytest.approx(100 * (row.value_new - row.value_base) / row.value_base, abs=1e-9)
-
-
-# ---- The page -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("javascript", [True, False])
@@ -214,9 +208,6 @@ def test_nbconvert_writes_the_page_that_report_publishes(tmp_path: Path, monkeyp
     with pytest.raises(ImportError):
         publish(params, output=made.folder)
     assert {file: file.read_bytes() for file in made.folder.rglob("*") if file.is_file()} == before
-
-
-# ---- The other formats ----------------------------------------------------------------------------------------------
 
 
 def test_junit_has_a_case_for_everything_with_a_status(reports: dict[str, Made]) -> None:

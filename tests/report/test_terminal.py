@@ -1,7 +1,5 @@
 """What the terminal shows: what changed first, within its width, and nothing that would steer it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

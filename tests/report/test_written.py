@@ -1,7 +1,5 @@
 """What people write reaches the page: pictures of local files, and the blocks of README.md; and each table's CSV."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
@@ -68,9 +66,6 @@ def test_what_is_written_into_readme_reaches_the_page_and_stays(folder: Path) ->
     assert "- Seen *twice* <b>x</b> ![mine](../spike.png)\n" in readme
 
 
-# ---- Tables ----------------------------------------------------------------------------------------------------------
-
-
 def of_tests(key: str) -> Callable[[Any], Iterator[dict[str, Any]]]:
     return lambda results: ({"test": test["name"], **row} for test in results["tests"] for row in test[key])
 
@@ -83,9 +78,7 @@ ROWS: dict[str, Callable[[Any], Any]] = {
     "supported_users": lambda results: (
         {"test": test["name"], **test["supported_users"]} for test in results["tests"] if test["supported_users"]
     ),
-    "metrics": of_tests("metrics"),
-    "labels": of_tests("labels"),
-    "events": of_tests("events"),
+    "metrics": of_tests("metrics"), "labels": of_tests("labels"), "events": of_tests("events"),
     "errors": of_tests("errors"),
     "ramp_up": lambda results: (
         {"test": test["name"], "build": side, "duration_s": run["duration_s"], **run["ramp_up"]}
@@ -93,10 +86,9 @@ ROWS: dict[str, Callable[[Any], Any]] = {
         for side in ("base", "new")
         for run in test["runs"][side]
     ),
-    "pooled": lambda results: results["pooled"],
-    "setup": lambda results: results["setup"],
+    "pooled": lambda results: results["pooled"], "setup": lambda results: results["setup"],
     "inputs": lambda results: results["provenance"]["inputs"],
-}
+}  # fmt: skip
 """Of the tables that the bundled comparison has, the rows of results.json."""
 LEAST = {"metrics": {"metric", "base", "new", "delta_percent", "ci_low", "ci_high", "status"},
          "labels": {"group", "label", "stat", "base", "new", "delta_percent", "status"},

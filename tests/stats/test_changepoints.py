@@ -1,7 +1,5 @@
 """The exact search against brute force; penalties against simulated runs whose truth is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -54,9 +52,6 @@ def signal(seed: int, size: int) -> np.ndarray:
     if seed % 5 == 4:
         return values + 9.0 * (rng.random(size) < 0.05)
     return values
-
-
-# ---- The search -----------------------------------------------------------------------------------------------------
 
 
 def cost_of(values: np.ndarray, changes: tuple[int, ...], penalty: float) -> float:
@@ -126,9 +121,6 @@ def test_split_gains_are_falls_of_the_sum_of_squares() -> None:
     for at, gain in enumerate(split_gains(values), 1):
         parts = values[:at].var() * at + values[at:].var() * (values.size - at)
         assert gain == pytest.approx(whole - parts)
-
-
-# ---- The penalty ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])

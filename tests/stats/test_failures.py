@@ -1,7 +1,5 @@
 """Failures are judged by how they scatter between runs: what is called, what is not, and where it cannot be told."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

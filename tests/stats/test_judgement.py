@@ -1,7 +1,5 @@
 """When is a change called, and when is nothing said? From an effect to its status."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -14,18 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import Metric
-from buildcompare.config.params import check_params
 from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.effects import Effect, judge_labels, judge_levels, judge_metrics, measure_effect, status_of
 from buildcompare.stats.noise import Noise, RunLevel
-from support import small_params, sure, write_csv
+from support import analysed, small_params, sure, write_csv
 
 LOWER = Metric(name="metric", slug="metric", better="lower", margin_percent=10)
-
-
-# ---- Judgement ------------------------------------------------------------------------------------------------------
 
 
 def effect(log_ratio: float, sd: float = 0.02, df: float = math.inf) -> Effect:
@@ -138,13 +131,9 @@ def test_what_users_feel_must_be_there_in_both_builds(
         pd.concat([table, rows]).to_csv(file, index=False)
     params["tests"] = params["tests"][:1]
     params["margins"] = {"avg-api-times": 20.0}
-    checked = check_params(params)
-    results = analyse(checked, read_recordings(checked)).results
+    results = analysed(params).results
     assert results.verdict == verdict
     assert any(each.kind == "unjudgeable" for each in results.findings) is (verdict != "pass")
-
-
-# ---- Nothing is claimed without knowing the noise -------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -173,13 +162,10 @@ def test_without_calibration_and_prior_no_change_is_claimed(
             file = write_csv(folder / f"{kind}-{side}.csv", curves)
             sides[side] = {"recording": str(file), "supported_users": max(int(100 * level), 1)}
         tests.append({"name": kind, "type": kind, **sides})
-    params = check_params(
-        {
-            "name": "unknown", "base": {"label": "a"}, "new": {"label": "b"}, "metrics": str(catalogue),
-            "source": {"kind": "recorded"}, "tests": tests,
-        }
-    )  # fmt: skip
-    results = analyse(params, read_recordings(params)).results
+    results = analysed({
+        "name": "unknown", "base": {"label": "a"}, "new": {"label": "b"}, "metrics": str(catalogue),
+        "source": {"kind": "recorded"}, "tests": tests,
+    }).results  # fmt: skip
     statuses = {row.status for test in results.tests for row in (*test.metrics, *test.labels)}
     statuses |= {test.supported_users.status for test in results.tests if test.supported_users}
     assert statuses <= {"inconclusive", "not_comparable"}
@@ -188,8 +174,8 @@ def test_without_calibration_and_prior_no_change_is_claimed(
 
 def test_metrics_with_a_prior_are_judged(tmp_path: Path) -> None:
     """The counterpart of the test above: it could have failed."""
-    params = check_params(small_params(tmp_path, margins={"rps": 8.0}))
-    rows = {row.slug: row for row in analyse(params, read_recordings(params)).results.tests[0].metrics}
+    params = small_params(tmp_path, margins={"rps": 8.0})
+    rows = {row.slug: row for row in analysed(params).results.tests[0].metrics}
     assert rows["avg-api-times"].noise_source == "catalogue"
     assert rows["avg-api-times"].delta_percent == pytest.approx(10, abs=0.5)
     assert rows["avg-api-times"].p_value is not None
@@ -199,8 +185,8 @@ def test_metrics_with_a_prior_are_judged(tmp_path: Path) -> None:
 def test_margins_of_the_params_count(tmp_path: Path) -> None:
     rows = {}
     for margin in (1.0, 30.0):
-        params = check_params(small_params(tmp_path, margins={"rps": margin, "avg-api-times": margin}))
-        found = analyse(params, read_recordings(params)).results.tests[0].metrics
+        params = small_params(tmp_path, margins={"rps": margin, "avg-api-times": margin})
+        found = analysed(params).results.tests[0].metrics
         rows[margin] = {row.slug: row for row in found}
     assert rows[1.0]["rps"].status == "inconclusive"
     assert rows[30.0]["rps"].status == "equivalent"

@@ -1,7 +1,5 @@
 """What further runs would show, and at which level a look is judged that is not the first."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Is a comparison right where nothing happened, before it is useful where something did?"""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable
@@ -50,9 +48,6 @@ def within_pair(base: np.ndarray, new: np.ndarray) -> np.ndarray:
     return np.asarray(2.0 * special.stdtr(df, -np.abs(n - b) / np.hypot(b_se, n_se)))
 
 
-# ---- Within a run ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9, 0.97])
 def test_the_test_within_a_pair_has_its_size(phi: float) -> None:
     rng = np.random.default_rng(int(1000 * phi) + 5)
@@ -93,9 +88,6 @@ def test_a_series_of_nothing_is_worth_nothing() -> None:
     assert math.isnan(se[0])
     assert se[1] == 0.0
     assert math.isnan(se[2])
-
-
-# ---- Between runs ---------------------------------------------------------------------------------------------------
 
 
 def groups_of(levels: np.ndarray, kind: Any = "bounded") -> list[RepeatedRuns]:
@@ -194,9 +186,6 @@ def test_a_shorter_window_is_less_certain() -> None:
         effect = sure(measure_effect([RunLevel(1.0, 0.0, seconds)], [RunLevel(1.0, 0.0, seconds)], noise))
         sds.append(effect.sd)
     assert sds[1] ** 2 - sds[0] ** 2 == pytest.approx(2 * 3 * 0.01**2)  # three more parts of the within-run variance
-
-
-# ---- Labels ---------------------------------------------------------------------------------------------------------
 
 
 def labelled(values: dict[str, float]) -> RunLevels:
@@ -333,9 +322,6 @@ def test_too_little_says_nothing_of_a_label_but_what_the_catalogue_says() -> Non
     assert LabelNoise(enough, catalogue).predict(known)["api", "l1", "avg"].noise_source == "calibration"
     nothing = known.assign(base=0.0, new=known["value"])
     assert LabelNoise(enough).effects(nothing)["effect"].isna().all()
-
-
-# ---- Real runs ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

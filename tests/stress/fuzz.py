@@ -8,8 +8,6 @@ CPU seconds, what broke (a traceback, an abort, more than 10 CPU seconds for one
 input in CPU seconds, and the largest memory in MB, children included.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import faulthandler
@@ -107,9 +105,6 @@ def _keep(kind: str, contents: bytes, corpus: Path) -> Path:
     file = corpus / f"{kind}-{hashlib.sha256(contents).hexdigest()[:12]}"
     file.write_bytes(contents)
     return file
-
-
-# ---- The process that reads -----------------------------------------------------------------------------------------
 
 
 class Child:

@@ -9,8 +9,6 @@ of what was pulled. After each kill the command is run to its end: then all is a
 there is no file that such a run does not leave, hidden and temporary ones included.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib
@@ -140,8 +138,7 @@ def contents(file: Path) -> bytes:
 
 def listed(folder: Path) -> set[str]:
     """Every file and folder of a command's output and of its temporary files, hidden ones too."""
-    places = (folder / "out", folder / "tmp")
-    return {str(path.relative_to(folder)) for place in places for path in place.rglob("*")}
+    return {str(path.relative_to(folder)) for place in ("out", "tmp") for path in (folder / place).rglob("*")}
 
 
 def run(command: list[str], folder: Path) -> None:

@@ -6,8 +6,6 @@ Prints for each thing that may be large the CPU seconds of an eighth, a half and
 exponent by which work grows from the eighth to the whole: 1 is in proportion, 2 with the square.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 import tempfile

@@ -7,8 +7,6 @@ round; the other half are records in one ledger. Eight processes race. Printed i
 and what is left over.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

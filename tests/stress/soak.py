@@ -10,8 +10,6 @@ reports fill caches; a line after each half compares its last three moments with
 held at the last with the second.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -69,14 +67,11 @@ def half(files: list[Path], folder: Path, kill_at: int | None) -> None:
     command = [sys.executable, "-m", "buildcompare", "batch", *map(str, files), "--output", str(folder / "out")]
     done, seen, every = 0, list[Held](), max(len(files) // LOOKS, 1)
     before = len(stamps(folder))
+    environment = {**os.environ, "TMPDIR": str(folder / "t"), "OPENBLAS_NUM_THREADS": "1"}
     with subprocess.Popen(
-        [*command, "--no-graphs", "--jobs", "2"],
-        cwd=PROJECT,
-        env={**os.environ, "TMPDIR": str(folder / "t"), "OPENBLAS_NUM_THREADS": "1"},
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+        [*command, "--no-graphs", "--jobs", "2"], cwd=PROJECT, env=environment, start_new_session=True,
+        stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
         at = 0.0
         for _ in (line for line in process.stdout or () if "report.html" in line):
             done += 1

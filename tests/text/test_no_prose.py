@@ -1,7 +1,5 @@
 """No module outside `text` branches on a sentence or cuts one: codes and evidence decide, words are only shown."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

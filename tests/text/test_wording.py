@@ -1,8 +1,6 @@
 # ruff: noqa: E501
 """The words of findings, suggestions, reasons and first sentences: everything about wording is asserted here."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -149,8 +147,7 @@ def test_reasons_in_words() -> None:
         assert not said.endswith(".")
     assert set(macros("reasons").REASONS) == set(ReasonCode)
     assert set(macros("reasons").NO_ESTIMATE) == set(NoEstimate)
-    assert set(macros("history").NO_HISTORY) == set(NoHistory)
-    assert set(macros("history").DRIFT) == set(DriftKind)
+    assert (set(macros("history").NO_HISTORY), set(macros("history").DRIFT)) == (set(NoHistory), set(DriftKind))
     assert (
         say("reasons", "reason_words", Reason(code=ReasonCode.NO_NUMBER))
         == "no number in the steady window of either build"

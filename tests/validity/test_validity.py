@@ -1,7 +1,5 @@
 """Is a test valid? Faults that are put into simulated runs, and the published tests."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable
@@ -146,9 +144,6 @@ def test_every_rule_is_in_the_docs(project: Path) -> None:
         r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", (project / "docs/validity.md").read_text(), re.M))
     )
     assert sorted(told) == sorted(ValidityCode)
-
-
-# ---- The published tests --------------------------------------------------------------------------------------------
 
 
 def published(real: Path, release: str, test: str) -> TestValidity:

@@ -1,7 +1,5 @@
 """Is a test valid whose windows and curves are made by hand?"""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

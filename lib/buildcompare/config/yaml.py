@@ -243,7 +243,7 @@ def checked(model: type[Model], data: Any, *, file: str | Path | None = None) ->
     except ValidationError as error:
         raise _first_error(model, error.errors(), document) from None
     if isinstance(made, Traced):
-        made._document = document
+        made._document = document  # noqa: SLF001 - an attribute of this file
     return made
 
 
