@@ -45,7 +45,7 @@ def _class_directive(value: type) -> str:
 def _options(kind: str, value: Any) -> list[str]:
     if kind != "autoclass":
         return []
-    ours = all(base.__module__.startswith("buildcompare") for base in value.__mro__[:-1])
+    ours = all(base.__module__.startswith(("buildcompare", "investigation")) for base in value.__mro__[:-1])
     return ["   :members:", "   :undoc-members:", *(["   :inherited-members:"] if ours else [])]
 
 

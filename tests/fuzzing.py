@@ -33,7 +33,7 @@ from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import read
 from buildcompare.report.markdown import BLOCKS, markers, put_written, read_written
 from buildcompare.results import Results
-from buildcompare.workbench.comments import keep_comment
+from investigation.comments import keep_comment
 from labmatrix.experiment import run as experiment
 from labmatrix.experiment.matrix import cells, read_matrix
 from labmatrix.params import read_variants

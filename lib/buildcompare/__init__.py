@@ -15,7 +15,7 @@ import lazy_loader
 # The public names stand in __init__.pyi. A module is imported when a name of it is first used: most take a second.
 _public, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 _REGISTERED = {entry.name: entry for entry in entry_points(group="buildcompare.names")}
-"""Names from packages that build on this one, such as labmatrix."""
+"""Names from packages that build on this one, such as investigation and labmatrix."""
 __all__ += _REGISTERED  # noqa: PLE0605 - a list already
 
 

@@ -1,5 +1,8 @@
 """The public names, each with the module that defines it."""
 
+import investigation.api
+import investigation.measure
+import investigation.widgets
 import labmatrix.analysis
 import labmatrix.api
 import labmatrix.params
@@ -7,7 +10,6 @@ import loadfiles.pgbench
 
 from .api import Result as Result
 from .api import compare as compare
-from .api import investigate as investigate
 from .comparison.analysis import parameters as parameters
 from .config.errors import BuildcompareError as BuildcompareError
 from .config.errors import InputError as InputError
@@ -54,13 +56,14 @@ from .stats.noise import run_noise as run_noise
 from .stats.planning import FurtherRuns as FurtherRuns
 from .stats.planning import look_level as look_level
 from .stats.planning import plan_runs as plan_runs
-from .workbench.measure import Investigation as Investigation
-from .workbench.widgets import Workbench as Workbench
 
 # Registered in pyproject.toml, since only relative imports can stand above.
+Investigation = investigation.measure.Investigation
 Variants = labmatrix.params.Variants
 VariantsReport = labmatrix.api.VariantsReport
+Workbench = investigation.widgets.Workbench
 compare_variants = labmatrix.api.compare_variants
+investigate = investigation.api.investigate
 pgbench_runs = loadfiles.pgbench.pgbench_runs
 read_variants = labmatrix.params.read_variants
 variants_parameters = labmatrix.analysis.variants_parameters

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import pandas as pd
 
-from buildcompare.comparison.analysis import Analysis, analyse, parameters, read_recordings, with_margins
+from buildcompare.comparison.analysis import Analysis, analyse, read_recordings, with_margins
 from buildcompare.comparison.reading import build_names, with_catalogue
 from buildcompare.config.catalogue import Catalogue, Operation
 from buildcompare.config.errors import InputError, plural
@@ -31,8 +31,6 @@ from buildcompare.text.sentences import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from buildcompare.workbench.measure import Investigation
 
 _MOST_TESTS = 8
 
@@ -209,64 +207,6 @@ def _sessions_in(frame: pd.DataFrame, catalogue: Catalogue) -> list[Recording]:
         for session, rows in tidy.dropna(subset=["value"]).groupby("session", sort=False)
         for values in [rows.groupby("metric", sort=False)["value"].apply(list)]
     ]
-
-
-def investigate(
-    comparison: Result | Comparison | str | os.PathLike[str] | None = None,
-    test: str | None = None,
-    metric: str | None = None,
-    label: str | None = None,
-    windows: Sequence[float] | Mapping[Side, Sequence[float]] | None = None,
-) -> Investigation:
-    """Inspect one metric or label of one test over any window, with all evidence of its status.
-
-    Parameters
-    ----------
-    comparison
-        A :class:`Result`, the parameters of a comparison, or the path of a params file; by default the
-        file that ``make lab PARAMS=...`` named, or else the bundled one.
-    test
-        The test's name; by default that of ``make lab TEST=...`` with its METRIC or LABEL, or else the first.
-    metric
-        The metric by slug or name, such as ``"p99-api-times"``; by default the first.
-    label
-        Instead of a metric, a label, such as ``"api getPost p99"``.
-    windows
-        Start and end in elapsed seconds, of both builds or by build; by default each run's steady window.
-
-    Returns
-    -------
-    Investigation
-        Numbers and frames of this metric or label; ``Workbench(it)`` shows them in JupyterLab.
-
-    Raises
-    ------
-    InputError
-        If the test, metric or label does not exist (the message lists the choices), or a window lies outside of its
-        runs.
-
-    Examples
-    --------
-    >>> seen = investigate("params/v10.4.0-rc1.yaml", "postgresql_bounded", "cpu-utilization")
-    >>> row = seen.answer.loc["windows"]
-    >>> print(f"{row.change_percent:+.1f} % ({row.ci_low:+.1f} to {row.ci_high:+.1f}): {row.status}")
-    +0.0 % (-7.1 to +7.7): not_worse
-    >>> later = seen.over([3600, 5400])
-    >>> print(f"{later.row.delta_percent:+.1f} %")
-    +0.2 %
-    """
-    from buildcompare.workbench.measure import look_into
-
-    if comparison is None or isinstance(comparison, (str, os.PathLike)):
-        result = compare(parameters(None if comparison is None else os.fspath(comparison)))
-    else:
-        result = compare(comparison) if isinstance(comparison, Comparison) else comparison
-    if comparison is None and test is None:  # JupyterLab passes settings to kernels only so
-        test = os.environ.get("BUILDCOMPARE_TEST") or None
-        if metric is None and label is None:
-            metric = os.environ.get("BUILDCOMPARE_METRIC") or None
-            label = os.environ.get("BUILDCOMPARE_LABEL") or None
-    return look_into(result, test, metric, label, windows)
 
 
 def _recordings(run: Input, catalogue: Catalogue) -> list[Recording]:

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 import buildcompare as bc
+import investigation
 import loadsim
 from buildcompare.config.assumed import assumed_metric, recognised
 from buildcompare.results import ProfilesResult
@@ -67,7 +68,7 @@ def test_public_functions_have_parameters_returns_and_examples(name: str) -> Non
 def modules() -> list[str]:
     return [
         each.name
-        for package in (bc, loadsim)
+        for package in (bc, investigation, loadsim)
         for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         if not each.name.endswith("__main__")
     ]

@@ -18,8 +18,8 @@ from buildcompare.report.sections import places
 from buildcompare.results import Finding
 from buildcompare.results.codes import FindingKind, Severity
 from buildcompare.text.sentences import Names
-from buildcompare.workbench.measure import look_into
 from golden import BUNDLED
+from investigation.api import look_into
 from support import real_params, small_params
 
 

@@ -42,6 +42,7 @@ def run(seconds, seed):
 assert "site-packages" in bc.__file__, bc.__file__
 result = bc.compare([run(0.010, i) for i in (1, 2)], [run(0.020, i) for i in (3, 4)])
 assert result.verdict == "regression", result
+assert bc.investigate(result, metric="checkout_latency").row.status == "regression"
 print(result.to_html("page.html"))
 """
 

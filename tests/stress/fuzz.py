@@ -34,7 +34,7 @@ WAITS_S = 600.0
 """A reader that waits for so long, without using a CPU, hangs; shorter, and a machine that stood still would count."""
 LONGEST = 20_000
 READERS = (
-    "recordings", "config", "history", "calibration", "profiles", "experiment", "workbench", "results",
+    "recordings", "config", "history", "calibration", "profiles", "experiment", "investigation", "results",
     "report.markdown", "comparison.export",
 )  # fmt: skip
 """Of our modules, those whose lines guide the fuzzer."""

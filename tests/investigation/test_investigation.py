@@ -16,11 +16,10 @@ import pandas as pd
 import pytest
 
 import buildcompare as bc
-from buildcompare import api
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.text.numbers import change, interval, quantity
-from buildcompare.workbench import widgets
-from buildcompare.workbench.comments import keep_comment
+from investigation import api, widgets
+from investigation.comments import keep_comment
 from support import small_params, write_params
 
 PARAMS = Path(__file__).parents[2] / "params/v11.1.0-rc2.yaml"

@@ -6,7 +6,7 @@ Numbers over the steady windows are the report's; those over other windows come 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import methodcaller
@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from buildcompare.comparison.analysis import Analysis
-from buildcompare.config.errors import InputError
 from buildcompare.findings.subject import subject
 from buildcompare.labels.tables import judge_label_tables, label_tables
 from buildcompare.labels.traffic_mix import split_averages
@@ -26,15 +24,15 @@ from buildcompare.metrics.compare_events import compare_events, search_events
 from buildcompare.metrics.events import search_window
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import LabelResult, MetricResult
-from buildcompare.results.codes import SIDES, Better, Pair, Side, Status, Window
+from buildcompare.results.codes import Better, Pair, Side, Status, Window
 from buildcompare.results.users import RampUps
 from buildcompare.stats.effects import LABEL_ALPHA, Effect
 from buildcompare.stats.levels import MINUTE_S, measure_level, minute_means
 from buildcompare.stats.planning import Looks, plan_runs
 from buildcompare.text.sentences import say, title
-from buildcompare.workbench.comments import keep_comment
-from buildcompare.workbench.live import ask_server
-from buildcompare.workbench.target import Target, label_name, label_series, metric_key
+from investigation.comments import keep_comment
+from investigation.live import ask_server
+from investigation.target import Target, label_name, label_series, metric_key
 
 FEWEST_MINUTES = 10  # for a correlation
 LONGEST_LAG_S = 1200.0  # of an autocorrelation: waves of a load have periods of up to 250 s
@@ -256,8 +254,8 @@ class Investigation(Target):
             (Status.REGRESSION if is_worse else Status.IMPROVEMENT, "changed", row.p_adjusted, level),
             (Status.NOT_WORSE, "not_worse", worst, 2.0 * row.margin_percent),
         ]
-        lines = [(s.value, say("workbench", "claim", c), n, limit, bool(n < limit)) for s, c, n, limit in claims]
-        lines.append((Status.INCONCLUSIVE.value, say("workbench", "claim", "none"), math.nan, math.nan, True))
+        lines = [(s.value, say("investigation", "claim", c), n, limit, bool(n < limit)) for s, c, n, limit in claims]
+        lines.append((Status.INCONCLUSIVE.value, say("investigation", "claim", "none"), math.nan, math.nan, True))
         first = next(i for i, line in enumerate(lines) if line[-1])
         return pd.DataFrame(lines[: first + 1], columns=CLAIM_COLUMNS)
 
@@ -331,13 +329,13 @@ class Investigation(Target):
     def measured(self) -> str:
         """Describe the windows of the numbers."""
         spans = Pair.of(lambda side: [run.steady.window for run in self.views[side] if run.steady.window])
-        return say("workbench", "measured", self.moved, self.labels, spans, self.follows)
+        return say("investigation", "measured", self.moved, self.labels, spans, self.follows)
 
     @property
     def comment(self) -> str:
         """Write a note of these numbers, for editing."""
         about = (self.name, self.unit, self.row, title(self.view.result), self.measured)
-        return say("workbench", "comment", *about, self.better, self.margin_percent)
+        return say("investigation", "comment", *about, self.better, self.margin_percent)
 
     @cached_property
     def _all_events(self) -> pd.DataFrame:
@@ -387,23 +385,6 @@ def _correlations(
                 by_side[side].append(minutes.corr(_minute_changes(run, series), min_periods=FEWEST_MINUTES))
     base, new = (float(np.mean(each)) if each else math.nan for each in by_side.values())
     return base, new
-
-
-def look_into(
-    analysis: Analysis, test: str | None = None, metric: str | None = None, label: str | None = None,
-    windows: Any = None,
-) -> Investigation:  # fmt: skip
-    """Investigate a metric or label of a comparison; parameters as of :func:`buildcompare.investigate`."""
-    first = Investigation(analysis, test or analysis.results.tests[0].name)
-    chosen = first.choose(test=test, metric=metric, label=label)
-    if not windows:
-        return chosen
-    if isinstance(windows, Mapping):
-        unknown = [key for key in windows if key not in SIDES]
-        if unknown:
-            raise InputError(file=None, key="windows", expected="base and new", found=repr(unknown[0]))
-        return chosen.over(**windows)
-    return chosen.over(windows)
 
 
 def _effect(row: MetricResult) -> Effect:

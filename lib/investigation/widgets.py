@@ -18,14 +18,16 @@ from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.errors import BuildcompareError
 from buildcompare.config.params import read_params
 from buildcompare.config.project import root
-from buildcompare.figures import axes, component, themes
+from buildcompare.figures import component, themes
 from buildcompare.figures.chart import chart, group_of
 from buildcompare.figures.curves import metric_at_load
 from buildcompare.results import MetricResult, RunResult
 from buildcompare.results.codes import SIDES
 from buildcompare.text import numbers
 from buildcompare.text.sentences import say
-from buildcompare.workbench.measure import Investigation, look_into
+from investigation import drawings
+from investigation.api import look_into
+from investigation.measure import Investigation
 
 HERE = Path(__file__).parent
 MOST_ROWS = 12  # most rows of the table of other metrics
@@ -172,14 +174,14 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         self._say("")
         with self._faults():
             answer = self.seen.ask(self.query.value)
-            words = say("workbench", "answered", answer["series"].nunique(), len(answer))
-            picture = "" if answer.empty else axes.image(axes.lines(answer), words)
+            words = say("investigation", "answered", answer["series"].nunique(), len(answer))
+            picture = "" if answer.empty else drawings.image(drawings.lines(answer), words)
             self.answered.value = f"<p>{words}</p>{picture}"
 
     def _keep(self, _: object) -> None:
         with self._faults():
             number = self.seen.keep(self.comment.value)
-            self._say(say("workbench", "kept", number, _shown_path(self.seen.analysis.params.file)))
+            self._say(say("investigation", "kept", number, _shown_path(self.seen.analysis.params.file)))
 
     @contextlib.contextmanager
     def _faults(self) -> Iterator[None]:
@@ -202,7 +204,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
             if _state(before)[:-1] != _state(seen)[:-1] or not self.chart.chart:
                 self._show_choice(seen)  # not redrawn where only the window changes
             self._show_windows(seen)
-            caveat = f" {say('workbench', 'searched')}" if seen.moved else ""
+            caveat = f" {say('investigation', 'searched')}" if seen.moved else ""
             self.answer.value, self.measured.value = _answer(seen), f"<p>{html.escape(seen.measured + caveat)}</p>"
             self.spread.value = _spread(seen)
             self.why.value = _why(seen)
@@ -226,7 +228,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         self.query.value = seen.query or ""
         has_server = seen.analysis.params.source.kind == "prometheus"
         self.ask.disabled = not has_server
-        self.answered.value = "" if has_server else say("workbench", "no_server")
+        self.answered.value = "" if has_server else say("investigation", "no_server")
 
     def _show_windows(self, seen: Investigation) -> None:
         """Move the slider to the windows, and zoom out for steady windows."""
@@ -287,9 +289,9 @@ def _at_load(seen: Investigation) -> dict[str, str]:
 def _spread(seen: Investigation) -> str:
     finite = seen.samples[seen.samples["inside"] & np.isfinite(seen.samples["value"].astype(float))]
     if finite.empty:
-        return f"<p>{say('workbench', 'no_samples')}</p>"
-    drawing = axes.spread(finite, seen.autocorrelation, seen.unit)
-    return axes.image(drawing, say("workbench", "spread_alt", seen.name, seen.labels))
+        return f"<p>{say('investigation', 'no_samples')}</p>"
+    drawing = drawings.spread(finite, seen.autocorrelation, seen.unit)
+    return drawings.image(drawing, say("investigation", "spread_alt", seen.name, seen.labels))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = "", names: Sequence[str] = ()) -> str:
@@ -321,7 +323,7 @@ def _answer(seen: Investigation) -> str:
 def _why(seen: Investigation) -> str:
     claims = _records(seen.why)
     if not claims and seen.row.reason is not None:
-        return f"<p>{html.escape(say('workbench', 'not_judged', seen.row.reason))}</p>"
+        return f"<p>{html.escape(say('investigation', 'not_judged', seen.row.reason))}</p>"
     rows = [[row["claim"], _number(row["number"]), _number(row["limit"]), TICK[row["holds"]]] for row in claims]
     return _table(["Why this status", "is", "limit", ""], rows)
 
