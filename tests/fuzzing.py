@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from buildcompare.calibration.learn import CalibrationSpec, read_calibration
-from buildcompare.comparison import export
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import BuildcompareError
 from buildcompare.config.params import Run, Source, read_params
@@ -37,6 +36,7 @@ from investigation.comments import keep_comment
 from labmatrix.experiment import run as experiment
 from labmatrix.experiment.matrix import cells, read_matrix
 from labmatrix.params import read_variants
+from loadexport import export
 
 PROJECT = Path(__file__).parents[1]
 CORPUS = Path(__file__).parent / "corpus"

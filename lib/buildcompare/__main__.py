@@ -8,17 +8,17 @@ import contextlib
 import io
 import json
 import os
-import shlex
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import typer
-from typer.core import TyperGroup
 
+from buildcompare.commandline import Commands, argument, as_typed, option, print_text, show
 from buildcompare.config.errors import InputError, named
 from buildcompare.config.remote import copied_back, fetched_folder, is_remote, written
 from buildcompare.report import processes
@@ -30,51 +30,20 @@ from buildcompare.report.batch import (
     Outcome,
     publish_many,
     publish_one,
-    what_ended,
 )
 from buildcompare.results.codes import FailOn, Side, TestType
-from buildcompare.text.numbers import printable
 
 REGRESSION, UNDECIDED = 1, 2
-_USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
-"""The usage error of the copy of click inside typer."""
-
-
-class _Commands(TyperGroup):
-    def main(self, *arguments: Any, **settings: Any) -> Any:
-        """Run a command; an error prints its message, a usage error exits with 3."""
-        try:
-            code: int = super().main(*arguments, **settings | {"standalone_mode": False}) or 0
-        except _USAGE_ERROR as error:
-            text = io.StringIO()
-            error.show(file=text)
-            _print("\n".join(map(printable, text.getvalue().splitlines())), error=True)
-            code = BAD_INPUT
-        except (typer.Abort, SystemExit):  # after a closed pipe click exits with 1, which would mean a regression
-            code = FAILED
-        except Exception as error:
-            code, message = what_ended(error)
-            _print(message, error=True)
-        sys.exit(code)
-
 
 app = typer.Typer(
-    cls=_Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__
+    cls=Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__
 )
 
 WIDTH = 120
 """Columns of tables printed outside a terminal, such as in a build log."""
 
 
-def _option(name: str, text: str) -> Any:
-    return typer.Option(name, *(["-o"] if name == "--output" else []), help=text)
-
-
-def _file(name: str, text: str) -> Any:
-    return typer.Argument(metavar=name, help=text)
-
-
-ParamsFile = Annotated[Path, _file("PARAMS", "A params file, such as params/v10.4.0-rc1.yaml.")]
+ParamsFile = Annotated[Path, argument("PARAMS", "A params file, such as params/v10.4.0-rc1.yaml.")]
 
 
 def _words(text: str) -> frozenset[FailOn]:
@@ -91,14 +60,14 @@ _FAIL_ON = "Exit with 1 for a regression or errors, 2 for an invalid or inconclu
 FailedBy = Annotated[
     Any, typer.Option("--fail-on", metavar=f"[{'|'.join(get_args(FailOn))}],...", help=_FAIL_ON, parser=_words)
 ]
-Markdown = Annotated[Path | None, _option("--markdown", "A comment for a pull request; also in $GITHUB_STEP_SUMMARY.")]
-JUnit = Annotated[Path | None, _option("--junit", "Write JUnit XML here.")]
-Link = Annotated[str | None, _option("--link", "The report's address, for the comment.")]
-Refresh = Annotated[bool, _option("--refresh", "Pull again what was pulled from a server before.")]
-Reports = Annotated[str | None, _option("--output", "Folder of all reports, or its address (default: reports).")]
+Markdown = Annotated[Path | None, option("--markdown", "A comment for a pull request; also in $GITHUB_STEP_SUMMARY.")]
+JUnit = Annotated[Path | None, option("--junit", "Write JUnit XML here.")]
+Link = Annotated[str | None, option("--link", "The report's address, for the comment.")]
+Refresh = Annotated[bool, option("--refresh", "Pull again what was pulled from a server before.")]
+Reports = Annotated[str | None, option("--output", "Folder of all reports, or its address (default: reports).")]
 _FOLDER = "The report's folder, or an address of it that fsspec knows (default: reports/<stem of PARAMS>)."
-Record = Annotated[bool, _option("--record", "Keep the results in the ledger that `history` of PARAMS names.")]
-Metrics = Annotated[str, _option("--metrics", "The catalogue that says how far runs scatter.")]
+Record = Annotated[bool, option("--record", "Keep the results in the ledger that `history` of PARAMS names.")]
+Metrics = Annotated[str, option("--metrics", "The catalogue that says how far runs scatter.")]
 _SESSIONS = "The session of each run of a benchmark, by file name, such as mon,tue,wed/mon,tue,wed."
 
 
@@ -111,26 +80,25 @@ def _sessions(text: str) -> tuple[list[str], list[str]]:
 
 
 Sessions = Annotated[Any, typer.Option("--sessions", metavar="BASE/NEW", help=_SESSIONS, parser=_sessions)]
-Listed = Annotated[str | None, _option("--metrics", "A catalogue, or its path (default: recognised by names).")]
-Type = Annotated[TestType | None, _option("--type", "What was run (default: bounded, without times a benchmark).")]
-Every = Annotated[bool, _option("--all", "Print every row and finding, not only what changed or matters most.")]
-Quiet = Annotated[bool, _option("--quiet", "Print errors only.")]
-Ledgers = Annotated[list[str] | None, _option("--history", "A ledger (default: the reports' and data/history/*).")]
+Listed = Annotated[str | None, option("--metrics", "A catalogue, or its path (default: recognised by names).")]
+Type = Annotated[TestType | None, option("--type", "What was run (default: bounded, without times a benchmark).")]
+Every = Annotated[bool, option("--all", "Print every row and finding, not only what changed or matters most.")]
+Quiet = Annotated[bool, option("--quiet", "Print errors only.")]
+Ledgers = Annotated[list[str] | None, option("--history", "A ledger (default: the reports' and data/history/*).")]
 _ENGINE = "What runs the notebook: a forked process (warm) or a Jupyter kernel (default: warm, on macOS kernel)."
-Window = Annotated[tuple[str, str] | None, typer.Option(metavar="START END", help="When the run began and ended.")]
 Graphs = Annotated[bool, typer.Option("--graphs/--no-graphs", help="Graphs for README.md.")]
-Png = Annotated[bool, _option("--png", "Graphs as PNG instead of SVG (needs the extra png).")]
-Engine = Annotated[Literal["warm", "kernel"] | None, _option("--engine", _ENGINE)]
+Png = Annotated[bool, option("--png", "Graphs as PNG instead of SVG (needs the extra png).")]
+Engine = Annotated[Literal["warm", "kernel"] | None, option("--engine", _ENGINE)]
 
 
 @app.command()
 def report(
     params: ParamsFile,
-    output: Annotated[str | None, _option("--output", _FOLDER)] = None,
+    output: Annotated[str | None, option("--output", _FOLDER)] = None,
     fail_on: FailedBy = None,
     refresh: Refresh = False,
     record: Record = False,
-    study: Annotated[bool, _option("--study", "With --record: a study, outside the chain.")] = False,
+    study: Annotated[bool, option("--study", "With --record: a study, outside the chain.")] = False,
     engine: Engine = None,
     every: Every = False,
     quiet: Quiet = False,
@@ -153,17 +121,17 @@ def report(
 
 @app.command()
 def compare(
-    base: Annotated[str, _file("BASE", "A recording of the base build, or a folder of its runs.")],
-    new: Annotated[str, _file("NEW", "The same of the new build.")],
+    base: Annotated[str, argument("BASE", "A recording of the base build, or a folder of its runs.")],
+    new: Annotated[str, argument("NEW", "The same of the new build.")],
     type_: Type = None,
     users: Annotated[int | None, typer.Option(min=1, help="The target (bounded) or the ceiling (unbounded).")] = None,
-    base_name: Annotated[str | None, _option("--base-name", "What the base is called (default: as its file).")] = None,
-    new_name: Annotated[str | None, _option("--new-name", "What the new build is called.")] = None,
+    base_name: Annotated[str | None, option("--base-name", "What the base is called (default: as its file).")] = None,
+    new_name: Annotated[str | None, option("--new-name", "What the new build is called.")] = None,
     sessions: Sessions = None,
     metrics: Listed = None,
-    calibration: Annotated[str | None, _option("--calibration", "A file that `calibrate` made.")] = None,
-    html: Annotated[Path | None, _option("--html", "Write the page here.")] = None,
-    json_: Annotated[Path | None, _option("--json", "Write results.json here.")] = None,
+    calibration: Annotated[str | None, option("--calibration", "A file that `calibrate` made.")] = None,
+    html: Annotated[Path | None, option("--html", "Write the page here.")] = None,
+    json_: Annotated[Path | None, option("--json", "Write results.json here.")] = None,
     markdown: Markdown = None,
     junit: JUnit = None,
     link: Link = None,
@@ -187,7 +155,7 @@ def compare(
         labels=(base_name, new_name),
         sessions=sessions,
         calibration=calibration,
-        command=shlex.join(["python", "-m", "buildcompare", *sys.argv[1:]]),
+        command=as_typed(),
     )
     if html is not None:
         result.to_html(html)
@@ -196,10 +164,10 @@ def compare(
             write_files({json_: result.to_json()})
     BuildFiles(markdown, junit, link).write(result.results)
     if not quiet:
-        _say(_read(result, {"base": base, "new": new}))
-        _print(lines(result.results, **_table(every=every)).removesuffix("\n"))
+        show(_read(result, {"base": base, "new": new}))
+        print_text(lines(result.results, **_table(every=every)).removesuffix("\n"))
         for file in (each for each in (html, json_) if each is not None):
-            _say(say("terminal", "where", file))
+            show(say("terminal", "where", file))
     raise typer.Exit(_exit_code(shortcomings(result.results), fail_on))
 
 
@@ -211,28 +179,8 @@ def _read(result: Any, files: dict[Side, str]) -> str:
     return "; ".join(say("terminal", "read", name, len(runs[side])) for side, name in files.items())
 
 
-@app.command()
-def init(
-    files: Annotated[list[str] | None, typer.Argument(metavar="BASE NEW", help="Files, or folders of runs.")] = None,
-    prometheus: Annotated[str | None, _option("--prometheus", "Instead, the address of a Prometheus server.")] = None,
-    base: Window = None,
-    new: Window = None,
-    output: Annotated[Path | None, _option("--output", "The params file (default: params/<new build>.yaml).")] = None,
-    force: Annotated[bool, _option("--force", "Overwrite files that exist.")] = False,
-) -> None:
-    """Say what two builds' files or windows of a server hold, and write a params file and a catalogue for them."""
-    from buildcompare.comparison.discovery import draft_of_server
-    from buildcompare.comparison.init import draft_of_files, write_draft
-
-    if prometheus is not None and base and new and not files:
-        draft = draft_of_server(prometheus, {"base": base, "new": new})
-    elif prometheus is None and not (base or new) and len(files or ()) == 2:
-        draft = draft_of_files(*files or ())
-    else:
-        expected = "BASE and NEW, or --prometheus URL --base START END --new START END"
-        raise InputError(file=None, key="init", expected=expected, found="others")
-    command = shlex.join(["python", "-m", "buildcompare", *sys.argv[1:]])
-    _say(*draft.said, *write_draft(draft, output, command=command, force=force))
+for _entry in entry_points(group="buildcompare.commands"):
+    app.command(_entry.name)(_entry.load())
 
 
 @app.command()
@@ -243,13 +191,13 @@ def pull(params: ParamsFile, refresh: Refresh = False) -> None:
 
     recordings = workbench.read_recordings(read_params(params), refresh=refresh)
     count = sum(len(runs) for test in recordings.values() for runs in test.values())
-    _say(f"{params}: {count} recordings at hand")
+    show(f"{params}: {count} recordings at hand")
 
 
 @app.command()
 def calibrate(
-    file: Annotated[Path, _file("FILE", "A file that names groups of repeated runs.")],
-    output: Annotated[str, _option("--output", "Where the calibration is written: a file, or an address of one.")],
+    file: Annotated[Path, argument("FILE", "A file that names groups of repeated runs.")],
+    output: Annotated[str, option("--output", "Where the calibration is written: a file, or an address of one.")],
     refresh: Refresh = False,
 ) -> None:
     """Learn from repeated runs how far two runs of one build lie apart."""
@@ -257,25 +205,25 @@ def calibrate(
 
     with written(output) as here:
         made = learn(file, here, refresh=refresh)
-    _say(f"{output}: {sum(len(group.runs) for group in made.groups)} runs in {len(made.groups)} groups")
+    show(f"{output}: {sum(len(group.runs) for group in made.groups)} runs in {len(made.groups)} groups")
     self_check = "none, as a single group leaves nothing to be judged by."
     if check := made.self_check:
         called = (f"{check[each]['called']} of {check[each]['rows']} {each}" for each in ("metrics", "labels"))
         self_check = f"{' and '.join(called)} of identical pairs called changed."
-    _say(f"Self-check: {self_check}")
+    show(f"Self-check: {self_check}")
 
 
 @app.command()
 def batch(
-    params: Annotated[list[Path], _file("PARAMS...", "Params files.")],
+    params: Annotated[list[Path], argument("PARAMS...", "Params files.")],
     output: Reports = None,
     fail_on: FailedBy = None,
     engine: Engine = None,
     graphs: Graphs = True,
     png: Png = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = os.cpu_count() or 1,
-    dask: Annotated[str | None, _option("--dask", "Make them on the cluster of the Dask scheduler here.")] = None,
-    again: Annotated[bool, _option("--again", "Make reports again that stand there unchanged.")] = False,
+    dask: Annotated[str | None, option("--dask", "Make them on the cluster of the Dask scheduler here.")] = None,
+    again: Annotated[bool, option("--again", "Make reports again that stand there unchanged.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Publish many reports; one that fails does not stop the others, and one that stands there unchanged is kept."""
@@ -295,7 +243,7 @@ def batch(
     ended = [code for code in _ENDS if code in codes]
     for code in ended if not quiet and len(orders) > 1 else ():
         which = ", ".join(file.stem for file in sorted(codes[code])) if code else f"{kept} of them unchanged"
-        _say(f"{len(codes[code]):6d}  {_ENDS[code]:<24}  {which}")
+        show(f"{len(codes[code]):6d}  {_ENDS[code]:<24}  {which}")
     raise typer.Exit(ended[0])
 
 
@@ -327,20 +275,20 @@ def _cluster(address: str | None) -> Iterator[tuple[Any, int]]:
 
 @app.command()
 def simulate(
-    output: Annotated[Path | None, _option("--output", "Folder of the recordings (default: data/recordings).")] = None,
+    output: Annotated[Path | None, option("--output", "Folder of the recordings (default: data/recordings).")] = None,
 ) -> None:
     """Make the bundled simulated recordings again."""
     from buildcompare.config.project import root
     from loadsim.bundled import write_bundled
 
     for file in write_bundled(output or root() / "data/recordings"):
-        _say(str(file))
+        show(str(file))
 
 
 @app.command()
 def history_import(
-    past: Annotated[Path, _file("PAST", "A table of comparisons (docs/history.md), or a folder of params files.")],
-    output: Annotated[str, _option("--output", "The ledger's folder, such as data/history/NAME, or its address.")],
+    past: Annotated[Path, argument("PAST", "A table of comparisons (docs/history.md), or a folder of params files.")],
+    output: Annotated[str, option("--output", "The ledger's folder, such as data/history/NAME, or its address.")],
 ) -> None:
     """Record earlier comparisons in a ledger, of a table or of a folder of params files; all of them or none."""
     from buildcompare.comparison.analysis import import_comparisons
@@ -348,7 +296,7 @@ def history_import(
 
     made = (import_comparisons if past.is_dir() else import_table)(past, _ledger(output))
     studies = sum(entry.kind == "study" for entry in made)
-    _say(f"{output}: {len(made) - studies} comparisons and {studies} studies recorded")
+    show(f"{output}: {len(made) - studies} comparisons and {studies} studies recorded")
 
 
 @app.command()
@@ -360,20 +308,20 @@ def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "ma
     local = contextlib.nullcontext(Path(output) if output else reports())
     with copied_back(output, depth=2) if output and is_remote(output) else local as folder:
         file, rows = write_index(folder, [_ledger(each) for each in ledger or ()], metrics)
-    _say(f"{named(file)}: {rows} comparisons")
+    show(f"{named(file)}: {rows} comparisons")
 
 
 @app.command()
 def history(
-    ledger: Annotated[str, _file("FOLDER", "A ledger, such as data/history/NAME or s3://bucket/NAME.")],
+    ledger: Annotated[str, argument("FOLDER", "A ledger, such as data/history/NAME or s3://bucket/NAME.")],
     metrics: Metrics = "mattermost",
     last: Annotated[int, typer.Option(min=0, help="So many of the newest comparisons; 0: all.")] = 100,
-    only: Annotated[str | None, _option("--only", "The comparison of this name alone.")] = None,
+    only: Annotated[str | None, option("--only", "The comparison of this name alone.")] = None,
 ) -> None:
     """Print what a ledger states: setup, drift, databases and changes, comparison by comparison."""
     from buildcompare.history.view import ledger_text
 
-    _say(*ledger_text(_ledger(ledger), metrics, last=last, only=only).splitlines())
+    show(*ledger_text(_ledger(ledger), metrics, last=last, only=only).splitlines())
 
 
 @app.command()
@@ -385,59 +333,7 @@ def plan(params: ParamsFile) -> None:
 
     comparison = read_params(params)
     results = workbench.analyse(comparison, workbench.read_recordings(comparison)).results
-    _say(*plan_text(results).splitlines())
-
-
-@app.command()
-def export(
-    results: Annotated[Path, _file("RESULTS", "The results.json of a report.")],
-    openmetrics: Annotated[Path | None, _option("--openmetrics", "A file for OpenMetrics text.")] = None,
-    statsd: Annotated[str | None, _option("--statsd", "HOST:PORT of a statsd, by UDP.")] = None,
-) -> None:
-    """Hand results to a Prometheus (as a file) or to a statsd."""
-    from buildcompare.comparison import export as exporting
-    from buildcompare.config.project import write_files
-
-    if openmetrics is None and statsd is None:
-        raise InputError(file=None, key="export", expected="--openmetrics or --statsd", found="neither")
-    address = None if statsd is None else exporting.statsd_address(statsd)  # both targets before any work
-    if openmetrics is not None:
-        exporting.check_file(openmetrics)
-    report_results = exporting.read_results(results)
-    if openmetrics is not None:
-        text = exporting.openmetrics(report_results)
-        write_files({openmetrics: text})
-        _say(f"{openmetrics}: {sum(not line.startswith(b'#') for line in text.splitlines())} samples")
-    if address is not None:
-        _say(f"{statsd}: {exporting.send_statsd(report_results, address)} gauges sent")
-
-
-@app.command()
-def run(
-    matrix: Annotated[Path, _file("MATRIX", "The file of an experiment (docs/experiments.md).")],
-    output: Annotated[
-        Path | None, _option("--output", "The experiment's folder (default: data/experiments/NAME).")
-    ] = None,
-    retry: Annotated[bool, _option("--retry", "Run the cells that failed once more.")] = False,
-) -> None:
-    """Run an experiment, or go on with it: every combination of its factors, in a random order."""
-    from buildcompare.config.project import root
-    from buildcompare.text.sentences import say
-    from labmatrix.experiment.matrix import read_matrix
-    from labmatrix.experiment.run import run as run_all
-
-    read = read_matrix(matrix)
-    # Its programs end with it, also in the background of scripts, where SIGINT is ignored.
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, signal.default_int_handler)
-    ended = run_all(read, output or root() / "data/experiments" / str(read.name), report=_say, retry=retry)
-    lines = [say("experiment", "ended", len(ended.state.cells), ended.failed, [ended.params, *ended.scraped])]
-    if ended.failed:
-        command = ["run", str(matrix), *(["--output", str(output)] if output else []), "--retry"]
-        lines.append(say("experiment", "again", shlex.join(command)))
-    _say(*lines)
-    if ended.failed:
-        raise typer.Exit(FAILED)
+    show(*plan_text(results).splitlines())
 
 
 @app.command()
@@ -445,7 +341,7 @@ def schema() -> None:
     """Print the JSON Schema of results.json."""
     from buildcompare.results.schema import json_schema
 
-    _print(json.dumps(json_schema(), indent=1))
+    print_text(json.dumps(json_schema(), indent=1))
 
 
 def _ledger(folder: str) -> Path:
@@ -461,7 +357,7 @@ def _format(graphs: bool, png: bool) -> str | None:
 def _report_outcome(outcome: Outcome, fail_on: Collection[FailOn] | None, *, quiet: bool = False) -> int:
     """Print how a report ended; return its exit code."""
     if outcome.code or not quiet:
-        _print(outcome.said, error=outcome.code != 0)
+        print_text(outcome.said, error=outcome.code != 0)
     return outcome.code or _exit_code(outcome.shortcomings, fail_on)
 
 
@@ -500,21 +396,6 @@ def _progress(is_shown: bool, total: int | None = None) -> Iterator[Callable[[st
         yield step
 
 
-def _say(*lines: str) -> None:
-    _print("\n".join(map(printable, lines)))
-
-
-def _print(text: str, *, error: bool = False) -> None:
-    """Print `text`; a reader that closes the pipe changes no exit code, a full device does."""
-    stream = sys.stderr if error else sys.stdout
-    try:
-        print(text, file=stream, flush=True)
-    except OSError as fault:  # to nowhere from here on, or Python fails again when it flushes at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if error else 1)
-        if not error and not isinstance(fault, BrokenPipeError):
-            raise
-
-
 _READING = {"calibrate", "compare", "init", "plan"}
 """Commands that read foreign files in this process; `report` and `batch` read them in child processes."""
 
@@ -533,7 +414,7 @@ def _survive_aborts() -> None:
         signal.signal(number, forward)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code < 0:
-        _print(f"buildcompare: its process was ended by {signal.Signals(-code).name}", error=True)
+        print_text(f"buildcompare: its process was ended by {signal.Signals(-code).name}", error=True)
     os._exit(code if code >= 0 else FAILED)
 
 

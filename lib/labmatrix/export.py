@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator, Mapping
 from statistics import fmean, geometric_mean
 
-from buildcompare.comparison.export import UNITS, of_change
 from buildcompare.config.kinds import Sample
 from buildcompare.results import Results, Tested
 from labmatrix.results import of_results
+from loadexport.export import UNITS, of_change
 
 
 def samples(results: Results, labels: Mapping[str, str]) -> Iterator[Sample]:

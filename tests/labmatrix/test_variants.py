@@ -16,7 +16,6 @@ from scipy import stats
 from statsmodels.stats.anova import anova_lm
 
 import buildcompare as bc
-from buildcompare.comparison.export import samples
 from buildcompare.config.errors import InputError
 from buildcompare.report import publication
 from buildcompare.report.publish import publish
@@ -26,6 +25,7 @@ from labmatrix.findings import opening
 from labmatrix.params import check_variants
 from labmatrix.ranking import chance_sd, runs_needed
 from labmatrix.results import Unjudged
+from loadexport.export import samples
 from support import command, write_params, yaml_data
 
 

@@ -16,7 +16,7 @@ def trees(project: Path) -> dict[str, ast.Module]:
     """Syntax tree by file, for all files of lib."""
     files = [
         file
-        for package in ("buildcompare", "investigation", "labmatrix", "loadfiles", "loadsim")
+        for package in ("buildcompare", "investigation", "labmatrix", "loadexport", "loadfiles", "loadinit", "loadsim")
         for file in (project / "lib" / package).rglob("*.py")
     ]
     return {

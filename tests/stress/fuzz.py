@@ -33,10 +33,8 @@ MOST_BYTES = 1_000_000_000
 WAITS_S = 600.0
 """A reader that waits for so long, without using a CPU, hangs; shorter, and a machine that stood still would count."""
 LONGEST = 20_000
-READERS = (
-    "recordings", "config", "history", "calibration", "profiles", "experiment", "investigation", "results",
-    "report.markdown", "comparison.export",
-)  # fmt: skip
+_ROOMS = ("recordings", "config", "history", "calibration", "profiles", "results", "report.markdown")
+READERS = (*(f"buildcompare.{room}" for room in _ROOMS), "investigation", "labmatrix.experiment", "loadexport")
 """Of our modules, those whose lines guide the fuzzer."""
 COLUMNS = ("inputs", "cpu_s", "broken", "slowest_s", "peak_mb")
 
@@ -159,11 +157,7 @@ def child(asked: dict[str, Any]) -> None:
         import atheris
     except ImportError:
         atheris = None
-    with (
-        atheris.instrument_imports(include=[f"buildcompare.{name}" for name in READERS])
-        if atheris
-        else contextlib.nullcontext()
-    ):
+    with atheris.instrument_imports(include=[*READERS]) if atheris else contextlib.nullcontext():
         import fuzzing
     faulthandler.register(signal.SIGPROF, chain=True)  # says where the CPU seconds went, and ends the process
     reader = Child(fuzzing, asked, guided=atheris is not None)

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.resolver import VersionedResolver
-from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, SingleQuotedScalarString
 from ruamel.yaml.tag import Tag
 
 from buildcompare.config.errors import InputError, meant
@@ -171,18 +171,21 @@ def read_yaml(file: Path) -> Document:
     raise InputError(file=file, key=key, expected=expected, found=found)
 
 
-def yaml_text(data: Any) -> str:
-    """Write plain data as YAML; text that some reader may take for another type is quoted."""
+def yaml_text(data: Any, *, flow: bool = False) -> str:
+    """Write plain data as YAML, with `flow` on one line; text that some reader may take for another type is quoted."""
 
     def quoted(text: str) -> str:
-        is_word = re.fullmatch("(?i:y|n|yes|no|on|off|true|false|null)", text)
-        is_plain = re.fullmatch(r"[A-Za-z][\w./ -]*(?<! )", text) and not is_word
-        return text if is_plain else DoubleQuotedScalarString(text)
+        is_word = re.fullmatch("(?i:y|n|yes|no|on|off|true|false|null|nan|inf)", text)
+        if re.fullmatch(r"[A-Za-z][\w./ -]*(?<! )", text) and not is_word:
+            return text
+        needs_no_escapes = '"' in text and "'" not in text and text.isprintable()
+        quotes: type[str] = SingleQuotedScalarString if needs_no_escapes else DoubleQuotedScalarString
+        return quotes(text)
 
     sink, writer = io.StringIO(), YAML()
-    writer.width = MAX_BYTES
+    writer.width, writer.default_flow_style = MAX_BYTES, flow
     writer.dump(everywhere(data, quoted), sink)
-    return sink.getvalue()
+    return sink.getvalue().removesuffix("...\n")
 
 
 class Strict(BaseModel, extra="forbid", strict=True, frozen=True):

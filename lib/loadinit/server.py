@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from buildcompare.comparison.init import MOST_LABELS, Draft
 from buildcompare.config.assumed import SUCCESS_MARGIN_PERCENT, assumed_metric
 from buildcompare.config.catalogue import FAILED, Catalogue, LabelTable, Metric, slugify
 from buildcompare.config.errors import InputError
@@ -20,6 +19,7 @@ from buildcompare.config.yaml import checked
 from buildcompare.recordings.prometheus_client import Client
 from buildcompare.results.codes import SIDES, Better, Side
 from buildcompare.text.sentences import say
+from loadinit.files import MOST_LABELS, Draft
 
 MOST_METRICS, MOST_ROWS, MOST_SERIES = 60, 150, 10_000
 """Most metrics of a catalogue, values of a label that becomes a table, and series that are looked at of a metric."""

@@ -14,12 +14,12 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 import buildcompare as bc
-from buildcompare.comparison.export import PACKET_BYTES, openmetrics, packets, read_results, statsd_lines
 from buildcompare.results import Results, dumps
 from buildcompare.results.base import Label
 from buildcompare.results.codes import Status
 from labmatrix.params import check_variants
 from labmatrix.results import of_results
+from loadexport.export import PACKET_BYTES, openmetrics, packets, read_results, statsd_lines
 from prometheus_server import free_port, needed, running
 from support import command
 from victoriametrics import statsd_exporter_program

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import buildcompare as bc
-from buildcompare.comparison.init import draft_of_files, write_draft
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.results import Results
+from loadinit.files import draft_of_files, write_draft
 from support import command as run
 
 TOOLS = Path(__file__).parents[1] / "load_tools"

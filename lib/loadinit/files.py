@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +18,7 @@ from buildcompare.config.outside import one_line
 from buildcompare.config.params import FILE_KEYS, SLUG, Comparison, check_params, read_params
 from buildcompare.config.project import resolve, root, write_files, writing
 from buildcompare.config.remote import is_remote
+from buildcompare.config.yaml import yaml_text
 from buildcompare.recordings.files import formats
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import ENDING, read_runs
@@ -34,9 +33,6 @@ MOST_LABELS = 12
 """Most endpoints that are printed by name."""
 MOST_UNUSED = 15
 """Most names that are printed of what was not used; the params file lists all."""
-_PLAIN = r"[A-Za-z][\w./-]*"
-_NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf")
-"""Words that a reader of YAML takes for something else than text."""
 
 
 class Draft(NamedTuple):
@@ -90,7 +86,7 @@ def draft_of_files(base: str, new: str) -> Draft:
     }
     unused = [*dict.fromkeys(text for side in SIDES for text in _unused(paths[side], runs[side]))]
     said = [
-        *(say("init", "build", paths[side], side, *_kinds_and_lengths(runs[side])) for side in SIDES),
+        *(_about(side, paths[side], runs[side]) for side in SIDES),
         say("init", "metrics", recognised, bool(assumed & recorded)),
         *(say("init", "metric", each, remarks[each.slug]) for each in catalogue.metrics if each.slug in recorded),
     ]
@@ -126,8 +122,9 @@ def _stated(path: str) -> str:
     return str(absolute.relative_to(root()) if absolute.is_relative_to(root()) else absolute)
 
 
-def _kinds_and_lengths(runs: Sequence[Recording]) -> tuple[list[str], list[float]]:
-    return sorted({str(run.provenance["kind"]) for run in runs}), [run.duration_s for run in runs]
+def _about(side: Side, path: str, runs: Sequence[Recording]) -> str:
+    kinds = sorted({str(run.provenance["kind"]) for run in runs})
+    return say("init", "build", path, side, kinds, [run.duration_s for run in runs])
 
 
 def _unused(path: str, runs: Sequence[Recording]) -> Iterator[str]:
@@ -208,17 +205,11 @@ def write_draft(draft: Draft, output: Path | None, *, command: str, force: bool)
     params = draft.params.model_copy(update={"metrics": file.stem if is_listed else _stated(str(beside.absolute()))})
     catalogue = draft.catalogue.model_dump(mode="json", exclude_defaults=True)
     catalogue["metrics"] = [_stated_metric(each) for each in draft.catalogue.metrics]
-    shared = {"params": params, "catalogue": catalogue, "file": place, "command": command}
-    about = {
-        "runs": draft.runs,
-        "unused": draft.unused,
-        "remarks": draft.remarks,
-        "slug": draft.catalogue.metrics[0].slug,
-    }
     source = params.source.model_dump(mode="json", exclude_defaults=True)
-    made = {name: _template(name).render(**shared, **about, source=source) for name in ("params", "catalogue")}
+    shown = draft._asdict() | {"params": params, "catalogue": catalogue, "source": source}
+    made = [_template(name).render(**shown, file=place, command=command) for name in ("params", "catalogue")]
     with writing(place, "--output", "a file that can be written"):
-        write_files({place: made["params"], beside: made["catalogue"]})
+        write_files(dict(zip((place, beside), made, strict=True)))
     unused = [f"  {each}" for each in draft.unused[:MOST_UNUSED]]
     if draft.unused:
         unused = [say("init", "not_used", len(draft.unused), MOST_UNUSED, place), *unused]
@@ -243,7 +234,6 @@ def _there(file: Path, read: Callable[[Path], Comparison | Catalogue]) -> str:
     return f"a catalogue of {plural(len(held.metrics), 'metric')}"
 
 
-@cache
 def _template(name: str) -> Template:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # late: not every command needs it
 
@@ -260,15 +250,7 @@ def _template(name: str) -> Template:
 
 
 def _flow(data: object) -> str:
-    """Write data as YAML in one line; text that a reader may take for another type is quoted."""
-    if isinstance(data, Mapping):
-        return "{" + ", ".join(f"{_flow(key)}: {_flow(value)}" for key, value in data.items()) + "}"
-    if isinstance(data, (list, tuple)):
-        return f"[{', '.join(map(_flow, data))}]"
-    is_plain = isinstance(data, str) and re.fullmatch(_PLAIN, data) and data.casefold() not in _NOT_TEXT
-    if isinstance(data, str) and '"' in data and "'" not in data and "\\" not in data and data.isprintable():
-        return f"'{data}'"  # a query needs no escapes
-    return str(data) if is_plain else json.dumps(data, ensure_ascii=False)
+    return yaml_text(data, flow=True).rstrip("\n")
 
 
 def _entry(data: Mapping[str, Any]) -> str:

@@ -1,0 +1,1 @@
+"""Results for Prometheus and statsd: the command `export` of buildcompare."""
