@@ -129,6 +129,25 @@ def test_other_versions_are_compared_but_are_no_drift() -> None:
     assert between.links == 5
 
 
+@pytest.mark.parametrize(
+    ("before", "here", "says"),
+    [
+        (Pair(1, 3), Pair(0, 0), "begin without early bumps in 1 test, unlike both builds in c0"),
+        (Pair(0, 0), Pair(1, 1), "begin with early bumps in 1 test, unlike both builds in c0"),
+        (Pair(1, 0), Pair(0, 0), None),
+    ],
+)
+def test_early_bumps_that_come_or_go_in_both_builds_are_stated(
+    before: Pair[int], here: Pair[int], says: str | None
+) -> None:
+    comparisons = [
+        each.model_copy(update={"tests": [each.tests[0].model_copy(update={"early_bumps": bumps})]})
+        for each, bumps in zip(chain([10_000.0, 10_000.0]), (before, here), strict=True)
+    ]
+    statements = " ".join(past_of(comparisons).statements["sentence"])
+    assert says in statements if says else "early bumps" not in statements
+
+
 def test_a_comparison_recorded_late_does_not_break_the_chain() -> None:
     """The third was recorded last but one: each base is still compared with its own version."""
     levels = chain([10_000.0, 10_100.0, 5_000.0, 10_200.0])

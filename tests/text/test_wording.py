@@ -31,8 +31,8 @@ from support import yaml_data
 PG, MY = "postgresql_bounded", "mysql_bounded"
 NAMES = Names(Pair("v1", "v2"), {PG: "Bounded Postgres", MY: "Bounded MySQL", "other": "Unbounded MySQL"})
 OF_HISTORY = {
-    FindingKind.BETWEEN_DATABASES, FindingKind.LEVEL_DRIFT, FindingKind.NO_HISTORY, FindingKind.PREVIOUS_NEW,
-    FindingKind.SETUP_DIFFERENCES,
+    FindingKind.BETWEEN_DATABASES, FindingKind.BUMPS_CHANGED, FindingKind.LEVEL_DRIFT, FindingKind.NO_HISTORY,
+    FindingKind.PREVIOUS_NEW, FindingKind.SETUP_DIFFERENCES,
 }  # fmt: skip
 CHANGE = {
     "delta_percent": 23.64, "ci_low": 17.0, "ci_high": 30.5, "status": "regression", "margin_percent": 10.0,

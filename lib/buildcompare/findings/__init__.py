@@ -29,6 +29,7 @@ RANKS = {
     FindingKind.LEVEL_DRIFT: PAST,
     FindingKind.PREVIOUS_NEW: PAST,
     FindingKind.BETWEEN_DATABASES: PAST,
+    FindingKind.BUMPS_CHANGED: PAST,
     FindingKind.METRIC: CHANGES,
     FindingKind.SINGLE_RUNS: CHANGES,
     FindingKind.BEGINNING: CHANGES,

@@ -33,6 +33,8 @@ def find(
     beside = [row for row in drift if row.kind == DriftKind.PREVIOUS_NEW and row.test in tests]
     if beside:
         yield _of_the_past(FindingKind.PREVIOUS_NEW, Severity.INFO, {"rows": _dumped(beside)})
+    for against, bumps in grouped((row.against, row) for row in history.bumps).items():
+        yield _of_the_past(FindingKind.BUMPS_CHANGED, Severity.INFO, {"against": against, "rows": bumps})
     between_databases = [row for row in drift if row.kind == DriftKind.BETWEEN_DATABASES]
     for pair in grouped(((row.against, row.test), row) for row in between_databases).values():
         flipped = [row for row in pair if row.flipped]

@@ -10,8 +10,8 @@ from buildcompare.stats.noise import series_key
 
 OF_THE_LOAD = (
     Kind.SUPPORTED_USERS, Kind.REPORTED_AGAINST_ESTIMATED, Kind.LIMITED_BY, Kind.RUN_LEFT_OUT, Kind.USERS_IN_PARAMS,
-    Kind.BEGINNING, Kind.BUMPS_IN_BOTH, Kind.TIME_TO_USERS, Kind.WAVES, Kind.VALIDITY, Kind.LEVEL_DRIFT,
-    Kind.PREVIOUS_NEW, Kind.BETWEEN_DATABASES,
+    Kind.BEGINNING, Kind.BUMPS_CHANGED, Kind.BUMPS_IN_BOTH, Kind.TIME_TO_USERS, Kind.WAVES, Kind.VALIDITY,
+    Kind.LEVEL_DRIFT, Kind.PREVIOUS_NEW, Kind.BETWEEN_DATABASES,
 )  # fmt: skip
 """Kinds of findings about the curve of connected users and numbers derived from it."""
 OF_A_TABLE = (

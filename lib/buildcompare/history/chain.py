@@ -28,6 +28,7 @@ from buildcompare.results import TestResult
 from buildcompare.results.codes import SIDES, DriftKind, NoHistory, Pair, Side
 from buildcompare.results.history import (
     BetweenComparisons,
+    BumpsChanged,
     DatabaseOrder,
     Drift,
     HistoryResult,
@@ -72,6 +73,7 @@ class Step:
     drift: Sequence[Drift] = ()
     changes: Sequence[tuple[LedgerTest, Effect | None]] = ()
     errors: Sequence[ErrorChange] = ()
+    bumps: Sequence[BumpsChanged] = ()
 
     @property
     def same_version(self) -> list[Drift]:
@@ -211,7 +213,8 @@ class Chain:
         before = self.entries[place - 1] if place else None
         differences = setup_differences(before, entry) if before else ()
         drift, errors = [*self._drift(place), *self._databases(place)], self._error_changes(place, entry)
-        return Step(entry, before.name if before else None, differences, drift, changes, errors)
+        bumps = [*self._bumps(place)]
+        return Step(entry, before.name if before else None, differences, drift, changes, errors, bumps)
 
     def _rows(self, place: int) -> list[int]:
         return np.flatnonzero(self.tests["place"] == place).tolist()
@@ -262,6 +265,18 @@ class Chain:
                         z = math.log((drift.value or 1.0) / (drift.before or 1.0)) / sd
                         more |= {"z": z, "jump": abs(z) > OUTLIER}
                     yield drift.model_copy(update=more)
+
+    def _bumps(self, place: int) -> Iterator[BumpsChanged]:
+        """Each linked test in which early bumps came or went in both builds."""
+        for row in self._rows(place):
+            earlier, old = self.pairs[max(int(self._earlier[row]), 0)]
+            here, there = self.pairs[row][1].early_bumps, old.early_bumps
+            if self._earlier[row] < 0 or here is None or there is None:
+                continue
+            if min(max(there), max(here)) == 0 < max(min(there), min(here)):
+                changed = changed_settings(setup_differences(earlier, self.entries[place]))
+                test = self.pairs[row][1].name
+                yield BumpsChanged(test=test, against=earlier.name, before=there, now=here, setup_changed=changed)
 
     def _databases(self, place: int) -> Iterator[Drift]:
         """Each pair of databases within each build: the later in the alphabet beside the earlier.
@@ -376,5 +391,6 @@ def compare_to_ledger(
     past = Chain([*chain, entry, *studies], noise)
     step = past.step(len(chain), entry)
     learned: dict[str, object] = {"before": step.before, "between": past.between, "repeats": past.repeats}
+    learned["bumps"] = [*step.bumps]
     learned |= {"run_sd_percent": percent(noise.sd), "noise_source": noise.noise_source}
     return history.model_copy(update=learned), [*step.drift], [*step.setup_differences]

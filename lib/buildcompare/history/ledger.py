@@ -55,6 +55,7 @@ Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Users = Annotated[Pair[Level | None], BeforeValidator(_pair)]
 Counts = Annotated[Pair[NotNegative | None], BeforeValidator(_pair)]
+Bumps = Annotated[Pair[Annotated[int, Field(ge=0, le=10**6)]], BeforeValidator(_pair)]
 RunCounts = Annotated[Pair[Count], BeforeValidator(lambda data: _pair(data, 1))]
 Look = Annotated[tuple[Count, Count], Field(strict=False)]
 TestKey = tuple[str, str]  # type and database
@@ -106,6 +107,7 @@ class ChainTest(Strict, extra="ignore"):
     runs: RunCounts = Pair(1, 1)
     errors: Counts | None = None
     users: Count | None = None  # the target (bounded) or the ceiling (unbounded)
+    early_bumps: Bumps | None = None
 
     @field_validator("db_engine")
     @classmethod
@@ -429,6 +431,7 @@ def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
     runs, rows = result.runs, result.metrics if result.validity.status != ValidityStatus.INVALID else []
     levels = {series_key(row.slug, row.labels): row.levels for row in rows}
     at_load = {row.slug: row.load_adjusted for row in rows if row.load_adjusted}
+    bumps = Pair.of(lambda side: getattr(result.ramp_up, side).early_bumps)
     windows = runs.map(lambda side: [run.window[1] - run.window[0] for run in side if rows and run.window])
     samples = [run.samples_sha256 for side in runs for run in side if rows and run.samples_sha256]
     kept: Mapping[str, object] = {
@@ -439,6 +442,7 @@ def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
         "supported_users": users if any(users) else None,
         "runs": runs.map(len),
         "errors": errors,
+        "early_bumps": None if result.type != "unbounded" or None in bumps else bumps,
         "levels_of_runs": {key: each for key, each in levels.items() if min((*each.base, *each.new), default=0.0) > 0},
         "within_se_log": {series_key(row.slug, row.labels): row.within_se_log for row in rows if row.within_se_log},
         "at_load": {slug: row.model_dump(include={*LedgerAtLoad.model_fields}) for slug, row in at_load.items()},

@@ -114,7 +114,7 @@ class Place:
 
 OF_THE_RAMP = (FindingKind.BEGINNING, FindingKind.WAVES, FindingKind.TIME_TO_USERS)
 OF_THE_PAST = (FindingKind.SETUP_DIFFERENCES, FindingKind.LEVEL_DRIFT, FindingKind.PREVIOUS_NEW,
-               FindingKind.BETWEEN_DATABASES, FindingKind.NO_HISTORY)  # fmt: skip
+               FindingKind.BETWEEN_DATABASES, FindingKind.BUMPS_CHANGED, FindingKind.NO_HISTORY)  # fmt: skip
 
 
 def places(results: Results) -> dict[str, Place]:

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from buildcompare.results.base import Model, Number
-from buildcompare.results.codes import DriftKind, NoHistory, NoiseSource, SetupChange, Side, TestType
+from buildcompare.results.codes import DriftKind, NoHistory, NoiseSource, Pair, SetupChange, Side, TestType
 
 
 class SetupDifference(Model):
@@ -84,6 +84,17 @@ class RepeatedMeasurements(Model):
     df: int
 
 
+class BumpsChanged(Model):
+    """Early bumps that both builds of a test have here and neither had in an earlier comparison, or the reverse."""
+
+    test: str
+    against: str
+    """The earlier comparison."""
+    before: Pair[int]
+    now: Pair[int]
+    setup_changed: list[str] = Field(default_factory=list)
+
+
 class HistoryResult(Model):
     """The ledger of earlier comparisons."""
 
@@ -103,3 +114,4 @@ class HistoryResult(Model):
     """Smaller drifts are not reported."""
     between: list[BetweenComparisons] = Field(default_factory=list)
     repeats: RepeatedMeasurements | None = None
+    bumps: list[BumpsChanged] = Field(default_factory=list)
