@@ -14,7 +14,15 @@ from scipy import stats
 
 from buildcompare.config.catalogue import Metric
 from buildcompare.results.codes import NoiseSource
-from buildcompare.stats.effects import Effect, judge_labels, judge_levels, judge_metrics, measure_effect, status_of
+from buildcompare.stats.effects import (
+    Effect,
+    judge_labels,
+    judge_levels,
+    judge_metrics,
+    judge_users,
+    measure_effect,
+    status_of,
+)
 from buildcompare.stats.noise import Noise, RunLevel
 from support import analysed, small_params, sure, write_csv
 
@@ -221,3 +229,10 @@ def test_a_family_of_unequal_metrics_is_rarely_wrong_and_finds_what_it_can() -> 
     assert 0.03 < called["none"].any(axis=1).mean() < 0.06
     even = stats.norm.sf(stats.norm.ppf(1 - 0.0125) - rises["ten percent"] / sds[0])
     assert called["ten percent"][:, 0].mean() > even + 0.03
+
+
+def test_a_loss_of_supported_users_needs_a_smaller_p_value_than_a_gain() -> None:
+    for log_ratio, status in ((-0.075, "inconclusive"), (-0.11, "regression"), (0.075, "improvement")):
+        found = Effect(log_ratio, 0.033, 11.0, 0.023, NoiseSource.CATALOGUE)
+        assert found.p_value < 0.05
+        assert judge_users(found, 5.0).status == status

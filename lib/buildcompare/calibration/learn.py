@@ -25,9 +25,9 @@ from buildcompare.metrics.events import no_change, search_window
 from buildcompare.metrics.judge_at_load import learned_at_load, measure_noise_at_load
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import Slot, read_run
-from buildcompare.results.codes import Better, NoiseSource, TestType
+from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats import noise
-from buildcompare.stats.effects import GATE, TestedEffect, judge, judge_labels, judge_metrics, measure_effect
+from buildcompare.stats.effects import TestedEffect, judge_labels, judge_metrics, judge_users, measure_effect
 from buildcompare.text.sentences import say
 
 METHOD = 8  # Raised when measuring or judging changes; self-checks of other methods are not shown
@@ -302,9 +302,7 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) ->
                 for percent in (0.0, *INJECTED):
                     scaled = effect and replace(effect, log_ratio=effect.log_ratio + math.log1p(percent / 100.0))
                     if metrics[key].load:  # judged like supported users
-                        judged.append(
-                            judge(scaled, metrics[key].margin_percent, Better.HIGHER, family=GATE) if scaled else None
-                        )
+                        judged.append(judge_users(scaled, metrics[key].margin_percent) if scaled else None)
                         continue
                     together = {k: scaled if k == key else each for k, each in plain.items() if not metrics[k].load}
                     tested = judge_metrics([(metrics[k], each) for k, each in together.items()])

@@ -12,8 +12,8 @@ from buildcompare.config.params import Coordinator, Test
 from buildcompare.load.curve import STOP_STEPS, TOLERANCE, USERS_INC, WINDOW_S, Stop, find_stop, samples
 from buildcompare.load.view import RunView, Views
 from buildcompare.results import AlertResult, Estimate, LimitedBy, SupportedUsersResult
-from buildcompare.results.codes import SIDES, Better, NoEstimate, Pair, Side, Status
-from buildcompare.stats.effects import GATE, judge, measure_effect
+from buildcompare.results.codes import SIDES, NoEstimate, Pair, Side, Status
+from buildcompare.stats.effects import judge_users, measure_effect
 from buildcompare.stats.levels import delta_percent, mean_of_runs
 from buildcompare.stats.noise import Contrasts, RepeatedRuns, RunLevel, metric_noise
 from buildcompare.stats.planning import Looks
@@ -147,7 +147,7 @@ def compare_supported_users(
     effect = measure_effect(levels.base, levels.new, noise) if noise and delta is not None else None
     judged: dict[str, object] = {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
     if effect and band:
-        judged = judge(effect, band, Better.HIGHER, family=GATE, looks=looks).deciding_row()
+        judged = judge_users(effect, band, looks).deciding_row()
     elif delta is None and noise and best.base and at_least.new:  # only the low end: the new build may support more
         bound = measure_effect(levels.base, [RunLevel(at_least.new)], noise)
         judged |= {"ci_low": bound.interval()[0] if bound else None}

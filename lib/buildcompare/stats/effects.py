@@ -25,7 +25,10 @@ from buildcompare.stats.planning import ALPHA, SOUGHT, Looks, enough_runs, perce
 LABEL_ALPHA = 0.02  # error rate of each label row: four of 200 rows are marked by chance
 LABEL_MARGIN_PERCENT = 10.0  # as the catalogue's `margin_percent` of the averages over all labels
 GATE = "gate"  # family of the metrics that users feel
-LEAST_WEIGHT = 0.02  # smallest weight of a metric without power
+USERS = 5.0
+"""A loss of supported users is called as if it were one of so many: gate metrics make 2.5 % of unchanged tests a
+regression, and users a fifth of that, together 3 %. A loss of 10 % is found in 80 to 84 % (identical ceiling runs of
+the development half)."""
 
 
 @dataclass(frozen=True)
@@ -265,6 +268,15 @@ def judge(
     return TestedEffect(effect, margin, better, p_value, status, family, size, looks)
 
 
+def judge_users(effect: Effect, margin: float, looks: Looks | None = None) -> TestedEffect:
+    """Judge the supported users: a loss by :data:`USERS`, a gain, which decides nothing, by itself."""
+    gain = judge(effect, margin, Better.HIGHER, family=GATE, looks=looks)
+    if gain.status == Status.IMPROVEMENT:
+        return gain
+    p_adjusted = min(USERS * effect.p_value, 1.0)
+    return judge(effect, margin, Better.HIGHER, p_adjusted, family=GATE, size=USERS, looks=looks)
+
+
 def judge_metrics(
     effects: Sequence[tuple[Metric, Effect | None]], looks: Looks | None = None
 ) -> list[TestedEffect | None]:
@@ -288,9 +300,9 @@ def family_of(metric: Metric) -> str:
 
 
 def _power(effect: Effect, percent: float) -> float:
-    """Power of a metric alone for a change of this size, at least `LEAST_WEIGHT`."""
+    """Power of a metric alone for a change of this size, at least its rate of false calls in one direction."""
     reach = math.log1p(percent / 100.0) / effect.sd - quantile(1.0 - ALPHA / 2.0, effect.df)
-    return max(float(special.ndtr(reach) if math.isinf(effect.df) else special.stdtr(effect.df, reach)), LEAST_WEIGHT)
+    return max(float(special.ndtr(reach) if math.isinf(effect.df) else special.stdtr(effect.df, reach)), ALPHA / 2.0)
 
 
 def judge_labels(
