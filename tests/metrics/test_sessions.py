@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import buildcompare as bc
+from buildcompare.comparison.plan import plan_text
 from buildcompare.results import Finding
 
 NAMES = [f"benchmark_{i}" for i in range(12)]
@@ -44,6 +45,8 @@ def test_one_session_of_each_build_claims_no_change_that_sessions_may_show(tmp_p
     result = bc.compare(base, write(tmp_path / "new", [session(2, between=0.03)]))
     assert set(result.metrics["status"]) == {"inconclusive"}
     assert result.verdict == "inconclusive"
+    assert {(row.unit, plan.runs) for plan in result.results.plan for row in plan.rows} == {("session", 1)}
+    assert "1 further session of each build" in plan_text(result.results)
     assert "cannot tell a change below" in finding(result).text
     least = finding(result).evidence["least_percent"]
     found = bc.compare(base, write(tmp_path / "slow", [session(1, between=0.03, slower=1.0 + 1.2 * least / 100.0)]))

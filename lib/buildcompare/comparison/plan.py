@@ -9,6 +9,7 @@ from typing import Any
 from buildcompare.findings.metrics import USERS
 from buildcompare.results import Decided, FurtherRunsResult, PlannedRow, Results, TestPlan, TestResult
 from buildcompare.results.codes import SIDES, Better, Side, ValidityStatus
+from buildcompare.stats.effects import USERS as USERS_SHARE
 from buildcompare.stats.planning import FurtherRuns, Looks, aim, plan_runs
 from buildcompare.text.sentences import say, title
 
@@ -47,7 +48,7 @@ def _plan(test: TestResult) -> TestPlan:
     hours = math.fsum(sum(run.duration_s for run in runs) / len(runs) for runs in test.runs) / 3600.0
     rows = [_row(hours, row, steps, **named) for row, steps, named in _planned(test)]
     most = max((row.steps[-1].further for row in rows if row.undecided), default=0)
-    fewest = min(len(runs) for runs in test.runs)
+    fewest = min(map(len, test.sessions.names if test.sessions else test.runs))
     return TestPlan(test=test.name, hours=hours, runs=fewest, order=order_of_runs(most, fewest), rows=rows)
 
 
@@ -62,24 +63,22 @@ def _row(hours: float, row: Decided, steps: list[FurtherRuns], **named: Any) -> 
 def _planned(test: TestResult) -> Iterator[tuple[Decided, list[FurtherRuns], dict[str, Any]]]:
     """The judged rows that the verdict of `test` rests on, each with its steps and its names."""
     looks = Looks.of(test.looks).runs
-    gates = [metric for metric in test.metrics if metric.gate]
+    gates, users = [metric for metric in test.metrics if metric.gate], test.supported_users
     judged = sum(each.p_value is not None for each in gates)
     for metric in gates:
         row = metric.deciding
         if row is None or row.run_sd_percent is None:
             continue
         named = metric.model_dump(include={"slug", "margin_percent", "better", "decided_by"})
+        named["unit"] = "session" if test.sessions else "run"
         yield row, _steps(row, looks, metric.margin_percent, metric.better, judged), named | {"name": metric.full_name}
-    users = test.supported_users
     if users and users.run_sd_percent is not None and users.band_percent:
         named = {"slug": None, "name": USERS, "better": Better.HIGHER, "decided_by": "level"}
-        steps = _steps(users, looks, users.band_percent, Better.HIGHER)
+        steps = _steps(users, looks, users.band_percent, Better.HIGHER, USERS_SHARE)
         yield users, steps, named | {"margin_percent": users.band_percent}
 
 
-def _steps(
-    row: Decided, looks: Sequence[float], margin: float, better: Better, family: float = 1.0
-) -> list[FurtherRuns]:
+def _steps(row: Decided, looks: Sequence[float], margin: float, better: Better, family: float) -> list[FurtherRuns]:
     run_sd = math.log1p((row.run_sd_percent or 0.0) / 100.0)
     df = math.inf if row.noise_df is None else row.noise_df
     return plan_runs(run_sd, df, margin_percent=margin, better=better, looks=looks, family=family, gate=True)

@@ -192,7 +192,8 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
         for row, gate, named in decided:
             if row and row.required_runs and row.leans_worse and row.status != Status.REGRESSION:
                 numbers = {"required_runs", "required_runs_show_percent", "delta_percent"}
-                evidence = {**named, **row.model_dump(include=numbers)}
+                unit = "session" if test.sessions else "run"
+                evidence = {**named, **row.model_dump(include=numbers), "unit": unit}
                 rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))
     for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[:1]:  # the plan of further runs has the others
         yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)

@@ -227,9 +227,9 @@ def _worst(row: Decided | None, better: Better) -> float:
 
 def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict[str, object] | None:
     """Find the cheapest further runs that detect the margin in a row of `about` (test's title, row's name)."""
-    matching = [(test, row.name, row.steps[-1]) for test, row in _planned(results) if (test, row.name) in about]
-    test, name, step = min(matching, key=lambda each: each[2].hours, default=(None, None, None))
-    return {"test": test, "name": name, **dict(step)} if step else None
+    matching = [(test, row) for test, row in _planned(results) if (test, row.name) in about]
+    test, row = min(matching, key=lambda each: each[1].steps[-1].hours, default=(None, None))
+    return {"test": test, "name": row.name, "unit": row.unit, **dict(row.steps[-1])} if row else None
 
 
 def _excluding(results: Results) -> dict[str, object] | None:
@@ -243,7 +243,7 @@ def _excluding(results: Results) -> dict[str, object] | None:
     for size, test, row in sorted(planned, key=lambda each: -each[0])[:1]:
         for step in row.steps:
             if step.no_worse_than_percent is not None and step.no_worse_than_percent < WORTH_IT * size:
-                return {"test": test, "name": row.name, **dict(step)}
+                return {"test": test, "name": row.name, "unit": row.unit, **dict(step)}
     return None
 
 

@@ -593,6 +593,8 @@ class PlannedRow(Model):
     status: Status
     now_percent: Number
     """Smallest rise that the present runs show with a probability of 80 %."""
+    unit: Literal["run", "session"] = "run"
+    """What `steps` count."""
     steps: list[FurtherRunsResult]
     """One further run of each build, and the fewest (at most eight) that show a change of the margin's size."""
 
