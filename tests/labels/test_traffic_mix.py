@@ -19,6 +19,7 @@ Labels = dict[str, tuple[float, float]]
 """Calls and seconds per call."""
 BASE: Labels = {"fast": (3000.0, 0.001), "slow": (1000.0, 0.009)}
 MIXED: Labels = {"fast": (1500.0, 0.001), "slow": (1000.0, 0.009)}
+DROPPED = ("getUser", "getTeam", "getUsersByIds", "getPreferences")
 LONG = replace(SETTINGS, duration_s=3600.0, noise=replace(SETTINGS.noise, level_scale=0.15))
 """Chance draws little, so that each of the three answers is certain."""
 
@@ -119,8 +120,7 @@ def test_the_four_answers() -> None:
 
 
 def test_a_mix_that_raises_an_average_does_not_count_against_the_build() -> None:
-    dropped = ("getUser", "getTeam", "getUsersByIds", "getPreferences")
-    result = played(Traffic(calls=tuple((f"api/{name}", 0.0) for name in dropped)))
+    result = played(Traffic(calls=tuple((f"api/{name}", 0.0) for name in DROPPED)))
     row = next(row for row in result.metrics if row.slug == "avg-api-times")
     assert row.status == "regression"
     assert row.traffic_mix is not None
@@ -159,10 +159,28 @@ def test_unchanged_traffic_says_nothing_of_a_mix() -> None:
     assert not [each for each in findings.find([result], ("v1", "v2")) if each.kind == "traffic_mix"]
 
 
-def test_without_call_rates_there_is_no_split() -> None:
-    base, new = (simulate_run(LONG, seed).recording for seed in (11, 12))
+@pytest.mark.parametrize(
+    ("traffic", "verdict", "kind"),
+    [
+        (Traffic(), "pass", None),
+        (Traffic(calls=tuple((f"api/{name}", 0.0) for name in DROPPED)), "pass", "mix"),
+        (Traffic(times=(("api/*", 1.5),)), "regression", "speed"),
+        (Traffic(times=(("api/getPostsForChannel", 12.0),)), "regression", None),
+    ],
+    ids=["nothing", "other calls", "slower calls", "one slower call"],
+)
+def test_without_recorded_calls_an_average_that_no_label_explains_is_a_mix(
+    traffic: Traffic, verdict: str, kind: str | None
+) -> None:
+    runs = (simulate_run(LONG, seed, traffic=each).recording for seed, each in ((11, Traffic()), (12, traffic)))
+    base, new = (replace(run, series=tuple(each for each in run.series if each.stat != "calls")) for run in runs)
     result = compared(base, new, "bounded", users=2000)
-    assert all(row.traffic_mix is None for row in result.metrics)
+    (mix,) = (row.traffic_mix for row in result.metrics if row.slug == "avg-api-times")
+    assert (result.verdict, mix and mix.kind) == (verdict, kind)
+    if kind == "mix":
+        assert mix is not None
+        assert mix.movers == []
+        assert mix.at_unchanged_mix_percent == pytest.approx(0.0, abs=3.0)
 
 
 def test_simulated_graph_and_labels_agree_and_the_rest_stays() -> None:

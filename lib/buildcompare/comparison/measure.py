@@ -10,7 +10,7 @@ from buildcompare.config.params import Coordinator, Test
 from buildcompare.findings import verdict
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import judge_label_tables, label_tables
-from buildcompare.labels.traffic_mix import TrafficMix, split_averages
+from buildcompare.labels.traffic_mix import TrafficMix, split_averages, unrecorded_mix
 from buildcompare.load.users import compare_supported_users, limited_by, with_estimates
 from buildcompare.load.view import RunView, Views, compare_ramps, view_run, with_ramp_ups
 from buildcompare.metrics.compare import compare_error_rates, judge_measured, measure_metrics
@@ -143,12 +143,15 @@ def judge_test(view: TestView, catalogue: Catalogue) -> TestView:
     if test.type == "unbounded":
         users = compare_supported_users(test, found.views, catalogue, found.groups, found.past, looks)
     at_load = found.at_load.judged(catalogue, looks)
-    metrics = judge_measured(found.metrics, test, catalogue, at_load=at_load, splits=found.splits, looks=looks)
+    splits = found.splits
+    if test.type == "bounded" and not splits:
+        splits = unrecorded_mix(view.result.labels, [(each.row, each.effect) for each in found.metrics], catalogue)
+    metrics = judge_measured(found.metrics, test, catalogue, at_load=at_load, splits=splits, looks=looks)
     judged = {
         "verdict": verdict.of_test(metrics, users, view.result.validity, view.result.errors),
         "supported_users": users,
         "metrics": metrics,
-        "events": compare_events(found.events, test, found.views, catalogue),
+        "events": compare_events(found.events, catalogue),
     }
     return replace(view, result=view.result.model_copy(update=judged), catalogue=catalogue)
 

@@ -16,12 +16,13 @@ import pandas as pd
 from scipy import special
 
 from buildcompare.config.catalogue import Catalogue, Metric
+from buildcompare.labels.noise import FEWEST_ROWS
 from buildcompare.labels.tables import CALLS, LabelTables, expect_columns
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.results import MetricResult, MixMover, TrafficMixResult
+from buildcompare.results import LEANING, LabelResult, MetricResult, MixMover, TrafficMixResult
 from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics
 from buildcompare.stats.noise import LABEL_KEY, Noise
-from buildcompare.stats.planning import Looks
+from buildcompare.stats.planning import ALPHA, Looks
 
 Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
@@ -76,7 +77,6 @@ def traffic_mix(
     *,
     noise: Mapping[str, Noise] | None = None,
     least_known: float = 0.99,
-    confidence: float = 0.95,
 ) -> TrafficMix | None:
     """Split the change of an average over labels into a part of the traffic mix and a part of the calls' speed.
 
@@ -90,8 +90,6 @@ def traffic_mix(
     least_known
         Least share of each build's calls that must have a duration. A label without calls in one build takes the
         other build's duration.
-    confidence
-        Confidence level of the intervals.
 
     Returns
     -------
@@ -135,7 +133,7 @@ def traffic_mix(
     scale = log_ratio / delta if abs(delta) > 1e-9 else 0.01  # inverse of the logarithmic mean of both averages
     columns = {"label": both.index, "base_share_percent": 100.0 * shares[0], "new_share_percent": 100.0 * shares[1]}
     parts = pd.DataFrame({**columns, "seconds": typical, "percent": percent})[moved != 0]
-    reach = _reach(both.index, moved * typical, share * typical, noise or {}, confidence)
+    reach = _reach(both.index, moved * typical, share * typical, noise or {})
     halves = None if reach is None else [100.0 * each / averages[0] for each in reach]
     return TrafficMix(
         base=float(averages[0]),
@@ -152,14 +150,14 @@ def traffic_mix(
 
 
 def _reach(
-    labels: pd.Index, moved: FloatArray, shared: FloatArray, noise: Mapping[str, Noise], confidence: float
+    labels: pd.Index, moved: FloatArray, shared: FloatArray, noise: Mapping[str, Noise]
 ) -> tuple[float, float] | None:
     """Half intervals of both parts (seconds); None if the noise of less than 90 % of the average is known."""
     by_label = {label: noise[label] for label in labels if label in noise}
     sd = pd.Series({label: each.sd for label, each in by_label.items()}, dtype=float).reindex(labels)
     if shared[sd.notna()].sum() < 0.9 * shared.sum():
         return None
-    df, p = min(each.df for each in by_label.values()), 0.5 + confidence / 2.0
+    df, p = min(each.df for each in by_label.values()), 1.0 - ALPHA / 2.0
     quantile = float(special.ndtri(p) if math.isinf(df) else special.stdtrit(df, p))
     # Variances relative to one run: 1/2 for the mean of two builds' durations, 2 for their difference.
     of_mix = quantile * math.sqrt(float(((moved * sd) ** 2).sum()) / 2.0)
@@ -179,6 +177,32 @@ def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple
         split = traffic_mix(*(_traffic(side, table.group) for side in tables.runs), noise=noise)
         if table.average is not None and split is not None:
             found[table.average] = (table.group, split)
+    return found
+
+
+def unrecorded_mix(
+    labels: Sequence[LabelResult], metrics: Sequence[tuple[MetricResult, Effect | None]], catalogue: Catalogue
+) -> dict[str, tuple[str, TrafficMix]]:
+    """Split averages that changed more than any label may have, where calls were not recorded: other calls were made.
+
+    Slower calls raise an average no more than the label that became slowest. The part of speed is the median change of
+    the labels. An average that a leaning label may explain is left out.
+    """
+    found = {}
+    for table in catalogue.label_tables:
+        rows = [row for row in labels if (row.group, row.stat) == (table.group, "avg") and row.p_value is not None]
+        of_table = (each for each in metrics if each[0].slug == table.average and not each[0].labels)
+        metric, effect = next(of_table, (None, None))
+        if metric is None or effect is None or effect.p_value >= ALPHA or len(rows) < FEWEST_ROWS:
+            continue
+        change = np.log([(row.new or 1.0) / (row.base or 1.0) for row in rows])
+        leaning = np.array([(row.p_value or 0.0) < 2.0 * LEANING for row in rows])
+        if np.any(leaning & (change / effect.log_ratio >= 1.0)):
+            continue
+        delta, part = effect.delta_percent, 1.0 - float(np.median(change)) / effect.log_ratio
+        averages = (metric.base or 0.0, metric.new or 0.0, delta, part * delta, (1.0 - part) * delta)
+        logs = (effect.log_ratio, part * effect.log_ratio)
+        found[metric.slug] = (table.group, TrafficMix(*averages, *logs, None, None, pd.DataFrame()))
     return found
 
 

@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 from scipy.special import ndtri
 
 from buildcompare.config.catalogue import Catalogue
@@ -20,9 +19,6 @@ from buildcompare.stats.changepoints import CalibratedPenalty
 from buildcompare.stats.noise import RepeatedRuns
 
 SMALLEST_SHARE = 0.2  # events below this part of the metric's margin are left out
-FOLLOWS = 1.5
-"""A level shift follows the load up to this many times the load's own change: costs grow faster than users (simulated
-servers: by the power 1.2)."""
 TOGETHER_S = 120.0
 """Events of one build that start within this time are one group: minute averages of rates over one minute."""
 SAME_S = 360.0
@@ -70,9 +66,7 @@ def search_events(
     return views.map(lambda runs: [events_of(view) for view in runs])
 
 
-def compare_events(
-    found: Pair[list[dict[str, RunEvents]]], test: Test, views: Views, catalogue: Catalogue
-) -> list[Event]:
+def compare_events(found: Pair[list[dict[str, RunEvents]]], catalogue: Catalogue) -> list[Event]:
     """Compare the events of two builds that are large enough for the metrics' margins, run by run."""
     events: list[Event] = []
     margins = {metric.slug: metric.margin_percent for metric in catalogue.metrics}
@@ -82,24 +76,10 @@ def compare_events(
         )
         groups = max((event.group or 0 for event in events), default=0)
         for event in match_events(base, new, margins):
-            follows = test.type == "unbounded" and _follows_load(event, views[event.build][number])
-            warning = event.warning and None not in pair and not follows
-            fields = vars(event) | {"run": number + 1, "group": groups + event.group, "warning": warning}
+            both = event.warning and None not in pair
+            fields = vars(event) | {"run": number + 1, "group": groups + event.group, "warning": both}
             events.append(Event.model_validate({name: fields[name] for name in EVENT}))
     return events
-
-
-def _follows_load(event: PlacedEvent, view: RunView) -> bool:
-    """True if a level shifted as the users did, who climb throughout an unbounded test."""
-    if event.kind != "level" or event.size_percent is None or view.load is None or event.metric == view.load_slug:
-        return False
-    load = view.load[np.isfinite(view.load.to_numpy())]
-    before = load[(load.index > event.around_s[0]) & (load.index <= event.at_s)]
-    after = load[(load.index > event.at_s) & (load.index <= event.around_s[1])]
-    if before.empty or after.empty or not before.mean() > 0:
-        return False
-    moved = 100.0 * (float(after.mean()) / float(before.mean()) - 1.0)
-    return moved * event.size_percent > 0 and abs(event.size_percent) <= FOLLOWS * abs(moved)
 
 
 def match_events(
