@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -71,7 +70,6 @@ def test_a_step_and_an_end_are_no_spikes() -> None:
 @pytest.mark.parametrize(("values", "found"), [(np.zeros(80), ()), (np.eye(80)[40] + 5.0, ((40, 41),))])
 def test_a_constant_has_no_noise_and_may_have_a_spike(values: np.ndarray, found: tuple[tuple[int, int], ...]) -> None:
     assert find_spikes(values) == found
-    assert find_spikes(values, resolution=1.0) == ()
 
 
 @pytest.mark.parametrize("percent", [-20.0, 15.0])
@@ -298,35 +296,6 @@ def test_a_change_within_the_margin_is_no_warning_nor_is_one_that_may_be() -> No
     for percent, warns in ((8.0, False), (10.5, False), (20.0, True)):
         new = {**quiet, "heap": between(metric(80, sd=0.02), 3000.0, 9999.0, percent)}
         assert [each.warning for each in place(quiet, new)] == [warns]
-
-
-@pytest.mark.parametrize(("kind", "climb", "step", "warned"), [
-    ("unbounded", 0.35, 0.0, False),
-    ("unbounded", 0.0, 0.30, True),
-    ("unbounded", 0.35, 0.9, True),
-    ("bounded", 0.0, 0.30, True),
-])  # fmt: skip
-def test_what_climbs_with_the_users_of_an_unbounded_test_is_no_event(
-    kind: Literal["bounded", "unbounded"], climb: float, step: float, warned: bool
-) -> None:
-    elapsed = np.arange(0.0, 6000.1, 5.0)
-    users = 5000.0 * np.minimum(elapsed / 3000.0, 1.0) * (1.0 + climb * (elapsed > 5100.0))
-    rng = np.random.default_rng(3)
-
-    def recorded(load: np.ndarray, jump: float) -> Recording:
-        heap = 1e5 * load * np.exp(0.01 * rng.normal(size=elapsed.size)) * (1.0 + jump * (elapsed > 5100.0))
-        curves = {"number-of-connected-devices": load, "heap-in-use": heap}
-        found = [(CATALOGUE.find(slug), values) for slug, values in curves.items()]
-        series = tuple(Series(m.slug, m.name, m.unit, elapsed, values) for m, values in found)
-        return Recording(series, (0.0, 6000.0), stop_known=True)
-
-    run = Run(recording="x")
-    test = Test(name="x", type=kind, base=[run], new=[run])
-    calm = 5000.0 * np.minimum(elapsed / 3000.0, 1.0)
-    result = compare_test(test, {"base": [recorded(calm, 0.0)], "new": [recorded(users, step)]}, CATALOGUE).result
-    heap = [event for event in result.events if (event.metric, event.build) == ("heap-in-use", "new")]
-    assert [event.kind for event in heap] == ["level"]
-    assert [event.warning for event in heap] == [warned]
 
 
 def test_a_metric_of_one_build_or_without_a_margin() -> None:

@@ -191,11 +191,6 @@ def test_a_series_without_noise_shows_its_step_and_nothing_else() -> None:
     assert changepoints(values).changes == (70,)
 
 
-def test_noise_is_never_smaller_than_the_resolution_makes_it() -> None:
-    values = np.where(np.arange(100) < 70, 5003.0, 5004.0)
-    assert changepoints(values, resolution=20.0).changes == ()
-
-
 def test_an_outlier_is_no_change_and_hides_none() -> None:
     rng = np.random.default_rng(16)
     values = ar1(rng, 300, 0.3) + 3.0 * (np.arange(300) >= 150)

@@ -345,26 +345,11 @@ def _put_in_place(folder: Path) -> None:
 
 
 def record(folder: Path, entries: Sequence[Entry], *, at_end: bool = False) -> Ledger:
-    """Write `entries` into the ledger at `folder`, all or none, even if the process is killed.
+    """Write `entries` into the ledger at `folder`, all or none, even if the process is killed; return the whole ledger.
 
-    Parameters
-    ----------
-    folder
-        Made if missing.
-    entries
-        A comparison that is recorded again keeps its place, and its numbers of runs join the earlier looks.
-    at_end
-        If True, the others stand at the end of the chain in their order, whatever their `position`.
-
-    Returns
-    -------
-    Ledger
-        With the entries in it.
-
-    Raises
-    ------
-    InputError
-        If a name, a pair of builds or a place is another comparison's, or measured and simulated ones would mix.
+    A comparison that is recorded again keeps its place, and its numbers of runs join the earlier looks. With `at_end`
+    the others stand at the end of the chain in their order, whatever their `position`. An InputError if a name, a pair
+    of builds or a place is another comparison's, or measured and simulated ones would mix.
     """
     with _locked(folder):
         ledger, placed = read_ledger(folder), []

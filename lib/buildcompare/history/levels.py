@@ -105,17 +105,7 @@ def over_releases(releases: Sequence[Sequence[LedgerTest]], catalogue: Catalogue
 def level_changes(levels: FloatArray) -> list[LevelChange]:
     """Where the level of successive releases changed for good, at the false alarms of :func:`changepoints`.
 
-    Parameters
-    ----------
-    levels
-        Shape (n,), in any unit; releases without a positive level (NaN) are passed over.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> changes = level_changes(np.repeat([100.0, 130.0], 20) * np.exp(0.02 * rng.normal(size=40)))
-    >>> [(change.at, round(change.percent)) for change in changes]
-    [(20, 30)]
+    Releases without a positive level (NaN) are passed over.
     """
     places = np.flatnonzero(levels > 0)
     logs = np.log(levels[places])

@@ -37,7 +37,6 @@ doubled labels, 58 instead of 47 % and 42 instead of 29 % are found at 2 % marks
 TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 """Average in seconds from which noise no longer depends on it, unless all of a table is shorter; logarithm of the ratio
 of a percentile to its average at which the noise is the table's."""
-FARTHEST = 3.0  # Largest logarithm of a ratio to which these exponents apply
 QUIETEST = 0.1  # Least spread of a pair relative to the usual one; copies of one file have a spread of 0
 POOLED_DF = 4.0
 """Most degrees of freedom of the repeats of other labels in a label's noise. Among simulated identical builds of 2 to 5
@@ -233,10 +232,10 @@ def relative_noise(rows: pd.DataFrame, first: str, second: str) -> FloatArray:
     values = rows[[first, second]]
     logs = pd.DataFrame(np.log(values.where(values > 0)), rows.index)
     average = logs.where(rows["stat"] == "avg").groupby([rows["group"], rows["label"]]).transform("max")
-    above = (logs - average).min(axis=1).clip(0.0, FARTHEST).where(rows["stat"].str.startswith("p"), TYPICAL_RATIO)
+    above = (logs - average).min(axis=1).clip(0.0).where(rows["stat"].str.startswith("p"), TYPICAL_RATIO)
     level = average.mean(axis=1)
     level -= level.groupby([rows[name] for name in TABLE]).transform("median").clip(upper=math.log(TYPICAL_S))
-    lower = SHALLOW * (above.fillna(TYPICAL_RATIO) - TYPICAL_RATIO) + SHORT * level.clip(-FARTHEST, 0.0).fillna(0.0)
+    lower = SHALLOW * (above.fillna(TYPICAL_RATIO) - TYPICAL_RATIO) + SHORT * level.clip(upper=0.0).fillna(0.0)
     return np.asarray(np.exp(-lower.to_numpy(dtype=np.float64)))
 
 

@@ -146,7 +146,7 @@ RECOVERED, RECOVERY_S = 0.9, 300.0
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
     """Restarts with a fast recovery. The coordinator acts once a second: one step is its fastest fall."""
     resets = []
-    for fall in find_falls(pd.Series(values, elapsed), fastest_fall=step, back=RECOVERED, smooth=False):
+    for fall in find_falls(pd.Series(values, elapsed), fastest_fall=step, smooth=False):
         low = int(np.argmax((elapsed > fall.at_s) & (values < HARDLY_ANY * fall.before)))
         again = np.flatnonzero((values >= RECOVERED * fall.before) & (elapsed <= fall.at_s + RECOVERY_S))
         if fall.kind == "restart" and again.size and again[-1] > low:
@@ -213,7 +213,6 @@ FALL_PART = 0.03  # least fall beyond the coordinator's, as a part: one agent of
 BUSY = 0.1  # falls from below this part of the highest load belong to a cold start
 LASTING_S = 60.0  # users who are back sooner after `AT_ONCE_S` were not lost, unless few were left
 LOW_S = 300.0  # time within which users reach their lowest number; no second fall is searched in it
-BACK = 0.8  # part of the users whose return ends a restart
 
 
 def find_falls(
@@ -222,13 +221,12 @@ def find_falls(
     *,
     fastest_fall: float = FASTEST_FALL,
     hardly_any: float = HARDLY_ANY,
-    back: float = BACK,
     smooth: bool = True,
 ) -> tuple[Fall, ...]:
     """Find the falls of `load` (users or a proxy, over elapsed seconds) before `stop_s`, by time.
 
     The coordinator removes up to `fastest_fall` users per second (none in a bounded test). A fall below the part
-    `hardly_any` is a restart if the part `back` returns. With `smooth`, a single sample is no fall.
+    `hardly_any` is a restart if the part `RECOVERED` returns. With `smooth`, a single sample is no fall.
     """
     elapsed, users = samples(load, stop_s)
     if users.size < 3:
@@ -258,7 +256,7 @@ def find_falls(
         emptied = lowest < hardly_any * before
         if before - left <= 0.5 * may[first] and not emptied:
             continue
-        again = np.flatnonzero((elapsed > since) & (users >= (back if emptied else 1.0 - FALL_PART) * before))
+        again = np.flatnonzero((elapsed > since) & (users >= (RECOVERED if emptied else 1.0 - FALL_PART) * before))
         back_s = float(elapsed[again[0]]) if again.size else None
         restart = emptied and back_s is not None
         falls.append(Fall("restart" if restart else "lost", float(elapsed[start]), before, lowest, back_s))

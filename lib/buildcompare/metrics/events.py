@@ -27,7 +27,7 @@ Span = tuple[float, float]  # elapsed seconds
 
 AFTER_RAMP_S = 120.0
 """Left out after a ramp: the last 2 % of an hour's ramp, and the first minute of rates over one minute."""
-COVERAGE = 0.5  # an interval with fewer of its samples is a gap
+COVERAGE = 0.5  # an interval with fewer of its samples is a gap, such as the last one, which holds the shutdown
 LARGEST = 1e100  # larger values are left out like NaN: their squares would overflow
 NOTHING = 1e-9  # levels below this part of the change count as zero
 Z95 = 1.96  # normal quantile of a two-sided 95 % interval
@@ -36,18 +36,14 @@ TIME_95 = 7.35
 2000, table 1)."""
 LONGEST_EXCURSION_S = 1200.0
 """A metric that comes back later has two level shifts: 20 minutes are most of an unbounded test's 30."""
-BACK = 1 / 3  # an excursion ends where at most this part of its height is left
-GRADUAL_S = 300.0  # shifts in one direction merge if the segments between them are no longer
 LASTING_S = 300.0
 """A shift that begins closer to the window's end may still come back; one that ends closer to its start may be the rest
-of the ramp. Both are excursions."""
-JOINED = 2  # a spike and a slower excursion of the same direction merge with at most this many averages between them
+of the ramp. Both are excursions. Shifts in one direction merge if the segments between them are no longer."""
 SPIKE_HALF_WIDTH = 10  # averages of the running median on each side, and the longest spike
 SPIKE = 6.0
 """Robust standard deviations from the running median. Of AR(1) series of 70 to 1080 samples with phi of 0 to 0.9, at
 most 2 % have a sample as far out; at phi 0.95, 3 % (400 each, seed 20240502)."""
 FLANK = 0.5  # averages beside a spike belong to it above this part of `SPIKE`
-MEAN_TO_SD = 1.2533  # mean absolute deviation to standard deviation, for a normal distribution
 
 
 @dataclass(frozen=True)
@@ -116,7 +112,6 @@ def find_events(
     window: tuple[float, float],
     *,
     smallest_percent: float = 0.0,
-    resolution: float = 0.0,
     calibration: CalibratedPenalty | None = None,
 ) -> RunEvents:
     """Find the events of a metric within a window of steady load.
@@ -132,8 +127,6 @@ def find_events(
         Elapsed seconds; samples after ``window[0]`` up to ``window[1]`` count.
     smallest_percent
         Smaller events are left out.
-    resolution
-        Rounding step of values that were read off a plot, in the metric's unit; else 0.
     calibration
         Penalty of a change, learned from identical runs.
 
@@ -158,12 +151,11 @@ def find_events(
     times, values = run.times, run.values
     if times.size < search.SHORTEST:
         return RunEvents((), times, run.averages, window[1])
-    rounding = resolution / (float(np.median(run.averages)) if run.unit is None else run.unit)
-    spikes = find_spikes(values, resolution=rounding)
+    spikes = find_spikes(values)
     calm = np.ones(times.size, dtype=bool)
     for start, end in spikes:
         calm[start:end] = False
-    steps = search.changepoints(values[calm], calibration=calibration, resolution=rounding, cautious=True)
+    steps = search.changepoints(values[calm], calibration=calibration, cautious=True)
     whole = replace(run, noise=steps.noise)
     rest = replace(whole, times=times[calm], averages=run.averages[calm], values=values[calm])
     edges = list(itertools.pairwise((0, *steps.changes, rest.times.size)))
@@ -177,7 +169,7 @@ def no_change(series: pd.Series, window: tuple[float, float]) -> float:
     return search.no_change_of(values) if values.size >= search.SHORTEST else math.nan
 
 
-def find_spikes(values: FloatArray, *, resolution: float = 0.0) -> tuple[Range, ...]:
+def find_spikes(values: FloatArray) -> tuple[Range, ...]:
     """Half-open ranges of the short spikes and drops of `values`, shape (n,), all finite.
 
     Spikes stand out of the noise around a running median, which ignores whatever is shorter than half of it. Those that
@@ -187,9 +179,7 @@ def find_spikes(values: FloatArray, *, resolution: float = 0.0) -> tuple[Range, 
     away = values - search.running_median(values, SPIKE_HALF_WIDTH)
     if away.size <= 2 * SPIKE_HALF_WIDTH:
         return ()
-    scale = max(robust_sd(away), resolution / math.sqrt(12.0))
-    if scale == 0.0:  # more than half of the samples have one value
-        scale = MEAN_TO_SD * float(np.abs(away).mean())
+    scale = robust_sd(away) or float(away.std())  # without the first, more than half of the samples have one value
     if scale <= 1e-9 * float(np.abs(values).max()):
         return ()
     spikes = []
@@ -251,24 +241,19 @@ class _Averages:
         quiet = beside[calm[beside]]
         return self.excursion(away, quiet if quiet.size else beside, (first, last))
 
-    def shift(self, before: Range, after: Sequence[Range], *, lasting: bool) -> MetricEvent:
-        """Measure a level shift from `before` to the last of the segments `after`; the others are on the way."""
-        last, around = after[-1], (before[0], after[-1][1])
-        level = self.mean(before)
-        size = self.mean(last) - level
+    def shift(self, before: Range, first: Range, last: Range, *, lasting: bool) -> MetricEvent:
+        """Measure a level shift from `before` to `last`; it begins with `first`, which may be on the way."""
+        level, size = self.mean(before), self.mean(last) - self.mean(before)
         variance = self.noise.mean_variance(before[1] - before[0]) + self.noise.mean_variance(last[1] - last[0])
         # The shift lies where a step fits the samples best.
-        low, high = level, self.mean(after[0])
-        near = (max(before[0], before[1] - 2), min(after[0][1], after[0][0] + 2))
+        rise, near = self.mean(first) - level, (max(before[0], before[1] - 2), min(first[1], first[0] + 2))
         elapsed, values = self.samples_between(*self.span_s(near))
-        lean = np.cumsum(values - (low + high) / 2) * math.copysign(1.0, high - low)
-        at = float(elapsed[lean.argmin()])
-        if lasting:
-            kind: Kind = "level"
-            span = self._when(before, after[0])[0], self._when(after[-2] if len(after) > 1 else before, last)[1]
-        else:
-            kind, span = "spike" if size > 0 else "drop", (at, self.span_s(last)[1])
-        return self.event(kind, at, span, (level, size, level + size), Z95 * math.sqrt(variance), around)
+        at = float(elapsed[(np.cumsum(values - level - rise / 2) * math.copysign(1.0, rise)).argmin()])
+        kind: Kind = "level" if lasting else "spike" if size > 0 else "drop"
+        ends = self._when(before, first)[0], self._when((before[1], last[0]) if first != last else before, last)[1]
+        span = ends if lasting else (at, self.span_s(last)[1])
+        height = (level, size, level + size)
+        return self.event(kind, at, span, height, Z95 * math.sqrt(variance), (before[0], last[1]))
 
     def event(
         self, kind: Kind, at: float, span: Span, height: tuple[float, float, float], half: float, around: Range
@@ -313,48 +298,40 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
     events, at = [], 1
     while at < len(edges):
         before = edges[at - 1]
-        back = _excursion_end(run, edges, levels, at)
-        if back is not None:
+        if (back := _excursion_end(run, edges, levels, at)) > at:
             beside = np.r_[slice(*before), slice(*edges[back])]
             events.append(run.excursion((before[1], edges[back][0]), beside, (before[0], edges[back][1])))
-            at = back + 1
         elif at == 1 and run.length_s(*before) < LASTING_S:  # the window begins within an excursion
             events.append(run.excursion(before, np.arange(*edges[1]), (before[0], edges[1][1])))
-            at += 1
         else:
-            end, rise = at, levels[at] - levels[at - 1]
+            rise = levels[at] - levels[at - 1]
             while (  # the shift continues in short segments of the same direction
-                end + 1 < len(edges)
-                and run.length_s(*edges[end]) <= GRADUAL_S
-                and (levels[end + 1] - levels[end]) * rise > 0
-                and _excursion_end(run, edges, levels, end + 1) is None
+                back + 1 < len(edges)
+                and run.length_s(*edges[back]) <= LASTING_S
+                and (levels[back + 1] - levels[back]) * rise > 0
+                and _excursion_end(run, edges, levels, back + 1) == back + 1
             ):
-                end += 1
-            open_end = end + 1 == len(edges) and run.length_s(edges[at][0], edges[end][1]) < LASTING_S
-            events.append(run.shift(before, edges[at : end + 1], lasting=not open_end))
-            at = end + 1
+                back += 1
+            lasting = back + 1 < len(edges) or run.length_s(edges[at][0], edges[back][1]) >= LASTING_S
+            events.append(run.shift(before, edges[at], edges[back], lasting=lasting))
+        at = back + 1
     return events
 
 
-def _excursion_end(run: _Averages, edges: Sequence[Range], levels: list[float], at: int) -> int | None:
-    """Segment after the excursion that begins with segment `at`; None if the metric does not come back in time."""
-    height = 0.0
-    for i in range(at, len(edges)):
-        away = levels[i] - levels[at - 1]
-        if i > at and abs(away) <= BACK * abs(height):
+def _excursion_end(run: _Averages, edges: Sequence[Range], levels: list[float], at: int) -> int:
+    """Segment after the excursion that begins with segment `at`, which itself is none if the result is `at`.
+
+    The metric is back where it is nearer to the level before than to the excursion's, and then dies away.
+    """
+    back, nearest = at, 0.5
+    for i in range(at + 1, len(edges)):
+        left = (levels[i] - levels[at - 1]) / (levels[at] - levels[at - 1])
+        if run.length_s(edges[at][0], edges[i - 1][1]) > LONGEST_EXCURSION_S or left <= -0.5:
             break
-        if away * height < 0.0 or run.length_s(edges[at][0], edges[i][1]) > LONGEST_EXCURSION_S:
-            return None
-        height = max(height, away, key=abs)
-    else:
-        return None
-    back = i
-    while (  # the rest of the excursion dies away
-        back + 1 < len(edges)
-        and abs(levels[back + 1] - levels[at - 1]) < abs(levels[back] - levels[at - 1])
-        and run.length_s(edges[at][0], edges[back][1]) <= LONGEST_EXCURSION_S
-    ):
-        back += 1
+        if abs(left) < nearest:
+            back, nearest = i, abs(left)
+        elif back > at:
+            break
     return back
 
 
@@ -366,7 +343,7 @@ def _joined(run: _Averages, spikes: Sequence[Range], slow: list[MetricEvent]) ->
         kind, whole = run.spike(spike, calm).kind, spike
         for other in [each for each in slow if each.kind == kind]:
             a, b = (int(each) for each in np.searchsorted(run.times, other.span_s))
-            if a <= whole[1] + JOINED and b >= whole[0] - JOINED:
+            if a <= whole[1] and b >= whole[0]:
                 whole = min(a, whole[0]), max(b, whole[1])
                 slow = [each for each in slow if each is not other]
         ranges.append(whole)

@@ -122,7 +122,6 @@ def changepoints(
     values: npt.ArrayLike,
     *,
     calibration: CalibratedPenalty | None = None,
-    resolution: float = 0.0,
     cautious: bool = False,
 ) -> Changepoints:
     """Find the changes of the mean of a series at a known rate of false alarms.
@@ -135,8 +134,6 @@ def changepoints(
     calibration
         Penalty of identical runs, by ``CalibratedPenalty.learn(runs)``. By default it follows from the noise of
         `values` around the best one or two splits, then around the changes.
-    resolution
-        Rounding step of the values, if known: a lower bound on their noise.
     cautious
         For metrics of load tests without their spikes: allow for a higher autocorrelation, and keep outliers.
 
@@ -166,18 +163,17 @@ def changepoints(
     changes: tuple[int, ...] = ()
     penalty = math.inf
     least = 1e-9 * float(((series - series.mean()) ** 2).sum()) + 1e-300  # smaller gains may come from floating point
-    rounding = resolution**2 / 12.0  # variance of rounding
     for first in (True, False) if series.size >= SHORTEST else ():  # more rounds change nothing
         around = _best_splits(series, 1) if first else changes
         if calibration is not None:
-            trial = calibration.factor * (ar1_noise(series, around).sd ** 2 + rounding)
+            trial = calibration.factor * ar1_noise(series, around).sd ** 2
         else:
             tried = [(around, *PENALTY), (_best_splits(series, 2), *PENALTY_OF_TWO)]
             trial = math.inf
             for splits, per_variance, per_independent in tried if first else tried[:1]:
                 noise = ar1_noise(series, splits, highest_phi)
                 factor = per_variance + per_independent / noise.independent(series.size)
-                trial = min(trial, factor * (noise.long_run_variance + rounding))
+                trial = min(trial, factor * noise.long_run_variance)
         if max(trial, least) < penalty and len(changes) <= series.size // SHORTEST:
             penalty = max(trial, least)
             changes = best_segmentation(series, penalty)

@@ -23,34 +23,13 @@ class Failures(NamedTuple):
 
 
 def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succeeded: bool = False) -> Effect | None:
-    """Compare the failures of the runs of two builds.
+    """Compare the failures of the runs of two builds; None if nothing failed, or with too few runs.
 
-    The p-value is the larger of two: Student's t of the runs' log odds, which counts how much runs differ, and the
-    exact binomial test of the sums, as rare failures differ by chance even where runs agree. A quasi-binomial test
-    misses rises from 0 (with a prior it calls too many), as a beta-binomial ratio test does: `benchmarks/errors.py`.
-
-    Parameters
-    ----------
-    base, new
-        Failures and attempts of each run, shape (runs,). Effective counts will do, which need not be whole.
-    succeeded
-        Give the change of the successes instead.
-
-    Returns
-    -------
-    Effect or None
-        Change of the share of failures. None if nothing failed, or with fewer than `LEAST_REPEATS` degrees of freedom.
-
-    References
-    ----------
-    Przyborowski & Wilenski (1940), Biometrika 31, for the exact test. Gart & Zweifel (1967), Biometrika 54.
-
-    Examples
-    --------
-    >>> none, some = [Failures(0, 10_000)] * 3, [Failures(each, 10_000) for each in (110, 140, 120)]
-    >>> effect = failures_effect(none, some)
-    >>> effect.p_value < 0.001, failures_effect(none[:1], some[:1])
-    (True, None)
+    The p-value is the larger of two: Student's t of the runs' log odds (Gart & Zweifel 1967, Biometrika 54), which
+    counts how much runs differ, and the exact binomial test of the sums (Przyborowski & Wilenski 1940, Biometrika 31),
+    as rare failures differ by chance even where runs agree. A quasi-binomial test misses rises from 0 (with a prior it
+    calls too many), as a beta-binomial ratio test does: `benchmarks/errors.py`. With `succeeded` the change is of the
+    successes.
     """
     df = len(base) + len(new) - 2
     sides = [np.array(runs, dtype=np.float64).reshape(-1, 2) for runs in (base, new)]

@@ -96,30 +96,11 @@ def minute_means(
     closed: Literal["left", "right"] = "left",
     least: float = 1.0,
 ) -> FloatArray:
-    """Average the samples of each minute.
+    """Average the finite samples of each interval of `width_s` from `start_s` on; NaN with fewer than `least` samples.
 
-    Parameters
-    ----------
-    elapsed, values
-        Elapsed seconds and values of the samples, shape (n,) each; samples that are not finite are left out.
-    start_s
-        Start of the first minute; earlier samples are left out.
-    count
-        Number of minutes; by default up to the last sample.
-    width_s
-        Length of an interval, if it is not a minute.
-    closed
-        Which end of each interval is part of it: ``right`` as in the windows of :func:`measure_level`.
-    least
-        An interval with fewer samples is a gap.
+    `count` intervals, by default up to the last sample; `closed` is the end that is part of each: ``right`` as in the
+    windows of :func:`measure_level`.
 
-    Returns
-    -------
-    FloatArray
-        Means, shape (count,); NaN at a gap.
-
-    Examples
-    --------
     >>> minute_means(np.array([0.0, 30.0, 60.0, 190.0]), np.array([1.0, 3.0, 5.0, 7.0])).tolist()
     [2.0, 5.0, nan, 7.0]
     """

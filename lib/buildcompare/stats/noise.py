@@ -233,29 +233,12 @@ def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]
 
 
 def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
-    """Ratio of a laboratory's variances, from repeated runs, to the catalogue's, over all metrics.
+    """Ratio of a laboratory's variances, from repeated runs, to the catalogue's: noise of each metric in both.
 
-    The ratios follow a scaled F distribution, as variances around a common prior do. Its scale is estimated by maximum
-    likelihood, which one metric with a hundred times the noise moves little. `ALIKE` metrics count as one. One more
-    metric, with one degree of freedom, agrees with the catalogue. The ratio is at least 1: few runs often agree by
-    chance.
-
-    Parameters
-    ----------
-    noises
-        Noise of each metric from repeated runs, and from the catalogue.
-
-    References
-    ----------
-    Smyth (2004), "Linear models and empirical Bayes methods", Statistical Applications in Genetics and Molecular
-    Biology 3, which estimates the degrees of freedom of the prior too; there are too few metrics for that.
-
-    Examples
-    --------
-    >>> catalogue = Noise(0.02, 15.0, NoiseSource.CATALOGUE)
-    >>> twice = [(Noise(sd, 6.0, NoiseSource.CALIBRATION), catalogue) for sd in (0.03, 0.04, 0.05, 0.04, 0.01, 0.06)]
-    >>> round(laboratory_ratio(twice), 1), laboratory_ratio([(catalogue, catalogue)])
-    (3.4, 1.0)
+    The ratios follow a scaled F distribution, as variances around a common prior do (Smyth 2004, Statistical
+    Applications in Genetics and Molecular Biology 3). Its scale is estimated by maximum likelihood, which one metric
+    with a hundred times the noise moves little. `ALIKE` metrics count as one. One more metric, with one degree of
+    freedom, agrees with the catalogue. The ratio is at least 1: few runs often agree by chance.
     """
     ratio, df, prior_df = np.array(
         [(runs.sd**2 / stated.sd**2, runs.df, stated.df) for runs, stated in noises] + [(1.0, 1.0, CATALOGUE_DF)]
@@ -301,23 +284,6 @@ def beside_repeats(priors: Mapping[Key, Noise | None], repeats: Mapping[Key, Noi
     a quieter laboratory. Their variances are multiplied by that ratio, whose own degrees of freedom then limit theirs.
     Then the variance of a metric's repeats is mixed in, by its degrees of freedom. Without a prior the repeats count
     alone, from `LEAST_REPEATS` degrees of freedom on. `benchmarks/repeats.py` prints rates.
-
-    Parameters
-    ----------
-    priors, repeats
-        Noise by metric (or any other key); None if unknown.
-
-    Returns
-    -------
-    dict
-        Noise by the keys of `priors`.
-
-    Examples
-    --------
-    >>> prior, noisy = Noise(0.02, 15.0, NoiseSource.CATALOGUE), Noise(0.06, 4.0, NoiseSource.REPEATS)
-    >>> beside = beside_repeats(dict.fromkeys("abcdefghi", prior), dict.fromkeys("abcdefgh", noisy))
-    >>> print([f"{each.sd:.3f}, {each.df:.0f}" for each in (beside["a"], beside["i"])])
-    ['0.058, 11', '0.057, 7']
     """
     both = {
         key: (here, replace(prior, df=CATALOGUE_DF) if math.isinf(prior.df) else prior)

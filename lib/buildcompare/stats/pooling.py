@@ -17,36 +17,12 @@ from buildcompare.stats.planning import root
 
 
 def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
-    """Pool the changes of tests with independent noise.
+    """Pool the changes of tests with independent noise: their mean (random effects), and the deviation between tests.
 
-    Parameters
-    ----------
-    effects
-        The change in each test, at least two.
-
-    Returns
-    -------
-    Effect and float
-        Mean over such tests (random effects), and the standard deviation of the log ratio between tests beyond their
-        noise, 0 if the noise explains their scatter (Paule & Mandel 1982).
-
-    Notes
-    -----
-    Tests of one laboratory share their noise, so its degrees of freedom count. The variance of Hartung and Knapp has
-    one degree of freedom for two tests, and intervals ten times as wide. `benchmarks/identical.py` prints the coverage
-    of these.
-
-    References
-    ----------
-    Paule & Mandel (1982), J. Research of the National Bureau of Standards 87. DerSimonian & Laird (1986), Controlled
-    Clinical Trials 7.
-
-    Examples
-    --------
-    >>> one, other = (Effect(log_ratio, 0.05, 20.0, 0.035, "catalogue") for log_ratio in (0.10, 0.12))
-    >>> pooled, between = pool_effects([one, other])
-    >>> round(pooled.delta_percent, 1), round(pooled.sd, 3), between
-    (11.6, 0.035, 0.0)
+    The deviation of the log ratio beyond the noise is 0 if the noise explains the scatter (Paule & Mandel 1982, J.
+    Research of the National Bureau of Standards 87; DerSimonian & Laird 1986, Controlled Clinical Trials 7). Tests of
+    one laboratory share their noise, so its degrees of freedom count. The variance of Hartung and Knapp has one degree
+    of freedom for two tests, and intervals ten times as wide. `benchmarks/identical.py` prints the coverage of these.
     """
     ratios, variances = np.array([(each.log_ratio, each.sd**2) for each in effects]).T
     between = _between(ratios, variances)
