@@ -107,6 +107,8 @@ def show_releases(
         for name, params in releases.items():
             results = analyse(params, recordings[name]).results
             seen.add(str(results.verdict), results.findings)
+            if grave := [each.id for each in results.findings if each.severity != "info"]:
+                print(f"{title}, {name}: {', '.join(grave)}")
     seen.show(title)
 
 

@@ -1,6 +1,6 @@
 """What does the verdict say of published releases, and how much does it decide?
 
-    python benchmarks/releases.py [FOLDER] [--ledger]
+    python benchmarks/releases.py [FOLDER] [--ledger | --claims]
 
 Runs every published comparison of `FOLDER` (default: BUILDCOMPARE_REAL, or ../shared/real) as a whole release. Printed
 are its verdict with the rows that decided it, and over all tests of a type how many rows of each metric got which
@@ -8,27 +8,32 @@ status: at the builds' own load, and at equal load. Then how independent the tes
 the standard deviation of the mean change of both as a part of one's (0.71: independent; 1: they move together), of
 changes cut off at two robust deviations, with its 90 % interval (bootstrap over releases). Last the P99 API times of
 every new build are made 10 and 20 % slower, and it is counted how often that is found. With `--ledger` all releases are
-recorded in a ledger first: each is judged by the noise that the others teach.
+recorded in a ledger first: each is judged by the noise that the others teach. With `--claims` it is counted instead how
+many claims of published reports, and of the recordings' README, stand in the findings, with their figures.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.params import Build, Comparison, Source, Test
 from buildcompare.findings.verdict import opening
 from buildcompare.history.ledger import entry_of, record
+from buildcompare.history.table import import_table
 from buildcompare.recordings.recording import FloatArray, Recording
 from buildcompare.results import Results
 from buildcompare.results.codes import SIDES, Side
@@ -36,6 +41,54 @@ from validity import published
 
 ORDER = ("regression", "improvement", "equivalent", "not_worse", "inconclusive", "not_comparable")
 P99, INJECTED = "p99-api-times", (10, 20)
+
+CLAIMS = {
+    "v10.4": (
+        ("unchanged.bounded", "no difference beyond chance"),
+        ("history.between_databases", "Postgres supports fewer users than MySQL"),
+        ("history.between_databases", "−7.9 % with v10.3.0"),
+        ("history.between_databases", "−2.7 % with v10.4.0-rc1"),
+        ("history.level_drift", "MySQL −10.5 %"),
+        ("history.level_drift", "Postgres −24.3 %"),
+        ("history.setup_differences", "v1.23.0 → v1.24.0"),
+        ("mysql_unbounded.beginning", "3 early bumps against 1 early bump"),
+        ("postgresql_unbounded.beginning", "[34] early bumps against 1 early bump"),
+        ("mysql_unbounded.beginning", r"(8[5-9]|9[0-4])\d users behind"),
+        ("postgresql_unbounded.beginning", r"1,(5[5-9]|6[0-4])\d users behind"),
+        ("postgresql_unbounded.beginning", r"ramp itself rises by 2.\d+ users per second against 2.\d+"),
+        ("postgresql_unbounded.beginning", r"waves begin at 67.\d min instead of 45.\d min"),
+        ("mysql_unbounded.supported_users", r"\+0.4 %: no (difference|worse)"),
+        ("postgresql_unbounded.supported_users", r"\+6.1 %: improvement"),
+        ("counted_errors", r"0.99\d+ against 1.0|1.0\d* against 0.99"),
+    ),
+    "v11.1": (
+        ("postgresql_unbounded.supported_users", "−3.6 %: no worse"),
+        ("unchanged.bounded", "no difference beyond chance"),
+        ("history.setup_differences", "7500 → 5000"),
+        ("postgresql_bounded.event.base", "Heap In Use .* at (42|43)"),
+    ),
+    "v9.6": (
+        ("mysql_unbounded.supported_users", "−0.1 %: no difference"),
+        ("postgresql_unbounded.supported_users", "−0.3 %: no difference"),
+        ("unchanged.bounded", "no difference beyond chance"),
+        ("bumps_in_both.1", "1 early bump"),
+    ),
+    "v9.1": (
+        ("mysql_bounded.event.base", "P99 API times of v9.0.0 has a spike .* at 31"),
+        ("mysql_bounded.event.base", r"Goroutines In Use \+(9|1[0-2])\.\d %, Stack"),
+    ),
+    "v9.2": (
+        ("mysql_bounded.validity", "75 min: 5,003 users before, 4,546 after"),
+        ("mysql_bounded.metric.stack-in-use", r"\+2[0-4].\d %.*Postgres \+(19|2[0-2])"),
+        ("bumps_in_both.1", "1 early bump"),
+    ),
+    "v10.5": (("history.bumps_changed", "begin without early bumps in 2 tests, unlike both builds in v10.4"),),
+    "v9.11-v10.5": (
+        ("mysql_bounded.traffic_mix.avg-store-times", "other calls were made"),
+        ("postgresql_bounded.traffic_mix.avg-store-times", "other calls were made"),
+    ),
+}
+"""Release -> id of a finding, and a pattern of what it says."""
 
 Recordings = Mapping[str, Mapping[Side, list[Recording]]]
 
@@ -48,6 +101,9 @@ def main(*given: str) -> None:
     for name, test, _ in published(real):
         release = name.split()[0]
         tests[release].append(with_labels(test, real / "comparisons" / release / test.name))
+    if "--claims" in given:
+        count_claims(real, tests)
+        return
     releases = {name: comparison(name, each) for name, each in tests.items()}
     recordings = {name: read_recordings(params) for name, params in releases.items()}
     with tempfile.TemporaryDirectory() as ledger:
@@ -57,6 +113,42 @@ def main(*given: str) -> None:
             record(Path(ledger), [entry_of(releases[n], alone[n], position=place) for n, place in places.items()])
             releases = {name: each.model_copy(update={"history": ledger}) for name, each in releases.items()}
         judge(releases, recordings)
+
+
+def count_claims(real: Path, tests: Mapping[str, list[Test]]) -> None:
+    """Print which claims the findings reproduce; the ledger holds the table of all releases, then what was compared."""
+    table = pd.read_csv(real / "comparisons/history.csv")
+    said = 0
+    with tempfile.TemporaryDirectory() as folder:
+        imported = {each.name: each for each in import_table(real / "comparisons/history.csv", Path(folder))}
+        for release, claims in CLAIMS.items():
+            name = release if release in tests else f"{release}-run1"
+            entry, rows = imported[name], table[table["release"] == release]
+            figures = {
+                f"{row.db}_{row.test_type}": row for row in rows[rows["run"].isin([np.nan, "run1"])].itertuples()
+            }
+            whole = [counted(test, figures[test.name]) for test in tests[name]]
+            builds = Build(label=str(rows["readme_base"].iloc[0])), Build(label=str(rows["readme_new"].iloc[0]))
+            params = comparison(name, whole).model_copy(
+                update={"base": builds[0], "new": builds[1], "setup": entry.setup, "history": folder}
+            )
+            results = analyse(params, read_recordings(params)).results
+            record(Path(folder), [entry_of(params, results.tests, position=entry.position)])
+            for identity, pattern in claims:
+                texts = [each.whole for each in results.findings if re.fullmatch(rf"{identity}(\.\d+)?", each.id)]
+                found = any(re.search(pattern, text) for text in texts)
+                said += found
+                print(f"{'said' if found else 'MISSING':8} {release:12} {identity}: {pattern}")
+    print(f"{said} of {sum(map(len, CLAIMS.values()))} claims are said")
+
+
+def counted(test: Test, row: Any) -> Test:
+    """The test with its database, and the error counts of the table."""
+    sides = {
+        side: [run.model_copy(update={"errors": int(getattr(row, f"errors_{side}"))}) for run in test.runs(side)]
+        for side in SIDES
+    }
+    return test.model_copy(update={**sides, "db_engine": row.db})
 
 
 def comparison(name: str, tests: list[Test]) -> Comparison:
