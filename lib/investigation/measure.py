@@ -345,7 +345,7 @@ class Investigation(Target):
             catalogue, test, views = self.analysis.catalogue, self.estimates.test, self.views
             slugs = dict.fromkeys(row.slug for row in self.view.result.metrics)
             narrowed = catalogue.model_copy(update={"metrics": tuple(map(catalogue.find, slugs))})
-            events = compare_events(search_events(test, views, narrowed, self.estimates.groups), test, views, narrowed)
+            events = compare_events(search_events(test, views, narrowed, self.estimates.groups), narrowed)
         columns = [*EVENT_COLUMNS, "metric", "group"]
         return pd.DataFrame([event.model_dump(include={*columns}) for event in events], columns=columns)
 
