@@ -114,15 +114,13 @@ class Noise:
     comparisons: int = 0  # earlier comparisons behind it
 
 
-def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float = LEAST_DF) -> Noise | None:
+def run_noise(groups: Iterable[Sequence[float | RunLevel]]) -> Noise | None:
     """Estimate run-to-run noise from the levels of repeated runs, pooled over builds and setups.
 
     Parameters
     ----------
     groups
         Levels of a metric, above zero, in any unit: for each build on one setup those of at least two runs.
-    least_df
-        Degrees of freedom left by setups that differ, at least.
 
     Returns
     -------
@@ -140,7 +138,7 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float =
     if not repeated:
         return None
     variances = np.array([np.var(np.log([run.level for run in group]), ddof=1) for group in repeated])
-    variance, df = pool_variances(variances, np.array([len(group) - 1.0 for group in repeated]), least_df=least_df)
+    variance, df = pool_variances(variances, np.array([len(group) - 1.0 for group in repeated]))
     within = [run.se_log**2 for group in repeated for run in group if math.isfinite(run.se_log)]
     seconds = [run.seconds for group in repeated for run in group if run.seconds > 0]
     usual = math.sqrt(float(np.median(within))) if within else None
@@ -154,7 +152,7 @@ def repeats_noise(*runs: Sequence[RunLevel]) -> Noise | None:
     return noise and replace(noise, noise_source=NoiseSource.REPEATS)
 
 
-def pool_variances(variances: FloatArray, dfs: FloatArray, *, least_df: float = LEAST_DF) -> tuple[float, float]:
+def pool_variances(variances: FloatArray, dfs: FloatArray) -> tuple[float, float]:
     """Pool the variances of groups, and count the degrees of freedom that their scatter leaves (see `BY_CHANCE`).
 
     If one setup is quieter than the next, a pooled variance is worth less than its number of runs
@@ -167,7 +165,7 @@ def pool_variances(variances: FloatArray, dfs: FloatArray, *, least_df: float = 
         return pooled, total
     scatter = float(weights**2 @ (variances - pooled) ** 2) * count / (count - 1)
     left = 2.0 * pooled**2 / scatter if scatter > 0 else total
-    return pooled, total if left >= BY_CHANCE * total else max(left, least_df)
+    return pooled, total if left >= BY_CHANCE * total else max(left, LEAST_DF)
 
 
 def metric_noise(
