@@ -37,6 +37,8 @@ ROUNDS = 4
 """Iterations of the weights. statsmodels' RLM takes nine times as long and gives no matrix to derive errors from."""
 CONTRADICTED = 3.0
 """Standard errors between the difference at the highest load and the mean over all loads, beyond which they differ."""
+FARTHEST = 1e6
+"""Minutes are clipped to this many times the median: farther ones are faults of the recording."""
 COSINES = 0.4
 """Cosines that measure the slow noise of n minutes: this times n^(2/3) (Lazarus, Lewis, Stock & Watson 2018)."""
 
@@ -174,6 +176,8 @@ def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float) -> Metric
     low = max(float(users[each].min()) for each in builds)
     if low >= top:
         return None
+    median = float(np.median(values))
+    values = np.clip(values, median / FARTHEST, median * FARTHEST)
     loads = np.linspace(low, top, POINTS)
     at_users, at_loads = _splines(users, loads, top)
     of_builds = np.hstack([at_users * each[:, None] for each in builds])
