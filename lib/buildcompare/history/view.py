@@ -115,8 +115,7 @@ class History:
             return
         unused = {"ledger": "", "comparisons": 0, "studies": 0, "entries_sha256": ""}
         used = {"before": step.before, "margin_percent": self.margin_percent, "between": self.chain.between}
-        used["bumps"] = step.bumps
-        history = HistoryResult.model_validate({**unused, **used})
+        history = HistoryResult.model_validate({**unused, **used, "bumps": step.bumps})
         if step.before is not None and not step.setup_changed:
             yield say("history", "setup_compared", step.setup_differences, step.before)
         yield from (each.whole for each in findings.find(history, step.drift, step.setup_differences))
