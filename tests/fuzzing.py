@@ -137,6 +137,37 @@ tests:
 """
 
 
+def of_load_testers() -> dict[str, list[bytes]]:
+    """Small files of load testers, by format."""
+    recorded = CORPUS.parent / "load_tools"
+
+    def cut(name: str, lines: int = 12) -> bytes:
+        contents = (recorded / name).read_bytes()
+        text = gzip.decompress(contents) if name.endswith(".gz") else contents
+        return b"".join(text.splitlines(keepends=True)[:lines])
+
+    sample = b'<httpSample t="15" ts="1760000000000" s="true" lb="a" na="5"><httpSample t="1" lb="b"/></httpSample>'
+    request = b"REQUEST\t\tGET /a\t1760000000000\t1760000000015\tOK\t \n"
+    values = b'{"metadata":{"name":"b"},"runs":[{"values":[0.1,0.2]}]}'
+    return {
+        "k6.csv": [cut("k6.csv.gz")],
+        "k6.json": [cut("k6.json.gz")],
+        "k6-summary": [(recorded / "k6-summary.json").read_bytes()],
+        "jmeter.csv": [cut("jmeter.jtl.gz")],
+        "jmeter.xml": [b'<?xml version="1.0"?>\n<testResults version="1.2">' + 3 * sample + b"</testResults>"],
+        "locust": [cut("locust/base/run1_stats_history.csv")],
+        "gatling": [b"RUN\ts\ts\t1760000000000\t \t3.9.5\nUSER\ts\tSTART\t1760000000000\n" + 3 * request],
+        "vegeta.csv": [cut("vegeta.csv.gz", 3)],
+        "vegeta": [b'{"latencies":{"mean":20000000,"50th":18000000,"95th":4e7,"99th":5e7},"rate":50.0,"success":0.99}'],
+        "oha": [b'{"summary":{"successRate":0.9,"average":0.02,"requestsPerSec":5},"latencyPercentiles":{"p50":0.01}}'],
+        "wrk": [b"Running 6s test @ http://a/\n    Latency    20.00ms\n  300 requests in 6.00s, 1MB read\n"],
+        "hey": [
+            b"Summary:\n  Total:\t6.0 secs\n  Average:\t0.0200 secs\n  Requests/sec:\t50.0\n  [200]\t9 responses\n"
+        ],
+        "pyperf": [b'{"benchmarks":[' + values + b'],"version":"1.0"}'],
+    }
+
+
 def right(folder: Path) -> dict[str, list[bytes]]:
     """Whole inputs of each kind, by the reader that takes them."""
     table.write_recording(EXAMPLE, folder / "o")
@@ -162,6 +193,7 @@ def right(folder: Path) -> dict[str, list[bytes]]:
         return [json.dumps(value).encode() for value in values]
 
     return {
+        **of_load_testers(),
         "ours": [(folder / "o").read_bytes()],
         "pulled": [(folder / "o").read_bytes()],
         "head": [head],
@@ -290,6 +322,7 @@ def _written(path: Path, contents: bytes) -> str:
 
 READERS: dict[str, Callable[[Path, bytes], str]] = {
     **dict.fromkeys(("ours", "parquet", "csv", "ltctl", "grafana", "pgbench", "sysstat"), _of_recording),
+    **dict.fromkeys(of_load_testers(), _of_recording),
     "pulled": _kept, "head": _head, "labels": _labels,
     "profile": lambda path, _: repr(len(read_profile(str(path)).stacks)), "answer": _answer,
     "params": lambda path, _: repr(len(read_params(path).tests)), "comments": _comments,
@@ -307,7 +340,9 @@ YAML = ("params", "comments", "catalogue", "variants", "matrix", "groups")
 def changed(contents: bytes, rng: random.Random) -> bytes:
     """The same with some of it changed, cut, doubled or packed; JSON also by one of its values."""
     if contents[:1] == b"{" and rng.random() < 0.6:
-        return with_an_odd_value(contents, rng)
+        lines = contents.splitlines() if b"}\n{" in contents else [contents]
+        at = rng.randrange(len(lines))
+        return b"\n".join([*lines[:at], with_an_odd_value(lines[at], rng), *lines[at + 1 :]])
     made = bytearray(contents)
     for _ in range(rng.choice((1, 1, 2, 8))):
         at = rng.randrange(len(made) + 1)

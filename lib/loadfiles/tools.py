@@ -25,6 +25,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 
 from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve
 from buildcompare.recordings.files import Format, InputFile, head_of, unpacked
 from buildcompare.recordings.recording import Recording
@@ -441,12 +442,17 @@ def is_of_load_tester(head: bytes) -> bool:
 def read_requests(path: str, catalogue: Catalogue) -> Recording:
     """Read a file of a load tester."""
     file = _Streamed(path, b"", b"")
+    tool = next(tool for tool in TOOLS if tool.recognise(head_of(path)))
     try:
-        tool = next(tool for tool in TOOLS if tool.recognise(head_of(path)))
         with unpacked(path) as stream:
             recording = tool.read(stream, file, catalogue)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise file.fault("gzip", "a whole gzip file", str(error)) from None
+    except InputError:
+        raise
+    except Exception as error:  # libraries raise errors of any type on damaged bytes
+        expected = f"a file of {tool.name}"
+        raise file.fault("contents", expected, f"{type(error).__name__}: {error}"[:160]) from error
     beside = path.removesuffix(HISTORY) + STATS
     if path.endswith(HISTORY) and resolve(beside).is_file():
         with unpacked(beside) as stream:
