@@ -51,6 +51,7 @@ def compare(
     metrics: Mapping[str, Mapping[str, Any]] | None = None,
     margins: Mapping[str, float] | None = None,
     calibration: str | None = None,
+    rate_s: float | None = None,
     refresh: bool = False,
     command: str | None = None,
 ) -> Result:
@@ -88,6 +89,10 @@ def compare(
         The smallest change that matters, in percent by metric, instead of the catalogue's.
     calibration
         A file that ``buildcompare calibrate`` made. Without it the noise of runs is the catalogue's.
+    rate_s
+        Seconds over which the runs' rates were taken, if not what their files state, or a minute: a steady window
+        begins so long after the load is reached, and a single run's is at least five times as long. Of several runs of
+        each build 30 s or 30 samples will do.
     refresh
         Pull from the server again what was pulled before (a comparison from :func:`read_params` only).
     command
@@ -141,6 +146,8 @@ def compare(
         raise TypeError("compare(base, new) needs the runs of the new build")
     inputs: list[list[Any]] = [list(each) if isinstance(each, (list, tuple)) else [each] for each in (base, new)]
     runs, listed, name = _read_builds(inputs, catalogue, _inline(metrics or {}))
+    if rate_s is not None:
+        runs = {side: [run.with_rate(rate_s) for run in runs[side]] for side in SIDES}
     timed = any(run.series for side in SIDES for run in runs[side])
     if sessions is not None:
         runs = {side: _in_sessions(runs[side], names) for side, names in zip(SIDES, sessions, strict=True)}

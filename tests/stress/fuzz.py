@@ -34,7 +34,13 @@ WAITS_S = 600.0
 """A reader that waits for so long, without using a CPU, hangs; shorter, and a machine that stood still would count."""
 LONGEST = 20_000
 _ROOMS = ("recordings", "config", "history", "calibration", "profiles", "results", "report.markdown")
-READERS = (*(f"buildcompare.{room}" for room in _ROOMS), "investigation", "labmatrix.experiment", "loadexport")
+READERS = (
+    *(f"buildcompare.{room}" for room in _ROOMS),
+    "investigation",
+    "labmatrix.experiment",
+    "loadexport",
+    "loadfiles",
+)
 """Of our modules, those whose lines guide the fuzzer."""
 COLUMNS = ("inputs", "cpu_s", "broken", "slowest_s", "peak_mb")
 

@@ -12,7 +12,7 @@ from buildcompare.findings import RANKS
 from buildcompare.findings.finding import sentence, suggestion
 from buildcompare.findings.verdict import Cause
 from buildcompare.results import ValidityReason
-from buildcompare.results.base import Reason
+from buildcompare.results.base import Length, Reason
 from buildcompare.results.codes import (
     CauseKind,
     DriftKind,
@@ -156,6 +156,9 @@ def test_reasons_in_words() -> None:
     assert (
         say("reasons", "reason_words", because) == "no steady window in the base build: only 2 minutes of steady load"
     )
+    length = Length(run_s=74.0, needed_s=370.0, rate_s=5.0)
+    said = say("reasons", "reason_words", because.model_copy(update={"length": length}))
+    assert said.endswith(": the run is 74 s long; a steady window needs 6 min 10 s, or rate_s: 5")
 
 
 def test_a_run_is_named_by_its_build_and_number() -> None:

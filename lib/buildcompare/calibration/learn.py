@@ -199,7 +199,7 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
                 recording = read_run(run, spec.source, catalogue, slot, refresh=refresh)
             except InputError as error:
                 raise spec.fault_at(("groups", position, "runs", number - 1, *run.place_of(error)), error) from None
-            view = view_run(recording, group.type, catalogue)
+            view = view_run(recording, group.type, catalogue, repeated=group.type == "bounded")
             file = run.file or spec_file
             if view.steady.window is None:
                 reason = say("reasons", "reason_words", view.steady.reason) if view.steady.reason else "none"

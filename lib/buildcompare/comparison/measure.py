@@ -125,10 +125,16 @@ def _viewed(
     test: Test, recordings: TestRecordings, catalogue: Catalogue, coordinator: Coordinator, labels: Pair[str]
 ) -> tuple[schema.Validity, Views]:
     """Return the validity of a test, and the views of its runs, cut to their valid part."""
+    repeated = test.type == "bounded" and min(len(recordings[side]) for side in SIDES) > 1
 
     def view(side: Side) -> list[RunView]:
-        views = [view_run(recording, test.type, catalogue, coordinator) for recording in recordings[side]]
-        return [replace(view, run=run) for view, run in zip(views, test.runs(side), strict=True)]
+        views = [
+            replace(view_run(recording, test.type, catalogue, coordinator, repeated=repeated), run=run)
+            for recording, run in zip(recordings[side], test.runs(side), strict=True)
+        ]
+        if any(view.steady.window for view in views):  # beside these a short run is left out
+            views = [replace(view, steady=replace(view.steady, shown=None)) for view in views]
+        return views
 
     views = with_estimates(test, Pair.of(view))
     validity, views = judge_validity(test, views, catalogue, coordinator, labels)

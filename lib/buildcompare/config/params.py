@@ -264,7 +264,7 @@ class Source(Strict):
     label_step_s: Step = 60.0
     """Step of the label tables, in seconds; each point covers one step."""
     rate_s: Step = 60.0
-    """Window of rates in seconds, for `{rate}` in the catalogue's queries."""
+    """Window of rates in seconds: of `{rate}` in the catalogue's queries, or as files hold them."""
     threads: int = Field(default=8, ge=1, le=32)
     timeout_s: float = Field(default=120.0, gt=0, le=3600)
     """Limit of one query, in seconds."""
@@ -280,7 +280,7 @@ class Source(Strict):
 
     @model_validator(mode="after")
     def _reachable(self) -> Source:
-        served, keys = self.kind == "prometheus", sorted(self.model_fields_set - {"kind"})
+        served, keys = self.kind == "prometheus", sorted(self.model_fields_set - {"kind", "rate_s"})
         keys = [key for key in keys if key != "time_unit" or self.kind != "recorded"]
         refuse(served and self.url is None, "`url` where kind is prometheus", "no `url`")
         if not served and keys and getattr(self, keys[-1]) is not None:

@@ -69,7 +69,10 @@ def coverage(test: TestResult) -> Iterator[Found]:
     every = [*test.runs.base, *test.runs.new]
     nowhere = set.intersection(*(set(run.missing) for run in every)) if every else set()
     if nowhere:
-        yield Found(FindingKind.METRICS_NOWHERE, Severity.INFO, {"slugs": sorted(nowhere)})
+        loads = {run.load_curve for run in every}
+        stand_ins = [row.name for row in test.metrics if {row.slug} == loads and not row.unit.endswith("users")]
+        evidence = {"slugs": sorted(nowhere), "load": next(iter(stand_ins), None)}
+        yield Found(FindingKind.METRICS_NOWHERE, Severity.INFO, evidence)
     for side, i, run in _each_run(test):
         place = {"side": side, "run": i, "runs": len(test.runs[side])}
         if gappy := [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * (c.expected - 1)]:

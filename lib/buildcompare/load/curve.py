@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.results.base import Reason
+from buildcompare.results.base import Length, Reason
 from buildcompare.results.codes import ReasonCode, TestType
 from buildcompare.stats.changepoints import robust_sd
 
@@ -324,6 +324,8 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 PLATEAU = 0.98  # part of its level at which the plateau is reached
 SETTLE_S = 60.0  # left out at the start of a plateau: rates over one minute (`rate_s`) hold samples of the ramp
 SHORTEST_S = 300.0  # shortest window: five independent samples of a one-minute rate
+REPEATED_S, REPEATED_SAMPLES = 30.0, 30
+"""Shortest window of repeated runs, either of both: the noise between them decides what they show."""
 ARRIVAL_S = 60.0  # a load that lasted shorter may be a spike
 
 
@@ -337,6 +339,8 @@ class SteadyState:
     window: tuple[float, float] | None = None
     method: Method = "none"
     reason: Reason | None = None
+    shown: tuple[float, float] | None = None
+    """What there is of a window that is too short to be judged by."""
 
 
 def steady_window(
@@ -346,6 +350,7 @@ def steady_window(
     stop: Stop | None = None,
     proxy: bool = False,
     rate_s: float = SETTLE_S,
+    repeated: bool = False,
 ) -> SteadyState:
     """Find the window over which a run may be compared, in which the load is steady.
 
@@ -364,6 +369,8 @@ def steady_window(
     rate_s
         Seconds that rates are taken over: the window starts this long after the plateau, and is at least five times as
         long.
+    repeated
+        Both builds have several runs: a bounded window is long enough from 30 s, or 30 samples.
 
     Returns
     -------
@@ -383,23 +390,34 @@ def steady_window(
     if stop is None:
         return SteadyState(reason=Reason(code=ReasonCode.NO_SAMPLES))
     if type == "unbounded":
-        start = max(stop.at_s - WINDOW_S, float(users.index[0]) + rate_s)
-        return _checked(start, stop.at_s, "last_30_minutes", rate_s)
+        since = float(users.index[0])
+        start = max(stop.at_s - WINDOW_S, since + rate_s)
+        return _checked(start, stop.at_s, "last_30_minutes", shortest(rate_s), rate_s, since=since)
     reached = plateau_start(*samples(users, stop.at_s), proxy=proxy, rate_s=rate_s)
     if reached is None:
         return SteadyState(reason=Reason(code=ReasonCode.NEVER_RISES))
-    return _checked(reached + rate_s, stop.at_s, "target_reached", rate_s)
+    least_s = shortest(rate_s, users if repeated else None)
+    return _checked(reached + rate_s, stop.at_s, "target_reached", least_s, rate_s, since=reached)
 
 
-def shortest(rate_s: float) -> float:
-    """Shortest steady window in seconds, for rates over `rate_s`."""
-    return SHORTEST_S * rate_s / SETTLE_S
+def shortest(rate_s: float, repeated: pd.Series | None = None) -> float:
+    """Shortest steady window in seconds, for rates over `rate_s`; of repeated runs with the samples of this curve."""
+    least_s = SHORTEST_S * rate_s / SETTLE_S
+    if repeated is None or len(repeated) < 2:
+        return least_s
+    return min(least_s, REPEATED_S, REPEATED_SAMPLES * float(np.median(np.diff(repeated.index))))
 
 
-def mser_window(curve: pd.Series, *, rate_s: float = SETTLE_S) -> SteadyState:
-    """Find a steady window by MSER-5 (White 1997, Simulation 69): cut means of 5 at the smallest standard error."""
+def mser_window(curve: pd.Series, *, rate_s: float = SETTLE_S, repeated: bool = False) -> SteadyState:
+    """Find a steady window by MSER-5 (White 1997, Simulation 69): cut means of 5 at the smallest standard error.
+
+    Repeated runs of fewer than 50 samples are taken whole.
+    """
     elapsed, values = samples(curve)
     batches = values[: values.size // 5 * 5].reshape(-1, 5).mean(axis=1)
+    least_s = shortest(rate_s, curve if repeated else None)
+    if batches.size < 10 and repeated and values.size > 1:
+        return _checked(float(elapsed[0]), float(elapsed[-1]), "mser5", least_s, rate_s)
     if batches.size < 10:
         return SteadyState(reason=Reason(code=ReasonCode.FEW_SAMPLES))
     rest = pd.Series(batches[::-1]).expanding()
@@ -407,7 +425,7 @@ def mser_window(curve: pd.Series, *, rate_s: float = SETTLE_S) -> SteadyState:
     cut = int(np.argmin(errors[: batches.size // 2]))
     if cut >= batches.size // 2 - 1:
         return SteadyState(reason=Reason(code=ReasonCode.STILL_MOVES))
-    return _checked(float(elapsed[5 * cut]), float(elapsed[-1]), "mser5", rate_s)
+    return _checked(float(elapsed[5 * cut]), float(elapsed[-1]), "mser5", least_s, rate_s)
 
 
 def plateau_start(
@@ -415,12 +433,14 @@ def plateau_start(
 ) -> float | None:
     """Time at which a bounded run first reached its plateau; None if the load never rises.
 
-    The plateau is the highest load sustained for 6 minutes (six times `rate_s`) in all, whatever it lost later: the
-    median of a run that loses agents one by one lies on its ramp. A run that ends sooner after its arrival reaches the
-    level of its last minute. A proxy may rise by itself, so its plateau is the median of the second half.
+    The plateau is the highest load sustained for 6 minutes (six times `rate_s`) in all, of a short run for half of its
+    length, whatever it lost later: the median of a run that loses agents one by one lies on its ramp. A run that ends
+    sooner after its arrival reaches the level of its last minute. A proxy may rise by itself, so its plateau is the
+    median of the second half.
     """
     shortest_s = shortest(rate_s) + rate_s
-    level = sustained(elapsed, values, shortest_s)
+    half_s = 0.5 * float(np.ptp(elapsed)) if elapsed.size else 0.0
+    level = sustained(elapsed, values, min(shortest_s, half_s))
     if not level > 0:
         return None
     if proxy:
@@ -439,7 +459,17 @@ def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
     return float(np.sort(values)[-min(count, values.size)])
 
 
-def _checked(start: float, end: float, method: Method, rate_s: float) -> SteadyState:
-    if end - start < shortest(rate_s):
-        return SteadyState(reason=Reason(code=ReasonCode.SHORT, minutes=max(end - start, 0) / 60))
-    return SteadyState((start, end), method)
+def _checked(
+    start: float, end: float, method: Method, least_s: float, rate_s: float, *, since: float | None = None
+) -> SteadyState:
+    """Check the length of a window, which leaves out the first seconds `since` a plateau's start."""
+    if end - start >= least_s:
+        return SteadyState((start, end), method)
+    since = start if since is None else since
+    is_repeated = least_s < shortest(rate_s)
+    fits = math.floor(max((end - since) / (1.0 + SHORTEST_S / SETTLE_S), end - since - least_s if is_repeated else 0.0))
+    length = Length(run_s=end, needed_s=start + least_s, rate_s=fits if 0 < fits < rate_s else None)
+    return SteadyState(
+        reason=Reason(code=ReasonCode.SHORT, minutes=max(end - start, 0) / 60, length=length),
+        shown=(since + min(start - since, 0.5 * (end - since)), end) if end > since else None,
+    )

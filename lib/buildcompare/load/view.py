@@ -22,7 +22,7 @@ from buildcompare.load.phases import Beginning, Ramp, Waves, bumps, compare_wave
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import Estimate, Validity
 from buildcompare.results.base import Reason
-from buildcompare.results.codes import Pair, ReasonCode, Status, TestType, ValidityStatus
+from buildcompare.results.codes import Better, Pair, ReasonCode, Status, TestType, ValidityStatus
 from buildcompare.results.users import Phase, PhaseName, RampUp, RampUps
 from buildcompare.stats.levels import Level, level_of_samples, mean_of_runs, measure_level
 from buildcompare.stats.noise import RunLevel
@@ -140,6 +140,10 @@ def measure_shape(
     return Shape(curve, stop, proxy, beginning, line, hunting, plateau, lost, top_s)
 
 
+RATES = ("requests/s", "transactions/s", "queries/s", "operations/s")
+"""Units of what stands for the load of a server that knows no users."""
+SHORT_PARTS = 12.0
+"""A short repeated run that states nothing has rates over this part of its length."""
 TIMES = "seconds"  # unit of metrics that are compared by geometric means
 
 
@@ -158,11 +162,18 @@ class RunView:
     estimate: Estimate | None = None  # supported users by the curve; None in bounded tests
     validity: Validity = field(default_factory=lambda: Validity(status=ValidityStatus.VALID))
     ramp_up: RampUp = field(default_factory=RampUp)
+    repeated: bool = False  # both builds of a bounded test have several runs
+
+    @property
+    def rate_s(self) -> float:
+        """Seconds over which rates are taken: as the source states, else a minute, or less in short repeated runs."""
+        least = self.recording.duration_s / SHORT_PARTS if self.repeated else curves.SETTLE_S
+        return self.recording.rate_s or min(curves.SETTLE_S, least)
 
     @property
     def shortest_s(self) -> float:
         """Shortest steady window that it may be judged by."""
-        return curves.shortest(self.recording.rate_s)
+        return curves.shortest(self.rate_s, self.load if self.repeated else None)
 
     @cached_property
     def plateau_users(self) -> float | None:
@@ -174,38 +185,39 @@ class RunView:
     def level(self, series: Series) -> Level | None:
         """Level of this run's series of the metric and labels of `series`; None without one."""
         same = self.recording.find(series.metric, series.labels)
-        if same is None or self.steady.window is None:
+        window = self.steady.window or self.steady.shown
+        if same is None or window is None:
             return None
         samples = self.recording.samples(same)
-        return level_of_samples(*samples, self.steady.window, geometric=same.unit == TIMES)
+        return level_of_samples(*samples, window, geometric=same.unit == TIMES)
 
 
 Views: TypeAlias = Pair[list[RunView]]  # runs of both builds
 
 
 def view_run(
-    recording: Recording, kind: TestType, catalogue: Catalogue, coordinator: Coordinator | None = None
+    recording: Recording,
+    kind: TestType,
+    catalogue: Catalogue,
+    coordinator: Coordinator | None = None,
+    *,
+    repeated: bool = False,
 ) -> RunView:
-    """View a run of a test of this kind, by the catalogue's load curve or a proxy that follows it."""
+    """View a run of a test of this kind, by the catalogue's load curve or a proxy that follows it.
+
+    `repeated`: both builds have several runs. Where no users were recorded, requests per second stand for the load.
+    """
     if kind == "benchmark":
         return RunView(recording, SteadyState())  # its values have no times
     rule = coordinator or Coordinator()
-
-    def filled(metric: Metric | None) -> pd.Series | None:  # its curve, if it has positive values
-        series = recording.total(metric.slug) if metric else None
-        curve = recording.curve(series) if series else None
-        return curve if curve is not None and np.any(curve[np.isfinite(curve.to_numpy())] > 0) else None
-
-    users = filled(catalogue.load)
-    proxies = ((proxy, filled(proxy)) for proxy in catalogue.proxies())
+    users = _filled(recording, catalogue.load)
+    proxies = ((proxy, _filled(recording, proxy)) for proxy in catalogue.proxies())
     proxy, load = (None, users) if users is not None else next((e for e in proxies if e[1] is not None), (None, None))
     if load is None and kind == "unbounded":
         return RunView(recording, SteadyState(reason=Reason(code=ReasonCode.LOAD_UNKNOWN)))
+    alone = RunView(recording, SteadyState(reason=Reason(code=ReasonCode.NO_SAMPLES)), repeated=repeated)
     if load is None:
-        graphs = (recording.curve(series) for series in recording.graphs())
-        seen = next((curve for curve in graphs if np.isfinite(curve.to_numpy()).any()), None)
-        empty = SteadyState(reason=Reason(code=ReasonCode.NO_SAMPLES))
-        return RunView(recording, empty if seen is None else curves.mser_window(seen, rate_s=recording.rate_s))
+        return _without_users(alone, catalogue)
     stop = curves.find_stop(load, fastest_fall=rule.fastest_fall if proxy is None else None)
     shape = measure_shape(
         load,
@@ -215,11 +227,36 @@ def view_run(
         per_user=proxy.proxy_per_unit if proxy else None,
         ideal_slope=rule.users_inc / rule.rest_s if proxy is None else None,
         step=rule.users_inc,
-        rate_s=recording.rate_s,
+        rate_s=alone.rate_s,
     )
-    steady = curves.steady_window(load, kind, stop=stop, proxy=proxy is not None, rate_s=recording.rate_s)
-    followed = proxy or catalogue.load
-    return RunView(recording, steady, load, followed.slug if followed else None, users, stop, shape)
+    steady = curves.steady_window(
+        load, kind, stop=stop, proxy=proxy is not None, rate_s=alone.rate_s, repeated=repeated
+    )
+    slug = followed.slug if (followed := proxy or catalogue.load) else None
+    return replace(alone, steady=steady, load=load, load_slug=slug, users=users, stop=stop, shape=shape)
+
+
+def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
+    """Curve of a metric, if it has positive values."""
+    series = recording.total(metric.slug) if metric else None
+    curve = recording.curve(series) if series else None
+    return curve if curve is not None and np.any(curve[np.isfinite(curve.to_numpy())] > 0) else None
+
+
+def _without_users(run: RunView, catalogue: Catalogue) -> RunView:
+    """View a bounded run by its requests per second, or else by its first graph."""
+    rates = (metric for metric in catalogue.metrics if metric.unit in RATES and metric.better == Better.HIGHER)
+    for rate in rates:
+        if (load := _filled(run.recording, rate)) is not None:
+            stop = curves.find_stop(load, fastest_fall=None)
+            steady = curves.steady_window(
+                load, "bounded", stop=stop, proxy=True, rate_s=run.rate_s, repeated=run.repeated
+            )
+            return replace(run, steady=steady, load=load, load_slug=rate.slug, stop=stop)
+    for curve in map(run.recording.curve, run.recording.graphs()):
+        if np.isfinite(curve.to_numpy()).any():
+            return replace(run, steady=curves.mser_window(curve, rate_s=run.rate_s, repeated=run.repeated))
+    return run
 
 
 def reading_error(metric: Metric, views: Views) -> float:

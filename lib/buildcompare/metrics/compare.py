@@ -86,7 +86,8 @@ def _decided_by(row: MetricResult, test: Test) -> str:
 def _measured(test: Test, series: Series, views: Views, metric: Metric, noise: Noise | None) -> Measured:
     """Row of a metric, with the effect of failures only."""
     runs = views.map(lambda runs: [tried(level, view) for view in runs if (level := view.level(series)) is not None])
-    levels, effect = runs.map(lambda runs: [run.level for run in runs]), compare_failures(metric, runs)
+    levels = runs.map(lambda runs: [run.level for run in runs])
+    effect = compare_failures(metric, runs) if no_steady_window(views) is None else None
     reason = None if effect else _not_judged(test, metric, series, views, levels)
     of_series = {
         "name": metric.name if metric.known else series.name,
@@ -108,16 +109,21 @@ def _not_judged(test: Test, metric: Metric, series: Series, views: Views, levels
     if delta_percent(values.base, values.new) is not None:
         if metric.load:
             return Reason(code=ReasonCode.SET_BY_TEST if test.type == "bounded" else ReasonCode.SUPPORTED_USERS)
-        return None
+        return no_steady_window(views)
     for side in SIDES:
         if all(view.recording.find(series.metric, series.labels) is None for view in views[side]):
             return Reason(code=ReasonCode.NOT_RECORDED, build=side)
+    return no_steady_window(views) or _no_number(values) or Reason(code=zero_base(metric, levels.new))
+
+
+def no_steady_window(views: Views) -> Reason | None:
+    """Reason if no run of a build has a steady window."""
     for side in SIDES:
         if all(view.steady.window is None for view in views[side]):
             why = views[side][0].steady.reason
-            because, minutes = (why.code, why.minutes) if why else (None, None)
-            return Reason(code=ReasonCode.NO_STEADY_WINDOW, build=side, because=because, minutes=minutes)
-    return _no_number(values) or Reason(code=zero_base(metric, levels.new))
+            more = why.model_dump(exclude={"code", "build", "because"}) | {"because": why.code} if why else {}
+            return Reason(code=ReasonCode.NO_STEADY_WINDOW, build=side, **more)
+    return None
 
 
 def _no_number(values: Pair[float | None]) -> Reason | None:
@@ -141,7 +147,11 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
     if any(run.errors is not None for side in SIDES for run in test.runs(side)):
         rows.append((NAME, SLUG, UNIT, *_counted_errors(test, views)))
     metrics = [Metric(name=row[0], slug="errors", unit=_PER_SECOND.get(row[2], row[2]), better="lower") for row in rows]
-    effects = [(metric, compare_failures(metric, row[3])) for metric, row in zip(metrics, rows, strict=True)]
+    short = no_steady_window(views) is not None
+    effects = [
+        (metric, None if short and row[1] != SLUG else compare_failures(metric, row[3]))
+        for metric, row in zip(metrics, rows, strict=True)
+    ]
     tested = judge_metrics(effects, looks)
     return [_error_row(*row[:3], *row[4:], judged) for row, judged in zip(rows, tested, strict=True)]
 
@@ -179,9 +189,10 @@ def _error_row(
 
 def _rate(view: RunView, slug: str) -> Level | None:
     """Rate over the steady window of one run; None without samples, which are no rate of zero."""
+    window = view.steady.window or view.steady.shown
     for series in view.recording.series:
-        if series.role == "error" and series.metric == slug and view.steady.window is not None:
-            level = measure_level(view.recording.curve(series), view.steady.window)
+        if series.role == "error" and series.metric == slug and window is not None:
+            level = measure_level(view.recording.curve(series), window)
             return None if level.value is None else level
     return None
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue, read_catalogue
-from buildcompare.config.errors import plural
+from buildcompare.config.errors import InputError, plural
 from buildcompare.recordings.frames import read_frame
 from buildcompare.recordings.series import FloatArray, LabelSummary, Measurement, Note, NoteKind, Role, Series, span
 from buildcompare.results import SeriesCoverage
@@ -152,10 +152,16 @@ class Recording:
         return self.window[1] - self.window[0]
 
     @property
-    def rate_s(self) -> float:
-        """Seconds over which rates are taken: as the server was queried, else a minute."""
+    def rate_s(self) -> float | None:
+        """Seconds over which rates are taken, if the source states it."""
         stated = self.provenance.get("rate_s")
-        return float(stated) if isinstance(stated, (int, float)) and stated > 0 else 60.0
+        return float(stated) if isinstance(stated, (int, float)) and stated > 0 else None
+
+    def with_rate(self, rate_s: float) -> Recording:
+        """State the seconds over which rates are taken, which say how long a steady window must be."""
+        if not 0.0 < rate_s < math.inf:
+            raise InputError(file=None, key="rate_s", expected="seconds above 0", found=str(rate_s))
+        return replace(self, provenance={**self.provenance, "rate_s": float(rate_s)})
 
     @property
     def simulated(self) -> bool:

@@ -248,6 +248,8 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
         start, end = (instant.timestamp() for instant in run.window)
         stop_known = recording.stop_known and end >= recording.window[1]  # an earlier end cuts the stop off
         recording = replace(recording, window=(start, end), stop_known=stop_known)
+    if "rate_s" in source.model_fields_set and source.kind != "prometheus":
+        recording = recording.with_rate(source.rate_s)
     return with_samples(recording, run.file)
 
 

@@ -52,6 +52,15 @@ class Label(Model):
     label: str
 
 
+class Length(Model):
+    """Length of a run that is too short."""
+
+    run_s: float
+    needed_s: float
+    rate_s: Number
+    """Rates over so many seconds make the run long enough, if any do."""
+
+
 class Reason(Model):
     """The reason why a row was not judged, or a run has no steady window."""
 
@@ -60,5 +69,7 @@ class Reason(Model):
     """The build concerned; None for both or neither."""
     minutes: Number = None
     """Duration of the steady load, if too short."""
+    length: Length | None = None
+    """For ``short``: how long the run is."""
     because: ReasonCode | None = None
     """For ``no_steady_window``: the cause."""

@@ -160,6 +160,12 @@ def minutes(seconds: float | None, places: int = 1) -> str:
     return MISSING if seconds is None else f"{seconds / 60:.{places}f} min"
 
 
+def lasting(seconds: float) -> str:
+    """Format a length of time: ``74 s``, ``6 min 10 s``."""
+    whole = math.ceil(seconds)
+    return f"{whole} s" if whole < 120 else f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
+
+
 def db_name(db_engine: str | None) -> str:
     """Return the usual spelling of a database's name."""
     engine = db_engine or ""

@@ -233,7 +233,7 @@ def _longest_stretch(run: RunInTest, falls: Sequence[Fall]) -> tuple[float, floa
     """
     start, end = run.view.steady.window or (falls[0].at_s, falls[0].at_s)
     gone = [(fall.at_s, fall.back_s or math.inf, start if fall.kind == "restart" else None) for fall in falls]
-    begins = [start, *(back + run.view.recording.rate_s for _, back, _ in gone if start < back < end)]
+    begins = [start, *(back + run.view.rate_s for _, back, _ in gone if start < back < end)]
     ends = [[at for at, back, since in gone if back > (begin if since is None else since)] for begin in begins]
     stretches = [(begin, min(ats, default=end)) for begin, ats in zip(begins, ends, strict=True)]
     return max(stretches, key=lambda stretch: stretch[1] - stretch[0])
