@@ -31,7 +31,7 @@ from buildcompare.report.batch import (
     publish_many,
     publish_one,
 )
-from buildcompare.results.codes import FailOn, Side, TestType
+from buildcompare.results.codes import FailOn, Side, TestType, Verdict
 
 REGRESSION, UNDECIDED = 1, 2
 
@@ -122,7 +122,9 @@ def report(
 @app.command()
 def compare(
     base: Annotated[str, argument("BASE", "A recording of the base build, or a folder of its runs.")],
-    new: Annotated[str, argument("NEW", "The same of the new build.")],
+    new: Annotated[
+        str | None, argument("NEW", "The same of the new build, which with --baseline stands alone.")
+    ] = None,
     type_: Type = None,
     users: Annotated[int | None, typer.Option(min=1, help="The target (bounded) or the ceiling (unbounded).")] = None,
     base_name: Annotated[str | None, option("--base-name", "What the base is called (default: as its file).")] = None,
@@ -130,6 +132,11 @@ def compare(
     sessions: Sessions = None,
     metrics: Listed = None,
     calibration: Annotated[str | None, option("--calibration", "A file that `calibrate` made.")] = None,
+    rate_s: Annotated[float | None, option("--rate-s", "Seconds over which rates were taken.")] = None,
+    baseline: Annotated[Path | None, option("--baseline", "Compare with runs that were kept in this folder.")] = None,
+    keep: Annotated[bool, option("--keep", "Keep the new runs in --baseline, unless they are invalid.")] = False,
+    test: Annotated[str | None, option("--test", "What was run, if --baseline holds several tests.")] = None,
+    machine: Annotated[str | None, option("--machine", "On which kind of machine, if it holds several.")] = None,
     html: Annotated[Path | None, option("--html", "Write the page here.")] = None,
     json_: Annotated[Path | None, option("--json", "Write results.json here.")] = None,
     markdown: Markdown = None,
@@ -141,34 +148,62 @@ def compare(
 ) -> None:
     """Compare two files or folders of recordings without a params file."""
     from buildcompare import api  # late: these take seconds to import
-    from buildcompare.config.project import write_files, writing
     from buildcompare.findings.verdict import shortcomings
     from buildcompare.report.terminal import lines
     from buildcompare.text.sentences import say
 
-    result = api.compare(
-        base,
-        new,
-        catalogue=metrics,
-        type=type_,
-        users=users,
-        labels=(base_name, new_name),
-        sessions=sessions,
-        calibration=calibration,
-        command=as_typed(),
-    )
-    if html is not None:
-        result.to_html(html)
-    if json_ is not None:
-        with writing(json_, "output", "a file that can be written"):
-            write_files({json_: result.to_json()})
-    BuildFiles(markdown, junit, link).write(result.results)
+    settings: dict[str, Any] = {"type": type_, "users": users, "sessions": sessions, "calibration": calibration}
+    settings |= {"catalogue": metrics, "rate_s": rate_s, "labels": (base_name, new_name), "command": as_typed()}
+    if (baseline is None) == (new is None) or (keep and baseline is None):
+        expected = "BASE and NEW, or NEW with --baseline FOLDER"
+        raise InputError(file=None, key="compare", expected=expected, found="others")
+    if baseline is None:
+        result = api.compare(base, new, **settings)
+    else:
+        stated = {"test": test, "machine": machine, "type": type_, "users": users}
+        result = _compared_to_kept(base, baseline, stated, settings, keep=keep, quiet=quiet)
+    if result is None:
+        return
+    _write_compared(result, html, json_, BuildFiles(markdown, junit, link))
     if not quiet:
-        show(_read(result, {"base": base, "new": new}))
+        show(_read(result, {"base": base, "new": new} if new else {"base": str(baseline), "new": base}))
         print_text(lines(result.results, **_table(every=every)).removesuffix("\n"))
         for file in (each for each in (html, json_) if each is not None):
             show(say("terminal", "where", file))
     raise typer.Exit(_exit_code(shortcomings(result.results), fail_on))
+
+
+def _write_compared(result: Any, html: Path | None, results: Path | None, others: BuildFiles) -> None:
+    from buildcompare.config.project import write_files, writing
+
+    if html is not None:
+        result.to_html(html)
+    if results is not None:
+        with writing(results, "output", "a file that can be written"):
+            write_files({results: result.to_json()})
+    others.write(result.results)
+
+
+def _compared_to_kept(
+    new: str, folder: Path, stated: dict[str, Any], settings: dict[str, Any], *, keep: bool, quiet: bool
+) -> Any:
+    """Compare with kept runs, say which, and keep the new ones; None where there are none to compare with."""
+    from buildcompare import api
+    from buildcompare.comparison import baselines
+    from buildcompare.config.assumed import open_catalogue
+    from buildcompare.recordings.sources import ENDING, read_runs
+    from buildcompare.text.sentences import say
+
+    name = settings["labels"][1] or ENDING.sub("", Path(new).resolve().name)
+    settings["labels"] = (settings["labels"][0], name)
+    result, kept = baselines.compare_to_kept(api.compare, new, folder, stated, **settings)
+    lines = [say("terminal", "baseline", folder, [each.folder.name for each in kept])]
+    if keep and (result is None or result.verdict != Verdict.INVALID):
+        runs = read_runs(new, open_catalogue()) if result is None else next(iter(result.recordings.values()))["new"]
+        lines += [say("terminal", "kept", baselines.keep(folder, Path(new), name, stated, runs))]
+    if not quiet:
+        show(*lines)
+    return result
 
 
 def _read(result: Any, files: dict[Side, str]) -> str:

@@ -167,3 +167,67 @@ def test_more_errors_are_known_by_their_finding_by_a_rise_from_zero_and_by_a_jud
     found = faster.model_copy(update={"tests": [from_zero], "findings": find([from_zero], ("a", "b"))})
     assert any(each.severity == Severity.WARNING for each in found.findings)
     assert "errors" in shortcomings(found)
+
+
+def main_branch(folder: Path, name: str, users: int) -> Path:
+    """Runs of the base with another number of users."""
+    (folder / name).mkdir()
+    for file in (LOCUST / "base").iterdir():
+        text = re.sub(r"(?m)^(\d{9,}),\d+,", rf"\1,{users},", file.read_text("utf-8"))
+        (folder / name / file.name).write_text(text, "utf-8")
+    return folder / name
+
+
+def test_runs_of_the_main_branch_are_kept_and_compared_with(tmp_path: Path) -> None:
+    """A pipeline keeps runs of the main branch, on two machines and at two loads; then comes a pull request."""
+    kept = tmp_path / "kept"
+    for name, users, options in (("one", 10, []), ("two", 10, ["--machine", "m"]), ("three", 40, [])):
+        runs = main_branch(tmp_path, name, users)
+        done = run("compare", runs, "--baseline", kept, "--keep", *options)
+        assert (done.exit_code, done.stdout.count("\nKept: ")) == (0, 1)
+    assert len([*kept.iterdir()]) == 3
+    done = run("compare", LOCUST / "new", "--baseline", kept, "--new-name", "pr", "--fail-on", "regression")
+    assert done.exit_code == 1
+    (which,) = (line for line in done.stdout.splitlines() if line.startswith("Baseline: "))
+    assert which.endswith("-one")
+    assert "Base one, new pr." in done.output
+    assert len([*kept.iterdir()]) == 3
+
+
+def test_kept_numbers_are_sessions(tmp_path: Path) -> None:
+    for day in range(4):
+        summary = f"Running 6s test @ http://a/\n    Latency    2{day}.00ms\n  300 requests in 6.00s, 1MB read\n"
+        (tmp_path / f"day{day}.txt").write_text(summary, "utf-8")
+        files = ["--baseline", tmp_path / "kept", "--keep", "--json", tmp_path / "r"]
+        assert run("compare", tmp_path / f"day{day}.txt", *files).exit_code == 0
+    (test,) = Results.model_validate_json((tmp_path / "r").read_text("utf-8")).tests
+    assert test.sessions is not None
+    assert [name.rpartition("-")[2] for name in test.sessions.names.base] == ["day2", "day1", "day0"]
+
+
+def test_runs_are_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("buildcompare.comparison.baselines.shutil.copy2", full)
+    done = run("compare", LOCUST / "base", "--baseline", tmp_path / "kept", "--keep")
+    assert done.exit_code == 3
+    assert "expected a folder that can be written, found No space left on device" in done.stderr
+    assert [*(tmp_path / "kept").iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [["a"], ["a", "b", "--baseline", "c"], ["a", "b", "--keep"], ["a", "--baseline", __file__]]
+)
+def test_what_is_compared_is_stated_once(arguments: list[str]) -> None:
+    done = run("compare", *arguments)
+    assert done.exit_code == 3
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_folder_that_holds_something_else_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x/about.json").write_text("{}", "utf-8")
+    done = run("compare", LOCUST / "new", "--baseline", tmp_path)
+    assert done.exit_code == 3
+    assert "x/about.json: expected what `--keep` wrote, found KeyError: 'load'" in done.stderr

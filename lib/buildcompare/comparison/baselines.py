@@ -1,0 +1,120 @@
+"""Keep runs of the main branch in a folder, and find those that a new build compares with."""
+
+import datetime as dt
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from buildcompare.config.errors import InputError
+from buildcompare.config.project import own_folder, writing
+from buildcompare.recordings.recording import Recording
+
+MOST = 5
+"""Most kept sets of runs that stand for the base."""
+ALIKE = 0.05
+"""Largest relative difference of loads that are comparable."""
+_ABOUT, _RUNS = "about.json", "runs"
+Stated = Mapping[str, str | int | None]
+"""What must be equal: test, machine, type and users."""
+
+
+class KeptRuns(NamedTuple):
+    """Runs of one build in a folder of baselines."""
+
+    folder: Path
+    name: str
+    stated: Stated
+    load: float | None
+    """Most users; None if not recorded."""
+    runs: int
+
+    @property
+    def files(self) -> str:
+        """The folder of their files."""
+        return str(self.folder / _RUNS)
+
+
+def latest(folder: Path, stated: Stated, load: float | None = None) -> list[KeptRuns]:
+    """Find the latest kept runs, at most `MOST`, of the same test on the same machine at the same load."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(file=folder, key="--baseline", expected="a folder", found="a file")
+    files = sorted(folder.glob(f"[!.]*/{_ABOUT}"), reverse=True)
+    fit = [each for each in map(_read, files) if each.stated == stated and _alike(each.load, load)]
+    return fit[:MOST]
+
+
+def _alike(load: float | None, other: float | None) -> bool:
+    return load is None or other is None or abs(math.log(load / other)) <= math.log1p(ALIKE)
+
+
+def _read(file: Path) -> KeptRuns:
+    try:
+        about = json.loads(file.read_text("utf-8"))
+        load = None if about["load"] is None else float(about["load"])
+        return KeptRuns(file.parent, str(about["name"]), dict(about["stated"]), load, int(about["runs"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        expected = "what `--keep` wrote"
+        raise InputError(file=file, key=None, expected=expected, found=f"{type(error).__name__}: {error}") from None
+
+
+def keep(folder: Path, files: Path, name: str, stated: Stated, runs: Sequence[Recording]) -> Path:
+    """Copy the files of a build's runs into a folder of baselines: all of them, or none."""
+    now = dt.datetime.now(dt.UTC)
+    place = folder / f"{now:%Y%m%dT%H%M%S.%fZ}-{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:60]}"
+    with writing(place, "--baseline", "a folder that can be written"):
+        folder.mkdir(parents=True, exist_ok=True)
+        with own_folder(folder, ".new-") as draft:
+            made = draft / "made"
+            (made / _RUNS).mkdir(parents=True)
+            for file in sorted(files.iterdir()) if files.is_dir() else [files]:
+                if file.is_file():
+                    shutil.copy2(file, made / _RUNS / file.name)
+            about = {"name": name, "stated": dict(stated), "load": load_of(runs), "runs": len(runs)}
+            (made / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+            made.rename(place)
+    return place
+
+
+def load_of(runs: Sequence[Recording]) -> float | None:
+    """Most users of the runs, which tells loads apart; None if not recorded."""
+    users = [series.values for run in runs for series in run.graphs() if series.unit == "users"]
+    most = max((float(np.nanmax(values)) for values in users if np.isfinite(values).any()), default=0.0)
+    return most or None
+
+
+def compare_to_kept(
+    compare: Callable[..., Any], new: str, folder: Path, stated: Stated, **settings: Any
+) -> tuple[Any, list[KeptRuns]]:
+    """Compare runs with the latest kept ones; the result is None where none are comparable.
+
+    `compare` is :func:`buildcompare.compare`. The load is known once the runs are read: kept runs of another load give
+    way to earlier ones. Kept runs of a benchmark are one session each, others are repeated runs.
+    """
+    kept = latest(folder, stated)
+    result = _compared(compare, kept, new, **settings)
+    if result is None:
+        return None, kept
+    ((base, runs),) = [(each["base"], each["new"]) for each in result.recordings.values()]
+    fit = latest(folder, stated, load_of(runs))
+    untimed = not any(run.series or run.session is not None for run in (*base, *runs))
+    if untimed and settings.get("sessions") is None:
+        names = [each.folder.name for each in fit for _ in range(each.runs)]
+        settings["sessions"] = (names, ["new"] * len(runs))
+    return _compared(compare, fit, new, **settings) if fit != kept or untimed else result, fit
+
+
+def _compared(
+    compare: Callable[..., Any], kept: Sequence[KeptRuns], new: str, labels: tuple[str | None, str], **settings: Any
+) -> Any:
+    if not kept:
+        return None
+    others = f" and {len(kept) - 1} earlier" if len(kept) > 1 else ""
+    return compare(
+        [each.files for each in kept], new, labels=(labels[0] or kept[0].name + others, labels[1]), **settings
+    )
