@@ -5,6 +5,7 @@
     labels     CPU of a label series among 20,000 of a run, beside one among 2,000
     ledger     CPU of looking back at 2,000 comparisons, and of commands on 100,000, beside work without a ledger
     notebook   CPU of the first verdict of a notebook, of a window and of a margin, beside comparing the whole release
+    files      CPU of reading 1 GB of k6's CSV, beside pyarrow.csv alone, and its memory
 
 Each ratio is to a reference of the same run: seconds differ between machines, ratios less so; those of wall time hold
 on idle cores only. Bounds that were asked for in CPU seconds are ratios on the machine where they were set: 0.3 of a
@@ -17,8 +18,10 @@ left out.
 from __future__ import annotations
 
 import argparse
+import gzip
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -105,8 +108,47 @@ def notebook() -> Iterator[Row]:
         yield Row(f"{name} that is chosen", f"{steps[name]:.3f} CPU s", "comparing", steps[name] / whole, 1.0)
 
 
+K6 = Path(__file__).parents[1] / "tests/load_tools/k6.csv.gz"
+READ = {
+    "pyarrow.csv": "from pyarrow import csv; [*(len(each) for each in csv.open_csv({!r}))]",
+    "ours": "import buildcompare as bc; bc.read({!r}, catalogue='http')",
+}
+
+
+def files() -> Iterator[Row]:
+    """Seconds of a recorded run again and again, until they are 1 GB; medians of three."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "run.csv"
+        head, rows = gzip.decompress(K6.read_bytes()).split(b"\n", 1)
+        seconds = sorted({int(row.split(b",")[1]) for row in rows.splitlines()})
+        with file.open("wb") as out:
+            out.write(head + b"\n")
+            while out.tell() < 1e9:
+                out.write(rows)
+                for at in seconds:
+                    rows = rows.replace(
+                        b",%d," % at,
+                        b",%d," % (at + len(seconds)),
+                    )
+                seconds = [at + len(seconds) for at in seconds]
+        used = {name: [_used(code.format(str(file))) for _ in range(3)] for name, code in READ.items()}
+    cpu = {name: statistics.median(each[0] for each in of) for name, of in used.items()}
+    peak = statistics.median(each[1] for each in used["ours"])
+    yield Row("1 GB of k6's CSV", f"{cpu['ours']:.1f} CPU s", "pyarrow.csv", cpu["ours"] / cpu["pyarrow.csv"], 2.0)
+    yield Row("1 GB of k6's CSV, memory", f"{peak:.0f} MB", "1,000 MB", peak / 1e3, 1.0)
+
+
+def _used(code: str) -> tuple[float, float]:
+    """CPU seconds and largest memory in MB of a Python process."""
+    process = subprocess.Popen([sys.executable, "-c", code])
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{code}: ended with {status}")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e3
+
+
 PARTS: dict[str, Callable[[], Iterator[Row]]] = {
-    each.__name__: each for each in (reports, pull, labels, ledger, notebook)
+    each.__name__: each for each in (reports, pull, labels, ledger, notebook, files)
 }
 
 

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -44,6 +45,7 @@ _ID = re.compile(r"(?i)\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=.*\d)[0-
 _COLUMNS = ["requests", "seconds", "failed"]
 
 
+@lru_cache(65_536)
 def endpoint_of(method: str, address: str) -> str:
     """Name the endpoint of a request: method and path, without host and query, its ids as ``{id}``.
 
