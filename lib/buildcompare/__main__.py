@@ -269,8 +269,10 @@ def batch(
     orders = [Order(file, {**settings, "output": output and f"{output.rstrip('/')}/{file.stem}"}) for file in params]
     codes: dict[int, list[Path]] = {}
     kept = 0
-    with _cluster(dask) as (elsewhere, cores), _progress(not quiet, len(orders)) as step:
-        many = publish_many(orders, jobs=max(jobs, 2 * cores), elsewhere=elsewhere)
+    (cluster,) = entry_points(group="buildcompare.clusters")
+    here = contextlib.nullcontext((None, 0))
+    with here if dask is None else cluster.load()(dask) as (make, cores), _progress(not quiet, len(orders)) as step:
+        many = publish_many(orders, jobs=max(jobs, 2 * cores), make=make)
         for done, (order, outcome) in enumerate(many, start=1):
             codes.setdefault(_report_outcome(outcome, fail_on, quiet=quiet), []).append(order.params)
             kept += outcome.kept
@@ -287,25 +289,6 @@ _ENDS = {
     UNDECIDED: "cannot be decided (2)", 0: "published",
 }  # fmt: skip
 """Exit code of a report -> its words, the worst first."""
-
-
-@contextlib.contextmanager
-def _cluster(address: str | None) -> Iterator[tuple[Any, int]]:
-    """Yield the executor of a Dask cluster and its number of cores; None and 0 without an address."""
-    if address is None:
-        yield None, 0
-        return
-    try:
-        import distributed
-
-        connect: Any = distributed.Client  # it has no types
-        client = connect(address, timeout=10)
-    except (ImportError, OSError, ValueError) as error:
-        expected = "the address of a Dask scheduler, such as tcp://host:8786 (with buildcompare[dask] installed)"
-        found = f"{address!r} ({str(error)[:100] or type(error).__name__})"
-        raise InputError(file=None, key="--dask", expected=expected, found=found) from None
-    with client:
-        yield client.get_executor(pure=False), sum(client.ncores().values())
 
 
 @app.command()

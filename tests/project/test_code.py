@@ -14,11 +14,7 @@ LONG = {"loadsim/server.py: play"}
 @cache
 def trees(project: Path) -> dict[str, ast.Module]:
     """Syntax tree by file, for all files of lib."""
-    files = [
-        file
-        for package in ("buildcompare", "investigation", "labmatrix", "loadexport", "loadfiles", "loadinit", "loadsim")
-        for file in (project / "lib" / package).rglob("*.py")
-    ]
+    files = (project / "lib").rglob("*.py")
     return {
         str(file.relative_to(project / "lib")).removeprefix("buildcompare/"): ast.parse(file.read_text("utf-8"))
         for file in files

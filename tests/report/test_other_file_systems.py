@@ -19,7 +19,8 @@ import buildcompare as bc
 from buildcompare.config.errors import InputError
 from buildcompare.config.remote import copied_back, fetched_folder, written
 from buildcompare.history.ledger import Entry, read_ledger, record
-from buildcompare.report.batch import Order, publish_elsewhere, publish_one
+from buildcompare.report.batch import Order, publish_one
+from loadcluster.workers import publish_elsewhere
 from prometheus_server import free_port
 from support import command, small_params, write_params
 

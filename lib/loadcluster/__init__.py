@@ -1,0 +1,1 @@
+"""Batches of reports on the workers of a Dask cluster: `batch --dask` of buildcompare."""
