@@ -23,7 +23,6 @@ from buildcompare.config.errors import BuildcompareError
 from buildcompare.config.params import Run, Source, read_params
 from buildcompare.config.yaml import checked, read_yaml
 from buildcompare.history.ledger import read_ledger
-from buildcompare.history.table import read_table
 from buildcompare.profiles.stacks import read_profile
 from buildcompare.recordings import sources, table
 from buildcompare.recordings.files import read_input
@@ -37,6 +36,7 @@ from labmatrix.experiment import run as experiment
 from labmatrix.experiment.matrix import cells, read_matrix
 from labmatrix.params import read_variants
 from loadexport import export
+from loadfiles.comparisons import read_table
 
 PROJECT = Path(__file__).parents[1]
 CORPUS = Path(__file__).parent / "corpus"

@@ -18,9 +18,9 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from buildcompare.commandline import Commands, argument, as_typed, option, print_text, show
+from buildcompare.commandline import Commands, argument, as_typed, ledger_folder, option, print_text, show
 from buildcompare.config.errors import InputError, named
-from buildcompare.config.remote import copied_back, fetched_folder, is_remote, written
+from buildcompare.config.remote import copied_back, is_remote, written
 from buildcompare.report import processes
 from buildcompare.report.batch import (
     BAD_INPUT,
@@ -304,20 +304,6 @@ def simulate(
 
 
 @app.command()
-def history_import(
-    past: Annotated[Path, argument("PAST", "A table of comparisons (docs/history.md), or a folder of params files.")],
-    output: Annotated[str, option("--output", "The ledger's folder, such as data/history/NAME, or its address.")],
-) -> None:
-    """Record earlier comparisons in a ledger, of a table or of a folder of params files; all of them or none."""
-    from buildcompare.comparison.analysis import import_comparisons
-    from buildcompare.history.table import import_table
-
-    made = (import_comparisons if past.is_dir() else import_table)(past, _ledger(output))
-    studies = sum(entry.kind == "study" for entry in made)
-    show(f"{output}: {len(made) - studies} comparisons and {studies} studies recorded")
-
-
-@app.command()
 def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "mattermost") -> None:
     """Put every release on one page: index.html in the folder of the reports."""
     from buildcompare.report.index import write_index
@@ -325,7 +311,7 @@ def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "ma
 
     local = contextlib.nullcontext(Path(output) if output else reports())
     with copied_back(output, depth=2) if output and is_remote(output) else local as folder:
-        file, rows = write_index(folder, [_ledger(each) for each in ledger or ()], metrics)
+        file, rows = write_index(folder, [ledger_folder(each) for each in ledger or ()], metrics)
     show(f"{named(file)}: {rows} comparisons")
 
 
@@ -339,7 +325,7 @@ def history(
     """Print what a ledger states: setup, drift, databases and changes, comparison by comparison."""
     from buildcompare.history.view import ledger_text
 
-    show(*ledger_text(_ledger(ledger), metrics, last=last, only=only).splitlines())
+    show(*ledger_text(ledger_folder(ledger), metrics, last=last, only=only).splitlines())
 
 
 @app.command()
@@ -360,11 +346,6 @@ def schema() -> None:
     from buildcompare.results.schema import json_schema
 
     print_text(json.dumps(json_schema(), indent=1))
-
-
-def _ledger(folder: str) -> Path:
-    """The folder of a ledger; a remote ledger is copied first."""
-    return fetched_folder(folder) if is_remote(folder) else Path(folder)
 
 
 def _format(graphs: bool, png: bool) -> str | None:

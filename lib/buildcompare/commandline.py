@@ -7,11 +7,13 @@ import io
 import os
 import shlex
 import sys
+from pathlib import Path
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
+from buildcompare.config.remote import fetched_folder, is_remote
 from buildcompare.report.batch import BAD_INPUT, FAILED, what_ended
 from buildcompare.text.numbers import printable
 
@@ -52,6 +54,11 @@ def argument(name: str, text: str) -> Any:
 def as_typed() -> str:
     """Return the present command as a reader types it."""
     return shlex.join(["python", "-m", "buildcompare", *sys.argv[1:]])
+
+
+def ledger_folder(folder: str) -> Path:
+    """Return the folder of a ledger; a remote ledger is copied first."""
+    return fetched_folder(folder) if is_remote(folder) else Path(folder)
 
 
 def show(*lines: str) -> None:

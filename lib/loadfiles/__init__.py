@@ -1,1 +1,4 @@
-"""Read the files of load testers and monitors; `buildcompare` finds this package by entry points."""
+"""Read the files of load testers and monitors, and tables of earlier comparisons.
+
+`buildcompare` finds this package by entry points.
+"""

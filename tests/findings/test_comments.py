@@ -10,8 +10,8 @@ import pytest
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
 from buildcompare.findings import above_the_fold
-from buildcompare.history.table import import_table
 from buildcompare.results import Results
+from loadfiles.comparisons import import_table
 from support import published_params
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/comments.md"

@@ -10,11 +10,11 @@ import pytest
 
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import read_params
-from buildcompare.history.table import import_table
 from buildcompare.recordings.table import write_recording
 from buildcompare.results import Finding, Results
 from evidence import without_evidence
 from golden import BUNDLED
+from loadfiles.comparisons import import_table
 from loadsim import RunSettings, simulate_run
 from support import analysed, real_params, small_params, yaml_data
 

@@ -10,10 +10,10 @@ import pytest
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.history.ledger import Ledger, LedgerBuild, read_ledger
 from buildcompare.history.setup import SETUP_COLUMNS
-from buildcompare.history.table import import_table
 from buildcompare.history.view import History, analyse_ledger
 from buildcompare.stats.effects import Effect
 from buildcompare.text.numbers import change
+from loadfiles.comparisons import import_table
 
 MARGIN = 5.0
 

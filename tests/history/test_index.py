@@ -11,11 +11,11 @@ import pytest
 
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.history.ledger import Entry, read_ledger, record
-from buildcompare.history.table import import_table
 from buildcompare.report.index import IndexRow, index_rows, write_index
 from buildcompare.results import Results, dumps
 from conftest import BrowserThread
 from ledgers import entry
+from loadfiles.comparisons import import_table
 from support import analysed, command, small_params
 
 CATALOGUE = read_catalogue("mattermost")

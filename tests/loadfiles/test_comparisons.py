@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from buildcompare.config.errors import InputError
-from buildcompare.history.table import import_table, read_table
 from buildcompare.results.codes import Pair
+from loadfiles.comparisons import import_table, read_table
 from support import command
 
 HEADER = (
