@@ -125,6 +125,9 @@ def test_tables_are_compared_by_the_catalogue_that_knows_their_columns(installed
     assert "Regression: Avg API times" in said
     results = json.loads((working / "x.json").read_text("utf-8"))
     assert results["provenance"]["catalogue"] == "mattermost"
+    installed("-m", "buildcompare", "export", "x.json", "--openmetrics", "x.txt")
+    installed("-m", "buildcompare", "init", base.name, new.name, "--output", "first.yaml")
+    installed("-m", "buildcompare", "plan", "first.yaml")
     (working / "params/metrics").mkdir(parents=True)
     row = "{name: Avg API times, slug: avg-api-times, unit: seconds, better: higher, gate: true}"
     (working / "params/metrics/shop.yaml").write_text(
