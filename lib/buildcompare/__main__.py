@@ -292,18 +292,6 @@ _ENDS = {
 
 
 @app.command()
-def simulate(
-    output: Annotated[Path | None, option("--output", "Folder of the recordings (default: data/recordings).")] = None,
-) -> None:
-    """Make the bundled simulated recordings again."""
-    from buildcompare.config.project import root
-    from loadsim.bundled import write_bundled
-
-    for file in write_bundled(output or root() / "data/recordings"):
-        show(str(file))
-
-
-@app.command()
 def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "mattermost") -> None:
     """Put every release on one page: index.html in the folder of the reports."""
     from buildcompare.report.index import write_index
