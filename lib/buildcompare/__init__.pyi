@@ -7,6 +7,7 @@ import labmatrix.analysis
 import labmatrix.api
 import labmatrix.params
 import loadfiles.pgbench
+import loadwatch.watch
 
 from .api import Result as Result
 from .api import compare as compare
@@ -67,6 +68,7 @@ investigate = investigation.api.investigate
 pgbench_runs = loadfiles.pgbench.pgbench_runs
 read_variants = labmatrix.params.read_variants
 variants_parameters = labmatrix.analysis.variants_parameters
+watch = loadwatch.watch.watch
 
 __all__: list[str]
 __version__: str

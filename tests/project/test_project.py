@@ -176,10 +176,11 @@ def test_the_simulator_imports_only_what_writes_recordings(project: Path) -> Non
         ("loadsim", set()),
         ("labmatrix", set()),
         ("loadfiles", {"labmatrix.compare"}),
-        ("investigation", set()),
+        ("investigation", {"loadwatch.show"}),
         ("loadexport", {"labmatrix.export"}),
         ("loadcluster", set()),
         ("loadinit", set()),
+        ("loadwatch", set()),
     ],
 )
 def test_at_most_one_module_imports_another_package(project: Path, package: str, users: set[str]) -> None:

@@ -1,10 +1,10 @@
 """A whole comparison: parameters in, recordings read, every test compared, findings drawn."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from buildcompare import findings
 from buildcompare import results as schema
@@ -30,19 +30,21 @@ from buildcompare.config.project import resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
 from buildcompare.history.chain import Past, compare_to_ledger, supported_users_noise
-from buildcompare.history.ledger import Entry, entry_of, read_ledger, record
+from buildcompare.history.ledger import Entry, Ledger, entry_of, read_ledger, record
 from buildcompare.history.levels import contrasts_in
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.profiles.stacks import Profile
+from buildcompare.recordings.recording import Recording
 from buildcompare.results.base import Label
 from buildcompare.results.codes import SIDES, Pair
+from buildcompare.stats.noise import Contrasts, RepeatedRuns
 from buildcompare.stats.pooling import pool_metrics
 from buildcompare.text.sentences import say
 
 __all__ = [
     "Analysis", "TestRecordings", "TestView", "analyse", "calibration_of", "catalogue_of", "compare_test",
     "import_comparisons", "parameters", "pull_recordings", "read_profiles", "read_recordings", "runs_of",
-    "with_margins",
+    "with_margins", "with_noise",
 ]  # fmt: skip
 
 
@@ -73,17 +75,10 @@ def analyse(
 
     `catalogue` replaces the one that `params` name; `command` makes the report again.
     """
-    catalogue = catalogue_of(params, catalogue)
     every = [recording for test in recordings.values() for side in SIDES for recording in test[side]]
-    catalogue = with_times(catalogue, ((each.name, each.unit) for run in every for each in run.measurements))
-    catalogue = catalogue.with_margins(params.margins)
-    calibration = calibration_of(params, params.calibration) if params.calibration else None
-    groups, self_check = groups_without(calibration, every) if calibration else ([], None)
-    catalogue = beside_runs(catalogue, groups)
+    catalogue, learned = with_noise(params, catalogue_of(params, catalogue), every)
+    groups, ledger, changes = learned.groups, learned.ledger, learned.contrasts
     simulated = any(recording.simulated for recording in every)
-    ledger = None if params.history is None else read_ledger(resolve(params.history, is_folder=True))
-    samples = {run.samples_sha256 for run in every}
-    changes = contrasts_in(ledger, params, samples, simulated=simulated) if ledger else None
     label_noise = LabelNoise(groups, catalogue.label_tables)
     kept = ledger.find(entry_of(params, position=1)) if ledger else None
     looks = {test.name: test.all_looks for test in kept.tests} if kept and kept.name == params.name else {}
@@ -107,8 +102,29 @@ def analyse(
     tests, noise = [each.result for each in compared.values()], supported_users_noise(catalogue, groups)
     past = compare_to_ledger(ledger, params, tests, noise, simulated=simulated) if ledger else None
     origin = provenance(params, params.metrics, _inputs(recordings, profiles), command, artefacts.found_of(params))
-    results = _unconcluded(params, tests, past, origin, self_check=self_check, simulated=simulated)
+    results = _unconcluded(params, tests, past, origin, self_check=learned.self_check, simulated=simulated)
     return Analysis(params, catalogue, recordings, _concluded(results, catalogue), compared)
+
+
+class LearnedNoise(NamedTuple):
+    """What a calibration and a ledger say of the noise between runs."""
+
+    groups: Sequence[RepeatedRuns] = ()
+    self_check: dict[str, Any] | None = None
+    ledger: Ledger | None = None
+    contrasts: Contrasts | None = None
+
+
+def with_noise(params: Comparison, catalogue: Catalogue, every: Sequence[Recording]) -> tuple[Catalogue, LearnedNoise]:
+    """Return the catalogue with margins and noise for these runs, and what the noise was learned from."""
+    catalogue = with_times(catalogue, ((each.name, each.unit) for run in every for each in run.measurements))
+    catalogue = catalogue.with_margins(params.margins)
+    calibration = calibration_of(params, params.calibration) if params.calibration else None
+    groups, self_check = groups_without(calibration, every) if calibration else ([], None)
+    ledger = None if params.history is None else read_ledger(resolve(params.history, is_folder=True))
+    samples, simulated = {run.samples_sha256 for run in every}, any(recording.simulated for recording in every)
+    changes = contrasts_in(ledger, params, samples, simulated=simulated) if ledger else None
+    return beside_runs(catalogue, groups), LearnedNoise(groups, self_check, ledger, changes)
 
 
 def _unconcluded(

@@ -1,0 +1,57 @@
+"""The command `watch`."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from buildcompare.commandline import argument, option
+from buildcompare.commandline import show as say
+
+if TYPE_CHECKING:
+    from buildcompare.comparison.measure import TestView
+    from loadwatch.decide import Decision
+
+EXIT = {"finished": 0, "stop_enough": 10, "stop_regression": 11, "stop_invalid": 12}
+"""Exit code of each decision; those of other commands (1 to 4) keep their meaning."""
+
+
+def watch(
+    params: Annotated[Path, argument("PARAMS", "A params file; the last run of `new` is watched.")],
+    test: Annotated[str | None, option("--test", "The test's name (default: the first).")] = None,
+    replay: Annotated[bool, option("--replay", "Show a finished run as if it went on.")] = False,
+    speed: Annotated[float, option("--speed", "Of a replay: so many times as fast.")] = 600.0,
+    every: Annotated[float, option("--every", "Seconds between two looks.")] = 60.0,
+    page: Annotated[Path | None, option("--page", "Write a page here that loads itself again.")] = None,
+    json_: Annotated[Path | None, option("--json", "Write the last decision here.")] = None,
+    on_stop: Annotated[str, option("--on-stop", "Run this once if the test should stop.")] = "",
+    webhook: Annotated[str | None, option("--webhook", "Send the decision here as JSON.")] = None,
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Report what was recorded.")] = True,
+) -> None:
+    """Watch a test while it runs: exits with 10 if the rest cannot matter, 11 for a regression, 12 for a fault."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from buildcompare.config.project import write_files
+    from loadwatch import show
+    from loadwatch.watch import watch as watching
+
+    console, settings = Console(), {"replay": replay, "speed": speed, "every_s": every, "report": report}
+    with contextlib.ExitStack() as stack:
+        live = stack.enter_context(Live(console=console)) if console.is_terminal else None
+
+        def shown(decision: Decision, compared: TestView | None) -> None:
+            files = {page: show.page(decision, compared, every)} if page else {}
+            write_files(files | ({json_: decision.model_dump_json(indent=1)} if json_ else {}))
+            if live:
+                live.update(show.screen(decision), refresh=True)
+            else:
+                say(decision.text, *decision.notes)
+
+        more: dict[str, Any] = {**settings, "show": shown, "on_stop": on_stop, "webhook": webhook}
+        ended = watching(params, test, **more)
+    say(*ended.said, *([f"{ended.report}/report.html"] if ended.report else []))
+    raise typer.Exit(EXIT[ended.decision.code])

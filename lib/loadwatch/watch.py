@@ -1,0 +1,165 @@
+"""Watch a test of a params file to its decision, act on it once, and report what was recorded."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from buildcompare.comparison.analysis import with_noise
+from buildcompare.comparison.measure import TestView
+from buildcompare.comparison.reading import catalogue_of, read_recordings
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import Comparison, Test, read_params
+from buildcompare.config.project import resolve, root, write_files
+from buildcompare.config.yaml import yaml_text
+from buildcompare.recordings.recording import Recording, utc
+from buildcompare.text.sentences import say
+from loadwatch.decide import Code, Decision, Watched, decide, deciding_metrics
+from loadwatch.follow import Follower, replayed
+
+WEBHOOK_S = 10.0  # time-out
+
+
+class Ended(NamedTuple):
+    """The end of a watch."""
+
+    decision: Decision
+    report: Path | None
+    """Folder of the report."""
+    said: tuple[str, ...]
+    """What became of command and webhook."""
+
+
+def watch(
+    comparison: Comparison | str | Path,
+    test: str | None = None,
+    *,
+    replay: bool = False,
+    speed: float = 600.0,
+    every_s: float = 60.0,
+    show: Callable[[Decision, TestView | None], object] | None = None,
+    on_stop: str = "",
+    webhook: str | None = None,
+    report: bool = True,
+) -> Ended:
+    """Watch the last run of the new build, and end as soon as the test may be stopped.
+
+    Parameters
+    ----------
+    comparison
+        A comparison from :func:`read_params`, or the path of its file.
+    test
+        The test's name; by default the first.
+    replay, speed
+        Show a finished run as if it went on, so many times as fast.
+    every_s
+        Seconds between two looks.
+    show
+        Called at each look with the decision and the comparison behind it (None before both builds are under load).
+    on_stop
+        A command that runs once if the test should stop, with the decision as JSON on its standard input.
+    webhook
+        An address that gets the same JSON, once.
+    report
+        Publish the usual report of what was recorded.
+
+    Returns
+    -------
+    Ended
+        The last decision, the report's folder, and what became of command and webhook.
+
+    Raises
+    ------
+    InputError
+        If there is no such test, or no run of it that goes on.
+
+    Examples
+    --------
+    >>> ended = watch("params/v10.4.0-rc1.yaml", "mysql_bounded", replay=True, every_s=900.0, speed=1e9, report=False)
+    >>> ended.decision.code.value, round(ended.decision.saved_s / 60)
+    ('stop_enough', 46)
+    """
+    params = comparison if isinstance(comparison, Comparison) else read_params(resolve(comparison))
+    names = [each.name for each in params.tests]
+    if test is not None and test not in names:
+        raise InputError(file=params.file, key="test", expected="one of " + ", ".join(names), found=repr(test))
+    chosen = params.tests[names.index(test) if test else 0]
+    place = root() / "data/watch" / str(params.name) / chosen.name
+    watched, running = _watched(params, chosen, replay=replay)
+    if running:
+        looks = replayed(running, every_s=every_s, speed=speed)
+    else:
+        asked = {"metrics": deciding_metrics(watched.catalogue), "label_tables": [], "alerts": []}
+        only = watched.catalogue.model_copy(update=asked)
+        looks = Follower(chosen.new[-1], params.source, only, place / "new.watch.parquet").looks(every_s)
+    decision = None
+    for at_s, recording, notes in looks:
+        decision, compared = decide(watched, recording, at_s)
+        decision = decision.model_copy(update={"notes": notes})
+        if show is not None:
+            show(decision, compared)
+        if decision.code != Code.RUNNING:
+            break
+    assert decision is not None  # there is one look at least
+    acted = not replay and (place / "watch.json").exists()  # before a restart
+    said = _act(decision, place, on_stop, webhook) if decision.stops and not acted else ()
+    return Ended(decision, _report(params, chosen, decision, watched.start_s, place) if report else None, said)
+
+
+def _watched(params: Comparison, test: Test, *, replay: bool) -> tuple[Watched, Recording | None]:
+    """Read what is known before the run, and the recording that is replayed."""
+    last = test.new[-1]
+    if not replay and last.window is None:
+        expected = "`start` and `end` of a run that goes on (or --replay)"
+        raise InputError(file=params.file, key=f"{test.name}.new", expected=expected, found=last.file or "values")
+    others = {each.name: each.model_copy(update={"base": [], "new": []}) for each in params.tests}
+    wanted = others | {test.name: test if replay else test.model_copy(update={"new": test.new[:-1]})}
+    read = read_recordings(params.model_copy(update={"tests": [*wanted.values()]}))[test.name]
+    running = read["new"].pop() if replay else None
+    catalogue, noise = with_noise(params, catalogue_of(params), [*read["base"], *read["new"]])
+    start_s, end_s = running.window if running else tuple(each.timestamp() for each in last.window or ())
+    labels = params.base.label, params.new.label
+    known = read["base"], start_s, end_s - start_s, read["new"], params.coordinator, labels
+    return Watched(test, catalogue, *known, noise.groups, noise.contrasts, params.planned_runs), running
+
+
+def _act(decision: Decision, place: Path, on_stop: str, webhook: str | None) -> tuple[str, ...]:
+    """Run the command and call the webhook."""
+    text, said = decision.model_dump_json(indent=1), list[str]()
+    write_files({place / "watch.json": text})
+    if arguments := shlex.split(on_stop):
+        try:
+            done = subprocess.run(arguments, input=text, capture_output=True, text=True, check=False)
+            write_files({place / "on-stop.txt": done.stdout + done.stderr})
+            said.append(say("watch", "command", arguments[0], done.returncode, place / "on-stop.txt"))
+        except OSError as error:
+            said.append(say("watch", "command_failed", arguments[0], error.strerror))
+    if webhook:
+        import requests
+
+        headers = {"Content-Type": "application/json"}
+        try:
+            answer = requests.post(webhook, data=text, headers=headers, timeout=WEBHOOK_S)
+            said.append(say("watch", "webhook", answer.status_code))
+        except requests.RequestException as error:
+            said.append(say("watch", "webhook_failed", type(error).__name__))
+    return tuple(said)
+
+
+def _report(params: Comparison, test: Test, decision: Decision, start_s: float, place: Path) -> Path:
+    """Publish a report of what was recorded, with a comment that says why the test was stopped."""
+    from buildcompare.report.publish import publish
+
+    data = params.model_dump(mode="json", exclude_defaults=True, exclude={"tests"})
+    only = test.model_dump(mode="json", exclude_defaults=True)
+    if decision.stops:
+        run = {key: value for key, value in only["new"][-1].items() if key not in ("supported_users", "errors")}
+        only["new"][-1] = run | {"start": utc(start_s), "end": utc(start_s + decision.at_s)}
+        data["comments"] = [say("watch", "comment", decision), *params.comments]
+    name = f"{params.name}-{test.name}-watch"
+    file = place / f"{name}.yaml"
+    write_files({file: yaml_text({**data, "name": name, "tests": [only]})})
+    return publish(file).folder

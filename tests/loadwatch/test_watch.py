@@ -1,0 +1,99 @@
+"""The command `watch` and `bc.watch`: a replay to its decision, what is done then, and what is said of faulty input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from typer.testing import CliRunner
+
+import buildcompare as bc
+from buildcompare.__main__ import app
+from buildcompare.results import Results
+
+PARAMS = "params/v10.4.0-rc1.yaml"
+
+
+@pytest.fixture
+def place(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of its own with the bundled comparison."""
+    for name in ("params", "data", "notebooks"):
+        (tmp_path / name).symlink_to(project / name) if name != "data" else (tmp_path / name).mkdir()
+    (tmp_path / "data/recordings").symlink_to(project / "data/recordings")
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def sent() -> Iterator[tuple[str, list[bytes]]]:
+    """An address, and what is posted there."""
+    bodies: list[bytes] = []
+
+    class Kept(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Kept)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", bodies
+    server.shutdown()
+    server.server_close()
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["watch", *arguments])
+    return done.exit_code, done.output
+
+
+@pytest.mark.slow
+def test_a_replay_ends_with_a_decision_a_report_and_one_command(place: Path, sent: tuple[str, list[bytes]]) -> None:
+    url, bodies = sent
+    files = ["--page", str(place / "page.html"), "--json", str(place / "decision.json")]
+    act = ["--on-stop", "wc -l", "--webhook", url]
+    replay = [PARAMS, "--test", "mysql_bounded", "--replay", "--speed", "1e9", "--every", "900"]
+    code, said = run(*replay, *files, *act)
+    assert (code, said.count("running"), "cannot change the verdict (Pass)" in said) == (10, 2, True), said
+    decision = json.loads((place / "decision.json").read_text())
+    assert (decision["code"], decision["verdict"], decision["at_s"]) == ("stop_enough", "pass", 2700.0)
+    assert [json.loads(body) for body in bodies] == [decision]
+    kept = place / "data/watch/v10.4.0-rc1/mysql_bounded/on-stop.txt"
+    assert int(kept.read_text()) > 10
+    page = (place / "page.html").read_text()
+    assert ("http-equiv" in page, page.count("<build-chart") >= 3) == (False, True)
+    report = place / "reports/v10.4.0-rc1-mysql_bounded-watch"
+    results = Results.model_validate_json((report / "results.json").read_text())
+    assert results.comments[0].startswith("Stopped early, 45 min after the start")
+    assert results.tests[0].runs.new[0].duration_s == 2700.0
+    assert results.tests[0].runs.base[0].duration_s == 5445.0
+
+
+def test_looks_are_shown_as_they_come() -> None:
+    shown = []
+    settings = {"replay": True, "speed": 1e9, "every_s": 1800.0, "report": False}
+    ended = bc.watch(
+        PARAMS, "mysql_bounded", show=lambda decision, compared: shown.append((decision, compared)), **settings
+    )
+    assert [each.code for each, _ in shown] == ["running", "stop_enough"]
+    assert (ended.decision, ended.report, ended.said) == (shown[-1][0], None, ())
+    assert shown[-1][1].result.name == "mysql_bounded"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["--test", "none", "--replay"], "test: expected one of mysql_bounded, "),
+        ([], "new: expected `start` and `end` of a run that goes on (or --replay), found data/recordings"),
+    ],
+)
+def test_faults_name_file_key_and_what_was_found(arguments: list[str], fault: str) -> None:
+    code, said = run(PARAMS, *arguments)
+    assert (code, fault in said) == (3, True), said
