@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from buildcompare.findings.verdict import shortcomings
+from buildcompare.report import processes
 from buildcompare.report.batch import Order, publish_many, publish_one
 from buildcompare.results import Results
 from support import small_params, write_params
@@ -78,6 +79,13 @@ def test_what_stands_is_kept_until_something_changes(asked: list[Path], made_her
     assert not publish_one(Order(order.params, {**order.settings, "graphs": "svg"})).kept
     write_params(asked[0], {**small_params(asked[0].parent / "data"), "name": "r0"})
     assert publish_one(order).code == 0
+
+
+def test_a_report_that_takes_too_much_memory_is_named(asked: list[Path], tmp_path: Path) -> None:
+    outcome = publish_one(orders(asked, tmp_path)[0], share=250e6 / processes.memory())
+    assert (outcome.code, outcome.said) == (
+        4, f"buildcompare: {asked[0]}: expected a report that takes less memory, found one that takes more"
+    )  # fmt: skip
 
 
 def test_a_matrix_is_kept_until_a_file_changes(asked: list[Path], made_here: Path) -> None:

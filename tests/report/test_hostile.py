@@ -1,5 +1,8 @@
 """Hostile content is inert, and hostile files end in a message, not in a machine without memory."""
 
+import csv
+import io
+import json
 import re
 import subprocess
 import sys
@@ -15,8 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
+import fuzzing
 from buildcompare.report import markdown
 from buildcompare.report.publish import publish
+from buildcompare.results import Results
+from buildcompare.results.models import SetupRow
+from buildcompare.results.tables import tables
 from support import small_params, write_params
 
 EVIL = "<script>document.title='owned'</script> ](javascript:alert(1)) | `tick` \n\n# no heading $x$ & \\"
@@ -95,6 +102,17 @@ def test_hostile_text_keeps_every_table_whole(hostile: Hostile) -> None:
     assert rows == [2, 2, 4, 4, 2, 2, 2, 2]  # setup, supported users, two graphs a row of each test
     headings = [token for token in tokens if token.type == "heading_open"]
     assert len(headings) == 9  # none of the comment's
+
+
+def test_a_spreadsheet_takes_no_text_for_a_formula() -> None:
+    texts = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(1)", "\t=1", "\r=1", "＝1", "plain", "a=1"]
+    results = Results.model_validate_json(json.dumps(fuzzing.a_report()))
+    setup = [SetupRow(setting=text, value=text) for text in texts]
+    made = tables(results.model_copy(update={"setup": setup}))
+    cells = list(csv.reader(io.StringIO(made["setup"], newline="")))[1:]
+    assert cells == [[("'" * (i < 7) + text).replace("\r", "\n")] * 2 for i, text in enumerate(texts)]
+    rows = csv.DictReader(io.StringIO(made["metrics"]))
+    assert any(float(row["base"]) for row in rows), "numbers stay numbers"
 
 
 def test_params_cannot_write_elsewhere(hostile: Hostile) -> None:

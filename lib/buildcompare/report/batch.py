@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -75,12 +76,15 @@ class Outcome:
     kept: bool = False
 
 
-def publish_one(order: Order, hear: Callable[[int], object] | None = None) -> Outcome:
-    """Publish a report in a forked process if possible, else in this one; `hear` gets the number of each cell."""
+def publish_one(order: Order, hear: Callable[[int], object] | None = None, share: float = 1.0) -> Outcome:
+    """Publish a report in a forked process if possible, else in this one; `hear` gets the number of each cell.
+
+    The process may take this share of the machine's memory.
+    """
     if not processes.is_safe():
         return publish_here(order)
     try:
-        return processes.in_child(publish_here, order, hear=hear)
+        return processes.in_child(publish_here, order, hear=hear, share=share)
     except ExecutionError as error:
         return failed(order.params, error)
 
@@ -94,7 +98,7 @@ def publish_many(
     orders: Iterable[Order], *, jobs: int = 1, make: Callable[[Order], Outcome] | None = None
 ) -> Iterator[tuple[Order, Outcome]]:
     """Publish reports, `jobs` at a time, by `make` (default: here); yield each when it is done."""
-    make = make or publish_one
+    make = make or partial(publish_one, share=1 / jobs)
     with ThreadPoolExecutor(jobs) as threads:
         asked = {threads.submit(make, order): order for order in orders}
         try:
@@ -138,6 +142,8 @@ def guarded(order: Order, task: Callable[[Path | None], T]) -> T | Outcome:
     try:
         with copied_back(output) if is_remote(output) else contextlib.nullcontext(output and Path(output)) as here:
             return task(here)
+    except MemoryError:
+        return failed(order.params, "expected a report that takes less memory, found one that takes more")
     except Exception as error:
         return Outcome(*what_ended(error))
 

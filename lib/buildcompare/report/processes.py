@@ -48,13 +48,18 @@ def tell(cell: int) -> None:
             raise SystemExit(1) from None
 
 
-def in_child(task: Callable[..., T], *arguments: object, hear: Callable[[int], object] | None = None) -> T:
+def in_child(
+    task: Callable[..., T], *arguments: object, hear: Callable[[int], object] | None = None, share: float = 1.0
+) -> T:
     """Call `task` in a child and return its result; `hear` gets the number of each cell that it runs.
+
+    The child may take this share of the machine's memory: then it has a MemoryError, instead of others that are killed.
 
     A child that ends before its task is an :class:`ExecutionError`. A task must catch all its exceptions.
     """
     here, there = multiprocessing.Pipe(duplex=False)
-    process = _context().Process(target=_child, args=(there, dict(os.environ), os.getcwd(), task, arguments))
+    given = (there, dict(os.environ), os.getcwd(), int(share * memory()), task, arguments)
+    process = _context().Process(target=_child, args=given)
     process.start()
     there.close()
     cell = 0
@@ -79,6 +84,14 @@ def in_child(task: Callable[..., T], *arguments: object, hear: Callable[[int], o
             process.join(GRACE_S)
             if not process.is_alive():
                 break
+
+
+def memory() -> int:
+    """Bytes of memory that this machine, or the container, may use."""
+    least = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError, ValueError):  # no container, or no limit
+        least = min(least, int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
+    return least
 
 
 def begin() -> None:
@@ -108,12 +121,18 @@ def _context() -> Any:
     return made
 
 
-def _child(asker: Connection, environment: Mapping[str, str], folder: str, task: Any, arguments: Any) -> None:
+def _child(
+    asker: Connection, environment: Mapping[str, str], folder: str, most: int, task: Any, arguments: Any
+) -> None:
     global _asker  # noqa: PLW0603  # one asker for each child
     _asker = asker
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    import resource  # Windows has none, and no fork server
+
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # exit handlers remove half-made files
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # the waiting process reports it, or is gone
         asker.send((True, task(*arguments)))

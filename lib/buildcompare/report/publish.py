@@ -60,6 +60,8 @@ def execute(params: Reported, *, command: str, engine: Engine | None = None) -> 
         except PapermillExecutionError as error:
             if error.ename == InputError.__name__:
                 raise KernelInputError(error.evalue) from None
+            if error.ename == MemoryError.__name__:
+                raise MemoryError from None
             where = f"cell {error.exec_count} of {source}"
             raise ExecutionError(f"{where}: {error.ename}: {error.evalue}") from None
         except ExecutionError as error:  # a killed process

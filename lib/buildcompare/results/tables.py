@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, get_args
 
@@ -51,18 +52,27 @@ def tables(results: Results) -> dict[str, str]:
         "drift": _flattened((row.test, row) for row in results.drift),
         "inputs": map(dict, results.provenance.inputs),
     }
-    texts = {name: _csv([*rows]) for name, rows in found.items()}
+    texts = {name: _csv(rows) for name, rows in found.items()}
     return {name: text for name, text in texts.items() if text}
 
 
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
     """Rows under the names of all their columns; empty without rows."""
+    rows = [{_cell(name): _cell(value) for name, value in row.items()} for row in rows]
     text = io.StringIO()
     table = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
     if rows:
         table.writeheader()
         table.writerows(rows)
     return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Mark text that a spreadsheet would take for a formula with an apostrophe, as spreadsheets do."""
+    if not isinstance(value, str):
+        return value
+    value = value.replace("\r", "\n")  # which csv quotes
+    return f"'{value}" if re.match(r"[=+\-@\x00-\x1f＝＋－＠]", value) else value
 
 
 def _without(name: str, rows: Rows) -> Rows:
