@@ -161,6 +161,8 @@ new_run("params", "a window that ends before it starts", start=HOUR["end"], end=
 new_run("params", "a time without its zone", start="2024-01-01T00:00:00", end=HOUR["end"])
 last_test("two tests of one name", name="postgresql_bounded")
 last_test("a name that would leave the output folder", name="../../x")
+last_test("a device of Windows", name="nul.txt")
+params_keys("a token in a link", grafana={"x": "https://example.org/d/1?orgId=1&token=abc"})
 params_keys("a link that is not http(s)", grafana={"x": "javascript:alert(1)"})
 params_keys("a metric catalogue that is not there", metrics="missing")
 params_keys("a margin of a metric that the catalogue does not have", margins={"cpu": 8})

@@ -148,6 +148,7 @@ COLUMNS = {
     "a role that is none": ("role", "bogus"),
     "values that are a text": ("values", "x"),
     "a step that is infinite": ("step", float("inf")),
+    "a step whose sum is infinite": ("step", 1e308),
 }
 
 

@@ -53,6 +53,19 @@ def test_artefacts_are_copied_and_linked(tmp_path: Path) -> None:
     assert not (tmp_path / "out/artefacts").exists(), "an archive that nothing names any more"
 
 
+def test_what_a_browser_would_run_is_text(tmp_path: Path) -> None:
+    """Also where the other name is taken: nothing is lost."""
+    folder = tmp_path / "left"
+    folder.mkdir()
+    for name in ("a.html", "a.html.txt", "b.SVG", "c.log"):
+        (folder / name).write_text(name)
+    params = check_params(params_with(tmp_path, str(folder), str(folder / "a.html")))
+    [(_, found)] = artefacts.found_of(params)
+    names = {each.source.name: each.place.name for each in found[:4]}
+    assert names == {"a.html": "a.html.txt.txt", "a.html.txt": "a.html.txt", "b.SVG": "b.SVG.txt", "c.log": "c.log"}
+    assert found[4].place.name == "a.html.txt"
+
+
 def test_links_devices_and_what_is_missing_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "left"
     folder.mkdir()

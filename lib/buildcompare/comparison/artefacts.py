@@ -1,8 +1,9 @@
 """Find, bound and copy the files that runs left behind: output, system statistics, scripts."""
 
 import os
+import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path, PurePosixPath
@@ -17,6 +18,9 @@ FOLDER = "artefacts"
 MAX_FILES = 2_000
 MAX_BYTES = 200_000_000
 """Bounds of one report, which is published and often kept in git."""
+
+
+_RUN = re.compile(r"(?i)\.(?:x?html?|xht|shtml|svgz?|xml|xslt?|mhtml?|mht)$")
 
 
 @dataclass(frozen=True)
@@ -58,9 +62,17 @@ def listed(paths: Iterable[str], place: PurePosixPath) -> Iterator[Artefact]:
         top = resolve(path)
         stem = top.name or "files"
         names = (f"{number}-{stem}" if number > 1 else stem for number in count(1))
-        name = next(each for each in names if each not in taken)
+        name = next(each for each in map(_inert, names) if each not in taken)
         taken.add(name)
         yield from _walk(top, place / name, path)
+
+
+def _inert(name: str, others: Collection[str] = ()) -> str:
+    """Name a file that browsers run (page.html) so that they show its text (page.html.txt)."""
+    inert = name
+    while _RUN.search(inert) or (inert != name and inert in others):
+        inert += ".txt"
+    return inert
 
 
 def _walk(file: Path, place: PurePosixPath, named: str) -> Iterator[Artefact]:
@@ -72,8 +84,9 @@ def _walk(file: Path, place: PurePosixPath, named: str) -> Iterator[Artefact]:
         if stat.S_ISREG(about.st_mode):
             yield Artefact(file, named, place, about.st_size)
         elif stat.S_ISDIR(about.st_mode):
+            names = {each.name for each in file.iterdir()}
             for each in sorted(file.iterdir()):
-                yield from _walk(each, place / each.name, f"{named}/{each.name}")
+                yield from _walk(each, place / _inert(each.name, names), f"{named}/{each.name}")
         else:
             found = "a symbolic link" if stat.S_ISLNK(about.st_mode) else "no regular file"
     except OSError as error:

@@ -27,13 +27,18 @@ FILE_KEYS: dict[str, str] = {
 _FILE_KEYS = [f"`{key}`" for key in (*FILE_KEYS.values(), "values")]
 MOST_USERS = 1_000_000_000
 """Upper bound of users and of counted errors."""
-SLUG = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
-"""Names that become file or folder names: no separators, no dot at either end."""
+SLUG = re.compile(r"(?!(?i:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
+"""Names that become file or folder names: no separators, no dot at either end, no device of Windows."""
+
+
+_CREDENTIALS = re.compile(
+    r"(?i)\s*[^/]*//[^/?#]*@|.*[?&;#](?:[\w-]*(?:token|secret|password|passwd|api[_-]?key|signature)|sig|auth)="
+)
 
 
 def _http_url(value: str) -> str:
     """Refuse other addresses, and credentials, because papermill writes parameters into notebooks."""
-    refuse(re.match(r"\s*[^/]*//[^/?#]*@", value), "an address without credentials", "credentials in it")
+    refuse(_CREDENTIALS.match(value), "an address without credentials", "credentials in it")
     try:
         parts = urlsplit(value)
         parts.port  # noqa: B018  # the access checks it
@@ -51,6 +56,7 @@ def _server_url(value: str) -> str:
 
 
 _SLUG = "letters, digits, '.', '_' and '-', starting with a letter or digit, ending with no '.', at most 100 of them"
+_SLUG += ", no device of Windows (con, nul)"
 _OWN_HEADERS = (
     "(?:proxy-)?authorization|proxy-.*|cookie|accept-encoding|content-(?:length|type|encoding)|host|connection|keep-alive"
     "|transfer-encoding|te|trailer|upgrade|expect"

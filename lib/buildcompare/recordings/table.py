@@ -375,6 +375,6 @@ def _clock(times: FloatArray) -> dict[str, object]:
 def _grid(start: float, step: float, size: int) -> FloatArray:
     if not size:
         return np.empty(0)
-    if not np.isfinite([start, step]).all():
+    if not np.isfinite([start, step, start + step * size]).all():
         raise ValueError(f"a grid from {start} by {step}")
     return start + np.arange(size, dtype=np.float64) * step
