@@ -1,5 +1,6 @@
 """Bytes for every reader: files that are right, changed by chance, and what once broke a reader (tests/corpus)."""
 
+import contextlib
 import functools
 import gzip
 import io
@@ -7,6 +8,7 @@ import json
 import operator
 import os
 import random
+import re
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +46,11 @@ ODD: tuple[Any, ...] = (
     None, True, -1, 0, 5, 1e308, 1e-320, float("nan"), float("inf"), 10**400, "", "x", "\ud800", "\x1b[31m", "\0",
     "1_000", "9999-12-31", [], [[]], {}, {"a": []}, [1, 2, 3],
 )  # fmt: skip
+TOKENS = (
+    b"0", b"-1", b"1e308", b"nan", b"NaN", b"1733911200000", b"45637.5", b"202412111000", b"ms", b"s", b"unit", b"%",
+    b"timestamp", b"2024-12-11T10:00:00Z", b"12:00:00", b"AM", b"EST", b"true", b"null", b"9" * 30, b"\xc2\xb5s", b"",
+)  # fmt: skip
+"""What stands in files, where something else is expected."""
 PARTS = (b"\x00", b"\xff", b"\x1b[2J", b"\xed\xa0\x80", b"9" * 400, b'"', b"[" * 5_000)
 HANGS_S = 10.0
 """CPU seconds that one input may take."""
@@ -338,7 +345,9 @@ YAML = ("params", "comments", "catalogue", "variants", "matrix", "groups")
 
 
 def changed(contents: bytes, rng: random.Random) -> bytes:
-    """The same with some of it changed, cut, doubled or packed; JSON also by one of its values."""
+    """The same with some of it changed, cut, doubled or packed, or with its structure kept and a part of it changed."""
+    if rng.random() < 0.4 and (other := restructured(contents, rng)):
+        return other
     if contents[:1] == b"{" and rng.random() < 0.6:
         lines = contents.splitlines() if b"}\n{" in contents else [contents]
         at = rng.randrange(len(lines))
@@ -351,6 +360,79 @@ def changed(contents: bytes, rng: random.Random) -> bytes:
         cut, put = rng.choice(((1, flipped), (rng.choice((1, 4, 64)), b""), (0, doubled), (0, rng.choice(PARTS))))
         made[at : at + cut] = put
     return gzip.compress(bytes(made)) if rng.random() < 0.05 else bytes(made)
+
+
+def restructured(contents: bytes, rng: random.Random) -> bytes | None:
+    """A file that its format's library still reads, with parts exchanged, doubled or replaced; None of other kinds."""
+    if contents[:4] == b"PAR1":
+        with contextlib.suppress(pa.ArrowException, ValueError, KeyError, TypeError, OverflowError):
+            return _other_parquet(pq.read_table(io.BytesIO(contents)), rng)
+        return None
+    if contents == PPROF:
+        with contextlib.suppress(ValueError, IndexError):  # no message was left
+            return _other_message(contents, rng)
+    if contents[:1] == b"{" or b"\0" in contents[:200] or contents[:2] == b"\x1f\x8b":
+        return None
+    tokens = re.split(rb"([^\w.]+)", contents)  # texts at even places, what separates them at odd ones
+    for _ in range(rng.choice((1, 2, 5))):
+        here, there = (rng.randrange(len(tokens) // 2 + 1) * 2 - rng.choice((0, 0, 0, 1)) for _ in range(2))
+        way = rng.randrange(4)
+        if way < 2:
+            tokens[here], tokens[there] = (tokens[there], tokens[here] if way else tokens[there])
+        else:
+            tokens[here] = rng.choice(TOKENS) if way == 2 else tokens[here] * rng.choice((2, 50))
+    return b"".join(tokens)
+
+
+def _other_parquet(table: pa.Table, rng: random.Random) -> bytes:
+    """Columns exchanged, doubled, cast, emptied or with one odd value; other metadata, encodings and row groups."""
+    place = rng.randrange(table.num_columns)
+    name, column = table.column_names[place], table.column(place)
+    way = rng.randrange(6)
+    if way == 0:
+        table = table.rename_columns(rng.sample(table.column_names, table.num_columns))
+    elif way == 1:
+        table = table.append_column(rng.choice((name, "unit", "timestamp", "")), column)
+    elif way == 2:
+        kinds = (pa.string(), pa.int8(), pa.timestamp("ns", "Asia/Tokyo"), pa.duration("s"), pa.date32(), pa.float16())
+        table = table.set_column(place, name, column.cast(rng.choice(kinds), safe=False))
+    elif way == 3:
+        values = column.to_pylist()
+        values[rng.randrange(len(values))] = rng.choice((None, values[0], *ODD))
+        table = table.set_column(place, name, pa.array(values))
+    elif way == 4:
+        table = table.replace_schema_metadata({rng.choice((b"pandas", b"buildcompare")): json.dumps(rng.choice(ODD))})
+    else:
+        table = pa.concat_tables([table.slice(0, rng.choice((0, 1, 8)))] * rng.choice((1, 3)))
+    sink = io.BytesIO()
+    codec, rows = rng.choice(("none", "snappy", "zstd", "gzip")), rng.choice((1, 3, 100))
+    pq.write_table(table, sink, compression=codec, row_group_size=rows, use_dictionary=rng.random() < 0.5)
+    return sink.getvalue()
+
+
+def _other_message(contents: bytes, rng: random.Random) -> bytes:
+    """A protobuf whose fields (two bytes and their contents) are exchanged, doubled, nested or of another number."""
+    fields, place = list[bytes](), 0
+    while place < len(contents):
+        size = 2 + (contents[place + 1] if contents[place] & 7 == 2 else 0)
+        fields.append(contents[place : place + size])
+        place += size
+    for _ in range(rng.choice((1, 2, 4))):
+        here = rng.randrange(len(fields))
+        head, *rest = fields[here]
+        odd = rng.choice((b"\x00", b"\x7f", b"\xff" * 9 + b"\x01", b"\x80\x80\x01"))
+        inner = bytes(rest[1:]) + bytes([rng.choice((8, 16, 24, 10))]) + odd
+        nested = _other_message(bytes(rest[1:]), rng) if len(rest) > 2 and rest[1] & 7 in (0, 2) else inner
+        fields[here : here + 1] = rng.choice(
+            (
+                [fields[here]] * rng.choice((2, 500)),
+                [bytes([rng.randrange(1, 16) << 3 | head & 7, *rest])],
+                [bytes([head, min(len(inner), 127)]) + inner],
+                [bytes([head, len(nested)]) + nested] if len(nested) < 128 else [],
+                rng.choices(fields, k=2),
+            )
+        )
+    return b"".join(fields)
 
 
 def with_an_odd_value(contents: bytes, rng: random.Random) -> bytes:

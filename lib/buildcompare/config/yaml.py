@@ -154,6 +154,8 @@ def read_yaml(file: Path) -> Document:
     key, text = None, read_text(file, "a YAML file", max_bytes=MAX_BYTES)
     builder = _Builder(file)
     try:
+        if re.search(r"(?:[\[{]\s*){200}", text):  # before the reader's work, which grows with the square of the depth
+            raise RecursionError
         reader = YAML(typ="safe", pure=True)
         reader.Resolver = _Resolver
         node = reader.compose(text)

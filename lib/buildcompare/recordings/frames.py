@@ -117,7 +117,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
         yield from _wide(frame[values], times, file, catalogue)
         return
     labels = [column for column in frame.columns if column not in (clock, metric, *values)]
-    units, seen = str(columns.get("unit", columns.get("units"))), set[tuple[object, ...]]()
+    units, seen = str(columns.get("unit", columns.get("units", "\0"))), set[tuple[object, ...]]()
     if len(labels) > MAX_LABELS:
         raise file.fault("columns", f"at most {MAX_LABELS} beside a metric and its value", str(len(labels)))
     groups = frame.groupby([metric, *labels], sort=False, dropna=False, observed=True)
