@@ -17,7 +17,7 @@ import numpy as np
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Run, Source
-from buildcompare.recordings.prometheus import pull_run
+from buildcompare.recordings.prometheus import WINDOW_KEYS, pull_run
 from buildcompare.recordings.prometheus_client import open_session, timeouts
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import read
@@ -99,7 +99,7 @@ class Follower:
         try:
             new = pull_run(self.run.model_copy(update=window), self.source, self.catalogue)
         except InputError as error:
-            if error.key == "start, end":  # no sample in this window
+            if error.key == WINDOW_KEYS:  # no sample in this window
                 return held
             raise
         kept = {_key(each): each for each in held.series}

@@ -22,6 +22,7 @@ from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Re
 if TYPE_CHECKING:
     from prometheus_api_client import PrometheusConnect
 
+WINDOW_KEYS = "start, end"  # key of errors about the window, such as one without any sample
 MAX_POINTS = 10_999  # points of one query: a server refuses more than 11,000 steps
 MAX_PIECES = 500  # bound on the queries for one window: 5.5 million points per series, a year at 6 s
 _OF_WINDOW = re.compile(r"\b(start|end|range)\s*\(\s*\)", re.IGNORECASE)
@@ -65,7 +66,7 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     named = list(zip(questions, answers, strict=True))
     if not any(answer.series for question, answer in named if question.role in ("graph", "label")):
         found = f"none for any of {len(questions)} queries between {start.isoformat()} and {end.isoformat()}"
-        raise InputError(file=None, key="start, end", expected=f"samples at {url}", found=found)
+        raise InputError(file=None, key=WINDOW_KEYS, expected=f"samples at {url}", found=found)
     unchecked = f"The certificate of {url} was not checked (source.tls.verify is false)."
     return Recording(
         series=tuple(series for question, answer in named for series in _series(question, answer)),
@@ -100,7 +101,7 @@ def grid(start: dt.datetime, end: dt.datetime, step_s: float) -> range:
     times = range(first, last + 1, round(step_s * 1000))
     if len(times) > MAX_POINTS * MAX_PIECES:
         expected = f"a window of at most {MAX_POINTS * MAX_PIECES:,} points at this step"
-        raise InputError(file=None, key="start, end", expected=expected, found=f"{len(times):,}")
+        raise InputError(file=None, key=WINDOW_KEYS, expected=expected, found=f"{len(times):,}")
     return times
 
 
