@@ -33,10 +33,10 @@ from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.params import Build, Comparison, Source, Test
 from buildcompare.findings.verdict import opening
 from buildcompare.history.ledger import entry_of, record
-from buildcompare.history.table import import_table
 from buildcompare.recordings.recording import FloatArray, Recording
 from buildcompare.results import Results
 from buildcompare.results.codes import SIDES, Side
+from loadfiles.comparisons import import_table
 from validity import published
 
 ORDER = ("regression", "improvement", "equivalent", "not_worse", "inconclusive", "not_comparable")
