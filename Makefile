@@ -16,7 +16,7 @@ PORT ?= 9090#                       and its port
 SECONDS ?= 600#                     how long `fuzz` takes, in CPU
 PYTHON ?=#                          the Python that makes .venv; found when empty
 UPGRADE ?=#                         `make lock UPGRADE=1` moves every version, not only what pyproject.toml asks for
-UV_VERSION := 0.13.8
+UV := --require-hashes --requirement requirements-uv.lock
 LICENCES := Apache;BSD;CC0;CNRI;HPND;ISC;MIT;Mozilla Public License;MPL;PSF;Python Software Foundation;Public Domain;0BSD;Unlicense;ZPL;Zlib
 COMPILE := uv --quiet --no-config pip compile --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
   --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
@@ -122,7 +122,8 @@ format: $(EVERYTHING) ## put code and notebooks in shape, and empty the notebook
 setup: $(EVERYTHING) ## only make the environment; every target does it where it is missing
 
 lock: ## pin every package again in both lock files, with hashes; UPGRADE=1: to new versions
-	@$(find_python); "$$python" -m venv build/lock; build/lock/bin/python -m pip install --quiet uv==$(UV_VERSION)
+	@$(find_python); "$$python" -m venv build/lock; build/lock/bin/python -m pip install --quiet $(UV)
+	@$(if $(UPGRADE),echo uv | build/lock/bin/$(COMPILE) --no-annotate --output-file requirements-uv.lock -)
 	@build/lock/bin/$(COMPILE) $(if $(UPGRADE),--upgrade) --all-extras --output-file requirements-dev.lock pyproject.toml
 	@build/lock/bin/$(COMPILE) --constraint requirements-dev.lock --extra build --output-file requirements.lock pyproject.toml
 
@@ -150,7 +151,7 @@ endef
 define install
 index=$${PIP_INDEX_URL:-$$($(RUN) -m pip config get global.index-url 2>/dev/null || true)}; \
 [ -z "$$index" ] || export UV_DEFAULT_INDEX="$$index"; [ -z "$$PIP_CERT" ] || export SSL_CERT_FILE="$$PIP_CERT"; \
-{ [ -z "$$PIP_NO_INDEX" ] && $(RUN) -m pip install --quiet --no-input uv==$(UV_VERSION) 2>/dev/null && \
+{ [ -z "$$PIP_NO_INDEX" ] && $(RUN) -m pip install --quiet --no-input $(UV) 2>/dev/null && \
   UV_SYSTEM_CERTS=$${UV_SYSTEM_CERTS:-1} $(RUN) -m uv pip install --quiet --require-hashes --requirement $(1); } || \
 $(RUN) -m pip install --quiet --no-input --require-hashes --requirement $(1)
 endef

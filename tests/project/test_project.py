@@ -63,11 +63,11 @@ def test_locks_pin_everything_that_pyproject_asks_for(project: Path, declared: d
         assert Requirement(f"{name}{specifier}").specifier.contains(to_develop[name]), f"{name}: run `make lock`"
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock", "requirements-uv.lock"])
 def test_lock_is_pinned_by_hashes_and_names_no_index(project: Path, name: str) -> None:
     text = (project / name).read_text(encoding="utf-8")
     entries = re.split(r"\n(?=[A-Za-z0-9])", re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE).strip())
-    assert len(entries) == len(pins_of(project / name)) > 100
+    assert len(entries) == len(pins_of(project / name)) > 100 * ("uv" not in name)
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
     assert not re.search(r"://|--(extra-)?index-url|--find-links|-e |\bfile:|(^|\s)/", text)
 
