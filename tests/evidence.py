@@ -79,4 +79,4 @@ def _said(value: float) -> Iterator[str]:
     yield from (f"{value:.2f}", percent(value))
     yield from (significant(abs(value)), minutes(value), f"{value / 60:.0f} min")
     yield from (quantity(value, unit) for unit in ("seconds", "bytes", "percent"))
-    yield from (f"{value:.0%}", f"{value:+.1%}", f"{value:.0f} %")
+    yield from (f"{100 * value:.0f} %", f"{value:+.1%}", f"{value:.0f} %", change(100 * value))

@@ -293,8 +293,8 @@ def test_wherever_no_difference_stands_beside_a_wider_interval_its_rule_is_named
 @pytest.mark.parametrize(
     ("status", "low", "high", "delta", "p", "said"),
     [
-        ("regression", -0.8, 13.3, 6.0, 0.03, "regression"),
-        ("regression", 0.8, 13.3, 6.0, 0.03, "regression"),
+        ("regression", -0.8, 13.3, 6.0, 0.03, "more"),
+        ("regression", 0.8, 13.3, 6.0, 0.03, "more"),
         ("inconclusive", -1.0, 40.0, 18.0, 0.2, "cannot tell"),
         ("equivalent", -6.0, 6.0, 0.0, 1.0, "no difference beyond 5.0 % (its 90 % interval lies within)"),
         ("equivalent", -4.0, 4.0, 0.0, 1.0, "no difference beyond 5.0 %"),
@@ -312,7 +312,7 @@ def test_at_equal_load_a_status_that_its_interval_seems_to_deny_says_what_decide
     test = with_metric(quiet(), "stack-in-use", margin_percent=5.0, load_adjusted=row)
     metric = next(each for each in test.metrics if each.slug == "stack-in-use")
     assert metric.load_adjusted is not None
-    assert say("reasons", "at_equal_load", metric.load_adjusted, metric.better, 5.0) == said
+    assert say("reasons", "at_equal_load", metric.load_adjusted, metric.better, 5.0, metric.unit) == said
     parts = sections.metrics(replace(bench(), results=results(test)))
     assert f"</span> {said}</td>" in "".join(str(getattr(part, "html", "")) for part in parts)
 

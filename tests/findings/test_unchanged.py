@@ -54,7 +54,7 @@ def test_an_unbounded_test_is_reported_at_equal_load() -> None:
     assert found("cpu-utilization", at_load(6.0)) == []
     (told,) = found("cpu-utilization", worse)
     assert (told.severity, told.evidence["delta_percent"], told.evidence["own_load_percent"]) == ("info", 6.0, 30.0)
-    assert " at equal load (6,000 users), +6.0 %: regression." in told.text
+    assert " at equal load (6,000 users), +6.0 %." in told.text
     assert "At each build's own load +30.0 %." in told.whole
     (told,) = found("p99-api-times", at_load(6.0).model_copy(update={"p_worse_one_sided": 0.06}))
     assert told.severity == "info"

@@ -59,7 +59,7 @@ def test_a_change_that_no_verdict_counts_is_shown_with_its_load(slower: bc.Resul
     metrics = [row.model_copy(update=changed.get(row.slug, {})) for row in test.metrics]
     results = slower.results.model_copy(update={"tests": [test.model_copy(update={"metrics": metrics})]})
     shown = lines(results, width=120)
-    assert re.search(r"\nRPS +89\d +89\d .* lower, at own load\n", shown)
+    assert re.search(r"\nRPS +89\d/s +89\d/s .* lower, at own load\n", shown)
     assert re.search(r"\nP99 API times +– +– +– +– +∅ not known at equal load\n", shown)
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from buildcompare.findings.metrics import USERS
 from buildcompare.findings.verdict import opening
 from buildcompare.report.sections import GRAVEST_FIRST
-from buildcompare.results import Change, Results, TestResult
+from buildcompare.results import Change, ErrorRateResult, Results, TestResult
 from buildcompare.results.codes import Better, Pair, Severity, Status, Verdict
 from buildcompare.text import numbers
 from buildcompare.text.sentences import say
@@ -73,10 +73,10 @@ def table_rows(test: TestResult, *, every: bool = False) -> tuple[list[Row], Cou
         if not (shown or every or status.changed):
             rest[numbers.STATUS_WORDS[status]] += 1
             continue
-        words = f"{numbers.STATUS_SYMBOLS[status]} {say('terminal', 'status', row, better)}"
+        decides = shown or isinstance(row, ErrorRateResult)
+        words = f"{numbers.STATUS_SYMBOLS[status]} {say('terminal', 'status', row, better, None if decides else unit)}"
         levels = _levels(row, unit) if row else (numbers.MISSING, numbers.MISSING)
-        interval = numbers.interval(getattr(row, "ci_low", None), getattr(row, "ci_high", None))
-        rows.append(((name, *levels, numbers.change(row.delta_percent if row else None), interval, words), status))
+        rows.append(((name, *levels, *numbers.moved(row), words), status))
     return sorted(rows, key=lambda each: (not each[1].changed, each[1] != Status.REGRESSION)), rest
 
 
@@ -84,7 +84,7 @@ def _levels(row: Change, unit: str) -> Pair[str]:
     """Format both values; unknown supported users have a lower bound."""
     values = Pair(row.base, row.new)
     if unit != "users":
-        return values.map(lambda value: numbers.quantity(value, unit if unit in numbers.SCALED else ""))
+        return values.map(lambda value: numbers.short_quantity(value, unit))
     least: Pair[float | None] = getattr(row, "at_least", Pair(None, None))
     signed = (("", value) if value is not None else ("≥ ", bound) for value, bound in zip(values, least, strict=True))
     return Pair(*(numbers.MISSING if value is None else f"{sign}{numbers.whole(value)}" for sign, value in signed))

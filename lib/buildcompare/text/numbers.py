@@ -4,9 +4,12 @@ import math
 from collections.abc import Iterable
 
 from buildcompare.config.outside import shown
+from buildcompare.results import Change
 from buildcompare.results.codes import Better, Status, Verdict
 
 MISSING = "–"
+LONGEST_LABEL = 60
+"""Most characters of a label in a sentence; tables have all of it."""
 _SCALES = {
     "seconds": ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (1e-6, "µs", 1e6), (0.0, "ns", 1e9)),
     "bytes": ((1e9, "GB", 1e-9), (1e6, "MB", 1e-6), (1e3, "kB", 1e-3), (0.0, "B", 1.0)),
@@ -14,8 +17,6 @@ _SCALES = {
 _LARGE = ((1e9, "billion"), (1e6, "million"))
 _DB_NAMES = {"postgresql": "Postgres", "postgres": "Postgres", "mysql": "MySQL", "mariadb": "MariaDB"}
 SHORT_UNITS = {"percent of one core": "%", "percent": "%"}
-SCALED = {*_SCALES, *SHORT_UNITS}
-"""Units shown after a value in a narrow table; other units are clear from the metric's name."""
 STATUS_WORDS = {
     Status.REGRESSION: Status.REGRESSION,
     Status.IMPROVEMENT: Status.IMPROVEMENT,
@@ -68,14 +69,32 @@ def quantity(value: float | None, unit: str, bound: str = "") -> str:
     return f"{significant(value * factor, 3, bound)} {name}"
 
 
+def short_quantity(value: float | None, unit: str) -> str:
+    """Format a value for a narrow table: ``10.5 ms``, ``0.47/s``; units of counts are clear from the metric's name."""
+    if unit in _SCALES or unit in SHORT_UNITS or value is None:
+        return quantity(value, unit)
+    return quantity(value, "") + unit[unit.rfind("/") :] * ("/" in unit)
+
+
 def whole(value: float | None, sign: str = "", bound: str = "") -> str:
     """Format a number without decimals: ``15,400``; with `sign` ``"+"`` a rise shows its sign."""
     return MISSING if value is None else f"{rounded(value, 0, bound):{sign},.0f}".replace("-", "−")
 
 
 def share(part: float) -> str:
-    """Format a part of 1 in percent: ``45%``."""
-    return f"{part:.0%}"
+    """Format a part of 1 in percent: ``45 %``."""
+    return f"{100 * part:.0f} %"
+
+
+def duration(hours: float) -> str:
+    """Format hours in words, below one hour in minutes: ``14 minutes``, ``2.5 hours``."""
+    return f"{significant(hours, 2)} hours" if hours >= 1.0 else f"{max(hours * 60.0, 1.0):.0f} minutes"
+
+
+def quoted(label: str) -> str:
+    """Quote a label of several words, such as an SQL statement, and cut a long one."""
+    short = label if len(label) <= LONGEST_LABEL else f"{label[:LONGEST_LABEL].rstrip()}…"
+    return f"“{short}”" if len(label.split()) > 2 else short
 
 
 def scales(unit: str) -> tuple[tuple[float, str, float], ...]:
@@ -104,6 +123,13 @@ def interval(low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return MISSING
     return f"{change(low, 'lower').removesuffix(' %')} to {change(high, 'upper')}"
+
+
+def moved(row: Change | None) -> tuple[str, str]:
+    """Format the change of `row` and its interval; a rise from zero has no percentage."""
+    if row is None or row.delta_percent is None:
+        return "from 0" if row and row.base == 0 and row.new else MISSING, MISSING
+    return change(row.delta_percent), interval(getattr(row, "ci_low", None), getattr(row, "ci_high", None))
 
 
 def ranged(delta: float | None, low: float | None, high: float | None, name: str = "95 % interval ") -> str:
@@ -138,14 +164,20 @@ def status_words(
     low: float | None = None,
     high: float | None = None,
     no_worse_than: float | None = None,
+    unit: str | None = None,
 ) -> str:
     """Format a status in words: ``no difference beyond 5 %``, ``no worse than 10 %``.
 
+    A regression is a change that fails the comparison. A row that cannot, such as a metric that is no gate, gives its
+    `unit`; it is slower, faster, more or less.
     Equivalence is tested with the 90 % interval (two one-sided tests at 5 %). The words name it if the displayed 95 %
     interval, from `low` to `high`, exceeds the margin.
     """
     if better == "neutral" and status in (Status.REGRESSION, Status.IMPROVEMENT):
         return "lower" if status == Status.REGRESSION else Better.HIGHER
+    if unit is not None and status in (Status.REGRESSION, Status.IMPROVEMENT):
+        rises = (status == Status.REGRESSION) == (better != Better.HIGHER)
+        return ("slower" if rises else "faster") if unit == "seconds" else ("more" if rises else "less")
     words = STATUS_WORDS[status]
     if status == Status.NOT_WORSE and no_worse_than is not None:
         return f"{words} than {percent(no_worse_than, 'upper')}"

@@ -26,8 +26,9 @@ MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
 DETAIL = "\x1e"
 """Separator of a sentence and its detail; texts of users never contain it."""
 _FILTERS = (
-    numbers.change, numbers.counted, numbers.db_name, numbers.interval, numbers.lasting, numbers.listed,
-    numbers.minutes, numbers.p_words, numbers.percent, numbers.quantity, numbers.ranged, numbers.share,
+    numbers.change, numbers.counted, numbers.db_name, numbers.duration, numbers.interval, numbers.lasting,
+    numbers.listed, numbers.minutes, numbers.p_words, numbers.percent, numbers.quantity, numbers.quoted, numbers.ranged,
+    numbers.share,
     numbers.shift_words, numbers.significant, numbers.status_words, numbers.test_words, numbers.whole, plural, zip,
 )  # fmt: skip
 _TABLES = {
