@@ -8,6 +8,7 @@ NOTEBOOK ?= start#                  the notebook that `lab` opens: investigate, 
 TEST ?=#                            the test that it opens,
 METRIC ?=#                          and the metric, such as p99-api-times,
 LABEL ?=#                           or the label, such as "api getPost p99"
+WINDOW ?=#                          and the window in elapsed seconds, such as 600-1200
 ARGS ?=#                            further options of the command that a target runs
 TESTS ?=#                           the tests to run, such as tests/load; all of them when empty
 WORKERS ?= logical#                 how many tests run at a time; 0: in one process, for a debugger
@@ -58,6 +59,7 @@ lab: export PARAMS := $(if $(filter file,$(origin PARAMS)),,$(PARAMS))
 lab: export BUILDCOMPARE_TEST = $(TEST)
 lab: export BUILDCOMPARE_METRIC = $(METRIC)
 lab: export BUILDCOMPARE_LABEL = $(LABEL)
+lab: export BUILDCOMPARE_WINDOW = $(WINDOW)
 lab: $(EVERYTHING) ## open the notebooks in JupyterLab: NOTEBOOK=investigate PARAMS=params/X.yaml TEST=name METRIC=slug
 	@[ -f "notebooks/$(NOTEBOOK).ipynb" ] || { cd notebooks && set -- *.ipynb; \
 	  echo "make lab: expected NOTEBOOK=one of $$*, found '$(NOTEBOOK)'" >&2; exit 3; }

@@ -35,7 +35,8 @@ def investigate(
     label
         Instead of a metric, a label, such as ``"api getPost p99"``.
     windows
-        Start and end in elapsed seconds, of both builds or by build; by default each run's steady window.
+        Start and end in elapsed seconds, of both builds or by build; by default that of ``make lab WINDOW=...``, or
+        else each run's steady window.
 
     Returns
     -------
@@ -62,12 +63,17 @@ def investigate(
         result = compare(parameters(None if comparison is None else os.fspath(comparison)))
     else:
         result = compare(comparison) if isinstance(comparison, Comparison) else comparison
+    over: Any = windows
     if comparison is None and test is None:  # JupyterLab passes settings to kernels only so
         test = os.environ.get("BUILDCOMPARE_TEST") or None
         if metric is None and label is None:
             metric = os.environ.get("BUILDCOMPARE_METRIC") or None
             label = os.environ.get("BUILDCOMPARE_LABEL") or None
-    return look_into(result, test, metric, label, windows)
+        if windows is None and (spans := os.environ.get("BUILDCOMPARE_WINDOW")):
+            base, slash, new = spans.partition("/")
+            chosen = ("base", base), ("new", new if slash else base)
+            over = {side: span.split("-") for side, span in chosen if span}
+    return look_into(result, test, metric, label, over)
 
 
 def look_into(

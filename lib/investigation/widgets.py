@@ -21,6 +21,7 @@ from buildcompare.config.project import root
 from buildcompare.figures import component, themes
 from buildcompare.figures.chart import chart, group_of
 from buildcompare.figures.curves import metric_at_load
+from buildcompare.findings.subject import lab_command
 from buildcompare.results import MetricResult, RunResult
 from buildcompare.results.codes import SIDES
 from buildcompare.text import numbers
@@ -95,13 +96,14 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         self.query, self.comment = (ipywidgets.Textarea(layout=WHOLE, rows=3) for _ in range(2))
         self.ask = ipywidgets.Button(description="Ask the server")
         self.keep = ipywidgets.Button(description="Keep as comment")
+        self.kept, self.link = ipywidgets.HTML(), ipywidgets.HTML()
         self._listen()
         choices = ipywidgets.HBox([self.comparison, self.test, self.metric, self.label], layout=ROW)
         window = ipywidgets.HBox([self.window, self.steady, self.margin])
-        numbers = [self.answer, self.measured, self.findings, self.spread, self.why, self.beginning]
+        numbers = [self.answer, self.measured, self.link, self.findings, self.spread, self.why, self.beginning]
         others = ipywidgets.HBox([self.events, self.beside, self.moves], layout=ROW)
         asked = [ipywidgets.HTML("<b>PromQL</b>"), self.query, self.ask, self.answered]
-        note = [ipywidgets.HTML("<b>Comment</b>"), self.comment, self.keep]
+        note = [ipywidgets.HTML("<b>Comment</b>"), self.comment, ipywidgets.HBox([self.keep, self.kept])]
         super().__init__([choices, self.message, self.chart, self.at_load, window, *numbers, others, *asked, *note])
         self.add_class("buildcompare")
         self._show(seen)
@@ -181,7 +183,8 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
     def _keep(self, _: object) -> None:
         with self._faults():
             number = self.seen.keep(self.comment.value)
-            self._say(say("investigation", "kept", number, _shown_path(self.seen.analysis.params.file)))
+            words = say("investigation", "kept", number, _shown_path(self.seen.analysis.params.file))
+            self.kept.value = f'<span role="status">{html.escape(words)}</span>'
 
     @contextlib.contextmanager
     def _faults(self) -> Iterator[None]:
@@ -200,6 +203,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         before, self.seen = self.seen, seen
         self._setting = True
         self._say("")
+        self.kept.value, self.link.value = "", _link(seen)
         try:
             if _state(before)[:-1] != _state(seen)[:-1] or not self.chart.chart:
                 self._show_choice(seen)  # not redrawn where only the window changes
@@ -284,6 +288,14 @@ def _at_load(seen: Investigation) -> dict[str, str]:
         return {}
     figure = metric_at_load("", seen.labels, row, seen.view.at_load[row.slug], group=group_of(seen.view))
     return figure.chart or {}
+
+
+def _link(seen: Investigation) -> str:
+    """Return the command that opens this view again; nothing without a params file."""
+    if seen.analysis.params.file is None:
+        return ""
+    command = lab_command(_shown_path(seen.analysis.params.file), seen.test, seen.metric, seen.label, seen.windows)
+    return f"<p>{say('investigation', 'again')} <code>{html.escape(command)}</code></p>"
 
 
 def _spread(seen: Investigation) -> str:

@@ -171,7 +171,7 @@ def test_a_build_whose_requests_fail_does_not_pass(base: float, new: float, unit
 def test_a_section_without_content_has_no_heading() -> None:
     bare = replace(bench(), results=results(quiet()).model_copy(update={"plan": []}))
     assert [name for name in sections.SECTIONS if not [*sections.parts_of(bare, name)]] == [
-        "further_runs", "setup", "supported_users",
+        "further_runs", "setup", "supported_users", "errors",
     ]  # fmt: skip
     assert next(sections.parts_of(bare, "comments")).heading == "Comments", "README.md fills it in"
 

@@ -58,6 +58,7 @@ def opened(browser: BrowserThread, file: Path, task: Callable[[Any], Any], **loo
     """`task` on the page once its charts are drawn."""
 
     def run(page: Any) -> Any:
+        page.locator(".levels").first.scroll_into_view_if_needed()  # a chart is drawn when it is seen
         page.locator("build-chart[ready]").first.wait_for()
         return task(page)
 

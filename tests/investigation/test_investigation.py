@@ -154,6 +154,13 @@ def test_without_arguments_it_begins_where_make_lab_said(
     monkeypatch.setenv("BUILDCOMPARE_LABEL", "")
     monkeypatch.setenv("BUILDCOMPARE_METRIC", "rps")
     assert bc.investigate().metric == "rps"
+    monkeypatch.setenv("BUILDCOMPARE_WINDOW", "600-1200/900-1500")
+    shown = bc.investigate()
+    assert tuple(shown.windows) == ((600.0, 1200.0), (900.0, 1500.0))
+    assert bc.Workbench(shown).link.value.endswith(" METRIC=rps WINDOW=600-1200/900-1500</code></p>")
+    monkeypatch.setenv("BUILDCOMPARE_WINDOW", "abc")
+    with pytest.raises(bc.InputError, match="expected start and end in elapsed seconds, between 0 and"):
+        bc.investigate()
     assert bc.investigate(seen.analysis).test == "postgresql_bounded", "what was named counts alone"
 
 
@@ -427,9 +434,9 @@ def test_a_note_is_kept_and_a_fault_is_shown(tmp_path: Path) -> None:
     assert bench.comment.value == "Seen <b>twice</b> & kept", "what is being written is not written over"
     bench.keep.click()
     assert bc.read_params(file).comments[-1] == "Seen <b>twice</b> & kept"
-    assert 'role="status">Written into' in bench.message.value
+    assert 'role="status">Written into' in bench.kept.value
     bench.chart.chosen = {"axis": "ramp", "range": None}
-    assert 'role="status">Written into' in bench.message.value, "nothing else was chosen"
+    assert 'role="status">Written into' in bench.kept.value, "nothing else was chosen"
     bench.comment.value = " "
     bench.keep.click()
     assert 'role="alert"' in bench.message.value

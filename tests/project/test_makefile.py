@@ -12,7 +12,7 @@ import pytest
 
 def make(project: Path, *arguments: str, **environment: str) -> str:
     mixed_in = re.compile(
-        r"MAKE|MFLAGS|CONDA_|PARAMS$|NOTEBOOK$|TEST$|METRIC$|LABEL$|ARGS$|TESTS$|WORKERS$|PYTHON$|UPGRADE$"
+        r"MAKE|MFLAGS|CONDA_|PARAMS$|NOTEBOOK$|TEST$|METRIC$|LABEL$|WINDOW$|ARGS$|TESTS$|WORKERS$|PYTHON$|UPGRADE$"
     )
     clean = {name: value for name, value in os.environ.items() if not mixed_in.match(name)}
     done = subprocess.run(

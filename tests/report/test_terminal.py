@@ -40,7 +40,7 @@ def test_what_changed_stands_first(slower: bc.Result) -> None:
     assert re.fullmatch(r"Avg API times +9\.97 ms +19\.9 ms +\+100 % .* ✗ regression", shown[first + 1])
     assert shown[first + 2].startswith("P99 API times ")
     assert shown[first + 3] == "3 more: 3 cannot tell."
-    assert any(line.startswith("critical: Bounded: ") for line in shown)
+    assert any(line.startswith("critical: Avg API times") for line in shown)
 
 
 def test_every_row_and_finding_on_demand(slower: bc.Result) -> None:

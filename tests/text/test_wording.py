@@ -128,8 +128,13 @@ def test_a_row_at_a_glance(change: dict[str, Any], expected: str) -> None:
         (SuggestionKind.SETTLE, {"name": "CPU", "delta_percent": 8.0, "required_runs": 3,
                                  "required_runs_show_percent": 4.6},
          "Settle CPU in Bounded Postgres (+8.0 %): 3 runs of each build would show a change of 4.6 %."),
-        (SuggestionKind.FIND_CAUSE, {"name": "supported users", "delta_percent": -10.1, "movers": [["Stack", 19.2]]},
+        (SuggestionKind.FIND_CAUSE,
+         {"name": "supported users", "delta_percent": -10.1, "movers": [["Stack", 19.2]], "label": None},
          "Find the cause of supported users −10.1 % in Bounded Postgres: Stack (+19.2 %) got worse too."),
+        (SuggestionKind.FIND_CAUSE, {"name": "P99", "delta_percent": 9.0, "movers": [], "label": ["GET /search", 24.2]},
+         "Find the cause of P99 +9.0 % in Bounded Postgres: look at GET /search (+24.2 %) first."),
+        (SuggestionKind.FIND_CAUSE, {"name": None, "delta_percent": 24.2, "movers": [], "label": ["select a b", 24.2]},
+         "Find the cause of “select a b” +24.2 % in Bounded Postgres."),
         (SuggestionKind.LOOK_AT_LABEL, {"label": "getPost", "stat": "avg", "marked": 2, "largest_percent": 60.0},
          "Look at getPost: avg is slower in 2 tests, by up to +60.0 %."),
     ],
@@ -185,7 +190,7 @@ HOSTILE = "{{ 7 * 7 }} {% raw %} {e}  two spaces\nand a line"
 
 
 def test_what_people_wrote_is_said_letter_for_letter() -> None:
-    names = Names(Pair(HOSTILE, "v2"), {PG: HOSTILE})
+    names = Names(Pair(HOSTILE, "v2"), {PG: HOSTILE, MY: HOSTILE})
     said = sentence(FindingKind.NO_LABEL_TABLE, {"side": "base", "group": HOSTILE}, names, PG)
     assert said == (f"{HOSTILE}: {HOSTILE} recorded no label table {HOSTILE}.", "")
 

@@ -52,13 +52,17 @@ def finding(found: Found, names: Names, test: str | None = None) -> Finding:
 def sentence(
     kind: FindingKind, evidence: Mapping[str, Any], names: Names, test: str | None = None, **beside: object
 ) -> tuple[str, str]:
-    """Return the sentence of a finding, with its tests in front, and its detail; `evidence` has every number."""
+    """Return the sentence of a finding and its detail; of several tests its own stand in front.
+
+    `evidence` has every number.
+    """
     tests, where = evidence.get("tests"), names.tests.get(test or "", "")
     if isinstance(tests, list):
         every = len(tests) == len(names.tests) > 1
         where = "Every test" if every else " and ".join(names.tests[each] for each in tests)
     text, detail = say_with_detail("findings", kind, evidence, names, **beside)
-    return f"{where}: {text}" if where and kind != FindingKind.BLIND_SPOTS else text, detail
+    is_named = where and len(names.tests) > 1 and kind != FindingKind.BLIND_SPOTS
+    return f"{where}: {text}" if is_named else text, detail
 
 
 def suggestion(
@@ -66,7 +70,8 @@ def suggestion(
 ) -> Suggestion:
     """Make a suggestion with its sentence."""
     plain = to_jsonable_python(evidence, inf_nan_mode="null")
-    text = say("suggestions", kind, plain, names.tests.get(test or "", ""), **beside)
+    where = names.tests.get(test or "", "") if len(names.tests) > 1 else ""
+    text = say("suggestions", kind, plain, where, **beside)
     return Suggestion(kind=kind, test=test, text=text, evidence=plain)
 
 

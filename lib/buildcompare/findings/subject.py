@@ -1,11 +1,13 @@
 """Find the test, metric or label of a finding, which a notebook opens to show its numbers."""
 
-from collections.abc import Mapping, Sequence, Set
+import shlex
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from buildcompare.results import Finding, TestResult
 from buildcompare.results.codes import FindingKind as Kind
+from buildcompare.results.codes import Window
 from buildcompare.stats.noise import series_key
 
 OF_THE_LOAD = (
@@ -61,6 +63,21 @@ def subject(finding: Finding, tests: Sequence[TestResult]) -> Subject:
     same = [row for row in rows if moved in (row.delta_percent, row.judged.delta_percent)]
     row = next(iter([*same, *rows]), None)
     return Subject(test.name, metric=series_key(row.slug, row.labels) if row else None)
+
+
+def lab_command(
+    file: str,
+    test: str | None,
+    metric: str | None,
+    label: Sequence[str] | None,
+    windows: Iterable[Window | None] = (None, None),
+) -> str:
+    """Return the command that opens a metric or label of a params file in a notebook, over its windows."""
+    base, new = (f"{span[0]:.0f}-{span[1]:.0f}" if span else "" for span in windows)
+    chosen = {"NOTEBOOK": "investigate", "PARAMS": file, "TEST": test, "METRIC": metric}
+    chosen |= {"LABEL": " ".join(label) if label else None, "WINDOW": base if base == new else f"{base}/{new}"}
+    named = {key: value.replace("$", "$$") for key, value in chosen.items() if value}  # $ starts a variable of make
+    return " ".join(["make lab", *(f"{key}={shlex.quote(value)}" for key, value in named.items())])
 
 
 def _first(evidence: object, keys: Set[str]) -> Mapping[str, Any]:

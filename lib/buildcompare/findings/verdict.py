@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from buildcompare.config.catalogue import outcome
 from buildcompare.config.kinds import kind_of_results
@@ -177,7 +178,15 @@ def opening(results: Results) -> Opening:
     limited = say("opening", "load_unknown", unknown) + " " if unknown else ""
     slower = [each for each in labels_beyond_noise(results.tests) if each.added_share is not None]
     named = " " + say("opening", "labels_beyond_noise", slower) if slower else ""
+    if not slower and results.verdict != Verdict.PASS and (labels := _slower_labels(results)):
+        named = " " + say("opening", "labels_slower", labels)
     return replace(made, sentence=limited + made.sentence + named)
+
+
+def _slower_labels(results: Results) -> list[dict[str, Any]]:
+    """List the evidence of labels that got slower and cost time that counts, the gravest first."""
+    kind = FindingKind.LABEL_CHANGED
+    return [each.evidence for each in results.findings if each.kind == kind and each.severity != Severity.INFO]
 
 
 def _invalid(results: Results, every: Sequence[Cause]) -> Opening:
@@ -208,8 +217,9 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
     gates = [metric for test in results.tests for metric in test.metrics if metric.gate]
     judged = {metric.name for metric in gates if _judged(metric)}
     not_judged = [name for name in dict.fromkeys(metric.name for metric in gates) if name not in judged]
-    sentence = say("opening", "pass", _possible(valid), not_judged, _excluding(results))
-    return Opening(say("opening", "pass_title", warnings), sentence)
+    slower = _slower_labels(results)
+    sentence = say("opening", "pass", _possible(valid), not_judged, _excluding(results), bool(slower))
+    return Opening(say("opening", "pass_title", warnings, slower), sentence)
 
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
@@ -229,7 +239,8 @@ def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict
     """Find the cheapest further runs that detect the margin in a row of `about` (test's title, row's name)."""
     matching = [(test, row) for test, row in _planned(results) if (test, row.name) in about]
     test, row = min(matching, key=lambda each: each[1].steps[-1].hours, default=(None, None))
-    return {"test": test, "name": row.name, "unit": row.unit, **dict(row.steps[-1])} if row else None
+    named = {"test": _unless_alone(results, test)}
+    return {**named, "name": row.name, "unit": row.unit, **dict(row.steps[-1])} if row else None
 
 
 def _excluding(results: Results) -> dict[str, object] | None:
@@ -243,8 +254,14 @@ def _excluding(results: Results) -> dict[str, object] | None:
     for size, test, row in sorted(planned, key=lambda each: -each[0])[:1]:
         for step in row.steps:
             if step.no_worse_than_percent is not None and step.no_worse_than_percent < WORTH_IT * size:
-                return {"test": test, "name": row.name, "unit": row.unit, **dict(step)}
+                named = {"test": _unless_alone(results, test), "name": row.name}
+                return {**named, "unit": row.unit, **dict(step)}
     return None
+
+
+def _unless_alone(results: Results, test: str | None) -> str | None:
+    """Return the title of a test, None if the comparison has no other."""
+    return test if len(results.tests) > 1 else None
 
 
 def _planned(results: Results) -> list[tuple[str, PlannedRow]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import numpy as np
 from markupsafe import Markup
 from pydantic import ValidationError
 
@@ -32,6 +33,7 @@ from buildcompare.text.sentences import say
 FILES = {publication.HTML: "report", publication.README: "README", publication.RESULTS: "results"}
 INDEX = "index.html"
 LEDGERS = "data/history"  # where ledgers are kept, one folder each
+FEWEST_POINTS = 3  # of a chart of levels
 NEWEST = 500  # comparisons of each ledger that stand on the page
 
 
@@ -139,6 +141,8 @@ def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[s
         releases = [_release(row) for row in chain]
         jumps = [(at, line) for at, row in enumerate(chain) for line in row.drift_lines if line.jump]
         for series in over_releases([row.tests for row in chain], catalogue):
+            if np.isfinite(series.levels).any(axis=1).sum() < FEWEST_POINTS:
+                continue
             marked = {each.at: change(each.percent) for each in series.changes}
             if series.slug == USERS:
                 marked |= {at: say("figures", "jump", row.delta_percent) for at, row in jumps if series.is_of(row)}

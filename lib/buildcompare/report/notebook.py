@@ -1,9 +1,10 @@
 """Put a report into a notebook, and read it from an executed one."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeGuard
 
 from markupsafe import Markup
 from nbformat import NotebookNode, v4
@@ -14,6 +15,7 @@ from buildcompare.figures import FIGURE_MIME, Figure, unpacked, unused
 from buildcompare.report import commonmark, sections
 from buildcompare.report.sections import Fragment, Part, Report
 from buildcompare.results import Results
+from buildcompare.text import sentences
 
 NOT_PUBLISHED = "workbench"
 """Tag of cells that reports leave out."""
@@ -100,7 +102,8 @@ def page_of(notebook: NotebookNode, written: Mapping[str, str]) -> Page:
     """Make the page of an executed notebook, with the hand-written blocks of README.md."""
     results = results_of(notebook)
     made, taken = Page(f"{results.base.label} vs {results.new.label}", [], []), set[str]()
-    shown = _parts(notebook, made.contents, taken)
+    shown = _with_content(_parts(notebook, made.contents, taken), written)
+    terms = dict(sentences.macros("reasons").TERMS)
     for is_grid, parts in groupby(shown, key=lambda part: isinstance(part, Figure) or part.for_figures):
         if is_grid:
             made.blocks.append(Block(Markup("").join(part.html for part in parts), is_grid=True))
@@ -112,8 +115,33 @@ def page_of(notebook: NotebookNode, written: Mapping[str, str]) -> Page:
                 by_hand = Markup('<div class="by-hand">{}</div>').format(commonmark.to_html(text))
                 html = by_hand if part.is_placeholder else html + by_hand
             made.contents.extend([(anchor, part.heading)] if anchor else [])
-            made.blocks.append(Block(html, part.heading, anchor))
+            made.blocks.append(Block(_explained(html, terms), part.heading, anchor))
     return made
+
+
+def _with_content(parts: Iterable[Part], written: Mapping[str, str]) -> Iterator[Part]:
+    """Leave out blocks that nobody wrote, and headings without a part below them."""
+    kept = [each for each in parts if not (_is_placeholder(each) and not written.get(each.block, "").strip())]
+    for part, below in zip(kept, [*kept[1:], Fragment(Markup(), heading="end")], strict=True):
+        if part.html or not (isinstance(below, Fragment) and below.heading):
+            yield part
+
+
+def _is_placeholder(part: Part) -> TypeGuard[Fragment]:
+    return isinstance(part, Fragment) and part.is_placeholder
+
+
+def _explained(html: Markup, terms: dict[str, str]) -> Markup:
+    """Explain each of the `terms` (regular expressions) where it first stands in the text, and take it off `terms`."""
+    for term in [*terms] if "<svg" not in html else ():
+        if found := re.search(rf"(?<![\w-])({term})(?![\w-])(?=[^<>]*<)", html):
+            abbr = (
+                Markup('<abbr title="{}">').format(terms.pop(term))
+                + html[found.start() : found.end()]
+                + Markup("</abbr>")
+            )
+            html = html[: found.start()] + abbr + html[found.end() :]
+    return html
 
 
 def _parts(notebook: NotebookNode, contents: list[tuple[str, str]], taken: set[str]) -> Iterator[Part]:

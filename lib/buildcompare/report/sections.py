@@ -22,7 +22,7 @@ from buildcompare.config.project import resolve
 from buildcompare.figures import Figure, curves
 from buildcompare.figures.flame import flame_graph
 from buildcompare.findings import above_the_fold
-from buildcompare.findings.subject import Subject, subject
+from buildcompare.findings.subject import Subject, lab_command, subject
 from buildcompare.findings.verdict import opening
 from buildcompare.labels.tables import most_moved
 from buildcompare.metrics.events import search_window
@@ -161,10 +161,7 @@ def _command(results: Results, about: Subject) -> str | None:
     file = shlex.split(results.provenance.run["command"])[-1]
     if not resolve(file).is_file():
         return None
-    label = " ".join(about.label) if about.label else None
-    chosen = {"NOTEBOOK": "investigate", "PARAMS": file, "TEST": about.test, "METRIC": about.metric, "LABEL": label}
-    named = {key: value.replace("$", "$$") for key, value in chosen.items() if value}  # $ starts a variable of make
-    return " ".join(["make lab", *(f"{key}={shlex.quote(value)}" for key, value in named.items())])
+    return lab_command(file, about.test, about.metric, about.label)
 
 
 def _plain(name: str) -> Callable[[Report], Fragment]:
@@ -298,8 +295,12 @@ def labels(analysis: Analysis) -> Fragment:
             first = {*marked, *(row.label for row in of_group if row.only_in), *list(by_label)[:MOST_LABELS]}
             kept = {each: by_label[each] for each in by_label if each in first or (test.name, group, each) in told}
             stats = sorted({row.stat for row in of_group})
-            tables[-1][1].append((analysis.catalogue.label_table(group), stats, kept, len(by_label), len(marked)))
-    return fragment("labels", results=analysis.results, tables=tables, told=told)
+            counts = len(by_label), len(set(marked))
+            tables[-1][1].append((analysis.catalogue.label_table(group), stats, kept, *counts))
+    endpoints = {table.group for _, of_test in tables for table, *_ in of_test} == {"endpoint"}
+    noun = "endpoint" if endpoints else "label"
+    made = fragment("labels", results=analysis.results, tables=tables, told=told, noun=noun)
+    return replace(made, heading=f"{noun.capitalize()}s") if tables else made
 
 
 def _chart_tools(drawn: Iterable[Figure], *, hint: bool = False) -> Fragment:
@@ -377,7 +378,7 @@ SECTIONS: Mapping[str, Section] = {
     "ramp_up": Section("Ramp-up", ramp_up),
     "metrics": Section("Metrics", metrics),
     "errors": Section("Errors", errors),
-    "labels": Section("Labels", labels),
+    "labels": Section("", labels),
     "events": Section("Events", events),
     "provenance": Section("Provenance", provenance),
 }

@@ -68,13 +68,14 @@ def _text(text: str, style: str = "") -> Text:
 def table_rows(test: TestResult, *, every: bool = False) -> tuple[list[Row], Counter[str]]:
     """Return the rows to show, changes first, and the number of other rows by status."""
     rows, rest = [], Counter[str]()
-    for name, row, unit, better, shown in _judged(test):
+    for name, row, unit, better, shown, margin in _judged(test):
         status = row.status if row else Status.NOT_COMPARABLE
         if not (shown or every or status.changed):
             rest[numbers.STATUS_WORDS[status]] += 1
             continue
         decides = shown or isinstance(row, ErrorRateResult)
-        words = f"{numbers.STATUS_SYMBOLS[status]} {say('terminal', 'status', row, better, None if decides else unit)}"
+        words = say("terminal", "status", row, better, None if decides else unit, margin)
+        words = f"{numbers.STATUS_SYMBOLS[status]} {words}"
         levels = _levels(row, unit) if row else (numbers.MISSING, numbers.MISSING)
         rows.append(((name, *levels, *numbers.moved(row), words), status))
     return sorted(rows, key=lambda each: (not each[1].changed, each[1] != Status.REGRESSION)), rest
@@ -90,16 +91,17 @@ def _levels(row: Change, unit: str) -> Pair[str]:
     return Pair(*(numbers.MISSING if value is None else f"{sign}{numbers.whole(value)}" for sign, value in signed))
 
 
-def _judged(test: TestResult) -> Iterator[tuple[str, Change | None, str, Better, bool]]:
-    """Yield each judged row: name, deciding row, unit, better direction, and whether users feel it."""
+def _judged(test: TestResult) -> Iterator[tuple[str, Change | None, str, Better, bool, float | None]]:
+    """Yield each judged row: name, deciding row, unit, better direction, whether users feel it, and margin."""
     if test.supported_users:
-        yield USERS, test.supported_users, "users", Better.HIGHER, True
+        yield USERS, test.supported_users, "users", Better.HIGHER, True, test.supported_users.band_percent
     judged_as_users = {run.load_curve for run in test.runs.base} if test.supported_users else set()
     for metric in (each for each in test.metrics if each.slug not in judged_as_users):
         at_own_load = metric if metric.status.changed and not metric.gate else None  # shown if no other row has a value
-        yield metric.full_name, metric.deciding or at_own_load, metric.unit, metric.better, metric.gate
+        row = metric.deciding or at_own_load
+        yield metric.full_name, row, metric.unit, metric.better, metric.gate, metric.margin_percent
     for rate in test.errors:
-        yield rate.name, rate, rate.unit, rate.better, False
+        yield rate.name, rate, rate.unit, rate.better, False, None
 
 
 def _widths(rows: list[tuple[str, ...]], width: int) -> tuple[list[int], int]:

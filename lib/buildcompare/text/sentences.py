@@ -122,3 +122,7 @@ class Names:
     def of(cls, labels: tuple[str, str], tests: Iterable[TestResult]) -> Names:
         """Collect the names for sentences about `tests`."""
         return cls(Pair(*labels), {test.name: title(test) for test in tests})
+
+    def opens(self, words: str) -> str:
+        """Begin a sentence that follows the title of its test, where there are several tests, or stands alone."""
+        return words[:1].upper() + words[1:] if len(self.tests) == 1 else words
