@@ -83,8 +83,8 @@ def test_the_opening_says_what_further_hours_would_give(bench: Analysis) -> None
         f"that {worst.name} are at most {percent(best.no_worse_than_percent, 'upper')} worse, if nothing changed."
         in sentence
     )
-    assert " further hours of tests (one more run of each build in " in sentence
-    assert "further hours" not in opening(all_decided(passed)).sentence
+    assert " One more run of each build in " in sentence
+    assert "more run" not in opening(all_decided(passed)).sentence
     decided = plan_text(all_decided(bench.results))
     assert decided == "Every row that the verdict rests on is decided: no further runs are asked for.\n"
     assert plan_text(all_decided(bench.results).model_copy(update={"verdict": "invalid"})).startswith("Run the invalid")
