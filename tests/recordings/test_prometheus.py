@@ -259,6 +259,7 @@ def test_no_truncated_or_damaged_answer_is_taken_for_a_whole_one() -> None:
         with pytest.raises(PassingError):
             whole_answer(body[:end])
     for damaged in (b"[]", b"{}", b'{"data":{"resultType":"vector","result":[]}}', body.replace(b'"NaN"', b'"x"'),
+                    *(body.replace(b'"NaN"', word) for word in (b'"1_0"', b'"nan(1)"', b'" 1"')),
                     body.replace(b'"NaN"', b'"1,2"'), body.replace(b'"NaN"', b'"--1"'),
                     body.replace(b"[7,", b"[null,"), body.replace(b"[7,", b"[" + b"9" * 400 + b","),
                     body.replace(b"isPartial", b"\xff"), QUOTED.replace(b"]]}", b'],["],[3,"4"]]}')):  # fmt: skip

@@ -178,6 +178,12 @@ LASTING = {
     ),
     "redirect": Lasting(becomes(302, Location="http://h/"), InputError, ("a redirect (HTTP 302)",), key="source.url"),
     "429": Lasting(becomes(429, "too many", "text/plain"), SourceError, ("HTTP 429: too many",), asked_once=False),
+    "429 for three years": Lasting(
+        becomes(429, "too many", "text/plain", **{"Retry-After": "99999999"}),
+        SourceError,
+        ("a whole answer within 1.4 s", "none after 2."),
+        asked_once=False,
+    ),
     "500": Lasting(api_error(500, "internal", "boom"), SourceError, ("HTTP 500 (internal): boom",)),
     "502": Lasting(becomes(502, "<html>", "text/html"), SourceError, ("HTTP 502: Bad Gateway",), asked_once=False),
     "503 query time-out": Lasting(TIMED_OUT, SourceError, ("HTTP 503 (timeout): query timed out in expression",)),
@@ -301,6 +307,7 @@ def test_a_server_s_own_time_out_in_its_own_words(kind: str, servers: world.Serv
 def test_a_server_that_is_slow_is_waited_for(
     prometheus: Prometheus, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(prometheus_client, "CONNECT_S", 1.0)
     proxy.faults = [stalled, None]
     assert content(pull(proxy.url, monkeypatch, timeout_s=30)) == content(pull(prometheus.url, monkeypatch))
     assert len([path for _, path, *_ in proxy.seen if "query_range" in path]) == len(QUERIES)

@@ -302,12 +302,28 @@ def test_a_damaged_file_of_what_was_pulled_is_said_and_pulled_again_on_demand(tm
 
 @pytest.mark.parametrize(
     ("more", "words"),
-    [({"isPartial": True}, "calls partial"), ({"warnings": 5}, "another form"), ({"data": 5}, "another form")],
+    [
+        ({"isPartial": True}, "calls partial"),
+        ({"partial": True}, "calls partial"),
+        ({"warnings": ["some stores failed: Partial response"]}, "calls partial"),
+        ({"warnings": 5}, "another form"),
+        ({"data": 5}, "another form"),
+    ],
 )
 def test_an_answer_that_is_not_whole_is_no_recording(more: dict[str, Any], words: str) -> None:
     answer = ranges(lambda asked: matrix(asked, {}, **more))
     with serving(answer) as url, pytest.raises(SourceError, match=words):
         record(run(), asking(url), catalogue("up"))
+
+
+def test_an_answer_with_half_of_the_points_is_noted() -> None:
+    def answer(asked: dict[str, list[str]]) -> Answer:
+        asked = {**asked, "step": [str(2 * float(asked["step"][0]))]}
+        return matrix(asked, {})
+
+    with serving(ranges(answer)) as url:
+        [note] = record(run(), asking(url), catalogue("up")).notes
+    assert "fewer points than were asked for in 1 of 1 queries, such as m0 every 10 s" in note.text
 
 
 @pytest.mark.parametrize("damaged", [1, 4, 5])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -56,9 +56,9 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     questions = catalogue.questions(label_step_s=source.label_step_s, run_s=run_s, rate_s=source.rate_s)
     if not questions:
         raise InputError(file=None, key="metrics", expected="a catalogue with queries", found="none")
-    steps = dict.fromkeys(_OF_LABELS, source.label_step_s)
+    coarse = dict.fromkeys(_OF_LABELS, source.label_step_s)
     grids = [  # summaries and resets have one value, for the whole run
-        grid(end if q.role in ("summary", "resets") else start, end, steps.get(q.role, source.step_s))
+        grid(end if q.role in ("summary", "resets") else start, end, coarse.get(q.role, source.step_s))
         for q in questions
     ]
     with closing(Client(source, url)) as client:
@@ -67,7 +67,6 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     if not any(answer.series for question, answer in named if question.role in ("graph", "label")):
         found = f"none for any of {len(questions)} queries between {start.isoformat()} and {end.isoformat()}"
         raise InputError(file=None, key=WINDOW_KEYS, expected=f"samples at {url}", found=found)
-    unchecked = f"The certificate of {url} was not checked (source.tls.verify is false)."
     return Recording(
         series=tuple(series for question, answer in named for series in _series(question, answer)),
         label_summaries=tuple(
@@ -78,7 +77,7 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
         ),
         window=(start.timestamp(), end.timestamp()),
         stop_known=True,
-        notes=() if source.tls is None or source.tls.verify else (Note("source", unchecked),),
+        notes=tuple(_notes(url, source, named, grids)),
         provenance={
             "kind": "prometheus",
             "url": url,
@@ -92,6 +91,18 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
             "warnings": list(dict.fromkeys(warning for _, answer in named for warning in answer.warnings)),
         },
     )
+
+
+def _notes(
+    url: str, source: Source, named: Sequence[tuple[Question, Answer]], grids: Sequence[range]
+) -> Iterator[Note]:
+    """A certificate that nobody checked, and answers with a coarser step than was asked for."""
+    if source.tls is not None and not source.tls.verify:
+        yield Note("source", f"The certificate of {url} was not checked (source.tls.verify is false).")
+    steps = [(q.metric, _step_ms(a, times), times.step) for (q, a), times in zip(named, grids, strict=True)]
+    if sparse := [f"{metric} every {step / 1000:g} s" for metric, step, asked in steps if step > asked]:
+        found = f"{len(sparse)} of {len(named)} queries, such as {sparse[0]}"
+        yield Note("source", f"{url} has fewer points than were asked for in {found}.")
 
 
 def grid(start: dt.datetime, end: dt.datetime, step_s: float) -> range:
@@ -109,19 +120,26 @@ def _ask(
     client: Client, threads: int, questions: Sequence[Question], grids: Sequence[range]
 ) -> tuple[dict[str, str], list[Answer]]:
     """The server, and its answer to each question; the first lasting fault ends the pull."""
+
+    def unless_stopped(task: Callable[..., Any], *arguments: object) -> Any:
+        try:
+            return None if client.stopped.is_set() else task(*arguments)
+        except BaseException:
+            if not client.stopped.is_set():  # later faults come from giving up
+                client.stopped.set()
+                raise
+
     with ThreadPoolExecutor(threads, thread_name_prefix="pull") as pool:
         parts = [
-            [pool.submit(_answer, client, question, piece) for piece in _pieces(question, times)]
+            [pool.submit(unless_stopped, _answer, client, question, piece) for piece in _pieces(question, times)]
             for question, times in zip(questions, grids, strict=True)
         ]
-        server = pool.submit(client.server)
+        server = pool.submit(unless_stopped, client.server)
         try:
-            futures: list[Future[Any]] = [server, *itertools.chain.from_iterable(parts)]
-            for done in as_completed(futures):
+            for done in as_completed([server, *itertools.chain.from_iterable(parts)]):
                 done.result()
         except BaseException:
             client.stopped.set()
-            pool.shutdown(wait=False, cancel_futures=True)
             raise
     return server.result(), [_joined([future.result() for future in each], client.url) for each in parts]
 
@@ -172,6 +190,13 @@ def _joined(parts: Sequence[Answer], url: str) -> Answer:
             raise SourceError(url=url, expected="times that increase", found=f"others in a series {dict(key)}")
         series.append((dict(key), times, values))
     return Answer(tuple(series), tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)))
+
+
+def _step_ms(answer: Answer, asked: range) -> int:
+    """The answer's step; the one that was asked for where distances vary, or no series has three points."""
+    distinct = {id(times): times for _, times, _ in answer.series if times.size > 2}.values()
+    steps = [np.rint(np.diff(times) * 1000 / asked.step).astype(int) for times in distinct]
+    return asked.step * int(np.gcd.reduce(np.concatenate(steps))) if steps else asked.step
 
 
 def _series(question: Question, answer: Answer) -> list[Series]:

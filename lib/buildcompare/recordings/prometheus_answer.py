@@ -3,6 +3,7 @@
 pyarrow parses the numbers: it rounds as float() does, and needs a tenth of a JSON parser's time (benchmarks/pull.py).
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ BATCH = 1 << 19  # bytes that are parsed at a time
 MAX_PART = 64_000_000  # bound on the bytes of one series: 11,000 points take 500 kB
 MAX_WORDS = 300  # bound on the characters that are kept of a server's message
 _VALUES = b',"values":[['  # before the numbers of a series; no JSON string begins so, as quotes are escaped there
+_NO_NUMBER = re.compile(r"[^!-^`-~]")  # blanks, ``1_0`` and digits outside ASCII, which float() reads
+_PARTIAL = re.compile(r"\bpartial\b", re.IGNORECASE)
 
 Pairs = tuple[FloatArray, FloatArray]
 IndexArray = npt.NDArray[np.intp]
@@ -142,7 +145,8 @@ def _answer(text: bytes, pairs: list[Pairs], hide: Callable[[str], str]) -> Answ
         raise RefusedAnswerError(text)
     found = []
     try:
-        if data.get("isPartial"):
+        warned = [str(each) for each in data.get("warnings") or () if _PARTIAL.search(str(each))]
+        if warned or data.get("isPartial") or data.get("partial"):  # Thanos; VictoriaMetrics; M3 and others
             raise PassingError("one that the server calls partial: some of its stores did not answer")
         notes = [*(data.get("warnings") or ()), *(data.get("infos") or ())]
         if data["data"]["resultType"] != "matrix":
@@ -161,6 +165,8 @@ def _answer(text: bytes, pairs: list[Pairs], hide: Callable[[str], str]) -> Answ
 def _of_json(row: Any) -> Pairs:
     """Times and values that the JSON parser has read: slower, for any spelling."""
     try:
+        if _NO_NUMBER.search("".join(str(value) for _, value in row["values"])):
+            raise ValueError("a number of Python alone")
         times, values = np.array([[float(time), float(value)] for time, value in row["values"]]).reshape(-1, 2).T.copy()
     except (ValueError, TypeError, OverflowError) as error:
         raise PassingError(f"JSON that is damaged ({type(error).__name__})") from None

@@ -12,9 +12,10 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property, partial
 from http.client import HTTPException
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 import requests
 from pydantic_core import from_json
@@ -22,7 +23,7 @@ from requests.adapters import HTTPAdapter
 from urllib3 import BaseHTTPResponse
 from urllib3 import exceptions as faults
 from urllib3.response import HTTPResponse
-from urllib3.util.retry import Retry
+from urllib3.util import Retry, Timeout
 
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.outside import everywhere, hiding, one_line
@@ -40,10 +41,10 @@ from buildcompare.recordings.prometheus_answer import (
 
 REPEATS = 4
 BACKOFF_S = 0.5
-MAX_WAIT_S = 60  # bound on the pause that a server's Retry-After asks for
+MAX_WAIT_S = 60  # bound, beside the time-out, on the pause that a server's Retry-After asks for
 CONNECT_S = 10.0
 GRACE_S = 5.0  # seconds beyond the server's time-out, so that its message arrives first
-PATIENCE = 2  # an answer may take so many times the longest pause: one that trickles in must end too
+PATIENCE = 2  # an answer and its repeats may take so many times the longest silence, or one that trickles never ends
 MAX_SECRET_BYTES = 100_000  # bound on a file with a secret; servers refuse headers far shorter than this
 MAX_BYTES = 1_000_000_000  # bound on one answer: 5,000 series of 1,081 points take about 170 MB
 MAX_PAGE = 10_000_000  # bound on an answer without samples
@@ -74,7 +75,7 @@ class Client:
         self._hide = hiding(secrets)
         self._source = source
         self.stopped = threading.Event()
-        """Once it is set, no request is repeated."""
+        """Once it is set, no request is repeated, and answers that arrive are given up."""
 
     def close(self) -> None:
         """Close every connection."""
@@ -132,26 +133,51 @@ class Client:
         return self._repeated(path, {}, read)
 
     def _repeated(self, path: str, fields: Mapping[str, str], read: Callable[[HTTPResponse], T]) -> T:
-        """Repeat a request whose answer is damaged; the session itself repeats refused connections and statuses."""
-        failed: PassingError | None = None
-        for attempt in range(REPEATS + 1):
-            if attempt and self.stopped.wait(BACKOFF_S * 2 ** (attempt - 1)):
-                break
+        """Repeat a request whose answer is damaged; urllib3 repeats refused connections and statuses."""
+        started, most_s, attempt = time.monotonic(), PATIENCE * timeouts(self._source)[1], 0
+        _limit.is_over = lambda: self.stopped.is_set() or time.monotonic() > started + most_s
+        while True:
+            attempt += 1
             try:
                 return self._once(path, fields, read)
             except PassingError as error:
-                failed = error
-        raise self._failed("a whole answer", f"{failed}, {REPEATS + 1} times")
+                if attempt > REPEATS or _limit.is_over() or self.stopped.wait(BACKOFF_S * 2 ** (attempt - 1)):
+                    raise self._failed("a whole answer", f"{error}, {attempt} times") from None
+            except _TrickleError:
+                expected = f"a whole answer within {most_s:g} s (see source.timeout_s)"
+                raise self._failed(expected, f"none after {time.monotonic() - started:.3g} s") from None
+
+    @cached_property
+    def _server(self) -> tuple[partial[Any], str]:
+        """What sends a request, and the start of its address: a path, or all of it through a proxy.
+
+        requests prepares it once: for each request that takes more CPU time than the rest of a small query.
+        """
+        session = self._session
+        adapter: Any = session.get_adapter(self.url)
+        asked = session.prepare_request(requests.Request("GET", self.url))
+        pool = adapter.get_connection_with_tls_context(asked, session.verify, session.proxies, session.cert)
+        adapter.cert_verify(pool, self.url, session.verify, session.cert)
+        connect_s, read_s = timeouts(self._source)
+        send = partial(
+            pool.urlopen,
+            headers=dict(asked.headers),
+            retries=adapter.max_retries,
+            timeout=Timeout(connect=connect_s, read=read_s),
+            **dict.fromkeys(("redirect", "assert_same_host", "preload_content", "decode_content"), False),
+        )
+        return send, adapter.request_url(asked, session.proxies).rstrip("/")
 
     def _once(self, path: str, fields: Mapping[str, str], read: Callable[[HTTPResponse], T]) -> T:
-        method = "GET" if len(fields.get("query", "")) < LONG_QUERY else "POST"
-        address, pauses = self.url.rstrip("/") + path, timeouts(self._source)
         try:
-            with self._session.request(method, address, params=fields, stream=True, timeout=pauses) as response:
-                return read(response.raw)
-        except _TrickleError:
-            expected = f"a whole answer within {PATIENCE * pauses[1]:g} s (see source.timeout_s)"
-            raise self._failed(expected, "one that takes longer") from None
+            (send, start), words = self._server, urlencode(fields)
+            if len(fields.get("query", "")) < LONG_QUERY:
+                answer = send("GET", f"{start}{path}?{words}")
+            else:
+                form = {"Content-Type": "application/x-www-form-urlencoded"}
+                answer = send("POST", start + path, words, headers=send.keywords["headers"] | form)
+            with answer:
+                return read(answer)
         except (requests.RequestException, faults.HTTPError, HTTPException, OSError) as error:
             raise self._meaning(error) from None
 
@@ -268,6 +294,10 @@ class _TrickleError(Exception):
     """An answer takes longer than it may in all."""
 
 
+_limit = threading.local()
+"""`is_over` says whether the query that this thread asks may take no longer."""
+
+
 class _Response(http.client.HTTPResponse):
     """An answer that ends also if it trickles in, which no time-out between two bytes ends."""
 
@@ -275,9 +305,10 @@ class _Response(http.client.HTTPResponse):
         super().__init__(sock, *args, **options)
         raw: Any = self.fp.raw
         read, until = raw.readinto, time.monotonic() + PATIENCE * (sock.gettimeout() or math.inf)
+        is_over = getattr(_limit, "is_over", lambda: time.monotonic() > until)
 
         def read_in_time(buffer: memoryview) -> int:
-            if time.monotonic() > until:
+            if is_over():
                 raise _TrickleError
             return int(read(buffer))
 
@@ -313,7 +344,7 @@ def open_session(source: Source, url: str) -> tuple[Session, list[str]]:
     repeats = _Repeats(
         REPEATS,
         backoff_factor=BACKOFF_S,
-        retry_after_max=MAX_WAIT_S,
+        retry_after_max=math.ceil(min(MAX_WAIT_S, source.timeout_s)),
         allowed_methods={"GET", "POST"},
         status_forcelist=_BUSY,
         read=0,
