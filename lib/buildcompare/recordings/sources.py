@@ -437,12 +437,15 @@ def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
 
 def shown(pulls: Sequence[tuple[Slot, Run]], *, quiet: bool = False) -> Iterator[tuple[Slot, Run]]:
     """Yield the runs to pull, and show the progress."""
+    if quiet or not pulls:
+        yield from pulls
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    is_hidden = quiet or not pulls or not (console.is_terminal or console.is_jupyter)
+    is_hidden = not (console.is_terminal or console.is_jupyter)
     with Progress(*columns, console=console, disable=is_hidden) as progress:
         task = progress.add_task("recordings", total=len(pulls))
         for slot, run in pulls:

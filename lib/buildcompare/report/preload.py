@@ -12,17 +12,20 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 # matplotlib reads this at its import; notebooks draw with it.
 os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-# jsonschema takes over a second to import checkers of addresses, colours and durations, which no notebook needs.
-UNUSED = ("rfc3987_syntax", "rfc3986_validator", "isoduration", "webcolors", "uri_template", "fqdn")
+# jsonschema takes over a second to import checkers of addresses, colours and durations, seaborn a tenth of one to
+# import widgets, which no report needs.
+UNUSED = ("rfc3987_syntax", "rfc3986_validator", "isoduration", "webcolors", "uri_template", "fqdn", "ipywidgets")
 for name in UNUSED:
     sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # its import fails
 gc.disable()  # imports leave no garbage
 
 LATE = """
-IPython.core.application IPython.core.completer IPython.core.completerlib IPython.core.logger IPython.core.magics
-IPython.core.oinspect bdb buildcompare.figures.curves buildcompare.report.batch buildcompare.report.exporters
-buildcompare.report.publish pandas.core.methods.to_dict papermill papermill.translators buildcompare.report.engine
-matplotlib.backends.backend_agg patsy pyarrow.parquet scipy.linalg seaborn
+bdb buildcompare.figures.curves buildcompare.report.batch buildcompare.report.engine buildcompare.report.exporters
+buildcompare.report.publish IPython.core.application IPython.core.completer IPython.core.completerlib
+IPython.core.logger IPython.core.magics IPython.core.oinspect IPython.core.pylabtools matplotlib.backends.backend_agg
+pandas.core.methods.to_dict pandas.core.reshape.reshape pandas.io.formats.html
+pandas.io.formats.string papermill papermill.translators patsy pyarrow.csv pyarrow.json pyarrow.parquet scipy.linalg
+seaborn
 """
 """Modules that other code imports at first use."""
 for name in LATE.split():
@@ -39,6 +42,7 @@ from buildcompare.comparison.provenance import running_code  # noqa: E402
 from buildcompare.config.catalogue import read_catalogue  # noqa: E402
 from buildcompare.config.errors import InputError  # noqa: E402
 from buildcompare.config.project import root  # noqa: E402
+from buildcompare.recordings.files import formats  # noqa: E402
 from buildcompare.report import sections  # noqa: E402
 from buildcompare.text import sentences  # noqa: E402
 
@@ -46,6 +50,7 @@ for environment in (sections.templates(), sentences.environment()):
     for name in environment.list_templates(["j2"]):
         environment.get_template(name)
 
+formats()
 running_code(root())
 code_sha256()
 nbformat.writes(nbformat.v4.new_notebook())  # type: ignore[no-untyped-call]  # compiles the schema of notebooks
