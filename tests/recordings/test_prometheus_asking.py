@@ -188,7 +188,7 @@ def test_the_source_says_over_how_long_rates_are(prometheus: Prometheus) -> None
     assert queries["deadlocks"] == 'sum(rate(pg_stat_database_deadlocks{datname!~"template.*|postgres|"}[2500ms]))'
     assert "[1m]" not in str(queries)
     window = "2024-12-11T10:00:00Z", "2024-12-11T10:05:00Z"
-    for asked, filled_in, rate_s in (("{rate}", "20s", 20.0), ("1m", "1m", 60.0)):
+    for asked, filled_in, rate_s in (("{rate}", "20s", 20.0), ("1m", "1m", None)):
         pulled = pull(prometheus.url, *window, catalogue=catalogue(f"sum(rate(up[{asked}])) or vector(1)"), rate_s=20.0)
         assert f"[{filled_in}]" in pulled.provenance["queries"][0]["query"]
         assert pulled.rate_s == rate_s, "what the catalogue leaves open, and nothing else"
