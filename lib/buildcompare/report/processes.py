@@ -24,6 +24,7 @@ from buildcompare.config.project import locked, short_parent, socket_folder
 
 T = TypeVar("T")
 PRELOAD = ["buildcompare.report.preload", "buildcompare.api"]
+LEAST_MEMORY = 4_000_000_000  # bytes; each thread of a library reserves some that it never uses
 GRACE_S = 5.0
 """Seconds for a child to clean up when nobody waits for its result."""
 _asker: Connection | None = None  # In a child, the pipe to the process that waits for its result
@@ -53,12 +54,14 @@ def in_child(
 ) -> T:
     """Call `task` in a child and return its result; `hear` gets the number of each cell that it runs.
 
-    The child may take this share of the machine's memory: then it has a MemoryError, instead of others that are killed.
+    The child may take this share of the machine's memory, or `LEAST_MEMORY`: beyond it has a MemoryError, before the
+    system kills others.
 
     A child that ends before its task is an :class:`ExecutionError`. A task must catch all its exceptions.
     """
     here, there = multiprocessing.Pipe(duplex=False)
-    given = (there, dict(os.environ), os.getcwd(), int(share * memory()), task, arguments)
+    most = int(max(share * memory(), min(memory(), LEAST_MEMORY)))
+    given = (there, dict(os.environ), os.getcwd(), most, task, arguments)
     process = _context().Process(target=_child, args=given)
     process.start()
     there.close()
