@@ -10,6 +10,7 @@ from pydantic import Field, Tag
 from pydantic.functional_validators import BeforeValidator, model_validator
 
 from buildcompare.config.catalogue import Operation
+from buildcompare.config.errors import InputError
 from buildcompare.config.params import MOST_VALUES, ONE_OR_MANY, Reported, RunFiles, name_of
 from buildcompare.config.yaml import Document, Strict, checked, read_yaml, refuse
 
@@ -137,7 +138,13 @@ def read_variants(file: str | Path) -> Variants:
     ['machine', 'scale']
     """
     path = Path(file)
-    variants = check_variants(read_yaml(path))
+    document = read_yaml(path)
+    if isinstance(document.data, dict) and "tests" in document.data and "factors" not in document.data:
+        found = "a comparison of two builds, which comparison.ipynb, `report` and `compare` take"
+        raise InputError(
+            file=path, key=document.key(("tests",)), expected="a matrix of variants, with `factors`", found=found
+        )
+    variants = check_variants(document)
     return variants.model_copy(update={"name": name_of(path, variants.name)})
 
 

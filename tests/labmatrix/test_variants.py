@@ -300,6 +300,12 @@ def test_every_figure_of_seed_003_is_in_its_params(real: Path, project: Path) ->
         assert run["facts"] == {key: known[key] for key in ("clients", "threads", "duration", "transactions")}
 
 
+def test_a_comparison_in_place_of_a_matrix_is_told_where_it_belongs() -> None:
+    said = "expected a matrix of variants, with `factors`, found a comparison of two builds, which comparison.ipynb, "
+    with pytest.raises(bc.InputError, match=said):
+        bc.read_variants("params/missing-index.yaml")
+
+
 def test_seed_001_says_what_holds_without_spread_and_what_would_settle_it() -> None:
     found = bc.compare_variants(bc.read_variants("params/ceilometer-schemas.yaml"))
     rows = {(row.operation, row.variant, row.against): row for row in found.result.contrasts}
