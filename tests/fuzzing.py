@@ -171,6 +171,7 @@ def of_load_testers() -> dict[str, list[bytes]]:
         "hey": [
             b"Summary:\n  Total:\t6.0 secs\n  Average:\t0.0200 secs\n  Requests/sec:\t50.0\n  [200]\t9 responses\n"
         ],
+        "logs": [b"".join(b'{"ts":%d,"msg":"a %d"}\n' % (1_760_000_000 + i, i) for i in range(0, 60, 10))],
         "pyperf": [b'{"benchmarks":[' + values + b'],"version":"1.0"}'],
     }
 

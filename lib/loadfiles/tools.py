@@ -30,7 +30,7 @@ from buildcompare.config.project import resolve
 from buildcompare.recordings.files import Format, InputFile, head_of, unpacked
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, LabelSummary, Series
-from loadfiles import pyperf
+from loadfiles import logs, pyperf
 from loadfiles.request_log import (
     GROUP,
     SETTLE_S,
@@ -419,6 +419,7 @@ TOOLS = (
     Tool("vegeta", _begins(rb"\d{19},\d{1,3},\d+,\d+,\d+,"), read_vegeta_csv),
     Tool("pyperf", _begins(pyperf.PATTERN), pyperf.read_pyperf),
     *(Tool(name, _begins(pattern), read) for name, pattern, read in SUMMARIES),
+    Tool("logs", logs.is_log, logs.read_log),
 )
 """The formats, in the order in which they are tried."""
 

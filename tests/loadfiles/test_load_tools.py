@@ -92,6 +92,25 @@ def test_rates_and_failures_of_all_intervals_add_up(name: str) -> None:
     assert part == pytest.approx(100 - 100 * sum(bad for *_, bad in requests) / len(requests))
 
 
+def test_locust_is_read_as_its_files_say() -> None:
+    whole = [
+        row
+        for row in csv.DictReader((FILES / "locust/base/run1_stats.csv").read_text().splitlines())
+        if row["Name"] != "Aggregated"
+    ]
+    history = csv.DictReader((FILES / "locust/base/run1_stats_history.csv").read_text().splitlines())
+    sums = [(int(row["Total Request Count"]), float(row["Total Average Response Time"])) for row in history]
+    read = bc.read(FILES / "locust/base/run1_stats_history.csv", catalogue="http")
+    rates, times = (read.total(slug).values for slug in ("requests", "response-time"))
+    assert rates.sum() == pytest.approx(sums[-1][0] - sums[0][0])
+    assert np.nansum(rates * times) == pytest.approx((np.prod(sums[-1]) - np.prod(sums[0])) / 1e3)
+    columns = {"calls": "Request Count", "avg": "Average Response Time", "p50": "50%", "p95": "95%", "p99": "99%"}
+    assert {(each.label, each.stat): each.value for each in read.label_summaries} == pytest.approx({
+        (f"{row['Type']} {row['Name']}", stat): float(row[column]) / (1.0 if stat == "calls" else 1e3)
+        for row in whole for stat, column in columns.items()
+    })  # fmt: skip
+
+
 def test_labels_over_a_window_agree_with_their_summaries() -> None:
     """Percentiles of a window come from the buckets: over the whole run they agree with the exact ones."""
     from buildcompare.labels.tables import label_levels

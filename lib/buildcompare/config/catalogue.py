@@ -140,6 +140,11 @@ class LabelSd(_Strict):
     """Standard deviations of labels that scatter much more than the others, such as rare statements."""
 
 
+def unit_of_label(group: str) -> str:
+    """Unit of a table's values: seconds, or how often messages stand in logs."""
+    return "per minute" if group == "logs" else "seconds"
+
+
 class LabelTable(_Strict):
     """A table of one value per label: API handlers, database methods."""
 
@@ -297,7 +302,7 @@ class Catalogue(_Strict):
     def label_table(self, group: str) -> LabelTable:
         """Find a label table by its group; an unlisted group gets a default table."""
         listed = next((table for table in self.label_tables if table.group == group), None)
-        return listed or LabelTable(group=group, title=group, label="label")
+        return listed or LabelTable(group=group, title=group, label="label", unit=unit_of_label(group))
 
 
 def _duration(seconds: float) -> str:

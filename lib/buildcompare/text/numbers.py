@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 
+from buildcompare.config.catalogue import unit_of_label
 from buildcompare.config.outside import shown
 from buildcompare.results import Change
 from buildcompare.results.codes import Better, Status, Verdict
@@ -190,6 +191,11 @@ def status_words(
 def minutes(seconds: float | None, places: int = 1) -> str:
     """Format elapsed time in minutes: ``18.2 min``."""
     return MISSING if seconds is None else f"{seconds / 60:.{places}f} min"
+
+
+def of_label(value: float, group: str) -> str:
+    """Format the value of a label in the unit of its table."""
+    return quantity(value, unit_of_label(group))
 
 
 def lasting(seconds: float) -> str:

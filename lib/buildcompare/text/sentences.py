@@ -28,8 +28,8 @@ DETAIL = "\x1e"
 _FILTERS = (
     numbers.change, numbers.counted, numbers.db_name, numbers.duration, numbers.interval, numbers.lasting,
     numbers.listed, numbers.minutes, numbers.p_words, numbers.percent, numbers.quantity, numbers.quoted, numbers.ranged,
-    numbers.share,
-    numbers.shift_words, numbers.significant, numbers.status_words, numbers.test_words, numbers.whole, plural, zip,
+    numbers.of_label, numbers.share, numbers.shift_words, numbers.significant, numbers.status_words, numbers.test_words,
+    numbers.whole, plural, zip,
 )  # fmt: skip
 _TABLES = {
     "DETAIL": DETAIL, "MOST_LABELS": MOST_LABELS, "MOST_MOVERS": MOST_MOVERS, "MOST_METRICS": MOST_METRICS,
