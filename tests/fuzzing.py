@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
+import buildcompare as bc
 from buildcompare.calibration.learn import CalibrationSpec, read_calibration
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.errors import BuildcompareError
 from buildcompare.config.params import Run, Source, read_params
 from buildcompare.config.yaml import checked, read_yaml
 from buildcompare.history.ledger import read_ledger
@@ -30,7 +30,6 @@ from buildcompare.recordings import sources, table
 from buildcompare.recordings.files import read_input
 from buildcompare.recordings.prometheus_answer import PassingError, RefusedAnswerError, read_answer
 from buildcompare.recordings.recording import Recording, Series
-from buildcompare.recordings.sources import read
 from buildcompare.report.markdown import BLOCKS, markers, put_written, read_written
 from buildcompare.results import Results
 from investigation.comments import keep_comment
@@ -252,10 +251,6 @@ def a_report() -> dict[str, Any]:
     return results
 
 
-def _of_recording(path: Path, contents: bytes) -> str:
-    return repr(read(path))
-
-
 def _kept(path: Path, contents: bytes) -> str:
     """As what was pulled is read, but for the server: where the file is no answer it would be asked."""
     slot = sources.Slot("c", "t", "base", 1)
@@ -277,21 +272,17 @@ def _head(path: Path, contents: bytes) -> str:
         table.write_recording(EXAMPLE, path)
         made = pq.read_table(path).replace_schema_metadata({b"buildcompare": contents})
     path.write_bytes(table.sealed(made))
-    return repr(read(path))
+    return repr(bc.read(path))
 
 
 def _labels(path: Path, contents: bytes) -> str:
     (path.parent / "x.csv").write_bytes(b"timestamp,metric,value\n1,rps,1\n2,rps,2\n")
-    return repr(read(path.parent / "x.csv", labels=path))
+    return repr(bc.read(path.parent / "x.csv", labels=path))
 
 
 def _answer(path: Path, contents: bytes) -> str:
     read_answer([contents[:100], contents[100:]])
     return ""
-
-
-def _comments(path: Path, contents: bytes) -> str:
-    return repr(keep_comment(path, 'a "comment": # of mine'))
 
 
 def _state(path: Path, contents: bytes) -> str:
@@ -302,10 +293,6 @@ def _state(path: Path, contents: bytes) -> str:
     known = read_matrix(matrix)
     (place / experiment.STATE).write_bytes(contents.replace(b'"k"', json.dumps(known.key).encode()))
     return repr(len(experiment._read(known, place).cells))
-
-
-def _calibration(path: Path, contents: bytes) -> str:
-    return repr(len(read_calibration(str(path), "mattermost").repeated_runs()))
 
 
 def _ledger(path: Path, contents: bytes, name: str) -> str:
@@ -329,17 +316,22 @@ def _written(path: Path, contents: bytes) -> str:
 
 
 READERS: dict[str, Callable[[Path, bytes], str]] = {
-    **dict.fromkeys(("ours", "parquet", "csv", "ltctl", "grafana", "pgbench", "sysstat"), _of_recording),
-    **dict.fromkeys(of_load_testers(), _of_recording),
-    "pulled": _kept, "head": _head, "labels": _labels,
-    "profile": lambda path, _: repr(len(read_profile(str(path)).stacks)), "answer": _answer,
-    "params": lambda path, _: repr(len(read_params(path).tests)), "comments": _comments,
+    **dict.fromkeys(
+        ("ours", "parquet", "csv", "ltctl", "grafana", "pgbench", "sysstat", *of_load_testers()),
+        lambda path, _: repr(bc.read(path)),
+    ),
+    "pulled": _kept, "head": _head, "labels": _labels, "answer": _answer, "state": _state, "results": _results,
+    "written": _written,
+    "profile": lambda path, _: repr(len(read_profile(str(path)).stacks)),
+    "params": lambda path, _: repr(len(read_params(path).tests)),
+    "comments": lambda path, _: repr(keep_comment(path, 'a "comment": # of mine')),
     "catalogue": lambda path, _: repr(len(read_catalogue(str(path)).metrics)),
     "variants": lambda path, _: repr(len(read_variants(path).runs)),
-    "matrix": lambda path, _: repr(len(cells(read_matrix(path)))), "state": _state,
-    "groups": lambda path, _: repr(len(checked(CalibrationSpec, read_yaml(path)).groups)), "calibration": _calibration,
+    "matrix": lambda path, _: repr(len(cells(read_matrix(path)))),
+    "groups": lambda path, _: repr(len(checked(CalibrationSpec, read_yaml(path)).groups)),
+    "calibration": lambda path, _: repr(len(read_calibration(str(path), "mattermost").repeated_runs())),
     "entry": lambda path, contents: _ledger(path, contents, "x.json"),
-    "past": lambda path, _: repr(len(read_table(path))), "results": _results, "written": _written,
+    "past": lambda path, _: repr(len(read_table(path))),
 }  # fmt: skip
 """By kind, what is done with a file of such bytes."""
 YAML = ("params", "comments", "catalogue", "variants", "matrix", "groups")
@@ -468,7 +460,7 @@ def swallow(kind: str, contents: bytes, folder: Path) -> None:
     path.write_bytes(contents)
     try:
         said = READERS[kind](path, contents)
-    except BuildcompareError as error:
+    except bc.BuildcompareError as error:
         said, fault = str(error), error
     except (PassingError, RefusedAnswerError):
         pass

@@ -58,10 +58,9 @@ class Truth:
     def text(self) -> str:
         lines, family = [], ""
         for (name, labels), (times, values) in sorted(self.samples.items()):
-            kind = "counter" if name.endswith("_total") else "gauge"
-            stem = name.removesuffix("_total")
-            if name.startswith(HISTOGRAMS):
-                kind, stem = "histogram", name.rpartition("_")[0]
+            stem, _, end = name.rpartition("_")
+            kind = {"total": "counter", **dict.fromkeys(("bucket", "count", "sum"), "histogram")}.get(end, "gauge")
+            stem = name if kind == "gauge" else stem
             if stem != family:
                 lines.append(f"# TYPE {stem} {kind}")
             family, shown = stem, ",".join(f'{key}="{value}"' for key, value in labels)

@@ -1,5 +1,6 @@
 """A bounded test between whose builds nothing changed, and comparisons of two recordings, for tests of findings."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -9,18 +10,23 @@ from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test, check_params
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import MetricResult, TestResult
+from buildcompare.results.codes import SIDES
 from loadsim import Coordinator, RunSettings, Thresholds, simulate_run
 
 UNLIMITED = Coordinator(max_users=2000, thresholds=Thresholds(None, None, None, None))
 SETTINGS = RunSettings(type="bounded", coordinator=UNLIMITED, duration_s=2700.0)
 QUIET = replace(SETTINGS, noise=replace(SETTINGS.noise, level_scale=0.1))
 RUN = {"recording": "x.parquet"}
+Runs = Recording | Sequence[Recording]
 
 
-def compared(base: Recording, new: Recording, name: str = "postgresql_bounded", **fields: Any) -> TestResult:
-    """Compare one recording of each build in a bounded test."""
-    test = Test.model_validate({"name": name, "type": "bounded", **fields, "base": RUN, "new": RUN})
-    return compare_test(test, {"base": [base], "new": [new]}, read_catalogue("mattermost")).result
+def compared(base: Runs, new: Runs, name: str = "postgresql_bounded", /, **fields: Any) -> TestResult:
+    """Compare the recordings of each build in a bounded test; `fields` may say more of it and of its runs."""
+    sides = ([each] if isinstance(each, Recording) else [*each] for each in (base, new))
+    recordings = dict(zip(SIDES, sides, strict=True))
+    runs = {side: [RUN] * len(each) for side, each in recordings.items()}
+    test = Test.model_validate({"name": name, "type": "bounded", **runs, **fields})
+    return compare_test(test, recordings, read_catalogue("mattermost")).result
 
 
 def analysed(base: Recording, new: Recording, name: str = "postgresql_bounded", **fields: Any) -> Analysis:

@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import buildcompare as bc
 from buildcompare.calibration.learn import read_calibration
-from buildcompare.config.errors import InputError
-from buildcompare.metrics.events import find_events
 from buildcompare.stats.changepoints import CalibratedPenalty
 from support import analysed, command, users_curve, write_csv, write_params
 
@@ -101,8 +100,8 @@ def test_events_are_judged_by_what_unchanged_runs_look_like(learned: tuple[Path,
     calm = pd.Series(50 + rng.normal(0, 0.5, 540), index=users.index)
     stepped = calm + 2.0 * (calm.index > 1300)
     penalty = CalibratedPenalty(tuple(seen))
-    assert find_events(calm, (0.0, 2700.0), calibration=penalty).events == ()
-    (event,) = find_events(stepped, (0.0, 2700.0), calibration=penalty).events
+    assert bc.find_events(calm, (0.0, 2700.0), calibration=penalty).events == ()
+    (event,) = bc.find_events(stepped, (0.0, 2700.0), calibration=penalty).events
     assert (event.kind, event.at_s) == ("level", pytest.approx(1300, abs=60))
     assert event.size_percent == pytest.approx(4.0, abs=0.5)
 
@@ -118,9 +117,7 @@ def test_no_run_is_judged_by_itself(learned: tuple[Path, list[dict[str, Any]]], 
         assert results.self_check["calibration"] == ["g0", "g1", "g3", "g4"]
 
 
-def test_a_self_check_of_another_method_is_not_shown(
-    learned: tuple[Path, list[dict[str, Any]]], tmp_path: Path
-) -> None:
+def test_a_self_check_of_another_method_is_hidden(learned: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
     file, groups = learned
     other = tmp_path / "old.json"
     other.write_text(json.dumps({**json.loads(file.read_text("utf-8")), "method": 0}), "utf-8")
@@ -164,14 +161,14 @@ def test_a_wrong_file_is_refused(tmp_path: Path, change: Callable[[dict[str, Any
 def test_what_is_no_calibration_is_refused(tmp_path: Path, contents: str) -> None:
     file = tmp_path / "c.json"
     file.write_text(contents, "utf-8")
-    with pytest.raises(InputError, match="that `python -m buildcompare calibrate` made"):
+    with pytest.raises(bc.InputError, match="that `python -m buildcompare calibrate` made"):
         read_calibration(str(file), "mattermost")
 
 
 def test_a_calibration_is_of_one_catalogue(learned: tuple[Path, list[dict[str, Any]]]) -> None:
-    with pytest.raises(InputError, match="for the catalogue postgresql, found one for mattermost"):
+    with pytest.raises(bc.InputError, match="for the catalogue postgresql, found one for mattermost"):
         read_calibration(str(learned[0]), "postgresql")
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(bc.InputError, match="no such file"):
         read_calibration("nowhere.json", "mattermost")
 
 

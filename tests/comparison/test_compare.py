@@ -1,9 +1,7 @@
 """What is true of one test, and what is said of it? Levels, labels, gaps and repeated runs."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,17 +9,15 @@ import pytest
 
 import buildcompare as bc
 from buildcompare import findings
-from buildcompare.comparison.analysis import compare_test
-from buildcompare.config.params import Run, Source, Test
+from buildcompare.config.params import Run, Source
 from buildcompare.load.view import round_marks, time_to_users
-from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
-from buildcompare.results import TestResult
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import ReasonCode
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
 from buildcompare.text.sentences import say
 from curves import CATALOGUE, curve, kinds, recording
+from quiet import compared
 from support import users_curve
 
 
@@ -58,13 +54,6 @@ def test_the_time_to_users() -> None:
     gone[(gone.index > 350) & (gone.index < 650)] = math.nan  # nobody saw when 400 and 600 were reached
     assert time_to_users(gone, marks) == {200: 200.0, 400: None, 600: None, 800: 800.0, 1000: 1000.0}
     assert time_to_users(gone.dropna(), marks) == time_to_users(gone, marks)
-
-
-def compared(base: Sequence[Recording], new: Sequence[Recording], **about: Any) -> TestResult:
-    """The results of a bounded test of these runs."""
-    runs = {side: [Run(recording="x")] * len(each) for side, each in (("base", base), ("new", new))}
-    test = Test.model_validate({"name": "x", "type": "bounded", **runs, **about})
-    return compare_test(test, {"base": base, "new": new}, CATALOGUE).result
 
 
 def test_missing_metrics_nan_and_gaps_are_said() -> None:
@@ -116,8 +105,8 @@ def test_curve_and_report_of_different_runs_are_noticed(real: Path) -> None:
     folder = real / "comparisons/v8.0/mysql_unbounded"
     runs = [Run(recording=str(folder / f"{s}.csv.gz"), supported_users=n) for s, n in (("base", 15459), ("new", 19913))]
     base, new = (record(run, Source(kind="recorded"), CATALOGUE) for run in runs)
-    test = Test(name="mysql_unbounded", type="unbounded", db_engine="mysql", base=runs[:1], new=runs[1:])
-    result = compare_test(test, {"base": [base], "new": [new]}, CATALOGUE).result
+    stated = {"db_engine": "mysql", "base": runs[:1], "new": runs[1:]}
+    result = compared(base, new, "mysql_unbounded", type="unbounded", **stated)
     found = kinds(result)["reported_against_estimated"]
     assert (found["estimated"], found["reported"]) == (pytest.approx(9350, abs=50), 19_913)
     assert found["percent"] == pytest.approx(-52.5, abs=0.5)

@@ -9,7 +9,6 @@ import pytest
 
 import buildcompare as bc
 from buildcompare.comparison import analysis, measure
-from buildcompare.config.errors import InputError
 
 MEASURING = ("read_recordings", "compare_test", "view_run", "measure_metrics", "measure_at_load", "search_events")
 
@@ -69,5 +68,5 @@ def test_repeated_runs_with_a_calibration_and_a_benchmark(project: Path) -> None
 )
 def test_a_margin_of_nothing_is_refused(margins: dict[str, float], expected: str) -> None:
     result = bc.compare({"import": 2.0}, {"import": 2.1}, metrics={"import": {"unit": "seconds"}})
-    with pytest.raises(InputError, match=expected):
+    with pytest.raises(bc.InputError, match=expected):
         result.with_margins(margins)

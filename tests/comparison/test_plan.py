@@ -31,7 +31,6 @@ def test_the_rows_that_a_verdict_rests_on_are_planned(bench: Analysis) -> None:
     assert bounded.hours == pytest.approx((runs.base[0].duration_s + runs.new[0].duration_s) / 3600.0)
     row = bounded.rows[0]
     metric = next(each for each in bench.results.tests[0].metrics if each.slug == row.slug)
-    assert metric.run_sd_percent is not None
     assert metric.noise_df is not None
     steps = plan_runs(
         np.log1p(metric.run_sd_percent / 100.0), metric.noise_df, margin_percent=row.margin_percent, gate=True

@@ -367,9 +367,7 @@ def test_the_table_and_the_faults_are_the_same() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "words", "seen"), rows(), ids=lambda text: text[:40])
-def test_the_user_sees_what_the_table_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, words: str, seen: str
-) -> None:
+def test_the_user_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, words: str, seen: str) -> None:
     monkeypatch.setattr(run_report, "execute", kernel_in_process)
     given = Given(tmp_path, small_params(tmp_path / "data"))
     FAULTS[kind, words](given)
@@ -403,9 +401,7 @@ def test_the_user_sees_what_the_table_says(
 @pytest.mark.parametrize(
     "key", ["tests[1].new.recording", "tests[1].new.labels", "tests[0].base[1].recording", "metrics", "calibration"]
 )
-def test_a_wrong_path_names_the_line_of_the_params_that_holds_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
+def test_a_wrong_path_names_the_line_that_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setattr(run_report, "execute", kernel_in_process)
     contents = small_params(tmp_path / "data", metrics="mattermost")
     bounded, unbounded = contents["tests"]

@@ -67,7 +67,6 @@ def test_the_example_of_the_design_is_read(tmp_path: Path) -> None:
     assert params.name == "v10.4.0-rc1"
     assert [test.name for test in params.tests] == ["postgresql_unbounded", "mysql_bounded"]
     window = params.tests[0].base[0].window
-    assert window is not None
     assert (window[1] - window[0]).total_seconds() == 113 * 60
     assert [run.report for run in params.tests[1].base] == ["runs/base-1.out.gz", "runs/base-2.out.gz"]
     assert list(params.setup.items())[1] == ("Users", "7500")

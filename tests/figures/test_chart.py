@@ -72,9 +72,6 @@ def test_samples_without_a_grid_keep_their_times() -> None:
     header, floats = chart_of(series(times, [1, 2, 3, 4, 5]))
     assert header["runs"][0]["timed"]
     assert floats[0] == pytest.approx([1, 2, 3, 4, 5, *times])
-
-
-def test_a_single_sample_is_a_chart() -> None:
     header, floats = chart_of(series([3.0], [7.0]))
     assert (header["runs"][0]["size"], floats[0]) == (1, pytest.approx([7.0]))
 

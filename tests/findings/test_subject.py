@@ -13,7 +13,7 @@ import buildcompare as bc
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import Comparison, check_params, read_params
 from buildcompare.findings.finding import Found, finding
-from buildcompare.findings.subject import OF_A_TABLE, OF_THE_LOAD, subject
+from buildcompare.findings.subject import subject
 from buildcompare.report.sections import places
 from buildcompare.results import Finding
 from buildcompare.results.codes import FindingKind, Severity
@@ -146,10 +146,6 @@ def test_a_finding_is_about_what_its_evidence_names_first(small: workbench.Analy
     assert (about.test, about.metric, about.label) == (name, metric, label)
 
 
-def test_kinds_of_labels_and_of_the_load_are_told_apart() -> None:
-    assert not {*OF_A_TABLE} & {*OF_THE_LOAD}
-
-
 def test_a_label_of_any_name_is_opened_by_its_command(small: workbench.Analysis) -> None:
     """Quotes are the shell's, and a dollar sign is make's."""
     assert followed(small) >= {"labels"}
@@ -159,7 +155,6 @@ def test_a_label_of_any_name_is_opened_by_its_command(small: workbench.Analysis)
         rare = Found(FindingKind.LABELS_IN_ONE_BUILD, Severity.INFO, evidence, B)
         results = small.results.model_copy(update={"findings": [finding(rare, names)]})
         (place,) = places(results).values()
-        assert place.command is not None
         assert "$(" not in place.command.replace("$$(", "")
         seen = opened(small, place.command)
         assert seen.label == ("api", label, "avg")

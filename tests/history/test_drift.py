@@ -102,7 +102,6 @@ def test_the_deviation_between_comparisons_is_found_despite_jumps() -> None:
     steps[[10, 30, 50]] += (0.8, -0.8, 0.8)
     tests = chain(10_000 * np.exp(np.cumsum(steps)))
     sd_percent = same_version(tests)[1].sd_percent
-    assert sd_percent is not None
     assert math.log1p(sd_percent / 100) == pytest.approx(0.08, rel=0.25)
     found = set(jumps(tests))
     assert found >= {"c10", "c30", "c50"}
@@ -162,6 +161,7 @@ def test_a_comparison_recorded_late_does_not_break_the_chain() -> None:
 
 
 @pytest.mark.untraced
+@pytest.mark.slow
 @pytest.mark.parametrize("links", [5, 33])
 def test_chains_whose_batches_scatter_rarely_have_a_false_jump_and_show_a_true_one(links: int) -> None:
     """Batches of tests lie 8 % apart, as the published ones do; the true step halves the level."""
@@ -187,7 +187,6 @@ def test_a_comparison_without_this_test_is_skipped() -> None:
 def test_repeats_are_pooled_within_groups() -> None:
     groups = [[100.0, 104.0], [200.0, 198.0, 205.0], [50.0]]
     found = measure_repeats(groups)
-    assert found is not None
     squares = sum(float(np.var(np.log(group), ddof=1)) * (len(group) - 1) for group in groups[:2])
     assert found.df == 3
     expected = [math.sqrt(squares / 3), *(math.sqrt(squares / stats.chi2.ppf(p, 3)) for p in (0.975, 0.025))]

@@ -77,29 +77,21 @@ SIMULATED = FIRST.model_copy(update={"simulated": True})
 
 
 @pytest.mark.parametrize(
-    ("recorded", "before", "comparisons", "reason"),
+    ("recorded", "found"),
     [
-        ([], None, 0, NoHistory.NO_EARLIER),
-        ([FIRST, ITSELF, LATER], "r1.0", 1, None),  # a report that is made again keeps its place
-        ([FIRST, STUDY], None, 0, NoHistory.STUDY),
-        ([SIMULATED], None, 0, NoHistory.NO_EARLIER),  # the recordings are measured
+        ([], (None, 0, NoHistory.NO_EARLIER)),
+        ([FIRST, ITSELF, LATER], ("r1.0", 1, None)),  # a report that is made again keeps its place
+        ([FIRST, STUDY], (None, 0, NoHistory.STUDY)),
+        ([SIMULATED], (None, 0, NoHistory.NO_EARLIER)),  # the recordings are measured
     ],
 )
-def test_only_what_was_before_counts(
-    small: dict[str, Any],
-    tmp_path: Path,
-    recorded: list[Entry],
-    before: str | None,
-    comparisons: int,
-    reason: NoHistory | None,
-) -> None:
+def test_only_what_was_before_counts(small: Any, tmp_path: Path, recorded: list[Entry], found: tuple[Any, ...]) -> None:
     record(tmp_path / "ledger", recorded)
     bench = analysed(small)
     history = bench.results.history
-    assert history is not None
-    assert (history.before, history.comparisons, history.reason) == (before, comparisons, reason)
-    assert bool(bench.results.drift) == (reason is None)
-    assert ("no earlier comparison" in sections.setup(bench).html) == (reason == NoHistory.NO_EARLIER)
+    assert (history.before, history.comparisons, history.reason) == found
+    assert bool(bench.results.drift) == (history.reason is None)
+    assert ("no earlier comparison" in sections.setup(bench).html) == (history.reason == NoHistory.NO_EARLIER)
 
 
 @pytest.fixture
@@ -118,7 +110,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., st
     return refused
 
 
-def test_what_cannot_be_recorded_is_said_before_anything_is_run(
+def test_what_cannot_be_recorded_is_said_at_once(
     small: dict[str, Any], tmp_path: Path, refused: Callable[..., str]
 ) -> None:
     assert "history: expected the folder of a ledger" in refused({**small, "history": None}, "--record")
@@ -170,11 +162,9 @@ def test_any_setup_can_be_held_against_the_ledger(small: dict[str, Any], tmp_pat
     record(tmp_path / "ledger", [earlier("r1.0", 1, ("0.9.0", "1.0.0-rc1"), (1000, 1000), setup=dict(odd))])
     bench = analysed({**small, "setup": odd})
     assert not [row for row in bench.results.setup_differences if row.kind == "changed"]
-    assert bench.results.history is not None
     before = bench.results.history.entries_sha256
     record(tmp_path / "ledger", [earlier("r0.9", 7, ("0.8.0", "0.9.0-rc1"), (1000, 1000))])
     history = analysed({**small, "setup": odd}).results.history
-    assert history is not None
     assert history.entries_sha256 != before, "what was read is part of the provenance"
 
 

@@ -136,7 +136,7 @@ def test_the_newest_of_those_outside_of_ledgers_comes_first(tmp_path: Path) -> N
     assert [row.entry.name for row in rows_of(tmp_path)] == newest_first
 
 
-def test_no_release_yet_and_a_ledger_at_the_usual_place(
+def test_no_release_yet_and_a_ledger_in_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Path
 ) -> None:
     shutil.copytree(project / "params/metrics", tmp_path / "params/metrics")
@@ -151,7 +151,7 @@ def test_no_release_yet_and_a_ledger_at_the_usual_place(
     assert [row.entry.name for row in rows_of(tmp_path)] == ["v1.2", "v1.1"]
 
 
-def test_a_page_of_500_releases_is_small_and_without_errors(
+def test_a_page_of_500_releases_is_small(
     many: Path, browser: BrowserThread, requests_of: Callable[..., list[str]]
 ) -> None:
     assert requests_of(many) == []

@@ -90,9 +90,7 @@ def value(text: str) -> float:
     return float(match[1].replace(",", "")) * UNITS[match[2]]
 
 
-def test_hover_shows_the_levels_and_the_release_and_another_metric_changes_them(
-    page_file: Path, browser: BrowserThread
-) -> None:
+def test_hover_shows_the_levels_of_a_metric_and_the_release(page_file: Path, browser: BrowserThread) -> None:
     def work(page: Any) -> list[Any]:
         seen = [read_at(page, 0.3), read_at(page, 0.8)]
         page.get_by_label("Metric").select_option("Avg API times")

@@ -131,9 +131,7 @@ def test_killed_at_any_step_a_ledger_is_as_before_or_after(tmp_path: Path) -> No
     assert step > 6
 
 
-def test_entries_at_one_place_packed_ones_and_addresses_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entries_at_one_place_and_addresses_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ADDRESSES, tmp_path / "copy", "s3://bucket/ledger")
     with pytest.raises(InputError, match="s3://bucket/ledger: history: expected a local folder"):
         record(tmp_path / "copy", [entry("v1.1")])
@@ -165,9 +163,7 @@ def test_the_newest_are_printed_and_any_by_its_name(tmp_path: Path) -> None:
     assert "a ledger with entries" in command("history", tmp_path / "none").output
 
 
-def test_a_disk_that_is_full_in_between_leaves_the_ledger_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_ledger_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record(tmp_path, [entry("v1.1")])
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     written: list[Path] = []

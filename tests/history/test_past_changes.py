@@ -54,7 +54,6 @@ def test_an_entry_keeps_what_every_run_measured(params: dict[str, Any]) -> None:
         row = next(each for each in test.metrics if each.slug == "avg-api-times")
         assert (kept.levels_of_runs["avg-api-times"], [*row.levels.base]) == (row.levels, [row.base])
         window = test.runs.new[0].window
-        assert window is not None
         assert kept.windows_s.new == [window[1] - window[0]]
         assert kept.samples == [run.samples_sha256 for run in (*test.runs.base, *test.runs.new)]
         if row.load_adjusted:
@@ -96,9 +95,7 @@ def test_a_comparison_teaches_nothing_about_itself(params: dict[str, Any], tmp_p
         ({}, True),  # not stated: nobody said that it is another one
     ],
 )
-def test_another_setup_teaches_nothing(
-    params: dict[str, Any], tmp_path: Path, setup: dict[str, str], teaches: bool
-) -> None:
+def test_another_setup_is_none(params: dict[str, Any], tmp_path: Path, setup: dict[str, str], teaches: bool) -> None:
     assert bool(contrasts_of(recorded(params, tmp_path, 2, setup=setup), params)) == teaches
 
 
@@ -112,8 +109,6 @@ def test_a_report_says_which_noise_it_used(params: dict[str, Any], tmp_path: Pat
         )
         assert (row.noise_source, alone.noise_source, alone.noise_comparisons) == ("catalogue", "catalogue", 0)
         assert row.noise_comparisons == (8 if test.type == "bounded" else 0)
-        assert row.run_sd_percent is not None
-        assert alone.run_sd_percent is not None
         assert (row.run_sd_percent < 0.8 * alone.run_sd_percent) == (test.type == "bounded")
         if test.supported_users:
             assert test.supported_users == before.supported_users, "its noise comes from repeats and the catalogue"
@@ -148,9 +143,7 @@ def test_one_damaged_comparison_of_a_folder_records_none(params: dict[str, Any],
     assert "expected params files (*.yaml), found none" in command("history-import", empty, "-o", ledger).output
 
 
-def test_of_a_long_chain_the_latest_teach(
-    params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_chain_the_latest_teach(params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = recorded(params, tmp_path, 6)
     assert len(contrasts_of(ledger, params)["bounded", "avg-api-times"]) == 12
     monkeypatch.setattr(levels_of_ledgers, "NEWEST", 2)

@@ -1,7 +1,5 @@
 """One metric or label over any window: the report's numbers, the same functions over other windows, and widgets."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import json
@@ -82,8 +80,7 @@ def test_over_another_window_levels_are_those_of_its_samples(seen: bc.Investigat
     for side, recordings in cpu.view.recordings.items():
         curve = recordings[0].curve(recordings[0].find("cpu-utilization"))
         means[side] = curve[(curve.index > 3000) & (curve.index <= 4000)].mean()
-    assert cpu.row.base == pytest.approx(means["base"])
-    assert cpu.row.new == pytest.approx(means["new"])
+    assert (cpu.row.base, cpu.row.new) == (pytest.approx(means["base"]), pytest.approx(means["new"]))
     assert cpu.row.delta_percent == pytest.approx(100 * (means["new"] / means["base"] - 1))
     assert cpu.row != seen.choose("postgresql_bounded", "cpu-utilization").row
     assert cpu.levels["level"].tolist() == pytest.approx([means["base"], means["new"]])
@@ -188,8 +185,7 @@ def test_a_label_with_samples_over_time_follows_the_window() -> None:
     assert label.follows
     times = np.arange(1260.0, 2401.0, 60.0)
     expected = np.average(0.01 + 0.01 * times / 3600, weights=1 + times / 3600)
-    assert label.row.base == pytest.approx(0.01)
-    assert label.row.new == pytest.approx(expected)
+    assert (label.row.base, label.row.new) == (pytest.approx(0.01), pytest.approx(expected))
     assert label.answer.loc["windows", "detectable_percent"] > 0
     assert label.samples["inside"].sum() == 2 * times.size
     assert label.query is not None
@@ -227,9 +223,6 @@ def test_events_of_a_chosen_window_are_searched_in_it() -> None:
     assert own.over([1000, 3000]).searched == {"base": (1120, 3000), "new": (1120, 3000)}
 
 
-# ---- Comments in the params file ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["v10.4.0-rc1", "v11.1.0-rc2", "v9.6.0-rc1"])
 def test_a_comment_adds_one_line_to_a_params_file(name: str, tmp_path: Path, project: Path) -> None:
     before = (project / f"params/{name}.yaml").read_text("utf-8")
@@ -238,8 +231,7 @@ def test_a_comment_adds_one_line_to_a_params_file(name: str, tmp_path: Path, pro
     count = keep_comment(file, 'P99 is *slower*:\n  yes, by "10 %" # not a comment')
     after = file.read_text("utf-8")
     added = [line for line in after.splitlines() if line not in before.splitlines()]
-    assert len(added) == 1
-    assert [line for line in after.splitlines() if line not in added] == before.splitlines()
+    assert (len(added), [line for line in after.splitlines() if line not in added]) == (1, before.splitlines())
     comments = bc.read_params(file).comments
     assert comments[-1] == 'P99 is *slower*: yes, by "10 %" # not a comment'
     assert len(comments) == count
@@ -281,9 +273,6 @@ def test_a_comment_needs_a_file_and_words(tmp_path: Path) -> None:
         plain.keep("  \n")
 
 
-# ---- The widgets without a browser -----------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def bench(result: bc.Result) -> bc.Workbench:
     return bc.Workbench(bc.investigate(result, "postgresql_bounded", "cpu-utilization"))
@@ -313,11 +302,9 @@ def charted(bench: bc.Workbench) -> dict[str, Any]:
 def test_it_begins_with_the_numbers_of_the_report(bench: bc.Workbench, result: bc.Result) -> None:
     rows = result.results.tests[0].metrics
     row = next(row for row in rows if row.slug == "cpu-utilization")
-    assert bench.seen.row == row
-    assert numbers(bench) == told(bench.seen)
+    assert (bench.seen.row, numbers(bench)) == (row, told(bench.seen))
     assert [bench.test.value, bench.metric.value, bench.label.value] == ["postgresql_bounded", "cpu-utilization", ""]
-    assert charted(bench)["name"] == "CPU Utilization"
-    assert bench.chart.chosen == {"axis": "elapsed", "range": None}
+    assert (charted(bench)["name"], bench.chart.chosen) == ("CPU Utilization", {"axis": "elapsed", "range": None})
 
 
 def test_a_moved_slider_measures_and_zooms(bench: bc.Workbench) -> None:
@@ -343,12 +330,8 @@ def test_another_margin_judges_at_once_and_stays(bench: bc.Workbench, result: bc
     assert (bench.seen.margin_percent, bench.window.value) == (0.5, (40.0, 60.0))
     bench.steady.click()
     assert (numbers(bench), shown(bench, "status") == before) == (measured, False), "only the judgement is another one"
-    assert (
-        bench.seen.row
-        == result.with_margins({"cpu-utilization": 0.5})
-        .results.tests[0]
-        .metrics[[row.slug for row in result.results.tests[0].metrics].index("cpu-utilization")]
-    )
+    judged = result.with_margins({"cpu-utilization": 0.5}).results.tests[0].metrics
+    assert bench.seen.row == next(row for row in judged if row.slug == "cpu-utilization")
     bench.comparison.value = next(file for file in bench.comparison.options if file != opened and "-rc" in file)
     assert bench.margin.value != 0.5
     bench.comparison.value = opened
@@ -362,8 +345,7 @@ def test_what_is_dragged_in_the_chart_is_measured(bench: bc.Workbench) -> None:
     drawn = bench.chart.chart
     bench.chart.chosen = {"axis": "elapsed", "range": [30.0, 50.0]}
     assert bench.window.value == pytest.approx((30.0, 50.0))
-    assert bench.seen.levels["from_s"].tolist() == [1800.0, 1800.0]
-    assert numbers(bench) == told(bench.seen)
+    assert (bench.seen.levels["from_s"].tolist(), numbers(bench)) == ([1800.0, 1800.0], told(bench.seen))
     assert bench.chart.chart is drawn, "a window does not draw the chart again"
     bench.metric.value = "rps"
     assert bench.seen.levels["from_s"].tolist() == [1800.0, 1800.0], "another metric is measured over the same window"
@@ -392,16 +374,14 @@ def test_from_the_ramps_start_each_build_has_its_own_window() -> None:
 def test_labels_and_metrics_are_chosen_one_or_the_other(bench: bc.Workbench) -> None:
     name = bench.label.options[2][1]
     bench.label.value = name
-    assert (bench.metric.value, " ".join(bench.seen.label or ())) == ("", name)
-    assert numbers(bench) == told(bench.seen)
+    assert (bench.metric.value, " ".join(bench.seen.label or ()), numbers(bench)) == ("", name, told(bench.seen))
     assert bench.chart.chart == {}, "this label has no samples over time"
     assert bench.at_load.chart == {}
     assert bench.window.disabled
     bench.metric.value = "number-of-connected-devices"
     assert "Not judged: fixed by the test" in bench.why.value
     bench.metric.value = "rps"
-    assert (bench.label.value, bench.seen.metric) == ("", "rps")
-    assert charted(bench)["name"] == "RPS"
+    assert (bench.label.value, bench.seen.metric, charted(bench)["name"]) == ("", "rps", "RPS")
 
 
 @pytest.mark.slow
@@ -418,10 +398,8 @@ def test_another_comparison_is_read_once(bench: bc.Workbench, project: Path, mon
     assert own == "params/v11.1.0-rc2.yaml"
     for file in ("params/v9.6.0-rc1.yaml", own, "params/v9.6.0-rc1.yaml"):
         bench.comparison.value = file
-    assert read == ["v9.6.0-rc1"]
-    assert (bench.seen.test, bench.seen.metric) == ("postgresql_bounded", "cpu-utilization")
-    assert bench.seen.analysis.results.comparison == "v9.6.0-rc1"
-    assert numbers(bench) == told(bench.seen)
+    assert (read, bench.seen.test, bench.seen.metric) == (["v9.6.0-rc1"], "postgresql_bounded", "cpu-utilization")
+    assert (bench.seen.analysis.results.comparison, numbers(bench)) == ("v9.6.0-rc1", told(bench.seen))
 
 
 @pytest.mark.slow

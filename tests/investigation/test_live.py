@@ -1,7 +1,5 @@
 """PromQL by hand against real servers, over the times of a test's runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -41,8 +41,7 @@ def values_by_stat(of: Recording, window: tuple[float, float] | None) -> dict[st
 def test_an_average_is_weighted_with_its_calls() -> None:
     found = values_by_stat(recording(0.02), (0.0, 3600.0))
     truth = (10 * 0.1 * 9.0 + 49 * 2.0 * 0.02) / (10 * 0.1 + 49 * 2.0)
-    assert found["avg"] == pytest.approx(truth, rel=1e-12)
-    assert found["p99"] == pytest.approx(0.1)
+    assert (found["avg"], found["p99"]) == (pytest.approx(truth, rel=1e-12), pytest.approx(0.1))
     assert found["calls"] == pytest.approx((10 * 0.1 + 50 * 2.0) * 60)
 
 
@@ -56,9 +55,7 @@ def test_without_series_the_source_s_own_summaries_count() -> None:
 def test_a_label_table_is_of_the_steady_window_where_it_can_be() -> None:
     average, p99 = compared(recording(0.02), recording(0.03, calls=4.0)).labels
     assert (average.stat, average.window, p99.window) == ("avg", "steady", "steady")
-    assert average.base == pytest.approx(0.02)
-    assert average.delta_percent == pytest.approx(50.0)
-    assert average.calls is not None
+    assert (average.base, average.delta_percent) == (pytest.approx(0.02), pytest.approx(50.0))
     assert average.calls.new == pytest.approx(2 * float(average.calls.base or 0))
 
 
@@ -143,15 +140,13 @@ def test_labels_are_paired_by_name_and_none_is_dropped() -> None:
 def test_an_average_beyond_the_last_bucket_is_a_value() -> None:
     """Averages come from sums, not from the histogram: 30 s is 30 s."""
     (row,) = label_table(labels_of(slow__avg=30.0), labels_of(slow__avg=33.0), top_buckets=TOP).itertuples()
-    assert (row.base_at_least, row.new_at_least) == (False, False)
-    assert row.delta_percent == pytest.approx(10.0)
+    assert (row.base_at_least, row.new_at_least, row.delta_percent) == (False, False, pytest.approx(10.0))
 
 
 def test_repeated_runs_are_averaged_and_calls_are_columns() -> None:
     base = pd.concat([labels_of(a__avg=1.0, a__calls=10.0), labels_of(a__avg=3.0, a__calls=30.0)])
     (row,) = label_table(base, labels_of(a__avg=4.0)).itertuples()
-    assert (row.base, row.new, row.delta_percent) == (2.0, 4.0, pytest.approx(100.0))
-    assert row.base_calls == 20.0
+    assert (row.base, row.new, row.delta_percent, row.base_calls) == (2.0, 4.0, pytest.approx(100.0), 20.0)
     assert math.isnan(row.new_calls)
 
 

@@ -21,23 +21,11 @@ LONG = replace(SETTINGS, duration_s=3600.0)
 def row(label: str = "getPost", **fields: object) -> LabelResult:
     """A handler that became eight times as slow over many calls."""
     known: dict[str, object] = {
-        "group": "api",
-        "label": label,
-        "stat": "avg",
-        "base": 0.01,
-        "new": 0.08,
-        "delta_percent": 700.0,
-        "shared_percent": 2.0,
-        "p_value": 0.008,
-        "p_adjusted": 0.4,
-        "calls": Pair(120_000.0, 110_000.0),
-        "time_share": Pair(0.03, 0.2),
-        "window": "steady",
-        "status": Status.REGRESSION,
-        "only_in": None,
-        "at_least": Pair(False, False),
-        "reason": None,
-    }
+        "group": "api", "label": label, "stat": "avg", "base": 0.01, "new": 0.08, "delta_percent": 700.0,
+        "shared_percent": 2.0, "p_value": 0.008, "p_adjusted": 0.4, "calls": Pair(120_000.0, 110_000.0),
+        "time_share": Pair(0.03, 0.2), "window": "steady", "status": Status.REGRESSION, "only_in": None,
+        "at_least": Pair(False, False), "reason": None,
+    }  # fmt: skip
     return LabelResult(**known | fields)
 
 
@@ -131,8 +119,7 @@ def test_shares_of_time_add_up_and_both_windows_are_measured() -> None:
     rows = [each for each in slower(1.0).results.tests[0].labels if each.stat == "avg" and each.group == "api"]
     for side in SIDES:
         shares = [each.time_share[side] or 0.0 for each in rows if each.time_share]
-        assert len(shares) == len(rows)
-        assert sum(shares) == pytest.approx(1.0)
+        assert (len(shares), sum(shares)) == (len(rows), pytest.approx(1.0))
     both = [(each.whole_run_percent, each.delta_percent) for each in rows]
     assert None not in [percent for pair in both for percent in pair]
     assert max(abs((whole or 0.0) - (steady or 0.0)) for whole, steady in both) < 60.0

@@ -19,8 +19,6 @@ import numpy as np
 import pytest
 
 import buildcompare as bc
-from buildcompare.config.errors import InputError
-from buildcompare.config.params import read_params
 from buildcompare.config.yaml import checked, yaml_text
 from labmatrix.experiment.matrix import Cell, Matrix, cells, read_matrix
 from labmatrix.experiment.run import CELLS, CellState, State, _born, _clear
@@ -261,7 +259,6 @@ def test_asked_to_end_it_says_how_far_it_is_and_clears_its_cell_away(tmp_path: P
     assert [cell.levels["size"] for cell in cells(read_matrix(file))] == ["1", "2"]
     command = [sys.executable, "-m", "buildcompare", "run", str(file), "--output", str(tmp_path / "out")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline().startswith("1 of 2"), "through a pipe too, before the end"
         wait_for(lambda: (tmp_path / "held").exists() and (tmp_path / "held").read_text().strip())
         (tmp_path / "torn-down").unlink()
@@ -339,7 +336,7 @@ def test_what_is_missing_stops_it_before_the_first_cell(tmp_path: Path, monkeypa
     ],
 )  # fmt: skip
 def test_a_wrong_matrix_is_refused(tmp_path: Path, more: Mapping[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=rf"small\.yaml: .*{re.escape(said)}"):
+    with pytest.raises(bc.InputError, match=rf"small\.yaml: .*{re.escape(said)}"):
         read_matrix(written(tmp_path, **more))
 
 
@@ -388,11 +385,10 @@ def test_a_real_pgbench_scraped_by_a_real_prometheus(tmp_path: Path, database: l
         assert found["tps"] > 100
         recording = bc.read(Path(each["pgbench"]).parent / "recording.parquet", catalogue=str(catalogue))
         series = recording.find("goroutines")
-        assert series is not None
         assert np.nanmin(series.values) > 5
         assert recording.duration_s == pytest.approx(1.0, abs=1.5)
     assert not (tmp_path / "out/groups.yaml").exists(), "nothing was repeated"
-    compared = read_params(tmp_path / "out/small.yaml")
+    compared = bc.read_params(tmp_path / "out/small.yaml")
     assert (compared.name, compared.base.label, compared.new.label) == ("small", "mode simple", "mode prepared")
     assert [test.name for test in compared.tests] == ["clients-1", "clients-2"]
     modes = {each["pgbench"].rpartition("/")[0]: each["levels"] for each in params["runs"]}

@@ -118,7 +118,6 @@ def test_stated_noise_judges_single_runs() -> None:
 def test_how_many_runs_would_show_a_difference() -> None:
     """A simulation of as many runs as are said to be needed finds it in four of five cases."""
     count = runs_needed(np.log(1.1))["5"]
-    assert count is not None
     rng = np.random.default_rng(5)
     base, new = rng.normal(0, np.log(1.05), (2, 4000, count))
     power = np.mean(stats.ttest_ind(new + np.log(1.1), base, axis=1).pvalue < 0.05)
@@ -371,9 +370,7 @@ def test_a_matrix_is_published_in_every_format(published: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_of_the_same_name_elsewhere_does_not_overwrite_the_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_the_same_name_does_not_overwrite_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As two experiments of one name in two folders write it."""
     monkeypatch.setattr(publication, "reports", lambda: tmp_path / "reports")
     files = [write_params(tmp_path / folder / "disks-variants.yaml", matrix()) for folder in ("one", "two")]

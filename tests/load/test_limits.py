@@ -69,8 +69,7 @@ def test_alert_series_change_nothing_else(tmp_path: Path) -> None:
     plain, with_alerts = (simulate_run(RunSettings(type="bounded"), 5, alerts=alerts) for alerts in (False, True))
     own = [series for series in with_alerts.recording.series if series.role == "alert"]
     rest = [series for series in with_alerts.recording.series if series.role != "alert"]
-    assert [series.metric for series in own] == list(ALERTS.values())
-    assert with_alerts.truth == plain.truth
+    assert ([series.metric for series in own], with_alerts.truth) == (list(ALERTS.values()), plain.truth)
     assert with_alerts.recording.provenance == plain.recording.provenance
     for ours, theirs in zip(rest, plain.recording.series, strict=True):
         np.testing.assert_array_equal(ours.values, theirs.values)
@@ -106,8 +105,7 @@ def found_in(recording: Recording, stop_s: float, steady: tuple[float, float]) -
 def test_shares_and_times_are_counted() -> None:
     found = found_in(COLD, 360.0, (120.0, 360.0))
     slow, busy = found.alerts
-    assert (slow.first_s, slow.times, slow.share_steady) == (60.0, 1, 0.0)
-    assert slow.nearness == pytest.approx(0.9)
+    assert (slow.first_s, slow.times, slow.share_steady, slow.nearness) == (60.0, 1, 0.0, pytest.approx(0.9))
     assert (busy.first_s, busy.times, busy.share_steady) == (240.0, 2, 0.5)
     assert found.first("base") is slow
     assert found.limiting("base") is busy
@@ -142,7 +140,5 @@ def test_runs_of_a_build_are_put_together() -> None:
     silent = Recording((), COLD.window, stop_known=True)
     runs = [seen(run, 360.0, (120.0, 360.0)) for run in (COLD, silent, made([0.05] * 6, [20.0] * 6))]
     slow, busy = alerts_of_build((SLOW, BUSY), {}, runs, "new")
-    assert {slow.build, busy.build} == {"new"}
-    assert (slow.first_s, slow.times) == (60.0, 1)
-    assert busy.share_steady == 0.25
+    assert ({slow.build, busy.build}, slow.first_s, slow.times, busy.share_steady) == ({"new"}, 60.0, 1, 0.25)
     assert busy.nearness == pytest.approx((0.995 * 86.0 / 85 + 20.0 / 85) / 2, abs=0.01)

@@ -132,7 +132,7 @@ def test_the_early_bump_came_with_a_data_set_and_went_with_it(real: Path) -> Non
 
 @pytest.mark.parametrize(("config", "last_part", "period"), [("1.1", 1.0, (145, 180)), ("1.3", 1 / 3, (110, 170))])
 @pytest.mark.parametrize("replicate", [1, 2, 3])
-def test_the_waves_of_the_ceiling_runs(
+def test_waves_of_ceiling_runs(
     real: Path, config: str, last_part: float, period: tuple[int, int], replicate: int
 ) -> None:
     run = Run(report=str(real / f"ceiling/v1-{config}-{replicate}.out.gz"))

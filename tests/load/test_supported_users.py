@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.comparison.analysis import compare_test
-from buildcompare.config.params import Run, Source, Test
+from buildcompare.config.params import Run, Source
 from buildcompare.load.users import supported_users
 from buildcompare.recordings.sources import record
 from buildcompare.results import Results
 from curves import CATALOGUE, curve, kinds, recording
+from quiet import compared
 from support import sure, test_folders, users_curve
 
 
@@ -26,8 +26,7 @@ def test_supported_users_are_the_mean_of_the_last_30_minutes() -> None:
     assert estimate(users_curve(7000, ramp_s=3000, hold_s=2400, shutdown=9)).estimated == pytest.approx(7000)
     climbing = estimate(np.arange(0.0, 5400, 5.0))
     assert (climbing.estimated, climbing.reason) == (None, "still_climbing")
-    assert climbing.at_least == pytest.approx(5395 - 900, abs=5)
-    assert climbing.slope_users_per_s == pytest.approx(1.0)
+    assert (climbing.at_least, climbing.slope_users_per_s) == (pytest.approx(5395 - 900, abs=5), pytest.approx(1.0))
 
 
 def test_a_curve_that_may_be_cut_is_not_estimated() -> None:
@@ -57,9 +56,7 @@ def test_users_of_several_instances_are_summed() -> None:
     whole = recording(number_of_connected_devices=users)
     (one,) = whole.series
     halves = tuple(replace(one, values=users / 2, labels={"instance": name}) for name in "ab")
-    run = Run(recording="x")
-    test = Test(name="x", type="unbounded", base=[run], new=[run])
-    result = compare_test(test, {"base": [whole], "new": [replace(whole, series=halves)]}, CATALOGUE).result
+    result = compared(whole, replace(whole, series=halves), type="unbounded")
     estimated = sure(result.supported_users).estimated
     assert estimated.new == estimated.base
 
@@ -68,14 +65,10 @@ def test_a_run_without_an_estimate_is_left_out_and_said_so() -> None:
     good = recording(number_of_connected_devices=users_curve(7000, ramp_s=3000, hold_s=2400, shutdown=9))
     climbing = recording(number_of_connected_devices=np.arange(0.0, 5400, 5.0))
     run = Run(recording="x", supported_users=6900)
-    silent = Run(recording="x")
-    test = Test(name="x", type="unbounded", base=[run, silent], new=[run])
-    result = compare_test(test, {"base": [good, climbing], "new": [good]}, CATALOGUE).result
+    result = compared([good, climbing], good, type="unbounded", base=[run, Run(recording="x")], new=[run])
     users = sure(result.supported_users)
-    assert (users.reported.base, users.reported.new) == (None, 6900)
-    assert users.estimated.base == pytest.approx(7000)
-    assert (users.at_least.base, users.reason.base) == (None, None)
-    assert kinds(result)["run_left_out"]["run"] == 2
+    assert (users.reported.base, users.reported.new, users.estimated.base) == (None, 6900, pytest.approx(7000))
+    assert (users.at_least.base, users.reason.base, kinds(result)["run_left_out"]["run"]) == (None, None, 2)
 
 
 def test_a_window_of_the_analyst_says_nothing_about_the_stop(real: Path) -> None:
@@ -84,9 +77,8 @@ def test_a_window_of_the_analyst_says_nothing_about_the_stop(real: Path) -> None
     runs: dict[str, list[Run]] = {"base": [Run(recording=str(folder / "base.csv.gz"))]}
     named = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T02:10:40Z"}
     runs["new"] = [Run.model_validate({"recording": str(folder / "new.csv.gz"), **named})]
-    test = Test.model_validate({"name": "x", "type": "unbounded", **runs})
-    recordings = {s: [record(run, Source(kind="recorded"), CATALOGUE) for run in runs[s]] for s in runs}
-    users = sure(compare_test(test, recordings, CATALOGUE).result.supported_users)  # type: ignore[arg-type]
+    base, new = (record(run, Source(kind="recorded"), CATALOGUE) for (run,) in runs.values())
+    users = sure(compared(base, new, type="unbounded", **runs).supported_users)
     assert (users.estimated.new, users.reason.new) == (None, "still_climbing")
 
 
@@ -94,8 +86,7 @@ def test_too_little_is_not_estimated() -> None:
     assert estimate(users_curve(500, ramp_s=300, hold_s=900)).reason == "too_short"
     holes = users_curve(500, ramp_s=300, hold_s=2400)
     holes[-200:-50] = np.nan
-    assert estimate(holes).reason == "gaps"
-    assert supported_users(None).reason == "no_users_curve"
+    assert (estimate(holes).reason, supported_users(None).reason) == ("gaps", "no_users_curve")
 
 
 def reported(history: pd.DataFrame, folder: Path, side: str) -> float:
@@ -147,8 +138,7 @@ def test_ceiling_runs_give_the_published_figure(real: Path, run: str, truth: int
 def test_without_a_users_curve_the_window_follows_the_goroutines(real: Path) -> None:
     run = Run(report=str(real / "ceiling/v2-XL220-1.out.gz"))
     recording = record(run, Source(kind="ltctl"), CATALOGUE)
-    test = Test(name="x", type="unbounded", base=[run], new=[run])
-    result = compare_test(test, {"base": [recording], "new": [recording]}, CATALOGUE).result
+    result = compared(recording, recording, type="unbounded", base=[run], new=[run])
     users, view = sure(result.supported_users), result.runs.base[0]
     assert (users.reason.base, users.status) == ("no_users_curve", "not_comparable")
     assert (view.load_curve, view.window_method) == ("goroutines-in-use", "last_30_minutes")

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from buildcompare.comparison.analysis import compare_test
-from buildcompare.config.params import Test
 from buildcompare.load.phases import PERIOD_DF, PERIOD_SD, Waves, compare_waves
 from buildcompare.load.view import view_run
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import read
-from buildcompare.results import TestResult
 from curves import CATALOGUE, kinds, recording
+from quiet import compared
 from shape_curves import BUMPY, hunting, path, shape, simulated
 from support import sure
 
@@ -60,25 +58,19 @@ def wavy(period_s: float, fall: float, seed: int) -> Recording:
     return recording(number_of_connected_devices=np.interp(np.arange(0.0, at, 5.0), times, users))
 
 
-def compared(base: Recording, new: Recording) -> TestResult:
-    run = {"recording": "x.csv"}
-    test = Test.model_validate({"name": "mysql_unbounded", "type": "unbounded", "base": run, "new": run})
-    return compare_test(test, {"base": [base], "new": [new]}, CATALOGUE).result
-
-
 def test_a_report_tells_waves_of_another_pace_with_their_interval() -> None:
-    result = compared(wavy(170.0, 80.0, 1), wavy(280.0, 80.0, 2))
+    result = compared(wavy(170.0, 80.0, 1), wavy(280.0, 80.0, 2), type="unbounded")
     period = sure(result.ramp_up.wave_period_s)
     assert period.value == pytest.approx(110.0, abs=12.0)
     assert 0 < period.ci_low < period.value < period.ci_high
     found = kinds(result)["waves"]
     assert (found["differ"], found["wave_period_s"]) == (["wave_period_s"], period.model_dump())
-    back = kinds(compared(wavy(280.0, 80.0, 2), wavy(170.0, 80.0, 1)))["waves"]
+    back = kinds(compared(wavy(280.0, 80.0, 2), wavy(170.0, 80.0, 1), type="unbounded"))["waves"]
     assert (back["differ"], back["wave_period_s"]["value"]) == (["wave_period_s"], pytest.approx(-period.value))
 
 
 def test_a_report_says_nothing_of_waves_that_are_alike() -> None:
-    result = compared(wavy(190.0, 80.0, 3), wavy(190.0, 80.0, 4))
+    result = compared(wavy(190.0, 80.0, 3), wavy(190.0, 80.0, 4), type="unbounded")
     assert result.ramp_up.wave_period_s is not None
     assert result.ramp_up.wave_amplitude_users is not None
     assert "waves" not in kinds(result)

@@ -17,10 +17,8 @@ def test_waves_have_onset_period_and_amplitude() -> None:
     found = shape(hunting())
     waves = found.waves
     assert waves.claimed
-    assert waves.onset_s == pytest.approx(1820.0, abs=5.0)
-    assert waves.onset_users == pytest.approx(6080.0, abs=5.0)
-    assert waves.period_s == pytest.approx(200.0, abs=5.0)
-    assert waves.amplitude == pytest.approx(75.0, abs=5.0)
+    assert (waves.onset_s, waves.onset_users) == (pytest.approx(1820.0, abs=5.0), pytest.approx(6080.0, abs=5.0))
+    assert (waves.period_s, waves.amplitude) == (pytest.approx(200.0, abs=5.0), pytest.approx(75.0, abs=5.0))
     assert waves.regularity == pytest.approx(1.0, abs=0.05)
     test = sure(waves.test)
     assert test.period_s == pytest.approx(200.0, rel=0.1)
@@ -110,8 +108,7 @@ def test_waves_are_seen_in_a_sample_a_minute_and_their_height_is_not() -> None:
     elapsed = np.arange(0.0, whole.index[-1], 60.0)
     waves = shape(pd.Series(np.interp(elapsed, whole.index, whole), index=elapsed)).waves
     assert waves.claimed
-    assert waves.onset_s == pytest.approx(1820.0, abs=60.0)
-    assert waves.period_s == pytest.approx(232.0, rel=0.05)
+    assert (waves.onset_s, waves.period_s) == (pytest.approx(1820.0, abs=60.0), pytest.approx(232.0, rel=0.05))
     assert waves.amplitude is None
 
 
@@ -130,6 +127,5 @@ def test_uneven_cycles_of_few_samples_have_their_median_for_a_period() -> None:
     users = np.minimum(4.0 * elapsed, 7600.0)
     users[70 : 70 + 14 * 6 : 14] = users[73 : 73 + 14 * 5 : 14] = 8000.0
     waves = shape(pd.Series(users, index=elapsed)).waves
-    assert sorted(waves.cycles) == [90.0] * 5 + [330.0] * 5
-    assert waves.period_s == 210.0
+    assert (sorted(waves.cycles), waves.period_s) == ([90.0] * 5 + [330.0] * 5, 210.0)
     assert waves.regularity == pytest.approx(0.0, abs=0.2)

@@ -16,7 +16,6 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 import buildcompare as bc
 from buildcompare.results import Results, dumps
 from buildcompare.results.base import Label
-from buildcompare.results.codes import Status
 from labmatrix.params import check_variants
 from labmatrix.results import of_results
 from loadexport.export import PACKET_BYTES, openmetrics, packets, read_results, statsd_lines
@@ -56,7 +55,7 @@ def test_openmetrics_holds_every_number_that_results_hold(file: Path, results: R
     for test in results.tests:
         of_test = {**of, "test": test.name}
         rows = [row.deciding or row for row in test.metrics]
-        for status in Status:
+        for status in bc.Status:
             count = found["test_metrics", frozenset({**of_test, "status": status}.items())]
             assert count == sum(row.status == status for row in rows)
         for metric, row in zip(test.metrics, rows, strict=True):
@@ -170,7 +169,6 @@ def test_a_real_statsd_holds_the_numbers(file: Path, results: Results, tmp_path:
     assert received["statsd_exporter_samples_total"] == 2 * len(lines)
     test = next(each for each in results.tests if each.supported_users)
     users = test.supported_users
-    assert users is not None
     stem = f"buildcompare_v10_4_0_rc1_{test.name}_supported_users"
     assert received[f"{stem}_base"] == users.base
     judged = [(each.name, row.slug, row.deciding or row) for each in results.tests for row in each.metrics]

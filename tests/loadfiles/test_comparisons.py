@@ -97,9 +97,7 @@ def test_a_table_beyond_the_limit_is_refused_before_it_is_read(tmp_path: Path) -
         (({}, {"db": "postgresql", "load_test_version": "v3"}), "line 3, load_test_version", "'v2' on line 2"),
     ],
 )
-def test_rows_that_contradict_each_other_are_named(
-    tmp_path: Path, rows: tuple[dict[str, str], ...], key: str, found: str
-) -> None:
+def test_contradictions_are_named(tmp_path: Path, rows: tuple[dict[str, str], ...], key: str, found: str) -> None:
     with pytest.raises(InputError) as fault:
         read_table(write_table(tmp_path, *rows))
     assert fault.value.key == key

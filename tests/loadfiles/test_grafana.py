@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import buildcompare as bc
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
-from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
 
 CATALOGUE = read_catalogue("mattermost")
@@ -76,7 +75,7 @@ def new() -> dict[str, Any]:
     return {"dashboard": {"panels": panels}}
 
 
-def read(tmp_path: Path, contents: Any) -> Recording:
+def read(tmp_path: Path, contents: Any) -> bc.Recording:
     file = tmp_path / "snapshot.json"
     file.write_text(contents if isinstance(contents, str) else json.dumps(contents))
     return record(Run(snapshot=str(file)), Source(kind="grafana"), CATALOGUE)
@@ -151,9 +150,7 @@ def in_unit(generation: str, title: str, unit: str) -> dict[str, Any]:
         ("Of nobody's catalogue", "ms", 2.0),
     ],
 )
-def test_the_unit_of_a_panel_converts_into_the_catalogues(
-    tmp_path: Path, generation: str, title: str, unit: str, value: float
-) -> None:
+def test_the_unit_of_a_panel_converts(tmp_path: Path, generation: str, title: str, unit: str, value: float) -> None:
     (series,) = read(tmp_path, in_unit(generation, title, unit)).series
     assert series.values == pytest.approx([value] * 3, rel=1e-12)
 
@@ -163,7 +160,7 @@ def test_the_unit_of_a_panel_converts_into_the_catalogues(
     [("Avg API times", "percentunit"), ("CPU Utilization", "s"), ("Goroutines In Use", "bytes"), ("RPS", "Bps")],
 )
 def test_a_unit_that_a_metric_cannot_have_is_refused(tmp_path: Path, title: str, unit: str) -> None:
-    with pytest.raises(InputError, match=r"panels\[0\] unit: expected a unit of .*, found '" + unit):
+    with pytest.raises(bc.InputError, match=r"panels\[0\] unit: expected a unit of .*, found '" + unit):
         read(tmp_path, in_unit("panel", title, unit))
 
 
@@ -183,5 +180,5 @@ SLOW["panels"][0]["fieldConfig"]["overrides"][0]["matcher"]["options"] = "/(a+)+
     ],
 )
 def test_what_is_no_snapshot(tmp_path: Path, contents: Any, found: str) -> None:
-    with pytest.raises(InputError, match=found):
+    with pytest.raises(bc.InputError, match=found):
         read(tmp_path, contents)

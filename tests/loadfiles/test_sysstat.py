@@ -14,8 +14,6 @@ import pytest
 
 import buildcompare as bc
 import fuzzing
-from buildcompare.config.errors import InputError
-from buildcompare.recordings.recording import Recording
 from support import sure
 
 LINE = fuzzing.VMSTAT.decode().splitlines(keepends=True)[-1]
@@ -36,13 +34,13 @@ SADF = {"file-date": "2024-03-01", "statistics": [
 ]}  # fmt: skip
 
 
-def read(tmp_path: Path, contents: str | dict[str, Any]) -> Recording:
+def read(tmp_path: Path, contents: str | dict[str, Any]) -> bc.Recording:
     text = contents if isinstance(contents, str) else json.dumps({"sysstat": {"hosts": [contents]}})
     (tmp_path / "x").write_text(text)
     return bc.read(tmp_path / "x", catalogue="pgbench")
 
 
-def values(recording: Recording, metric: str, **labels: str) -> list[float]:
+def values(recording: bc.Recording, metric: str, **labels: str) -> list[float]:
     return sure(recording.find(metric, labels)).values.tolist()
 
 
@@ -99,7 +97,7 @@ def test_the_installed_tools(tmp_path: Path, iso: bool) -> None:
             (tmp_path / name).write_bytes(subprocess.run(sadf, capture_output=True, check=True).stdout)
         day, month = time.strftime("%d %m").split()
         if not iso and day <= "12" and day != month and name in ("io", "mp"):
-            with pytest.raises(InputError, match="expected a date of one reading"):
+            with pytest.raises(bc.InputError, match="expected a date of one reading"):
                 bc.read(tmp_path / name, catalogue="pgbench")
             continue
         found = bc.read(tmp_path / name, catalogue="pgbench")
@@ -131,5 +129,5 @@ LOCAL = json.dumps(SADF).replace('"utc": 1', '"utc": 0')
     ],
 )
 def test_malformed_statistics_are_one_line(tmp_path: Path, contents: str | dict[str, Any], expected: str) -> None:
-    with pytest.raises(InputError, match=re.escape(expected)):
+    with pytest.raises(bc.InputError, match=re.escape(expected)):
         read(tmp_path, contents)

@@ -1,6 +1,5 @@
 """`init` says what two inputs hold, and writes a params file and a catalogue that give the verdict of `compare`."""
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -100,15 +99,6 @@ def test_endpoints_and_the_catalogue_of_load_testers_are_said(tmp_path: Path) ->
     assert "Rows by endpoint (4): GET /cart, GET /items/[id], GET /search, POST /login.\n" in said
 
 
-@pytest.mark.slow
-def test_the_report_of_the_written_files_finds_the_planted_endpoint(tmp_path: Path) -> None:
-    assert run("init", TOOLS / "locust/base", TOOLS / "locust/new", "--output", tmp_path / "x.yaml").exit_code == 0
-    done = run("report", tmp_path / "x.yaml", "--output", tmp_path / "report", "--no-graphs")
-    assert done.exit_code == 0
-    first = json.loads((tmp_path / "report/results.json").read_text("utf-8"))["findings"][0]
-    assert "GET /search" in first["text"]
-
-
 def test_files_that_exist_are_said_and_kept_without_force(builds: tuple[Path, Path], tmp_path: Path) -> None:
     params, catalogue = tmp_path / "x.yaml", tmp_path / "metrics/x.yaml"
     arguments = ("init", *builds, "--output", params)
@@ -126,7 +116,7 @@ def test_files_that_exist_are_said_and_kept_without_force(builds: tuple[Path, Pa
     assert (run(*arguments, "--force").exit_code, params.read_bytes()) == (0, kept)
 
 
-def test_the_default_name_is_the_new_build_in_the_project(
+def test_the_default_name_is_the_new_build(
     builds: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = tmp_path / "project"

@@ -6,10 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from buildcompare.config.params import read_params
-from buildcompare.load.users import supported_users
-from buildcompare.recordings.recording import Recording
-from buildcompare.recordings.sources import read
+import buildcompare as bc
 from loadsim import (
     Gap,
     LabelEffect,
@@ -89,7 +86,7 @@ def test_runs_of_one_build_differ_by_what_was_asked_for() -> None:
     assert ratio[280] == pytest.approx(expected, rel=2e-3)
 
 
-def injected(*injections: object, settings: RunSettings = BOUNDED) -> tuple[Recording, Recording]:
+def injected(*injections: object, settings: RunSettings = BOUNDED) -> tuple[bc.Recording, bc.Recording]:
     return run(settings).recording, run(replace(settings, injections=injections)).recording  # type: ignore[arg-type]
 
 
@@ -152,7 +149,7 @@ def test_bundled_recordings_are_what_the_settings_make(project: Path, tmp_path: 
     assert {f.relative_to(tmp_path) for f in written} == simulated
     for file in written:
         committed = kept / file.relative_to(tmp_path)
-        made, stored = (read(f) for f in (file, committed))
+        made, stored = (bc.read(f) for f in (file, committed))
         assert (made.window, made.notes) == (stored.window, stored.notes)
         told = ({k: v for k, v in each.provenance.items() if k != "files"} for each in (made, stored))
         assert next(told) == next(told)
@@ -172,7 +169,7 @@ def test_bundled_recordings_are_small(project: Path) -> None:
 
 @pytest.mark.parametrize("name", ["v10.4.0-rc1", "v11.1.0-rc2", "v9.6.0-rc1"])
 def test_params_name_the_bundled_recordings(project: Path, name: str) -> None:
-    comparison = read_params(project / "params" / f"{name}.yaml")
+    comparison = bc.read_params(project / "params" / f"{name}.yaml")
     listed = {run.recording for test in comparison.tests for side in (test.base, test.new) for run in side}
     made = {f"data/recordings/{each.file.as_posix()}" for each in bundled_runs() if each.comparison == name}
     assert listed == made
@@ -192,9 +189,8 @@ def test_the_published_supported_users_emerge(file: str) -> None:
     assert found.truth.supported_users == pytest.approx(published, rel=0.005)
     assert found.truth.connected_users == pytest.approx(published, rel=0.005)
     series = found.recording.find(USERS)
-    assert series is not None
     curve = found.recording.curve(series)
-    estimated = supported_users(curve).estimated
+    estimated = bc.supported_users(curve).estimated
     assert estimated == pytest.approx(found.truth.supported_users, rel=0.005)
 
 

@@ -9,9 +9,7 @@ import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
-from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.params import Run, Test
 from buildcompare.findings import load
 from buildcompare.load.curve import steady_window
 from buildcompare.metrics.compare_events import PlacedEvent, match_events
@@ -19,6 +17,7 @@ from buildcompare.metrics.events import AFTER_RAMP_S, MetricEvent, RunEvents, fi
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import read
 from buildcompare.results import Event
+from quiet import compared
 from support import sure
 
 CATALOGUE = read_catalogue("mattermost")
@@ -76,8 +75,7 @@ def test_a_constant_has_no_noise_and_may_have_a_spike(values: np.ndarray, found:
 @pytest.mark.parametrize("step_s", [5.0, 30.0, 60.0])
 def test_a_step_is_one_level_event(percent: float, step_s: float) -> None:
     event = only(find_events(between(metric(1, step_s=step_s), 3000.0, 9999.0, percent), WINDOW))
-    assert event.kind == "level"
-    assert event.at_s == pytest.approx(3000.0, abs=60.0)
+    assert (event.kind, event.at_s) == ("level", pytest.approx(3000.0, abs=60.0))
     assert event.span_s[0] <= 3000.0 <= event.span_s[1] + 60.0
     assert event.size_percent == pytest.approx(percent, abs=2.0)
     assert event.ci[0] < LEVEL * percent / 100 < event.ci[1]
@@ -91,8 +89,7 @@ def test_a_step_is_one_level_event(percent: float, step_s: float) -> None:
 def test_what_comes_back_is_an_excursion(percent: float, kind: str, minutes: int) -> None:
     end = 2400.0 + 60.0 * minutes
     event = only(find_events(between(metric(2), 2400.0, end, percent), WINDOW))
-    assert event.kind == kind
-    assert event.span_s == pytest.approx((2400.0, end), abs=61.0)
+    assert (event.kind, event.span_s) == (kind, pytest.approx((2400.0, end), abs=61.0))
     assert event.span_s[0] <= event.at_s <= event.span_s[1]
     assert event.size_percent == pytest.approx(percent, abs=5.0)
     assert abs(event.extreme - event.before) >= abs(event.size)
@@ -103,8 +100,7 @@ def test_an_excursion_that_dies_away_slowly_is_one_event() -> None:
     since = curve.index.to_numpy() - 1900.0
     curve = curve * (1 + 0.11 * np.exp(-np.maximum(since, 0) / 300) * np.clip(since / 90 + 1, 0, 1))
     event = only(find_events(curve, WINDOW, smallest_percent=2.0))
-    assert event.kind == "spike"
-    assert event.at_s == pytest.approx(1900.0, abs=30.0)
+    assert (event.kind, event.at_s) == ("spike", pytest.approx(1900.0, abs=30.0))
     assert event.size_percent == pytest.approx(11.0, abs=2.0)
     assert event.extreme == pytest.approx(1.11 * LEVEL, rel=0.01)
     assert event.span_s[0] == pytest.approx(1810.0, abs=61.0)
@@ -126,8 +122,7 @@ def test_what_begins_at_the_very_end_is_no_level_yet() -> None:
 
 def test_what_the_ramp_leaves_behind_is_no_level() -> None:
     early = only(find_events(between(metric(5), 0.0, 780.0, 30.0), WINDOW))
-    assert (early.kind, early.span_s) == ("spike", (600.0, 780.0))
-    assert early.before == pytest.approx(LEVEL, rel=0.02)
+    assert (early.kind, early.span_s, early.before) == ("spike", (600.0, 780.0), pytest.approx(LEVEL, rel=0.02))
     assert only(find_events(between(metric(5), 0.0, 1000.0, 30.0), WINDOW)).kind == "level"
 
 
@@ -161,8 +156,7 @@ def test_too_little_has_no_events(curve: pd.Series) -> None:
 def test_a_metric_around_zero_has_events_without_a_percentage() -> None:
     curve = metric(9) - LEVEL
     event = only(find_events(curve + np.where(curve.index > 3000, -50.0, 0.0), WINDOW))
-    assert event.kind == "level"
-    assert event.size == pytest.approx(-50.0, abs=3.0)
+    assert (event.kind, event.size) == ("level", pytest.approx(-50.0, abs=3.0))
     assert event.ci[0] < -50.0 < event.ci[1]
     level = only(find_events(curve * 0.0 + np.where(curve.index > 3000, 5.0, 0.0), WINDOW))
     assert (level.size, level.size_percent, level.at_least_percent()) == (5.0, None, 0.0)
@@ -232,9 +226,7 @@ def test_the_same_movement_counts_even_where_it_is_no_event_by_itself() -> None:
 
 @pytest.mark.parametrize(("minutes", "matched"), [(5.5, True), (15.0, False)])
 @pytest.mark.parametrize(("length_s", "percent"), [(9999.0, 20.0), (120.0, -40.0)], ids=["level", "drop"])
-def test_one_event_up_to_six_minutes_apart_is_the_same(
-    minutes: float, length_s: float, percent: float, *, matched: bool
-) -> None:
+def test_six_minutes_apart_is_the_same_event(minutes: float, length_s: float, percent: float, *, matched: bool) -> None:
     one, other = (
         {"heap": between(metric(seed), start, start + length_s, percent)}
         for seed, start in ((40, 3000.0), (41, 3000.0 + 60.0 * minutes))
@@ -318,8 +310,7 @@ def test_five_events_are_told_of_and_the_rest_in_one_line() -> None:
     run = Recording(
         tuple(Series(m.slug, m.name, m.unit, *columns) for m in CATALOGUE.metrics), (0.0, 3600.0), stop_known=True
     )
-    test = Test(name="x", type="bounded", base=[Run(recording="x")], new=[Run(recording="x")])
-    result = compare_test(test, {"base": [run], "new": [run]}, CATALOGUE).result
+    result = compared(run, run)
     small = [event("heap-in-use", group, 20.0 + group) for group in range(1, 8)]
     grave = [event(slug, 9, 30.0) for slug in ("p99-api-times", "avg-api-times", "cpu-utilization")]
     found = list(load.events(result.model_copy(update={"events": [*small, *grave]})))
@@ -364,8 +355,7 @@ def test_v9_2_lost_an_agent(real: Path) -> None:
     placed = published(real, "v9.2/mysql_bounded")
     (lost,) = [each for each in placed if each.metric == "number-of-connected-devices"]
     assert (lost.build, lost.kind, lost.matched, lost.warning) == ("new", "level", False, True)
-    assert lost.at_s / 60 == pytest.approx(75.0, abs=1.0)
-    assert lost.before == pytest.approx(5003, abs=5)
+    assert (lost.at_s / 60, lost.before) == (pytest.approx(75.0, abs=1.0), pytest.approx(5003, abs=5))
     assert lost.before + lost.size == pytest.approx(4546, abs=5)
 
 

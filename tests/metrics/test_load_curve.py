@@ -62,8 +62,7 @@ def by_levels(curves: Mapping[str, MetricAtLoad]) -> dict[str, LoadAdjustedResul
 
 def test_a_build_that_carries_more_users_is_no_costlier_at_equal_load() -> None:
     found = compared(made(4000, seed=1), made(6000, seed=2))
-    assert found.at_users == 4000
-    assert found.base == pytest.approx(4050, rel=0.01)
+    assert (found.at_users, found.base) == (4000, pytest.approx(4050, rel=0.01))
     assert abs(found.log_ratio) < 3 * found.se_log < 0.03
 
 
@@ -78,8 +77,7 @@ def test_logins_of_a_build_that_still_climbs_are_not_held_against_it() -> None:
     """At 4000 users the base rests, and the new build climbs by 4 users/s, each of whom costs as much as 200."""
     found = compared(made(4000, per_login=200, seed=1), made(6000, per_login=200, seed=2))
     there = found.curves["new"][-1] / found.curves["base"][-1]
-    assert there == pytest.approx(1.0, abs=0.04)
-    assert found.log_ratio == pytest.approx(0.0, abs=2 * found.se_log)
+    assert (there, found.log_ratio) == (pytest.approx(1.0, abs=0.04), pytest.approx(0.0, abs=2 * found.se_log))
 
 
 def test_what_logins_explain_is_doubted() -> None:
@@ -106,8 +104,7 @@ def test_early_bumps_do_not_count() -> None:
 def test_the_highest_load_is_one_that_both_sustained() -> None:
     run = made(6000, seed=2, hold_s=300)  # five minutes at the top are no ten
     found = compared(made(8000, seed=1), run)
-    assert found.at_users == pytest.approx(6000 - 300 * 4, abs=30)
-    assert found.users[-1] == found.at_users
+    assert (found.at_users, found.users[-1]) == (pytest.approx(6000 - 300 * 4, abs=30), found.at_users)
 
 
 def test_after_the_stop_nothing_counts() -> None:

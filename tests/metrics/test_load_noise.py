@@ -62,8 +62,7 @@ def test_runs_differ_by_the_variance_of_their_levels_whatever_load_they_reached(
     levels = [1.0, 1.08, 0.97, 1.02]
     runs = [straight(level, seed, 4000.0 + 800.0 * seed) for seed, level in enumerate(levels)]
     found = measure_noise_at_load(runs)["cpu-utilization"]
-    assert found.df == 3.0
-    assert found.variance == pytest.approx(float(np.var(np.log(levels), ddof=1)), rel=0.1)
+    assert (found.df, found.variance) == (3.0, pytest.approx(float(np.var(np.log(levels), ddof=1)), rel=0.1))
     assert 0 < found.within < 0.05 * found.variance
 
 
@@ -98,8 +97,7 @@ def test_without_a_calibration_the_prior_counts() -> None:
 
 def test_groups_outweigh_the_prior_and_errors_within_runs_are_taken_off() -> None:
     noise = sure(noise_at_load(CPU, known(5e-5, 2.0, 1e-5, times=100)))
-    assert noise.sd == pytest.approx(math.sqrt(4e-5), rel=0.1)
-    assert noise.df == 215.0
+    assert (noise.sd, noise.df) == (pytest.approx(math.sqrt(4e-5), rel=0.1), 215.0)
     assert (noise.noise_source, noise.at_load) == ("calibration", True)
     few = sure(noise_at_load(CPU, known(5e-5, 2.0)))
     assert noise.sd < few.sd < math.log1p(0.0101)

@@ -5,14 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.params import Run, Test
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import read
 from buildcompare.results import TestResult
 from buildcompare.results.codes import TestType
 from buildcompare.text.sentences import say
+from quiet import compared
 from support import users_curve, write_csv
 
 CATALOGUE = read_catalogue("mattermost")
@@ -30,15 +29,12 @@ def recorded(folder: Path, times: float, *, off_a_plot: bool) -> Recording:
 def result(folder: Path, kind: TestType, times: float, *, off_a_plot: bool = True) -> TestResult:
     runs = {side: [recorded(folder, of, off_a_plot=off_a_plot)] for side, of in (("base", 1.0), ("new", times))}
     assert all(run.digitised == off_a_plot for (run,) in runs.values())
-    test = Test(name="x", type=kind, base=[Run(recording="a")], new=[Run(recording="b")])
-    return compare_test(test, runs, CATALOGUE).result  # type: ignore[arg-type]
+    return compared(*runs.values(), type=kind)
 
 
 @pytest.mark.parametrize("kind", ["bounded", "unbounded"])
 @pytest.mark.parametrize(("times", "changed"), [(2.25, "regression"), (0.5, "improvement"), (1.05, None)])
-def test_large_changes_are_called_and_small_ones_are_not(
-    tmp_path: Path, kind: TestType, times: float, changed: str | None
-) -> None:
+def test_only_large_changes_are_called(tmp_path: Path, kind: TestType, times: float, changed: str | None) -> None:
     row = next(row for row in result(tmp_path, kind, times).metrics if row.slug == "avg-api-times")
     for judged in (row, *([row.load_adjusted] if kind == "unbounded" else [])):
         assert judged.p_value is not None

@@ -43,8 +43,7 @@ def finding(result: bc.Result) -> Finding:
 def test_one_session_of_each_build_claims_no_change_that_sessions_may_show(tmp_path: Path) -> None:
     base = write(tmp_path / "base", [session(1, between=0.03)])
     result = bc.compare(base, write(tmp_path / "new", [session(2, between=0.03)]))
-    assert set(result.metrics["status"]) == {"inconclusive"}
-    assert result.verdict == "inconclusive"
+    assert (set(result.metrics["status"]), result.verdict) == ({"inconclusive"}, "inconclusive")
     assert {(row.unit, plan.runs) for plan in result.results.plan for row in plan.rows} == {("session", 1)}
     assert "1 further session of each build" in plan_text(result.results)
     assert "cannot tell a change below" in finding(result).text
@@ -59,8 +58,7 @@ def test_processes_given_as_runs_of_a_session_count_once() -> None:
     seconds = {name: {"unit": "s"} for name in NAMES}
     split = bc.compare(runs, other, metrics=seconds)
     one = bc.compare(runs, other, metrics=seconds, sessions=(["mon"] * 10, ["tue"] * 10))
-    assert split.results.tests[0].looks == [(10, 10)]
-    assert one.results.tests[0].looks == [(1, 1)]
+    assert (split.results.tests[0].looks, one.results.tests[0].looks) == ([(10, 10)], [(1, 1)])
     assert [len(levels) for row in one.results.tests[0].metrics for levels in row.levels] == [1] * 2 * len(NAMES)
     assert finding(one).text.startswith("Benchmark: 1 session of base (mon) and 1 of new (tue) cannot tell")
 
@@ -77,7 +75,6 @@ def test_sessions_of_the_same_names_are_paired(names: list[str]) -> None:
     seconds = {name: {"unit": "s"} for name in NAMES}
     result = bc.compare(*frames, metrics=seconds)
     paired = names[-1] == "d"
-    assert result.results.tests[0].sessions is not None
     assert result.results.tests[0].sessions.paired == paired
     called = result.metrics["status"].eq("regression").sum()
     assert called == len(NAMES) if paired else called < len(NAMES)
@@ -100,8 +97,7 @@ def test_a_params_file_names_sessions_and_folders_of_values(tmp_path: Path) -> N
     assert set(result.metrics["status"]) == {"equivalent"}
     [row, *_] = result.results.tests[0].distributions
     assert row.base is not None
-    assert row.base.values == 3 * 60
-    assert len(result.results.provenance.inputs) == 2 * 3 * 3
+    assert (row.base.values, len(result.results.provenance.inputs)) == (3 * 60, 2 * 3 * 3)
     file.write_text(file.read_text().replace("benchmark", "bounded"))
     with pytest.raises(bc.InputError, match="`session` only in a test of type benchmark"):
         bc.read_params(file)

@@ -8,12 +8,10 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbformat
-import pandas as pd
 import pytest
 
 import buildcompare as bc
@@ -130,7 +128,6 @@ def test_a_window_that_is_dragged_is_measured(
         plot.wait_for()
         page.screenshot(path=shots / "investigate.png")
         box = plot.bounding_box()
-        assert box is not None
         page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 80)
         page.mouse.down()
         page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 80, steps=3)
@@ -165,58 +162,13 @@ def test_a_window_that_is_dragged_is_measured(
     assert found["range"][0] < found["range"][1]
     over = [60 * each for each in found["range"]]
     assert found["dragged"] == told(seen.over(over)) != told(seen)
-    assert found["other"] == told(rps.over(over))
-    assert found["steady"] == told(rps)
+    assert (found["other"], found["steady"]) == (told(rps.over(over)), told(rps))
     assert found["whole"] is None
     at_load = seen.choose(UNBOUNDED).view.at_load["p99-api-times"]
     levels = [f"{1e3 * at_load.curves[side][-1]:.4g} ms" for side in SIDES]
     assert re.findall(r"[\d.]+ ms", found["at load"]) == levels
     assert found["at load"].startswith(f"{at_load.at_users:,.0f} users; ")
     assert bc.read_params(folder / PARAMS).comments[-1].startswith("Bounded Postgres: RPS ")
-
-
-def cells(frame: pd.DataFrame) -> list[str]:
-    """The values of a frame as a notebook shows them."""
-    return re.findall("<td>(.*?)</td>", frame.to_html())
-
-
-@pytest.mark.parametrize(("notebook", "pictures"), [("ramp_up", 2), ("significance", 2)])
-def test_a_notebook_shows_the_numbers_of_the_library(
-    laboratory: str, browser: BrowserThread, result: bc.Result, notebook: str, pictures: int
-) -> None:
-    found: dict[str, Any] = {}
-    seen = bc.investigate(result, TEST, METRIC)
-    expected = cells(seen.answer.T)
-    if notebook == "ramp_up":
-        users = seen.choose(metric="number-of-connected-devices")
-        curves = {build: bc.load_curve(users.curve(build)) for build in SIDES}
-        expected = cells(pd.DataFrame({build: vars(bc.ramp(curve)) for build, curve in curves.items()}))
-
-    def by_hand(page: Page) -> None:
-        found["pictures"] = page.locator(".jp-OutputArea img").count()
-        tables = page.locator(".jp-OutputArea table").all()
-        found["tables"] = [table.locator("td").all_inner_texts() for table in tables]
-
-    opened(laboratory, browser, notebook, by_hand)
-    assert expected in found["tables"]
-    assert found["pictures"] == pictures
-
-
-def test_the_start_page_opens_what_it_links(laboratory: str, browser: BrowserThread, shots: Path) -> None:
-    found: list[str] = []
-
-    def task(browser: Browser) -> None:
-        with page_of(browser, f"{laboratory}/lab/tree/notebooks/start.ipynb?reset", height=800) as page:
-            link = page.locator(".jp-RenderedMarkdown a", has_text="significance")
-            link.wait_for()
-            page.screenshot(path=shots / "start.png")
-            link.click()
-            title = page.locator(".jp-RenderedMarkdown h1", has_text="Why this status")
-            title.wait_for()
-            found.append(title.inner_text())
-
-    browser.run(task)
-    assert found[0].startswith("Why this status")
 
 
 def test_a_result_shows_verdict_and_table_and_a_chart_answers(
@@ -260,9 +212,7 @@ def test_a_result_shows_verdict_and_table_and_a_chart_answers(
     assert list(seen) == ["light", "dark"]
     for theme, shown in seen.items():
         assert "." in shown["verdict"]
-        assert shown["rows"] == 2
-        assert shown["border"] == "6px"
-        assert (shown["ink"] > 0.5) == (theme == "dark")
+        assert (shown["rows"], shown["border"], shown["ink"] > 0.5) == (2, "6px", theme == "dark")
     assert seen["light"]["curve"] != seen["dark"]["curve"]
     assert chart["runs"] == 1
     recordings = result.recordings[TEST]
@@ -273,12 +223,8 @@ def test_a_result_shows_verdict_and_table_and_a_chart_answers(
         assert float(text.split()[-2]) == pytest.approx(1e3 * nearest, rel=1e-3)
 
 
-@dataclass(frozen=True)
-class Pulling:
-    """The address of a JupyterLab, and the gates behind which the servers of both builds wait."""
-
-    url: str
-    gates: Pair[threading.Event]
+Pulling = tuple[str, Pair[threading.Event]]
+"""The address of a JupyterLab, and the gates behind which the servers of both builds wait."""
 
 
 @pytest.fixture
@@ -295,16 +241,16 @@ def pulling(tmp_path: Path, project: Path, servers: Servers) -> Iterator[Pulling
         pulled["tests"][0]["new"]["url"] = new.url
         write_params(folder / "params/pulled.yaml", pulled)
         with jupyterlab(folder, tmp_path / "home", KEEP_CELLS | QUIET, PARAMS="params/pulled.yaml") as url:
-            yield Pulling(url, gates)
+            yield url, gates
 
 
 def test_a_pull_shows_its_progress(pulling: Pulling, browser: BrowserThread, shots: Path) -> None:
     seen: dict[str, str] = {}
 
     def by_hand(browser: Browser) -> None:
-        with page_of(browser, f"{pulling.url}/lab/tree/notebooks/comparison.ipynb") as page:
+        with page_of(browser, f"{pulling[0]}/lab/tree/notebooks/comparison.ipynb") as page:
             run_all_cells(page, "comparison")
-            for (side, gate), done in zip(pulling.gates.items(), ("0/2", "1/2"), strict=True):
+            for (side, gate), done in zip(pulling[1].items(), ("0/2", "1/2"), strict=True):
                 shown = re.compile(rf"postgresql_bounded, {side}, run 1.*{done}", re.DOTALL)
                 progress = page.locator(".jp-RenderedHTML", has_text=shown).first  # it stays until the gate opens
                 progress.evaluate(INTO_VIEW)

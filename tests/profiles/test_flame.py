@@ -19,6 +19,7 @@ from buildcompare.results.codes import FindingKind
 from conftest import BrowserThread
 from support import small_params
 
+Made = tuple[Path, list[Finding]]
 RECORDED = Path(__file__).parents[1] / "recorded_profiles"
 HOSTILE = (
     "<img src=x onerror=alert(1)>", "</title><script>alert(2)</script>", '"onmouseover="alert(3)', "{{ 7 * 7 }}",
@@ -26,7 +27,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
-def page_with(folder: Path, profiles: dict[str, list[str]]) -> tuple[Path, list[Finding]]:
+def page_with(folder: Path, profiles: dict[str, list[str]]) -> Made:
     """The page, with README.md beside it, and the findings."""
     params = small_params(folder / "data")
     params["tests"] = params["tests"][:1]
@@ -38,7 +39,7 @@ def page_with(folder: Path, profiles: dict[str, list[str]]) -> tuple[Path, list[
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Finding]]:
+def page(tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("flame")
     return page_with(folder, {s: [str(RECORDED / f"{s}-{i}.folded") for i in (1, 2, 3)] for s in ("base", "new")})
 
@@ -62,9 +63,7 @@ def expected_widths(side: str) -> dict[tuple[str, int], float]:
     return found
 
 
-def test_widths_are_the_shares_of_the_samples_and_no_frame_covers_another(
-    browser: BrowserThread, page: tuple[Path, list[Finding]]
-) -> None:
+def test_widths_are_shares_and_no_frame_covers_another(browser: BrowserThread, page: Made) -> None:
     def both(shown: Any) -> Any:
         new = shown.evaluate(WIDTHS)
         shown.locator("build-flame select").select_option("base")
@@ -85,7 +84,7 @@ def test_widths_are_the_shares_of_the_samples_and_no_frame_covers_another(
             assert row[-1][1] <= frames[0][4] + 0.01
 
 
-def test_it_answers_to_keys_and_words(browser: BrowserThread, page: tuple[Path, list[Finding]]) -> None:
+def test_it_answers_to_keys_and_words(browser: BrowserThread, page: Made) -> None:
     def task(shown: Any) -> None:
         hidden = "all => all.filter((each) => each.style.display === 'none').length"
         frames, said = shown.locator("build-flame svg.flame > svg"), shown.locator("build-flame [role=status]")
@@ -122,16 +121,14 @@ def test_it_answers_to_keys_and_words(browser: BrowserThread, page: tuple[Path, 
     browser.on_page(page[0], task)
 
 
-def test_the_finding_names_the_frame_and_its_noise(
-    page: tuple[Path, list[Finding]], requests_of: Callable[..., list[str]]
-) -> None:
+def test_the_finding_names_the_frame_and_its_noise(page: Made, requests_of: Callable[..., list[str]]) -> None:
     assert requests_of(page[0]) == []
     [found] = [each for each in page[1] if each.kind == FindingKind.PROFILES]
     assert "validate (server.py) 50 % → 71 % (noise explains up to 30% of it)" in found.text
     assert found.evidence["total"][0]["frame"] == "validate (server.py)"
 
 
-def test_the_readme_names_the_frame_and_leads_to_the_flame_graph(page: tuple[Path, list[Finding]]) -> None:
+def test_the_readme_names_the_frame_and_leads_to_the_flame_graph(page: Made) -> None:
     told = page[0].with_name("README.md").read_text("utf-8")
     found = re.search(r"validate \(server\.py\) 50 % → 71 % .*\[Flame graph\]\(report\.html#(.+)\)", told)
     assert found

@@ -1,7 +1,5 @@
 """Profiles whose size says little of what they hold are read, or refused, within 200 MB and 2 CPU seconds."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import random

@@ -78,7 +78,7 @@ def test_every_command_of_the_docs_is_understood(words: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_site_builds_without_a_warning_and_offline(
+def test_the_site_builds_without_a_warning(
     project: Path, tmp_path: Path, requests_of: Callable[..., list[str]]
 ) -> None:
     command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "docs", str(tmp_path)]

@@ -109,9 +109,7 @@ def test_halves_of_files_that_a_killed_process_left_go_with_the_next_writing(tmp
     assert (tmp_path / "x.json").read_text() == "whole"
 
 
-def test_nobody_is_taken_for_gone_where_folders_cannot_be_locked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_is_taken_for_gone_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 

@@ -76,9 +76,7 @@ def test_make_uses_its_own_environment_otherwise(project: Path, tmp_path: Path, 
     ],
     ids=["an empty folder", "another folder", "blocks", "a log"],
 )
-def test_make_prometheus_copies_nothing_but_prometheus(
-    project: Path, tmp_path: Path, files: list[str], refused: str
-) -> None:
+def test_make_prometheus_copies_only_prometheus(project: Path, tmp_path: Path, files: list[str], refused: str) -> None:
     """What passes stops here at the program, which is not on this path."""
     data, tools = tmp_path / "some data", tmp_path / "bin"
     for folder in (data, tools, tmp_path / "tmp"):

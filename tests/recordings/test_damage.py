@@ -139,17 +139,12 @@ HEADS = {
     "a list": lambda head: b"[1]",
 }
 COLUMNS = {
-    "labels that are a number": ("labels", "5"),
-    "labels that are a list": ("labels", "[1]"),
-    "labels of numbers": ("labels", '{"a": 5}'),
-    "no metric": ("metric", None),
-    "no name": ("name", None),
-    "no unit": ("unit", None),
-    "a role that is none": ("role", "bogus"),
-    "values that are a text": ("values", "x"),
+    "labels that are a number": ("labels", "5"), "labels that are a list": ("labels", "[1]"),
+    "labels of numbers": ("labels", '{"a": 5}'), "no metric": ("metric", None), "no name": ("name", None),
+    "no unit": ("unit", None), "a role that is none": ("role", "bogus"), "values that are a text": ("values", "x"),
     "a step that is infinite": ("step", float("inf")),
     "a step whose sum is infinite": ("step", 1e308),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [*HEADS, *COLUMNS])
@@ -194,8 +189,7 @@ def test_control_characters_in_names_are_shown(tmp_path: Path) -> None:
     text = 'timestamp,metric,value,host\n1,"red\x1b[31m",1,"a\u202eb"\n2,"red\x1b[31m",2,"a\u202eb"\n'
     (tmp_path / "x.csv").write_text(text, "utf-8")
     found = read(tmp_path / "x.csv")
-    assert found.series[0].name == r"red\x1b[31m"
-    assert dict(found.series[0].labels) == {"host": r"a\u202eb"}
+    assert (found.series[0].name, dict(found.series[0].labels)) == (r"red\x1b[31m", {"host": r"a\u202eb"})
     assert "\x1b" not in repr(found)
     with pytest.raises(InputError) as caught:
         read_bytes(tmp_path, b"timestamp,metric,value\n1,rps,\x1b]0;owned\x07\n")

@@ -160,8 +160,6 @@ def test_a_report_reads_what_was_pulled(elsewhere: Path, proxy: Proxy) -> None:
     ("status", "body", "code", "words"),
     [
         (401, "", 3, "source.auth"),
-        (422, '{"status":"error","errorType":"execution","error":"too many samples"}', 3, "too many samples"),
-        (500, '{"status":"error","errorType":"internal","error":"boom"}', 4, "HTTP 500 (internal): boom"),
         (503, '{"status":"error","errorType":"timeout","error":"timed out"}', 4, "HTTP 503 (timeout): timed out"),
     ],
 )
@@ -222,9 +220,7 @@ def test_an_alert_and_an_error_rate_may_share_a_slug(elsewhere: Path, prometheus
 
 
 @pytest.mark.parametrize("odd", [{}, {"server": 5}, {"server": {"kind": "x"}}, {"queries": "abc"}, {"warnings": [1]}])
-def test_a_provenance_that_others_wrote_breaks_nothing(
-    elsewhere: Path, prometheus: Prometheus, odd: dict[str, Any]
-) -> None:
+def test_an_odd_provenance_breaks_nothing(elsewhere: Path, prometheus: Prometheus, odd: dict[str, Any]) -> None:
     asked = comparison(elsewhere, params(prometheus.url))
     pulled = workbench.read_recordings(asked)
     base = pulled["postgresql_bounded"]["base"][0]

@@ -30,8 +30,7 @@ TIDY = pd.DataFrame(
 def test_a_tidy_frame(column: str) -> None:
     rps, goroutines = Recording.from_frame(TIDY.rename(columns={"time": column})).series
     assert (rps.metric, rps.name, rps.unit, dict(rps.labels)) == ("rps", "RPS", "requests/s", {"instance": "a"})
-    assert rps.times.tolist() == [0, 5]
-    assert rps.values.tolist() == pytest.approx([1.5, np.nan], nan_ok=True)
+    assert (rps.times.tolist(), rps.values.tolist()) == ([0, 5], pytest.approx([1.5, np.nan], nan_ok=True))
     assert goroutines.values.tolist() == [7, 8, 9]
 
 
@@ -67,8 +66,7 @@ def test_a_frame_comes_back_long() -> None:
     found = recording.to_frame()
     assert list(found.columns) == ["metric", "labels", "elapsed_s", "value"]
     assert found["labels"].tolist() == ["instance=a"] * 2 + ["instance=b"] * 3
-    assert found["elapsed_s"].tolist() == [0, 5, 0, 5, 10]
-    assert found["value"].tolist()[2:] == [7, 8, 9]
+    assert (found["elapsed_s"].tolist(), found["value"].tolist()[2:]) == ([0, 5, 0, 5, 10], [7, 8, 9])
     assert recording.to_frame("label").empty
 
 
@@ -102,8 +100,7 @@ def test_a_recording_says_what_it_is_in_six_lines() -> None:
     lines = repr(Recording(series, (0.0, 95.0), True, labels, notes)).splitlines()
     assert lines[0] == "Recording(50 series of 50 metrics over 95 s from 1970-01-01T00:00:00Z)"
     assert lines[1] == "  m0, m1, m2, m3, m4, m5 and 44 more: 20 samples every 5 s"
-    assert lines[2] == "  label values: api (60)"
-    assert len(lines) == 6
+    assert (lines[2], len(lines)) == ("  label values: api (60)", 6)
     assert max(map(len, lines)) < 120
     assert repr(Recording((), (0.0, 1.0), True)).count("\n") == 0
 

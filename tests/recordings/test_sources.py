@@ -24,19 +24,15 @@ from support import test_folders
 LTCTL, RECORDED = Source(kind="ltctl"), Source(kind="recorded")
 CATALOGUE = read_catalogue("mattermost")
 REPORT: dict[str, Any] = {
-    "Label": "x",
-    "StartTime": "2024-01-01T00:00:00Z",
-    "EndTime": "2024-01-01T00:01:00Z",
-    "AvgStoreTimes": {"UserStore.Get": "0.001", "PostStore.Get": "NaN"},
-    "P99StoreTimes": {"UserStore.Get": "10"},
-    "AvgAPITimes": {},
-    "P99APITimes": {},
+    "Label": "x", "StartTime": "2024-01-01T00:00:00Z", "EndTime": "2024-01-01T00:01:00Z",
+    "AvgStoreTimes": {"UserStore.Get": "0.001", "PostStore.Get": "NaN"}, "P99StoreTimes": {"UserStore.Get": "10"},
+    "AvgAPITimes": {}, "P99APITimes": {},
     "Graphs": [
         {"Name": "RPS", "Values": [[1704067200, "1.5"], [1704067205.25, "NaN"], [1704067215, "+Inf"]]},
         {"Name": "Websocket connections", "Values": None},
         {"Name": "Something new", "Values": [[1704067200, "1"]]},
     ],
-}
+}  # fmt: skip
 
 
 def same(values: np.ndarray, expected: np.ndarray) -> bool:
@@ -89,8 +85,7 @@ def test_a_small_report_in_detail(tmp_path: Path) -> None:
     assert (rps.metric, users.metric, unknown.metric) == ("rps", "number-of-connected-devices", "something-new")
     assert rps.times.tolist() == [1704067200.0, 1704067205.25, 1704067215.0]
     assert same(rps.values, np.array([1.5, np.nan, np.inf]))
-    assert users.times.size == 0
-    assert CATALOGUE.find("Something new").better == "neutral"
+    assert (users.times.size, CATALOGUE.find("Something new").better) == (0, "neutral")
     assert (recording.stop_known, recording.duration_s, recording.coverage(rps).finite) == (True, 60.0, 1)
     without = report(tmp_path, Graphs=None)
     assert (without.series, len(without.label_summaries)) == ((), 3)
@@ -100,8 +95,7 @@ def test_two_graphs_of_one_metric_are_both_kept(tmp_path: Path) -> None:
     names = ("RPS", "1"), ("rps", "2"), ("RPS", "3")
     graphs = [{"Name": name, "Values": [[1704067200, value]]} for name, value in names]
     series = report(tmp_path, Graphs=graphs).series
-    assert [s.values[0] for s in series] == [1, 2, 3]
-    assert len({json.dumps(dict(s.labels)) for s in series}) == 3
+    assert ([s.values[0] for s in series], len({json.dumps(dict(s.labels)) for s in series})) == ([1, 2, 3], 3)
 
 
 @pytest.mark.parametrize(
@@ -158,8 +152,7 @@ def test_every_published_recording_is_read_without_loss(real: Path) -> None:
                 points += len(expected)
             found = {(s.group, s.label, s.stat): s.value for s in recording.label_summaries}
             assert found == {(r.group, r.label, r.stat): r.value for r in labels.itertuples()}
-    assert read == 136
-    assert points == 1_999_941
+    assert (read, points) == (136, 1_999_941)
 
 
 def test_a_table_may_be_larger_than_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,8 +202,7 @@ def test_a_window_cuts_a_file(tmp_path: Path) -> None:
     run = Run(recording=str(file), start="1970-01-01T00:00:30Z", end="1970-01-01T00:01:00Z")
     recording = record(run, RECORDED, CATALOGUE)
     curve = recording.curve(recording.series[0])
-    assert curve.index.tolist() == [0.0, 10.0, 20.0, 30.0]
-    assert curve.tolist() == [30.0, 40.0, 50.0, 60.0]
+    assert (curve.index.tolist(), curve.tolist()) == ([0.0, 10.0, 20.0, 30.0], [30.0, 40.0, 50.0, 60.0])
     outside = Run(recording=str(file), start="1971-01-01T00:00:00Z", end="1972-01-01T00:00:00Z")
     with pytest.raises(InputError, match=r"overlaps the data \(1970-01-01T00:00:00.* to 1970-01-01T00:01:30"):
         record(outside, RECORDED, CATALOGUE)

@@ -1,7 +1,5 @@
 """What a table states of units, zones and times is read as an independent reading has it, or is refused."""
 
-from __future__ import annotations
-
 import datetime as dt
 import tempfile
 from fractions import Fraction

@@ -89,9 +89,7 @@ def expected(side: str, slug: str, minute: float, test: str = "mysql_bounded") -
     return float(curve.iloc[np.abs(curve.index.to_numpy() / 60 - minute).argmin()])
 
 
-def test_hover_shows_both_values_and_their_difference_in_all_charts_of_the_test(
-    page_file: Path, browser: BrowserThread
-) -> None:
+def test_hover_shows_both_values_and_their_difference_everywhere(page_file: Path, browser: BrowserThread) -> None:
     def read(page: Any) -> Any:
         hover(page, chart(page, "P99 API times", "mysql_bounded"), 0.6)
         shown = []
@@ -114,9 +112,7 @@ def test_hover_shows_both_values_and_their_difference_in_all_charts_of_the_test(
         assert spoken.endswith(texts[2])
 
 
-def test_a_drag_zooms_all_charts_of_the_test_and_a_double_click_goes_back(
-    page_file: Path, browser: BrowserThread
-) -> None:
+def test_a_drag_zooms_all_charts_and_a_double_click_goes_back(page_file: Path, browser: BrowserThread) -> None:
     ranges = f"""[...{CHARTS}].filter((each) => each.hasAttribute("ready")).map((each) => {{
       const plot = each.shadowRoot.querySelector(".plot");
       return [each.getAttribute("group"), +plot.getAttribute("aria-valuemin"), +plot.getAttribute("aria-valuemax")];
@@ -246,9 +242,7 @@ def test_the_keyboard_moves_the_cursor_zooms_and_opens_every_value(page_file: Pa
         assert shown == pytest.approx(1e3 * curve, rel=6e-4, nan_ok=True)
 
 
-def test_at_equal_load_a_chart_shows_the_curves_of_both_builds_over_the_users(
-    page_file: Path, browser: BrowserThread
-) -> None:
+def test_at_equal_load_a_chart_shows_curves_over_the_users(page_file: Path, browser: BrowserThread) -> None:
     """Hover, keyboard, drag and table; charts of the same test over time stay as they are."""
     name = "postgresql_unbounded"
     params = bc.read_params(f"params/{NAME}.yaml")
@@ -324,9 +318,7 @@ def test_every_chart_opens_without_a_request_or_a_grave_fault(
     assert requests_of(page_file) == []
 
 
-def test_the_picture_stands_in_print_and_in_a_browser_that_cannot_unpack(
-    page_file: Path, browser: BrowserThread
-) -> None:
+def test_the_picture_stands_in_print_and_in_an_old_browser(page_file: Path, browser: BrowserThread) -> None:
     state = """chart => [chart.parentElement.querySelector("summary svg"), chart.shadowRoot.querySelector(".plot")].map(
       (each) => Boolean(each?.checkVisibility()))"""
 

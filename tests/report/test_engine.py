@@ -93,9 +93,7 @@ def test_both_engines_publish_the_same_report(tmp_path: Path) -> None:
         ("import os\nos._exit(7)", "cell 3: its process ended with exit code 7"),
     ],
 )
-def test_a_process_that_dies_is_told_by_its_cell(
-    cell: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_dies_is_named(cell: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = tmp_path / "project"
     (project / "notebooks").mkdir(parents=True)
     (project / run_report.NOTEBOOK).write_text(nbformat.writes(notebook_of(("name = None", cell))))

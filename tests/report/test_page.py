@@ -118,9 +118,7 @@ def sentences(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", golden.BUNDLED)
-def test_the_page_as_first_opened_is_read_in_a_minute(
-    bundled: Callable[[str], Path], browser: Any, tmp_path: Path, name: str
-) -> None:
+def test_the_page_is_read_in_a_minute(bundled: Callable[[str], Path], browser: Any, name: str) -> None:
     file = bundled(name) / "report.html"
 
     def look(page: Any) -> Any:
@@ -171,7 +169,7 @@ PUBLISHED_WORDS = {"v9.5": 178, "v10.4": 619, "v11.1": 223}
 
 
 @pytest.mark.parametrize("release", PUBLISHED_WORDS)
-def test_a_published_comparison_is_told_in_no_more_words_than_its_makers_took(
+def test_a_published_comparison_takes_no_more_words(
     real: Path, compared: Callable[[str], Results], release: str
 ) -> None:
     results = compared(release)

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,13 +133,6 @@ def test_every_number_of_the_labels_is_the_recordings(reports: dict[str, Made], 
             assert delta == pytest.approx(100 * (row.value_new - row.value_base) / row.value_base, abs=1e-9)
 
 
-@pytest.mark.parametrize("javascript", [True, False])
-def test_the_page_asks_for_nothing(
-    reports: dict[str, Made], requests_of: Callable[..., list[str]], *, javascript: bool
-) -> None:
-    assert requests_of(reports["v10.4"].folder / "report.html", javascript=javascript) == []
-
-
 def test_the_page_reads_without_javascript(reports: dict[str, Made], browser: Any) -> None:
     """Its pictures: four tests with nine graphs, four curves of users, and five metrics at equal load."""
     page_file = reports["v10.4"].folder / "report.html"
@@ -162,16 +154,13 @@ def test_the_page_reads_without_javascript(reports: dict[str, Made], browser: An
     assert wide <= 1200
     assert len(alts) == 45
     for alt in alts:
-        assert alt is not None
         over_time = r"over elapsed time, \w+\. v10.3.0 runs \d+ minutes, steady level .*\d.*v10.4.0-rc1 runs \d+"
         over_load = r"at [\d,]+ users: .*\d.* → .*\d.*Over the connected users, from \d"
         assert re.search(f"{over_time}|{over_load}", alt)
     assert len(set(alts)) == 45
 
 
-def test_the_page_prints_on_few_sheets_without_cut_tables(
-    reports: dict[str, Made], browser: Any, tmp_path: Path
-) -> None:
+def test_the_page_prints_on_few_sheets(reports: dict[str, Made], browser: Any, tmp_path: Path) -> None:
     page_file, pdf = reports["v10.4"].folder / "report.html", tmp_path / "report.pdf"
 
     def print_it(page: Any) -> list[Any]:
@@ -196,6 +185,7 @@ def test_the_page_prints_on_few_sheets_without_cut_tables(
     assert text.count("\f") <= 15
 
 
+@pytest.mark.slow
 def test_nbconvert_writes_the_page_that_report_publishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
     made = publish(params, output=tmp_path / "out")

@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_picture_of_a_local_file_is_embedded_and_any_other_is_refused_in_a_line(
+def test_a_picture_of_a_local_file_is_embedded_and_no_other(
     folder: Path, requests_of: Callable[..., list[str]]
 ) -> None:
     page, readme = ((folder / name).read_text("utf-8") for name in ("report.html", "README.md"))

@@ -49,15 +49,10 @@ def frame(share: float, columns: tuple[str, ...], seed: int) -> pd.DataFrame:
     requests = rng.poisson(100, elapsed.size)
     failed = rng.binomial(requests, share)
     every = {
-        "Users": np.minimum(elapsed * 2, 500),
-        "requests": requests,
-        "requests_per_second": requests / 10,
-        "errors": failed,
-        "errors_per_second": failed / 10,
-        "error_rate": failed / requests,
-        "errors_percent": 100 * failed / requests,
-        "success_rate": 1 - failed / requests,
-    }
+        "Users": np.minimum(elapsed * 2, 500), "requests": requests, "requests_per_second": requests / 10,
+        "errors": failed, "errors_per_second": failed / 10, "error_rate": failed / requests,
+        "errors_percent": 100 * failed / requests, "success_rate": 1 - failed / requests,
+    }  # fmt: skip
     every["latency_ms"] = rng.lognormal(2, 0.05, elapsed.size)
     return pd.DataFrame({name: every[name] for name in ("Users", "latency_ms", *columns)}, index=elapsed)
 

@@ -90,8 +90,7 @@ def test_adjusted_p_values_are_those_of_holm_and_of_benjamini_and_hochberg(ratio
         above = [i for i, p in enumerate(p_values) if p >= own.p_value]
         assert metric.p_adjusted == pytest.approx(min(1.0, max((count - i) * p_values[i] for i in below)))
         assert label.p_adjusted == pytest.approx(min(p_values[i] * count / (i + 1) for i in above))
-        assert metric.size == pytest.approx(count)
-        assert label.size == count
+        assert (metric.size, label.size) == (pytest.approx(count), count)
 
 
 def test_families_are_judged_apart() -> None:
@@ -125,9 +124,7 @@ def test_what_would_be_seen_is_seen() -> None:
     ("base", "new", "verdict"),
     [(0.02, 0.02, "pass"), (None, 0.02, "inconclusive"), (0.02, None, "inconclusive"), (0.0, 4.0, "inconclusive")],
 )
-def test_what_users_feel_must_be_there_in_both_builds(
-    tmp_path: Path, base: float | None, new: float | None, verdict: str
-) -> None:
+def test_what_users_feel_is_in_both_builds(tmp_path: Path, base: float | None, new: float | None, verdict: str) -> None:
     """A second gate metric, which is missing in one build or rises from zero, is no pass."""
     params = small_params(tmp_path)
     for side, value in (("base", base), ("new", new)):
@@ -196,8 +193,7 @@ def test_margins_of_the_params_count(tmp_path: Path) -> None:
         params = small_params(tmp_path, margins={"rps": margin, "avg-api-times": margin})
         found = analysed(params).results.tests[0].metrics
         rows[margin] = {row.slug: row for row in found}
-    assert rows[1.0]["rps"].status == "inconclusive"
-    assert rows[30.0]["rps"].status == "equivalent"
+    assert (rows[1.0]["rps"].status, rows[30.0]["rps"].status) == ("inconclusive", "equivalent")
     assert rows[30.0]["avg-api-times"].margin_percent == 30.0
 
 

@@ -96,9 +96,7 @@ def test_what_was_planned_is_found(df: float, sd: float, margin: float) -> None:
 @pytest.mark.untraced
 @pytest.mark.parametrize("known", [True, False], ids=["noise known", "noise estimated"])
 @pytest.mark.parametrize(("df", "sd", "margin"), [(5.0, 0.056, 10.0), (8.0, 0.03, 5.0), (15.0, 0.08, 10.0)])
-def test_the_runs_that_settle_it_settle_it_in_four_of_five_cases(
-    df: float, sd: float, margin: float, known: bool
-) -> None:
+def test_the_runs_that_settle_it_settle_four_of_five_cases(df: float, sd: float, margin: float, known: bool) -> None:
     """Of rows that were undecided after the first look, where the change is the one that the sentence names."""
     rng = np.random.default_rng(33)
     settled = []

@@ -103,8 +103,7 @@ def test_noise_is_what_the_runs_were_made_with() -> None:
     found = sure(
         metric_noise(LOWER, "bounded", groups_of(np.exp(rng.normal(0, 0.04, (200, 3)) + rng.normal(0, 1, (200, 1)))))
     )
-    assert found.noise_source == "calibration"
-    assert found.sd == pytest.approx(0.04, rel=0.08)
+    assert (found.noise_source, found.sd) == ("calibration", pytest.approx(0.04, rel=0.08))
     assert 250 < found.df <= 400
 
 
@@ -129,8 +128,7 @@ def test_few_runs_lean_on_the_other_type_of_test() -> None:
 def test_without_runs_the_prior_is_borrowed_and_without_a_prior_there_is_none() -> None:
     with_prior = Metric(name="m", slug="metric", run_sd_percent=RunSd(bounded=2.0))
     borrowed = sure(metric_noise(with_prior, "bounded"))
-    assert (borrowed.noise_source, borrowed.df) == ("catalogue", 8.0)
-    assert borrowed.sd == pytest.approx(math.log(1.02))
+    assert (borrowed.noise_source, borrowed.df, borrowed.sd) == ("catalogue", 8.0, pytest.approx(math.log(1.02)))
     known = with_prior.model_copy(update={"run_sd_percent": RunSd(bounded=2.0, df={"bounded": 15.0})})
     assert metric_noise(known, "bounded") == replace(borrowed, df=15.0)
     assert metric_noise(with_prior, "unbounded") is None
@@ -312,8 +310,7 @@ def test_rounded_times_are_known_to_half_a_millisecond() -> None:
 def test_too_little_says_nothing_of_a_label_but_what_the_catalogue_says() -> None:
     few = label_groups(np.random.default_rng(13), 2, 80)
     known = labelled({"l1": 0.1}).labels
-    assert LabelNoise(few).predict(known) == {}
-    assert LabelNoise().predict(known) == {}
+    assert (LabelNoise(few).predict(known), LabelNoise().predict(known)) == ({}, {})
     enough = label_groups(np.random.default_rng(13), 4, 80)
     assert [*LabelNoise(enough).predict(known)] == [("api", "l1", "avg")]
     assert LabelNoise(enough).predict(known.assign(group="store")) == {}
@@ -390,8 +387,7 @@ def test_the_stack_of_v9_2_is_called_by_borrowed_priors(compared: Callable[[str]
     tests = judged(compared("v9.2"))
     for name, percent in (("mysql_bounded", 22), ("postgresql_bounded", 20)):
         row = tests[name]["stack-in-use"]
-        assert row.status == "regression"
-        assert row.noise_source == "catalogue"
+        assert (row.status, row.noise_source) == ("regression", "catalogue")
         assert row.delta_percent == pytest.approx(percent, abs=2)
 
 
@@ -416,9 +412,7 @@ def test_what_was_read_off_a_plot_is_judged_where_it_is_surely_large(compared: C
             assert tests[name]["heap-in-use"].load_adjusted.status == "improvement"
 
 
-def test_no_published_verdict_rests_on_an_average_that_was_read_off_a_plot(
-    real: Path, compared: Callable[[str], Results]
-) -> None:
+def test_no_verdict_rests_on_an_average_read_off_a_plot(real: Path, compared: Callable[[str], Results]) -> None:
     for release in sorted(path.name for path in (real / "comparisons").iterdir() if path.is_dir()):
         for test in (each for each in compared(release).tests if each.verdict != "invalid"):
             assert all(row.deciding.status != "regression" for row in test.metrics if row.slug == "avg-api-times")

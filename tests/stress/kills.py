@@ -261,14 +261,9 @@ def a_pull(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
 
 
 COMMANDS: dict[str, Making] = {
-    "report": a_report,
-    "report --record": lambda folder, earlier: a_report(folder, earlier, "--record"),
-    "batch": a_batch,
-    "history-import": an_import,
-    "calibrate": a_calibration,
-    "index": an_index,
-    "pull": a_pull,
-}
+    "report": a_report, "report --record": lambda folder, earlier: a_report(folder, earlier, "--record"),
+    "batch": a_batch, "history-import": an_import, "calibrate": a_calibration, "index": an_index, "pull": a_pull,
+}  # fmt: skip
 
 if __name__ == "__main__":
     sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 200, sys.argv[2:] or [*COMMANDS]))

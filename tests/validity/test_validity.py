@@ -14,7 +14,8 @@ from buildcompare.load.view import view_run
 from buildcompare.recordings.sources import record
 from buildcompare.results.codes import ValidityCode
 from buildcompare.validity.rules import RunInTest, TestValidity, voids
-from loadsim import Coordinator, Gap, LostAgent, NanStretch, Restart, RunSettings, Truncation, simulate_run
+from loadsim import Coordinator, Gap, Injection, LostAgent, NanStretch, Restart, RunSettings, Truncation, simulate_run
+from support import sure
 from validity_cases import CATALOGUE, bounded, codes, in_test, judged, loaded, unbounded
 
 
@@ -35,11 +36,24 @@ def test_a_lost_agent_limits_a_bounded_run_to_what_lies_before(at_s: float) -> N
     assert (numbers["before"], numbers["after"]) == (5000, pytest.approx(4545, abs=20))
 
 
-def test_a_run_that_lost_its_agent_at_once_did_another_test() -> None:
-    found = judged(bounded(seed=1), bounded(LostAgent(900.0)))
-    assert found.test.status == "invalid"
-    assert {("target_not_reached", "new"), ("loads_differ", None)} <= codes(found)
-    assert found.test.valid_until_s is None
+MOST = (Gap(1500.0, 3500.0), Gap(3600.0, 5200.0))
+
+
+@pytest.mark.parametrize(
+    ("run", "faults", "code", "status"),
+    [
+        (bounded, [Restart(900.0)], "restarted", "limited"),  # during the ramp: the plateau is whole
+        (bounded, [Restart(1450.0)], "restarted", "invalid"),  # before anything was steady
+        (bounded, [Truncation(2600.0)], "window_shorter", "limited"),
+        (unbounded, [Truncation(4500.0)], "still_climbing", "limited"),
+        (bounded, MOST, "little_coverage", "invalid"),
+        (bounded, [LostAgent(900.0)], "users_lost target_not_reached loads_differ", "invalid"),  # it did another test
+    ],
+)
+def test_faults_of_a_whole_run(run: Callable[..., RunInTest], faults: list[Injection], code: str, status: str) -> None:
+    found = judged(run(seed=1), run(*faults))
+    expected = {(each, None if each == "loads_differ" else "new") for each in code.split()}
+    assert (codes(found), found.test.status, found.test.valid_until_s) == (expected, status, None)
 
 
 @pytest.mark.parametrize("run", [bounded, unbounded])
@@ -47,20 +61,8 @@ def test_a_restart_is_told_from_a_lost_agent(run: Callable[..., RunInTest]) -> N
     found = judged(run(seed=1), run(Restart(3000.0)))
     assert codes(found) == {("restarted", "new")}
     numbers = found.test.reasons[0].numbers
-    assert numbers["at_s"] == pytest.approx(3000, abs=10)
-    assert numbers["after"] == 0
+    assert (numbers["at_s"], numbers["after"]) == (pytest.approx(3000, abs=10), 0)
     assert 3030 < numbers["back_s"] < 3120
-
-
-def test_a_restart_during_the_ramp_limits_but_leaves_the_plateau() -> None:
-    found = judged(bounded(seed=1), bounded(Restart(900.0)))
-    assert codes(found) == {("restarted", "new")}
-    assert (found.test.status, found.test.valid_until_s) == ("limited", None)
-
-
-def test_a_fault_before_anything_was_steady_leaves_nothing_to_judge() -> None:
-    found = judged(bounded(seed=1), bounded(Restart(1450.0)))
-    assert found.test.status == "invalid"
 
 
 def test_users_lost_in_the_last_30_minutes_void_the_supported_users() -> None:
@@ -74,19 +76,12 @@ def test_users_lost_in_the_last_30_minutes_void_the_supported_users() -> None:
 def test_users_who_were_not_back_for_the_last_30_minutes_void_the_supported_users() -> None:
     """A tenth of the users goes with a load agent; nothing says that the build would not have carried them."""
     whole = unbounded(seed=1)
-    users, window = whole.view.users, whole.view.steady.window
-    assert users is not None
-    assert window is not None
+    users, window = sure(whole.view.users), sure(whole.view.steady.window)
     lost = loaded(whole, users.where(users.index < window[0] - 300.0, 0.9 * users))
     found = judged(unbounded(seed=2), lost).runs["new"][0]
     assert found.codes == ["users_lost"]
     assert voids(found.reasons[0])
     assert not any(map(voids, judged(unbounded(seed=2), whole).runs["new"][0].reasons))
-
-
-def test_cut_runs_are_limited() -> None:
-    assert codes(judged(bounded(seed=1), bounded(Truncation(2600.0)))) == {("window_shorter", "new")}
-    assert codes(judged(unbounded(seed=1), unbounded(Truncation(4500.0)))) == {("still_climbing", "new")}
 
 
 def test_gaps_and_missing_series_are_named() -> None:
@@ -99,12 +94,6 @@ def test_gaps_and_missing_series_are_named() -> None:
     assert both.test.status == "valid"
     everything = judged(bounded(seed=1), bounded(Gap(3000.0, 4000.0)))
     assert [r.numbers["metrics"] for r in everything.test.reasons] == [10]
-
-
-def test_hardly_any_samples_leave_nothing_to_judge() -> None:
-    found = judged(bounded(seed=1), bounded(Gap(1500.0, 3500.0), Gap(3600.0, 5200.0)))
-    assert ("little_coverage", "new") in codes(found)
-    assert found.test.status == "invalid"
 
 
 def test_at_the_ceiling_the_users_are_at_least() -> None:
@@ -121,29 +110,23 @@ def test_at_the_ceiling_the_users_are_at_least() -> None:
 
 def test_a_run_cut_as_it_arrives_is_limited_and_its_load_is_not_said_to_be_missed() -> None:
     found = judged(bounded(), bounded(Truncation(1500.0)))
-    assert codes(found) == {("no_steady_window", "new")}
-    assert found.test.status == "limited"
+    assert (codes(found), found.test.status) == ({("no_steady_window", "new")}, "limited")
     (reason,) = found.test.reasons
-    assert reason.because is not None
-    assert (reason.because.code, round(reason.because.minutes or 0.0)) == ("short", 3)
+    because = sure(reason.because)
+    assert (because.code, round(because.minutes or 0.0)) == ("short", 3)
 
 
 def test_agents_lost_one_by_one_leave_what_was_before_them() -> None:
     lost = bounded(*(LostAgent(at_s) for at_s in (2400.0, 3300.0, 4200.0)))
-    windows = [run.view.steady.window for run in (lost, bounded())]
-    assert windows[0] is not None
-    assert windows[1] is not None
+    windows = [sure(run.view.steady.window) for run in (lost, bounded())]
     assert windows[0][0] == pytest.approx(windows[1][0], abs=10.0)
     found = judged(bounded(), lost)
-    assert codes(found) == {("users_lost", "new")}
-    assert found.test.valid_until_s == pytest.approx(2400.0, abs=15.0)
+    assert (codes(found), found.test.valid_until_s) == ({("users_lost", "new")}, pytest.approx(2400.0, abs=15.0))
 
 
 def test_every_rule_is_in_the_docs(project: Path) -> None:
-    told = re.findall(
-        r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", (project / "docs/validity.md").read_text(), re.M))
-    )
-    assert sorted(told) == sorted(ValidityCode)
+    cells = re.findall(r"^\| (`.*?) \|", (project / "docs/validity.md").read_text(), re.M)
+    assert sorted(re.findall(r"`(\w+)`", "".join(cells))) == sorted(ValidityCode)
 
 
 def published(real: Path, release: str, test: str) -> TestValidity:
@@ -166,8 +149,7 @@ def published(real: Path, release: str, test: str) -> TestValidity:
 
 def test_v8_0_is_invalid_since_its_curves_belong_to_other_runs(real: Path) -> None:
     mysql = published(real, "v8.0", "mysql_unbounded")
-    assert mysql.test.status == "invalid"
-    assert codes(mysql) == {("other_runs", "base"), ("other_runs", "new")}
+    assert (mysql.test.status, codes(mysql)) == ("invalid", {("other_runs", "base"), ("other_runs", "new")})
     assert [round(r.numbers["curve"]) for r in mysql.test.reasons] == [13_781, 9391]
     assert [r.numbers["reported"] for r in mysql.test.reasons] == [15_459, 19_913]
     assert ("other_runs", "base") in codes(published(real, "v8.0", "postgresql_unbounded"))
@@ -185,11 +167,9 @@ def test_a_published_run_that_is_cut_on_its_ramp_is_no_test(real: Path, release:
     whole = record(run, Source(kind="recorded"), CATALOGUE)
     of_whole = in_test(whole, "unbounded", None, run)
     assert of_whole.climb is None
-    shape = of_whole.view.shape
-    assert shape is not None
-    assert shape.ramp is not None
+    shape = sure(of_whole.view.shape)
     start_s = shape.beginning.onset_s or 0.0
-    end = whole.window[0] + start_s + part * (shape.ramp.end_s - start_s)
+    end = whole.window[0] + start_s + part * (sure(shape.ramp).end_s - start_s)
     cut = in_test(replace(whole, window=(whole.window[0], end), stop_known=False), "unbounded", None, run)
     assert ("cut_in_ramp", "new") in codes(judged(of_whole, cut))
 
