@@ -4,8 +4,8 @@
 
 Recordings of `FOLDER` (default: BUILDCOMPARE_REAL, or ../shared/real) are replayed, each build against the other in
 both orders. The verdict of the whole test, by the same noise and without tables of labels (which are of whole runs), is
-printed beside each decision. Every second release ("chosen") set the constants of `loadwatch.decide`; the others
-("judged") did not. Looks are a minute apart in bounded tests, five in unbounded ones.
+printed beside each decision. The releases set `GROWTH` and `LAG` of `loadwatch.decide`, so for unbounded
+tests their rates are too good. Looks are a minute apart in bounded tests, five in unbounded ones.
 
 - releases, identical: hours of load, decisions that differ from the whole test's, regressions of identical builds.
 - faults: twelve planted faults, and how long each took to be certain; valid runs that are stopped for one.
@@ -60,45 +60,34 @@ def replay(watched: Watched, running: Recording) -> tuple[Decision, str]:
     return next(each for each in looks if each.code != Code.RUNNING), str(whole.verdict)
 
 
-def report(tests: Iterator[tuple[str, str, Test, dict[str, Recording]]]) -> None:
-    """Replay every test in both orders, and print rows and sums by half and type."""
-    sums: Counter[tuple[str, str, str]] = Counter()
-    for half, name, test, runs in tests:
+def report(tests: Iterator[tuple[str, Test, dict[str, Recording]]]) -> None:
+    """Replay every test in both orders, and print rows and sums by type."""
+    sums: Counter[tuple[str, str]] = Counter()
+    for name, test, runs in tests:
         for base, new in (SIDES, SIDES[::-1]):
             turned = test if base == "base" else test.model_copy(update={"base": test.new, "new": test.base})
             watched = Watched(turned, CATALOGUE, [runs[base]], runs[new].window[0], runs[new].duration_s)
             seen, whole = replay(watched, runs[new])
             known = str(seen.verdict)
             differs = known != whole
-            print(f"{half:7} {name:34} {new:4} {test.type:9} {seen.code:15} at {seen.at_s / 60:4.0f} of"
+            print(f"{name:34} {new:4} {test.type:9} {seen.code:15} at {seen.at_s / 60:4.0f} of"
                   f" {seen.length_s / 60:4.0f} min: {known:12} whole test: {whole:12} {'DIFFERS' if differs else ''}"
                   f" {seen.fault.text[:90] if seen.fault else ''}", flush=True)  # fmt: skip
-            for key in (half, "all"):
-                sums[key, test.type, "replays"] += 1
-                sums[key, test.type, seen.code] += 1
-                sums[key, test.type, "differ"] += differs
-                sums[key, test.type, "minutes"] += round(seen.length_s / 60)
-                sums[key, test.type, "minutes saved"] += round(seen.saved_s / 60)
-                sums[key, test.type, "regression called"] += seen.code == Code.REGRESSION
-    for half, kind in sorted({key[:2] for key in sums}):
-        print(
-            f"{half:7} {kind:9} "
-            + ", ".join(f"{n} {what}" for (a, b, what), n in sums.items() if (a, b) == (half, kind))
-        )
+            minutes = round(seen.length_s / 60), round(seen.saved_s / 60)
+            counts = {"replays": 1, seen.code: 1, "differ": differs, "minutes": minutes[0], "minutes saved": minutes[1]}
+            sums.update({(test.type, what): n for what, n in counts.items()})
+    for kind in sorted({kind for kind, _ in sums}):
+        print(f"{kind:9} " + ", ".join(f"{n} {what}" for (each, what), n in sums.items() if each == kind))
 
 
 def releases(real: Path) -> None:
     """Replay both builds of each release."""
-    names = sorted({name.split()[0] for name, *_ in published(real)})
-    report(
-        (("chosen", "judged")[names.index(name.split()[0]) % 2], name, test, read(test, source))
-        for name, test, source in published(real)
-    )
+    report((name, test, read(test, source)) for name, test, source in published(real))
 
 
 def pairs(real: Path) -> None:
     """Replay identical runs."""
-    report(("judged", name, test, read(test, source)) for name, test, source in identical(real))
+    report((name, test, read(test, source)) for name, test, source in identical(real))
 
 
 def read(test: Test, source: object) -> dict[str, Recording]:

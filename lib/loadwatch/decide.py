@@ -41,7 +41,8 @@ LEAST_WINDOWS = 2.0  # times the shortest steady window: the error of a shorter 
 SLOPE_S, NOW_S = 1200.0, 600.0  # last stretches of an unbounded curve, for its slope and for its level
 GROWTH, ROOM, LAG = 2.5, 0.04, 0.13
 """An unbounded curve ends at most at its level now times 1 + `ROOM` + `GROWTH` times its relative climb in 30 minutes,
-and at most `LAG` (log) nearer to the base than at the same time. Every second published release chose these."""
+and at most `LAG` (log) nearer to the base than at the same time. The published
+comparisons of the development half chose these: rates on them are too good."""
 
 
 class Code(StrEnum):
