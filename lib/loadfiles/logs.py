@@ -49,7 +49,7 @@ def is_log(head: bytes) -> bool:
     """Recognise a log by its first line: an object with a message and a time."""
     try:
         first = json.loads(head.lstrip(b"\xef\xbb\xbf \r\n").partition(b"\n")[0])
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(first, dict) and _of(first, _MESSAGES) is not None and _of(first, _TIMES) is not None
 

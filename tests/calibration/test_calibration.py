@@ -127,7 +127,7 @@ def test_a_self_check_of_another_method_is_hidden(learned: tuple[Path, list[dict
 
 
 def short(folder: Path) -> dict[str, str]:
-    users = users_curve(9.0, ramp_s=60, hold_s=60)
+    users = users_curve(9.0, ramp_s=60, hold_s=10)
     return {"recording": str(write_csv(folder / "short.csv", {"number-of-connected-devices": users}))}
 
 

@@ -111,8 +111,8 @@ def test_shares_and_times_are_counted() -> None:
     assert found.limiting("base") is busy
     assert found.near("base") == [busy, slow]
     assert say("reasons", "limited_by", found, "base", {each.slug: each for each in (SLOW, BUSY)}) == (
-        "Busy (at or above 85.0 % in 50% of the steady window; 2 times in all); first to alert: Slow, at 1 min; "
-        "near its limit: Slow (90%)"
+        "Busy (at or above 85.0 % in 50 % of the steady window; 2 times in all); first to alert: Slow, at 1 min; "
+        "near its limit: Slow (90 %)"
     )
 
 

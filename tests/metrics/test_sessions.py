@@ -60,7 +60,7 @@ def test_processes_given_as_runs_of_a_session_count_once() -> None:
     one = bc.compare(runs, other, metrics=seconds, sessions=(["mon"] * 10, ["tue"] * 10))
     assert (split.results.tests[0].looks, one.results.tests[0].looks) == ([(10, 10)], [(1, 1)])
     assert [len(levels) for row in one.results.tests[0].metrics for levels in row.levels] == [1] * 2 * len(NAMES)
-    assert finding(one).text.startswith("Benchmark: 1 session of base (mon) and 1 of new (tue) cannot tell")
+    assert finding(one).text.startswith("1 session of base (mon) and 1 of new (tue) cannot tell")
 
 
 @pytest.mark.parametrize("names", [["a", "b", "c", "d"], ["a", "b", "c", "e"]])

@@ -124,7 +124,7 @@ def test_it_answers_to_keys_and_words(browser: BrowserThread, page: Made) -> Non
 def test_the_finding_names_the_frame_and_its_noise(page: Made, requests_of: Callable[..., list[str]]) -> None:
     assert requests_of(page[0]) == []
     [found] = [each for each in page[1] if each.kind == FindingKind.PROFILES]
-    assert "validate (server.py) 50 % → 71 % (noise explains up to 30% of it)" in found.text
+    assert "validate (server.py) 50 % → 71 % (noise explains up to 30 % of it)" in found.text
     assert found.evidence["total"][0]["frame"] == "validate (server.py)"
 
 

@@ -204,9 +204,9 @@ def test_what_the_page_names_is_there() -> None:
     text = PAGE.read_text("utf-8")
     commands: dict[str, Any] = get_command(command_line.app).commands  # type: ignore[attr-defined]
     named = set(re.findall(r"`(--[\w-]+)", text)) | {"--html"}
-    for command in ("compare", "report"):
-        options = {option for each in commands[command].params for option in each.opts}
-        assert named - options <= ({"--html"} if command == "report" else set())
+    options = {name: {option for each in commands[name].params for option in each.opts} for name in ("compare", "report")}
+    assert named <= options["compare"]
+    assert {"--markdown", "--junit", "--link", "--fail-on"} <= named & options["report"]
     codes = dict(re.findall(r"^\| `(\w+)` \| (\d) \|", text, re.M))
     assert codes == {"regression": "1", "errors": "1", "invalid": "2", "inconclusive": "2"}
     assert set(codes) == {*get_args(FailOn)}

@@ -35,7 +35,7 @@ def params_file(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_report_is_published_and_said_where(params_file: Path, tmp_path: Path) -> None:
-    done = run("report", params_file, "--output", tmp_path / "out")
+    done = run("report", params_file, "--output", tmp_path / "out", COLUMNS="120")
     assert done.exit_code == 0
     assert str(tmp_path / "out" / "report.html") in done.stdout
     results = Results.model_validate_json((tmp_path / "out/results.json").read_text("utf-8"))
