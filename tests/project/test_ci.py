@@ -204,7 +204,9 @@ def test_what_the_page_names_is_there() -> None:
     text = PAGE.read_text("utf-8")
     commands: dict[str, Any] = get_command(command_line.app).commands  # type: ignore[attr-defined]
     named = set(re.findall(r"`(--[\w-]+)", text)) | {"--html"}
-    options = {name: {option for each in commands[name].params for option in each.opts} for name in ("compare", "report")}
+    options = {
+        name: {option for each in commands[name].params for option in each.opts} for name in ("compare", "report")
+    }
     assert named <= options["compare"]
     assert {"--markdown", "--junit", "--link", "--fail-on"} <= named & options["report"]
     codes = dict(re.findall(r"^\| `(\w+)` \| (\d) \|", text, re.M))

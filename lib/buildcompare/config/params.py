@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AwareDatetime, Discriminator, Field, Tag
+from pydantic import AwareDatetime, Discriminator, Field, SerializerFunctionWrapHandler, Tag, model_serializer
 from pydantic.functional_validators import AfterValidator, BeforeValidator, model_validator
 
 from buildcompare.config.catalogue import Operation
@@ -283,6 +283,13 @@ class Source(Strict):
     """Header -> environment variable that holds its value."""
     auth: Auth | None = None
     tls: Tls | None = None
+
+    @model_serializer(mode="wrap")
+    def _stated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave `rate_s` out if nobody stated it and files may: a notebook is given all other keys."""
+        keys: dict[str, Any] = handler(self)
+        is_unset = self.kind != "prometheus" and "rate_s" not in self.model_fields_set
+        return {key: value for key, value in keys.items() if not (is_unset and key == "rate_s")}
 
     @model_validator(mode="after")
     def _reachable(self) -> Source:
