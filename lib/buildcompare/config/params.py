@@ -349,7 +349,7 @@ class Reported(Traced):
 
     def run_files(self) -> Iterator[RunFiles]:
         """Yield the files that each run left behind."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: every kind of params file (config/kinds.py) has its own
 
 
 class Comparison(Reported):
