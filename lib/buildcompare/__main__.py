@@ -28,6 +28,7 @@ from buildcompare.report.batch import (
     BuildFiles,
     Order,
     Outcome,
+    Printed,
     publish_many,
     publish_one,
 )
@@ -167,7 +168,7 @@ def compare(
     _write_compared(result, html, json_, BuildFiles(markdown, junit, link))
     if not quiet:
         show(_read(result, {"base": base, "new": new} if new else {"base": str(baseline), "new": base}))
-        print_text(lines(result.results, **_table(every=every)).removesuffix("\n"))
+        print_text(lines(result.results, **vars(_table(every=every))).removesuffix("\n"))
         for file in (each for each in (html, json_) if each is not None):
             show(say("terminal", "where", file))
     raise typer.Exit(_exit_code(shortcomings(result.results), fail_on))
@@ -353,10 +354,10 @@ def _exit_code(shortcomings: Collection[FailOn], fail_on: Collection[FailOn] | N
     return REGRESSION if met & {"regression", "errors"} else UNDECIDED if met else 0
 
 
-def _table(*, every: bool) -> dict[str, Any]:
+def _table(*, every: bool) -> Printed:
     """Settings of the printed table: colours and full width on a terminal, plain elsewhere."""
     width = shutil.get_terminal_size((WIDTH, 0)).columns
-    return {"width": width, "coloured": os.isatty(1), "every": every}
+    return Printed(width, os.isatty(1), every)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from buildcompare.findings.metrics import USERS
 from buildcompare.results import Decided, FurtherRunsResult, PlannedRow, Results, TestPlan, TestResult
@@ -46,22 +45,22 @@ def plan_text(results: Results) -> str:
 
 def _plan(test: TestResult) -> TestPlan:
     hours = math.fsum(sum(run.duration_s for run in runs) / len(runs) for runs in test.runs) / 3600.0
-    rows = [_row(hours, row, steps, **named) for row, steps, named in _planned(test)]
+    rows = [_with_steps(row, steps, hours) for row, steps in _planned(test)]
     most = max((row.steps[-1].further for row in rows if row.undecided), default=0)
     fewest = min(map(len, test.sessions.names if test.sessions else test.runs))
     return TestPlan(test=test.name, hours=hours, runs=fewest, order=order_of_runs(most, fewest), rows=rows)
 
 
-def _row(hours: float, row: Decided, steps: list[FurtherRuns], **named: Any) -> PlannedRow:
-    """The first of `steps`, and the first that shows a change of the size of `aim`, else the last."""
-    enough = next((step for step in steps if step.found_percent <= aim(named["margin_percent"], True)), steps[-1])
+def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> PlannedRow:
+    """Add the first of `steps`, and the first that shows a change of the size of `aim`, else the last."""
+    enough = next((step for step in steps if step.found_percent <= aim(row.margin_percent, True)), steps[-1])
     chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
     results = [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]
-    return PlannedRow(**named, status=row.status, now_percent=row.min_detectable_percent, steps=results)
+    return row.model_copy(update={"steps": results})
 
 
-def _planned(test: TestResult) -> Iterator[tuple[Decided, list[FurtherRuns], dict[str, Any]]]:
-    """The judged rows that the verdict of `test` rests on, each with its steps and its names."""
+def _planned(test: TestResult) -> Iterator[tuple[PlannedRow, list[FurtherRuns]]]:
+    """The judged rows that the verdict of `test` rests on, without steps, and all steps of each."""
     looks = Looks.of(test.looks).runs
     gates, users = [metric for metric in test.metrics if metric.gate], test.supported_users
     judged = sum(each.p_value is not None for each in gates)
@@ -69,13 +68,30 @@ def _planned(test: TestResult) -> Iterator[tuple[Decided, list[FurtherRuns], dic
         row = metric.deciding
         if row is None or row.run_sd_percent is None:
             continue
-        named = metric.model_dump(include={"slug", "margin_percent", "better", "decided_by"})
-        named["unit"] = "session" if test.sessions else "run"
-        yield row, _steps(row, looks, metric.margin_percent, metric.better, judged), named | {"name": metric.full_name}
+        planned = PlannedRow(
+            slug=metric.slug,
+            name=metric.full_name,
+            margin_percent=metric.margin_percent,
+            better=metric.better,
+            decided_by=metric.decided_by,
+            status=row.status,
+            now_percent=row.min_detectable_percent,
+            unit="session" if test.sessions else "run",
+            steps=[],
+        )
+        yield planned, _steps(row, looks, metric.margin_percent, metric.better, judged)
     if users and users.run_sd_percent is not None and users.band_percent:
-        named = {"slug": None, "name": USERS, "better": Better.HIGHER, "decided_by": "level"}
-        steps = _steps(users, looks, users.band_percent, Better.HIGHER, USERS_SHARE)
-        yield users, steps, named | {"margin_percent": users.band_percent}
+        planned = PlannedRow(
+            slug=None,
+            name=USERS,
+            margin_percent=users.band_percent,
+            better=Better.HIGHER,
+            decided_by="level",
+            status=users.status,
+            now_percent=users.min_detectable_percent,
+            steps=[],
+        )
+        yield planned, _steps(users, looks, users.band_percent, Better.HIGHER, USERS_SHARE)
 
 
 def _steps(row: Decided, looks: Sequence[float], margin: float, better: Better, family: float) -> list[FurtherRuns]:

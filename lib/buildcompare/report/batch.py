@@ -54,6 +54,15 @@ class BuildFiles:
 
 
 @dataclass(frozen=True)
+class Printed:
+    """Settings of a printed table (:func:`~buildcompare.report.terminal.lines`)."""
+
+    width: int
+    coloured: bool
+    every: bool
+
+
+@dataclass(frozen=True)
 class Order:
     """Order of a report: the params file, settings of `publish`, and settings of the printed table, if any.
 
@@ -62,7 +71,7 @@ class Order:
 
     params: Path
     settings: dict[str, Any] = field(default_factory=dict)
-    table: dict[str, Any] | None = None
+    table: Printed | None = None
     files: BuildFiles | None = None
 
 
@@ -127,7 +136,7 @@ def published(order: Order, made: Any) -> Outcome:
     if order.table is not None:
         from buildcompare.report.terminal import lines  # imported late: only printed tables need rich
 
-        table = lines(made.results, **order.table) + "\n"
+        table = lines(made.results, **vars(order.table)) + "\n"
     if order.files is not None:
         order.files.write(made.results)
     where = say("terminal", "where", named(made.folder / "report.html"))
