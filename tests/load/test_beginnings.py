@@ -1,6 +1,7 @@
 """Where does the lasting ramp begin, after how many bumps, and how steep and how far behind is it?"""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -19,18 +20,32 @@ def test_an_early_bump_has_its_peak_depth_and_times() -> None:
     assert (found.bump_seconds, found.onset_s) == (200.0, 300.0)
 
 
-def test_a_straight_ramp_has_no_bumps() -> None:
-    found = bumps(prepared(path((0, 0), (30, 0), (1530, 6000), (4000, 6000))))
-    assert (found.bumps, found.onset_s, found.bump_seconds) == ((), 30.0, 0)
-
-
-def test_a_fall_far_up_the_ramp_is_no_early_bump() -> None:
-    early = bumps(prepared(path((0, 0), (150, 600), (200, 500), (1700, 6500), (4000, 6500))))
-    assert len(early.bumps) == 1
-    high = bumps(prepared(path((0, 0), (500, 2000), (550, 1900), (1700, 6500), (4000, 6500))))
-    assert (high.bumps, high.onset_s) == ((), 0.0)
-    again = bumps(prepared(path((0, 0), (500, 2000), (1000, 100), (2700, 6500), (4000, 6500))))
-    assert (len(again.bumps), again.onset_s) == (1, 1000.0)
+@pytest.mark.parametrize(
+    ("points", "count", "onset_s"),
+    [
+        (((0, 0), (30, 0), (1530, 6000), (4000, 6000)), 0, 30.0),
+        (((0, 0), (150, 600), (200, 500), (1700, 6500), (4000, 6500)), 1, 200.0),
+        (((0, 0), (500, 2000), (550, 1900), (1700, 6500), (4000, 6500)), 0, 0.0),
+        (((0, 0), (500, 2000), (1000, 100), (2700, 6500), (4000, 6500)), 1, 1000.0),
+        (((0, 800), (80, 1000), (120, 900), (1500, 7000), (4000, 7000)), 0, None),
+        (((0, 800), (80, 1000), (320, 40), (2000, 7000), (4000, 7000)), 1, 320.0),
+        (((0, 152), (50, 60), (80, 60), (1580, 6060), (4000, 6060)), 0, 80.0),  # v8.0: users of the run before
+    ],
+    ids=[
+        "straight",
+        "early",
+        "far up",
+        "far up, to the bottom",
+        "opens in mid ramp",
+        "opens, falls deep",
+        "falls first",
+    ],
+)
+def test_a_fall_is_an_early_bump_by_where_it_is(
+    points: Sequence[tuple[float, float]], count: int, onset_s: float | None
+) -> None:
+    found = bumps(prepared(path(*points)))
+    assert (len(found.bumps), found.onset_s) == (count, onset_s)
 
 
 def test_a_recording_that_opens_in_mid_ramp_has_no_onset() -> None:
@@ -59,19 +74,6 @@ def test_a_hole_that_may_hide_a_bump_hides_the_onset() -> None:
     assert shape(later).beginning == shape(whole).beginning
     short = whole[(whole.index < 150) | (whole.index > 210)]
     assert shape(short).beginning.onset_s is not None
-
-
-def test_in_mid_ramp_only_a_fall_to_the_bottom_is_an_early_bump() -> None:
-    slight = bumps(prepared(path((0, 800), (80, 1000), (120, 900), (1500, 7000), (4000, 7000))))
-    assert (slight.bumps, slight.onset_s) == ((), None)
-    deep = bumps(prepared(path((0, 800), (80, 1000), (320, 40), (2000, 7000), (4000, 7000))))
-    assert (len(deep.bumps), deep.onset_s) == (1, 320.0)
-
-
-def test_a_curve_that_falls_from_its_first_sample_has_no_bump_there() -> None:
-    """v8.0: 152 users in the first sample, left over from the run before."""
-    found = bumps(prepared(path((0, 152), (50, 60), (80, 60), (1580, 6060), (4000, 6060))))
-    assert (found.bumps, found.onset_s) == ((), 80.0)
 
 
 def test_the_slope_of_the_ramp_and_its_end() -> None:

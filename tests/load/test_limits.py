@@ -1,7 +1,6 @@
 """What limited a build: simulated runs whose coordinator knows, and alert series made by hand."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from buildcompare.load.curve import SteadyState, Stop
 from buildcompare.load.users import alerts_of_build
 from buildcompare.load.view import RunView, view_run
 from buildcompare.recordings.recording import Recording, Series
-from buildcompare.recordings.table import write_recording
 from buildcompare.results import LimitedBy
 from buildcompare.text.sentences import say
 from loadsim import Coordinator, RunSettings, ServerModel, SimulatedRun, Thresholds, simulate_run
@@ -65,23 +63,6 @@ def test_a_bounded_run_may_be_far_from_every_limit() -> None:
     assert words.startswith("no alert in the steady window")
 
 
-def test_alert_series_change_nothing_else(tmp_path: Path) -> None:
-    plain, with_alerts = (simulate_run(RunSettings(type="bounded"), 5, alerts=alerts) for alerts in (False, True))
-    own = [series for series in with_alerts.recording.series if series.role == "alert"]
-    rest = [series for series in with_alerts.recording.series if series.role != "alert"]
-    assert ([series.metric for series in own], with_alerts.truth) == (list(ALERTS.values()), plain.truth)
-    assert with_alerts.recording.provenance == plain.recording.provenance
-    for ours, theirs in zip(rest, plain.recording.series, strict=True):
-        np.testing.assert_array_equal(ours.values, theirs.values)
-    write_recording(with_alerts.recording, tmp_path / "run.parquet")
-
-
-def test_runs_without_alert_series_have_no_limits() -> None:
-    run = simulate_run(RunSettings(type="bounded"), 1).recording
-    assert alerts_of_build(CATALOGUE.alerts, {}, [seen(run, 5000.0, (1500.0, 5000.0))] * 2, "base") == []
-    assert alerts_of_build(CATALOGUE.alerts, {}, [], "base") == []
-
-
 SLOW = Alert(name="Slow", slug="slow", unit="seconds", threshold=0.1, query="slow")
 BUSY = Alert(name="Busy", slug="busy", unit="percent", threshold=85.0, query="busy")
 
@@ -124,21 +105,11 @@ def test_stated_thresholds_and_the_stop_count() -> None:
     assert words.startswith("no alert in the steady window; near its limit: Busy (")
 
 
-def test_the_quiet_start_does_not_count() -> None:
-    values = np.array([0.3, 0.05, 0.05])
-    series = Series("slow", "slow", "", 1000.0 + np.array([55.0, 65.0, 75.0]), values, role="alert")
-    (slow,) = found_in(Recording((series,), (1000.0, 1075.0), stop_known=True), 75.0, (0.0, 75.0)).alerts
-    assert (slow.first_s, slow.times) == (None, 0)
-
-
-def test_of_several_instances_the_highest_answer_counts() -> None:
-    found = found_in(made([0.05] * 3, [10.0, 20.0, math.nan], [5.0, 90.0, 86.0]), 180.0, (0.0, 180.0))
-    assert sure(found.limiting("base")).share_steady == pytest.approx(2 / 3)
-
-
 def test_runs_of_a_build_are_put_together() -> None:
     silent = Recording((), COLD.window, stop_known=True)
     runs = [seen(run, 360.0, (120.0, 360.0)) for run in (COLD, silent, made([0.05] * 6, [20.0] * 6))]
     slow, busy = alerts_of_build((SLOW, BUSY), {}, runs, "new")
     assert ({slow.build, busy.build}, slow.first_s, slow.times, busy.share_steady) == ({"new"}, 60.0, 1, 0.25)
     assert busy.nearness == pytest.approx((0.995 * 86.0 / 85 + 20.0 / 85) / 2, abs=0.01)
+    of_two = found_in(made([0.05] * 3, [10.0, 20.0, math.nan], [5.0, 90.0, 86.0]), 180.0, (0.0, 180.0))
+    assert sure(of_two.limiting("base")).share_steady == pytest.approx(2 / 3), "the highest answer of two instances"

@@ -1,7 +1,6 @@
 """What is a load curve before its shape is measured? Falls, noise, restarts, and what carries no load."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,8 +8,7 @@ import pytest
 
 from buildcompare.load.curve import Stop, find_turns, prepare_load
 from buildcompare.load.view import measure_shape
-from loadsim import Restart, random_settings, simulate_run
-from shape_curves import path, prepared, recorded, shape
+from shape_curves import path, prepared, shape
 from support import sure
 
 
@@ -65,12 +63,3 @@ def test_a_reset_ends_before_the_ramp_that_goes_on(step_s: float) -> None:
     ((start_s, end_s),) = shape(curve).curve.resets
     assert start_s == 600.0
     assert end_s <= 740.0 + step_s
-
-
-def test_a_simulated_restart_leaves_the_beginning_alone() -> None:
-    settings = random_settings(5)
-    plain, disturbed = (simulate_run(replace(settings, injections=faults), 5) for faults in ((), (Restart(2500.0),)))
-    one, other = (shape(recorded(run.recording)) for run in (plain, disturbed))
-    assert [start_s for start_s, _ in other.curve.resets] == [pytest.approx(2500.0, abs=10.0)]
-    assert one.curve.resets == ()
-    assert one.beginning == other.beginning

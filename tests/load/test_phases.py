@@ -9,7 +9,7 @@ import pytest
 
 from buildcompare.load.curve import find_stop
 from buildcompare.load.view import measure_plateau, measure_shape, shift
-from shape_curves import hunting, names, path, prepared, shape, simulated
+from shape_curves import hunting, names, path, prepared, shape
 from support import sure
 
 
@@ -39,24 +39,6 @@ def test_a_bounded_run_has_ramp_plateau_and_shutdown() -> None:
     assert found.phases[1].start_s == pytest.approx(1225.0, abs=5.0)
     assert found.phases[1].end_s == found.phases[2].start_s == 5400.0
     assert not found.waves.claimed
-
-
-def test_phases_follow_each_other_without_overlap() -> None:
-    for seed in range(12):
-        for one, other in pairwise(simulated(seed)[0].phases):
-            assert one.start_s < one.end_s <= other.start_s
-
-
-def test_missing_samples_do_not_change_the_shape() -> None:
-    whole = hunting()
-    holes = whole.copy()
-    rng = np.random.default_rng(6)
-    holes[rng.uniform(size=len(holes)) < 0.1] = math.nan
-    one, other = shape(whole), shape(holes)
-    assert len(one.beginning.bumps) == len(other.beginning.bumps)
-    assert sure(other.ramp).slope == pytest.approx(sure(one.ramp).slope, rel=0.01)
-    assert other.waves.onset_s == pytest.approx(one.waves.onset_s, abs=20.0)
-    assert other.waves.period_s == pytest.approx(one.waves.period_s, rel=0.03)
 
 
 @pytest.mark.parametrize("step_s", [1.0, 10.0, 15.0, 30.0])

@@ -72,20 +72,6 @@ def test_a_kink_is_at_the_first_alert() -> None:
     assert np.mean(expected) >= 0.8
 
 
-@pytest.mark.untraced
-@pytest.mark.slow
-def test_goroutines_tell_the_beginning_and_the_ramp() -> None:
-    bumps, slopes = [], []
-    for seed in range(5000, 5020):
-        found, truth = simulated(seed, None, GOROUTINES)
-        bumps.append(abs(len(found.beginning.bumps) - truth.early_bumps) <= 1)
-        if found.ramp is not None and found.ramp.end_s - found.ramp.start_s >= 60.0:
-            true = 3.01 * truth.slope_at((found.ramp.start_s + found.ramp.end_s) / 2)
-            slopes.append(found.ramp.slope == pytest.approx(true, rel=0.05))
-    assert np.mean(bumps) >= 0.85
-    assert np.mean(slopes) >= 0.9
-
-
 @cache
 def published(folder: Path, side: str) -> Shape:
     recording = record(Run(recording=str(folder / f"{side}.csv.gz")), Source(kind="recorded"), CATALOGUE)

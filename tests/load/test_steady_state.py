@@ -86,13 +86,6 @@ def test_what_is_lost_late_does_not_move_the_beginning_of_a_plateau(lost: float)
     assert steady.window == (pytest.approx(0.98 * 1200 + 60, abs=5), 5400.0)
 
 
-def test_a_stand_in_that_rises_for_some_minutes_has_its_plateau_before() -> None:
-    values = users_curve(15_000, ramp_s=1200, hold_s=4200)
-    values[600:700] *= 1.3
-    steady = steady_window(curve(values), "bounded", stop=Stop(5400.0, 5400.0, shutdown=False), proxy=True)
-    assert steady.window == (pytest.approx(0.98 * 1200 + 60, abs=5), 5400.0)
-
-
 @pytest.mark.parametrize("hold_s", [0.0, 120.0, 260.0])
 def test_a_run_that_ends_as_it_arrives_has_no_steady_window(hold_s: float) -> None:
     load = curve(users_curve(5000, ramp_s=1200, hold_s=hold_s))

@@ -1,8 +1,7 @@
 """Events against curves whose truth is in the call, and the known events of published load tests."""
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -11,14 +10,11 @@ from scipy.signal import lfilter
 
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.findings import load
-from buildcompare.load.curve import steady_window
 from buildcompare.metrics.compare_events import PlacedEvent, match_events
-from buildcompare.metrics.events import AFTER_RAMP_S, MetricEvent, RunEvents, find_events, find_spikes
+from buildcompare.metrics.events import MetricEvent, RunEvents, find_events, find_spikes
 from buildcompare.recordings.recording import Recording, Series
-from buildcompare.recordings.sources import read
-from buildcompare.results import Event
+from buildcompare.results import Event, Results
 from quiet import compared
-from support import sure
 
 CATALOGUE = read_catalogue("mattermost")
 WINDOW = (600.0, 5400.0)
@@ -59,16 +55,12 @@ def test_spikes_and_drops_are_found_on_a_wandering_level() -> None:
     assert find_spikes(values) == ((60, 63), (140, 141))
 
 
-def test_a_step_and_an_end_are_no_spikes() -> None:
+def test_steps_ends_and_constants_have_no_spikes() -> None:
     values = np.random.default_rng(33).standard_normal(100) * 0.1
     values[50:] += 5
     values[97:] += 5
-    assert find_spikes(values) == ()
-
-
-@pytest.mark.parametrize(("values", "found"), [(np.zeros(80), ()), (np.eye(80)[40] + 5.0, ((40, 41),))])
-def test_a_constant_has_no_noise_and_may_have_a_spike(values: np.ndarray, found: tuple[tuple[int, int], ...]) -> None:
-    assert find_spikes(values) == found
+    assert find_spikes(values) == find_spikes(np.zeros(80)) == ()
+    assert find_spikes(np.eye(80)[40] + 5.0) == ((40, 41),)
 
 
 @pytest.mark.parametrize("percent", [-20.0, 15.0])
@@ -93,17 +85,6 @@ def test_what_comes_back_is_an_excursion(percent: float, kind: str, minutes: int
     assert event.span_s[0] <= event.at_s <= event.span_s[1]
     assert event.size_percent == pytest.approx(percent, abs=5.0)
     assert abs(event.extreme - event.before) >= abs(event.size)
-
-
-def test_an_excursion_that_dies_away_slowly_is_one_event() -> None:
-    curve = metric(3, sd=0.002)
-    since = curve.index.to_numpy() - 1900.0
-    curve = curve * (1 + 0.11 * np.exp(-np.maximum(since, 0) / 300) * np.clip(since / 90 + 1, 0, 1))
-    event = only(find_events(curve, WINDOW, smallest_percent=2.0))
-    assert (event.kind, event.at_s) == ("spike", pytest.approx(1900.0, abs=30.0))
-    assert event.size_percent == pytest.approx(11.0, abs=2.0)
-    assert event.extreme == pytest.approx(1.11 * LEVEL, rel=0.01)
-    assert event.span_s[0] == pytest.approx(1810.0, abs=61.0)
 
 
 def test_a_change_that_takes_four_minutes_is_one_event() -> None:
@@ -323,44 +304,26 @@ def test_five_events_are_told_of_and_the_rest_in_one_line() -> None:
     assert [each.kind for each in load.events(result.model_copy(update={"events": small[:5]}))] == ["event"] * 5
 
 
-def bounded_run(file: Path) -> dict[str, RunEvents]:
-    recording: Recording = read(file, catalogue=CATALOGUE)
-    users = sure(recording.total("number-of-connected-devices"))
-    window = sure(steady_window(recording.curve(users), "bounded").window)
-    found = {}
-    for metric in CATALOGUE.metrics:
-        if series := recording.total(metric.slug):
-            inside, smallest = (window[0] + AFTER_RAMP_S, window[1]), metric.margin_percent / 5
-            found[metric.slug] = find_events(recording.curve(series), inside, smallest_percent=smallest)
-    return found
+def of_bounded(results: Results, db: str, metric: str, build: str) -> tuple[Event, list[Event]]:
+    """The one event of a metric that warns of a build of a published comparison, and its group."""
+    (test,) = [each for each in results.tests if each.name == f"{db}_bounded"]
+    (event,) = [each for each in test.events if (each.metric, each.build) == (metric, build) and each.warning]
+    return event, [each for each in test.events if each.group == event.group]
 
 
-def published(real: Path, name: str) -> tuple[PlacedEvent, ...]:
-    folder = real / "comparisons" / name
-    runs = [bounded_run(folder / f"{side}.csv.gz") for side in ("base", "new")]
-    return match_events(runs[0], runs[1], {metric.slug: metric.margin_percent for metric in CATALOGUE.metrics})
+def test_v9_1_goroutines_spiked_with_stack_and_p99_api(compared: Callable[[str], Results]) -> None:
+    spike, group = of_bounded(compared("v9.1"), "mysql", "goroutines-in-use", "base")
+    assert (spike.matched, spike.kind, spike.at_s / 60) == (False, "spike", pytest.approx(31.6, abs=1.0))
+    assert spike.size_percent == pytest.approx(11.0, abs=1.0)
+    assert {each.metric for each in group} == {"goroutines-in-use", "p99-api-times", "stack-in-use"}
 
 
-def test_v9_1_goroutines_spiked_with_stack_and_p99_api(real: Path) -> None:
-    placed = published(real, "v9.1/mysql_bounded")
-    (spike,) = [each for each in placed if each.metric == "goroutines-in-use" and each.warning]
-    assert (spike.build, spike.matched, spike.kind) == ("base", False, "spike")
-    assert spike.at_s / 60 == pytest.approx(31.6, abs=1.0)
-    assert (spike.extreme / spike.before - 1) * 100 == pytest.approx(11.0, abs=1.0)
-    group = {each.metric for each in placed if each.group == spike.group}
-    assert group == {"goroutines-in-use", "p99-api-times", "stack-in-use"}
+def test_v9_2_lost_an_agent(compared: Callable[[str], Results]) -> None:
+    lost, _ = of_bounded(compared("v9.2"), "mysql", "number-of-connected-devices", "new")
+    assert (lost.matched, lost.kind, lost.at_s / 60) == (False, "level", pytest.approx(75.0, abs=1.0))
+    assert lost.size == pytest.approx(4546 - 5003, abs=7)
 
 
-def test_v9_2_lost_an_agent(real: Path) -> None:
-    placed = published(real, "v9.2/mysql_bounded")
-    (lost,) = [each for each in placed if each.metric == "number-of-connected-devices"]
-    assert (lost.build, lost.kind, lost.matched, lost.warning) == ("new", "level", False, True)
-    assert (lost.at_s / 60, lost.before) == (pytest.approx(75.0, abs=1.0), pytest.approx(5003, abs=5))
-    assert lost.before + lost.size == pytest.approx(4546, abs=5)
-
-
-def test_v11_1_heap_stepped_up(real: Path) -> None:
-    placed = published(real, "v11.1/postgresql_bounded")
-    (step,) = [each for each in placed if each.metric == "heap-in-use" and each.build == "base"]
-    assert (step.kind, step.matched, step.warning) == ("level", False, True)
-    assert step.at_s / 60 == pytest.approx(43.0, abs=1.0)
+def test_v11_1_heap_stepped_up(compared: Callable[[str], Results]) -> None:
+    step, _ = of_bounded(compared("v11.1"), "postgresql", "heap-in-use", "base")
+    assert (step.matched, step.kind, step.at_s / 60) == (False, "level", pytest.approx(43.0, abs=1.0))
