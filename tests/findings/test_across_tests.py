@@ -120,14 +120,6 @@ def test_a_label_that_tests_agree_on_rises_and_a_single_one_does_not() -> None:
     assert "labels_in_several_tests" not in kinds(result(rows=slow), result("mysql_bounded", rows=lone))
 
 
-def test_one_leaning_row_is_no_warning() -> None:
-    first = result(rows={("api", "getPost"): (60.0, 0.001, True)})
-    other = result("mysql_bounded", rows={("api", "getPost"): (11.0, 0.1, False)})
-    agreed = kinds(first, other)["labels_in_several_tests"]
-    assert agreed.severity == "info"
-    assert agreed.evidence["labels"][0]["tests"]["mysql_bounded"] == {"delta_percent": 11.0, "marked": False}
-
-
 def test_a_handler_is_named_with_the_methods_that_move_with_it() -> None:
     rows = {
         ("api", "createPost"): (40.0, 0.001, True),

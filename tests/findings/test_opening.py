@@ -239,13 +239,6 @@ def test_another_unit_blocks_a_verdict_by_one_line_at_the_top() -> None:
     assert (found.findings[0].kind, found.findings[0].severity) == ("validity", "critical")
 
 
-def test_a_report_of_another_build_blocks_a_verdict_by_one_line_at_the_top() -> None:
-    found = with_recordings(lambda _, each: replace(each, provenance={"label": "v1"}))
-    assert found.verdict == "invalid"
-    said = "v2: x.parquet states the build v1, the params v2: it may be another build's."
-    assert opening(found).sentence == f"It cannot be judged. {said}"
-
-
 def test_a_load_that_was_not_recorded_is_said_first() -> None:
     load = ("number-of-connected-devices", "goroutines-in-use")
     found = with_recordings(lambda _, each: changed(each, lambda s: s if s.metric not in load else None))

@@ -4,7 +4,7 @@ import math
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,49 +110,14 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> workbench.Analysis:
     return analysed(check_params(params), "params/v10.4.0-rc1.yaml")
 
 
-B, U = "postgresql_bounded", "postgresql_unbounded"
-POST = {"group": "api", "label": "getPost", "stat": "p99"}
-ROW = {"test": U, "slug": "rps", "name": "RPS", "delta_percent": 1.0, "ci_low": None, "ci_high": None}
-FOUND: dict[str, tuple[dict[str, Any], str | None, tuple[str | None, str | None, Any]]] = {
-    "labels": ({"moved_most": [POST]}, B, (B, None, ("api", "getPost", "p99"))),
-    "label_changed": (POST, B, (B, None, ("api", "getPost", "p99"))),
-    "labels_beyond_noise": ({"labels": [{**POST, "test": U}]}, None, (U, None, ("api", "getPost", "p99"))),
-    "labels_in_several_tests": ({"labels": [{**POST, "tests": {U: {}}}]}, None, (U, None, ("api", "getPost", "p99"))),
-    "labels_in_one_build": (
-        {"rows": [{"group": "api", "label": "it's new"}], "tests": [U]},
-        U,
-        (U, None, ("api", "it's new", "avg")),
-    ),
-    "no_label_table": ({"group": "store", "side": "new"}, B, (B, None, ("store", "Post.Get", "avg"))),
-    "methods_with_handlers": ({"handlers": {"getPost": 1.0}}, B, (B, None, ("api", "getPost", "avg"))),
-    "event": ({"events": [{"metric": "rps"}], "group": 1}, B, (B, "rps", None)),
-    "gaps": ({"worst": {"slug": "rps"}}, B, (B, "rps", None)),
-    "unchanged": ({"differ": [ROW], "largest_undecided": None, "same_rows": []}, None, (U, "rps", None)),
-    "counted_errors": ({U: {}}, None, (U, None, None)),
-    "level_drift": ({"rows": [{"test": U}]}, None, (U, "number-of-connected-devices", None)),
-    "waves": ({}, U, (U, "number-of-connected-devices", None)),
-    "blind_spots": ({}, B, (B, "avg-api-times", None)),
-    "server_versions": ({}, B, (B, None, None)),
-    "setup_differences": ({}, None, (None, None, None)),
-}
-"""By kind, evidence that names something, the finding's own test, and what it is about."""
-
-
-@pytest.mark.parametrize("kind", FOUND)
-def test_a_finding_is_about_what_its_evidence_names_first(small: workbench.Analysis, kind: str) -> None:
-    evidence, test, (name, metric, label) = FOUND[kind]
-    told = cast(Any, Finding).model_construct(kind=FindingKind(kind), test=test, metric=None, evidence=evidence)
-    about = subject(told, small.results.tests)
-    assert (about.test, about.metric, about.label) == (name, metric, label)
-
-
 def test_a_label_of_any_name_is_opened_by_its_command(small: workbench.Analysis) -> None:
     """Quotes are the shell's, and a dollar sign is make's."""
     assert followed(small) >= {"labels"}
     names = Names.of(("v1.0.0", "v1.1.0"), small.results.tests)
     for label in ("it's new", "only in $(base)"):
-        evidence = {"side": "new", "labels": [label], "rows": [{"group": "api", "label": label}], "tests": [B]}
-        rare = Found(FindingKind.LABELS_IN_ONE_BUILD, Severity.INFO, evidence, B)
+        test, rows = "postgresql_bounded", [{"group": "api", "label": label}]
+        evidence = {"side": "new", "labels": [label], "rows": rows, "tests": [test]}
+        rare = Found(FindingKind.LABELS_IN_ONE_BUILD, Severity.INFO, evidence, test)
         results = small.results.model_copy(update={"findings": [finding(rare, names)]})
         (place,) = places(results).values()
         assert "$(" not in place.command.replace("$$(", "")

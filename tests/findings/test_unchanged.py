@@ -37,12 +37,6 @@ def test_what_did_not_change_is_said_with_its_counts() -> None:
     assert len(found.evidence["undecided"]) == len(undecided)
 
 
-def test_what_differs_is_named_instead() -> None:
-    test = with_metric(quiet(), "stack-in-use", status="regression", delta_percent=23.6)
-    (found,) = of_kind("unchanged", test)
-    assert [(row["slug"], row["delta_percent"]) for row in found.evidence["differ"]] == [("stack-in-use", 23.6)]
-
-
 def test_an_unbounded_test_is_reported_at_equal_load() -> None:
     """What became slow at a build's own load alone is no finding: the load-test coordinator lets it."""
     worse = at_load(6.0, "regression").model_copy(update={"p_adjusted": 0.03})
@@ -71,11 +65,6 @@ def test_two_tests_of_one_kind_share_a_sentence_and_an_invalid_one_says_nothing(
     invalid = other.model_copy(update={"validity": Validity(status="invalid")})
     (found,) = of_kind("unchanged", quiet(), invalid)
     assert (found.evidence["tests"], of_kind("unchanged", invalid)) == (["postgresql_bounded"], [])
-
-
-def test_where_nothing_can_be_judged_no_such_claim_is_made() -> None:
-    rows = [row.model_copy(update={"p_value": None}) for row in quiet().metrics]
-    assert of_kind("unchanged", quiet().model_copy(update={"metrics": rows})) == []
 
 
 def finding(kind: str, severity: Literal["critical", "warning", "info"]) -> Finding:
@@ -156,17 +145,6 @@ def test_bumps_of_both_builds_are_one_info(base: int, new: int, *, said: bool) -
         assert [found[0].evidence[key] for key in ("early_bumps", "peak", "onset_s")] == [1, 180.0, 240.0]
 
 
-def test_a_bump_that_is_much_deeper_is_not_in_both_and_has_its_size_and_time() -> None:
-    test = bumpy(quiet(), 1, 1)
-    deep = [each.model_copy(update={"depth_users": 10 * each.depth_users}) for each in test.ramp_up.new.bumps]
-    new = test.ramp_up.new.model_copy(update={"bumps": deep})
-    other = test.model_copy(update={"ramp_up": test.ramp_up.model_copy(update={"new": new})})
-    assert of_kind("bumps_in_both", other) == []
-    (found,) = of_kind("beginning", other)
-    for label, fall in zip(LABELS, found.evidence["falls"], strict=True):
-        assert f"{label} falls early by {fall['depth_users']:,.0f} users at {fall['peak_s'] / 60:.1f} min" in found.text
-
-
 def at_load(delta: float, status: str = "inconclusive") -> LoadAdjustedResult:
     return LoadAdjustedResult.model_validate(
         {
@@ -174,24 +152,6 @@ def at_load(delta: float, status: str = "inconclusive") -> LoadAdjustedResult:
             "ci_high": delta + 8, "p_value": 0.2, "p_adjusted": 0.9, "status": status, "at_users_range": (2e3, 6e3),
         }
     )  # fmt: skip
-
-
-def metric_finding(*tests: TestResult) -> Finding:
-    (found,) = (each for each in of_kind("metric", *tests) if each.metric == "stack-in-use")
-    return found
-
-
-def test_another_test_is_told_with_what_is_left_of_its_change_at_equal_load() -> None:
-    called: dict[str, Any] = {"status": "regression", "traffic_mix": None}
-    first = with_metric(quiet(), "stack-in-use", delta_percent=30.0, **called)
-    known = {"load_adjusted": at_load(13.1, "regression"), "decided_by": "equal_load"}
-    also = with_metric(quiet("mysql_bounded"), "stack-in-use", delta_percent=20.8, **known, **called)
-    found = metric_finding(first, also)
-    (row,) = found.evidence["groups"]["also"]
-    assert (row["test"], row["delta_percent"], row["decided_by"]) == ("mysql_bounded", 13.1, "equal_load")
-    better = with_metric(quiet("mysql_bounded"), "stack-in-use", delta_percent=-15.0, status="improvement")
-    groups = of_kind("metric", first, better)[0].evidence["groups"]
-    assert ([row["delta_percent"] for row in groups["contrary"]], groups["rest"]) == ([-15.0], [])
 
 
 @pytest.mark.parametrize(("slug", "severity"), [("p99-api-times", "critical"), ("stack-in-use", "info")])

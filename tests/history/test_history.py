@@ -73,31 +73,6 @@ def test_every_published_comparison_is_kept(ledger: Ledger, table: pd.DataFrame)
     assert kept == set(monthly[["order", "db", "su_base", "su_new"]].itertuples(index=False, name=None))
 
 
-def test_studies_stay_out_of_the_chain(ledger: Ledger, looked: History, table: pd.DataFrame) -> None:
-    studies = {
-        "-".join(part for part in (row.release, row.run) if isinstance(part, str))
-        for row in table[table["monthly"] == "study"].itertuples()
-    }
-    assert {entry.name for entry in ledger.listed if entry.kind == "study"} == studies
-    told = {row.comparison for step in looked.steps.values() for row in step.drift}
-    told |= {row.against for step in looked.steps.values() for row in step.drift}
-    assert not told & studies
-
-
-def test_earlier_comparisons_with_the_databases_in_this_order(looked: History, table: pd.DataFrame) -> None:
-    monthly = table[table["monthly"] == "yes"]
-    wide = monthly.pivot_table(index="order", columns="db", values=["su_base", "su_new"], sort=True)
-    names = monthly.drop_duplicates("order").set_index("order")["release"]
-    below = {
-        names[order]
-        for order, row in wide.iterrows()
-        if order < 18 and any(row[f"su_{side}", "postgresql"] < row[f"su_{side}", "mysql"] for side in ("base", "new"))
-    }
-    rows = [row for row in looked.steps["v10.4"].drift if row.kind == "between_databases" and row.side == "base"]
-    assert [{each.comparison for each in row.earlier} for row in rows] == [below]
-    assert below, "the published report says `for the first time`"
-
-
 @pytest.mark.parametrize("release", ["v10.3", "v10.7", "v10.9", "v10.11"])
 def test_jumps_stand_beside_the_setup(lines: dict[str, list[str]], looked: History, real: Path, release: str) -> None:
     assert any(row.jump for row in looked.steps[release].drift)
@@ -119,23 +94,6 @@ def test_jumps_stand_beside_the_setup(lines: dict[str, list[str]], looked: Histo
     assert setup < level, "what may explain a drift stands above it"
     assert ("none recorded" in told[setup]) == (not expected)
     assert ("no setup difference is recorded" in told[level], release == "v10.7") == (not expected, not expected)
-
-
-def test_jumps_are_few(looked: History) -> None:
-    jumped = [each.entry.name for each in looked.steps.values() if any(row.jump for row in each.drift)]
-    assert {"v10.3", "v10.7", "v10.9", "v10.11"} <= set(jumped)
-    chain = [each for each in looked.steps.values() if each.entry.kind == "monthly"]
-    assert len(jumped) <= len(chain) / 5, "a jump at every other release would say nothing"
-
-
-def test_a_loss_that_nobody_wrote_about(lines: dict[str, list[str]], looked: History, table: pd.DataFrame) -> None:
-    percent = 100 * (users(table, "v10.10", "mysql", "new") / users(table, "v10.10", "mysql", "base") - 1)
-    assert (round(percent, 2), within(looked).delta_percent) == (-7.48, pytest.approx(percent))
-    text = next(text for text in lines["v10.10"] if text.startswith("Unbounded"))
-    assert change(percent) in text
-    assert text.endswith("No figures were published.")
-    told = [text for each in lines.values() for text in each if "Published with other" in text]
-    assert any(text.startswith("Unbounded MySQL: v8.0.0-rc1") for text in told)
 
 
 def test_errors_that_changed_most(lines: dict[str, list[str]], looked: History, real: Path, project: Path) -> None:

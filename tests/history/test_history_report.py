@@ -29,13 +29,6 @@ def small(tmp_path: Path) -> dict[str, Any]:
     return small_params(tmp_path / "data", history=str(tmp_path / "ledger"), setup=setup)
 
 
-def test_without_a_ledger_nothing_is_said(tmp_path: Path) -> None:
-    bench = analysed(small_params(tmp_path / "data"))
-    assert bench.results.history is None
-    assert not [finding for finding in bench.results.findings if finding.id.startswith("history.")]
-    assert "earlier comparisons" not in sections.setup(bench).html
-
-
 def test_a_drift_and_what_may_explain_it(small: dict[str, Any], tmp_path: Path) -> None:
     old = {"load-test  Version": "v1.9", "Dataset": "12M posts", "Notes": "<script>alert(1)</script>"}
     record(tmp_path / "ledger", [earlier("r1.0", 1, ("0.9.0", "1.0.0-rc1"), (1200, 1300), setup=old)])

@@ -177,16 +177,6 @@ def test_without_calibration_and_prior_no_change_is_claimed(
     assert results.verdict == "inconclusive"
 
 
-def test_metrics_with_a_prior_are_judged(tmp_path: Path) -> None:
-    """The counterpart of the test above: it could have failed."""
-    params = small_params(tmp_path, margins={"rps": 8.0})
-    rows = {row.slug: row for row in analysed(params).results.tests[0].metrics}
-    assert rows["avg-api-times"].noise_source == "catalogue"
-    assert rows["avg-api-times"].delta_percent == pytest.approx(10, abs=0.5)
-    assert rows["avg-api-times"].p_value is not None
-    assert rows["rps"].status == "equivalent"
-
-
 def test_margins_of_the_params_count(tmp_path: Path) -> None:
     rows = {}
     for margin in (1.0, 30.0):

@@ -33,15 +33,6 @@ def test_of_tests_in_which_nothing_changed_one_in_twenty_differs_at_most(tests: 
     assert 0.01 < called / 2_000 < 0.06
 
 
-@pytest.mark.untraced
-def test_two_tests_show_what_one_of_them_rarely_does() -> None:
-    rng = np.random.default_rng(2)
-    drawn = [effects(rng.normal(0.15, 0.05, 2), 0.05) for _ in range(500)]
-    alone = np.mean([pair[0].p_value < 0.01 for pair in drawn])
-    pooled = np.mean([pool_effects(pair)[0].p_value < 0.01 for pair in drawn])
-    assert pooled > alone + 0.15
-
-
 def test_tests_that_contradict_each_other_widen_the_interval() -> None:
     alike, none = pool_effects(effects(np.array([0.10, 0.10]), 0.03))
     apart, between = pool_effects(effects(np.array([0.30, -0.10]), 0.03))
