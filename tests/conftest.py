@@ -60,7 +60,7 @@ SLOW_FIXTURES = {
 
 
 LONGEST = (
-    "experiment/test_example.py", "report/test_accessibility.py", "report/test_publication.py",
+    "labmatrix/test_example.py", "report/test_accessibility.py", "report/test_publication.py",
     "notebooks/test_notebooks.py", "report/test_reports.py", "recordings/test_prometheus_faults.py",
     "notebooks/test_jupyterlab.py", "findings/test_evidence.py",
     "report/test_hostile.py", "recordings/test_pull.py",

@@ -29,24 +29,3 @@ def values(recording: Recording, slug: str = USERS) -> npt.NDArray[np.float64]:
     series = recording.find(slug)
     assert series is not None
     return series.values
-
-
-def peaks(users: npt.NDArray[np.float64], fall: float = 40.0) -> list[float]:
-    """Maxima from which users fall by `fall` or more before they rise by as much again."""
-    found, high, low, rising = [], users[0], users[0], True
-    for value in users:
-        if rising:
-            high = max(high, value)
-            if high - value >= fall:
-                found.append(float(high))
-                low, rising = value, False
-        else:
-            low = min(low, value)
-            if value - low >= fall:
-                high, rising = value, True
-    return found
-
-
-def early(users: npt.NDArray[np.float64], until: float = 600.0) -> npt.NDArray[np.float64]:
-    """The curve before it first reaches `until` users."""
-    return users[: int(np.flatnonzero(users >= until)[0])]

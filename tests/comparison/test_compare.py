@@ -1,7 +1,6 @@
 """What is true of one test, and what is said of it? Levels, labels, gaps and repeated runs."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,14 +8,12 @@ import pytest
 
 import buildcompare as bc
 from buildcompare import findings
-from buildcompare.config.params import Run, Source
 from buildcompare.load.view import round_marks, time_to_users
-from buildcompare.recordings.sources import record
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import ReasonCode
-from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
+from buildcompare.stats.levels import measure_level
 from buildcompare.text.sentences import say
-from curves import CATALOGUE, curve, kinds, recording
+from curves import curve, kinds, recording
 from quiet import compared
 from support import users_curve
 
@@ -32,15 +29,6 @@ def test_the_level_of_times_is_their_geometric_mean() -> None:
     level = measure_level(curve(np.array([0.01, 0.0, 0.04, 0.02])), (-5.0, 15.0), geometric=True)
     assert (level.value, level.mean) == (pytest.approx(0.02), pytest.approx(0.07 / 3))
     assert (level.samples, level.missing) == (3, 1)  # a time of zero was not measured
-
-
-def test_a_change_is_of_two_unrounded_values() -> None:
-    assert delta_percent(None, 1.0) is None
-    assert delta_percent(1.0, None) is None
-    assert delta_percent(0.0, 1.0) is None
-    assert delta_percent(0.0100, 0.0115) == pytest.approx(15.0)  # the peer prints +20 %
-    assert mean_of_runs([1.0, None, 3.0]) == 2.0
-    assert mean_of_runs([None]) is None
 
 
 def test_the_time_to_users() -> None:
@@ -98,18 +86,6 @@ def test_runs_of_one_build_are_averaged() -> None:
     rps = next(metric for metric in result.metrics if metric.slug == "rps")
     assert (rps.base, rps.new) == (pytest.approx(math.sqrt(24.0)), 11.0)
     assert (rps.delta_percent, len(result.runs.base)) == (pytest.approx(100 * (11.0 / math.sqrt(24.0) - 1.0)), 2)
-
-
-def test_curve_and_report_of_different_runs_are_noticed(real: Path) -> None:
-    """v8.0: its makers say that graphs and table belong to different runs."""
-    folder = real / "comparisons/v8.0/mysql_unbounded"
-    runs = [Run(recording=str(folder / f"{s}.csv.gz"), supported_users=n) for s, n in (("base", 15459), ("new", 19913))]
-    base, new = (record(run, Source(kind="recorded"), CATALOGUE) for run in runs)
-    stated = {"db_engine": "mysql", "base": runs[:1], "new": runs[1:]}
-    result = compared(base, new, "mysql_unbounded", type="unbounded", **stated)
-    found = kinds(result)["reported_against_estimated"]
-    assert (found["estimated"], found["reported"]) == (pytest.approx(9350, abs=50), 19_913)
-    assert found["percent"] == pytest.approx(-52.5, abs=0.5)
 
 
 def test_what_is_missing_is_said_with_its_size() -> None:

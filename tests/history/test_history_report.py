@@ -150,17 +150,6 @@ def test_only_record_records(small: dict[str, Any], tmp_path: Path) -> None:
     assert [entry.new.label for entry in read_ledger(tmp_path / "ledger").entries] == ["v1.1.0"]
 
 
-def test_any_setup_can_be_held_against_the_ledger(small: dict[str, Any], tmp_path: Path) -> None:
-    odd = {"": "empty", "long": "x" * 5000, "`marks`": "$ <b> | \\", "Load-test version": ""}
-    record(tmp_path / "ledger", [earlier("r1.0", 1, ("0.9.0", "1.0.0-rc1"), (1000, 1000), setup=dict(odd))])
-    bench = analysed({**small, "setup": odd})
-    assert not [row for row in bench.results.setup_differences if row.kind == "changed"]
-    before = bench.results.history.entries_sha256
-    record(tmp_path / "ledger", [earlier("r0.9", 7, ("0.8.0", "0.9.0-rc1"), (1000, 1000))])
-    history = analysed({**small, "setup": odd}).results.history
-    assert history.entries_sha256 != before, "what was read is part of the provenance"
-
-
 def test_settings_are_compared_as_words() -> None:
     assert plain_text("[`v1.24.0`](https://example.org/v1.24.0) **now**") == "v1.24.0 now"
     old = earlier("a", 1, ("1.0.0", "1.1.0"), (1, 1), setup={"DB instances": "2 x `r7g`", "Posts": "12,000,000"})

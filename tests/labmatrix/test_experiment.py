@@ -1,6 +1,5 @@
 """A matrix of commands: its order, cells that fail, a run that was killed, and what must be there before the first."""
 
-import itertools
 import os
 import re
 import signal
@@ -8,22 +7,19 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import buildcompare as bc
-from buildcompare.config.yaml import checked, yaml_text
+from buildcompare.config.yaml import checked
 from labmatrix.experiment.matrix import Cell, Matrix, cells, read_matrix
 from labmatrix.experiment.run import CELLS, CellState, State, _born, _clear
 from labmatrix.params import read_variants
-from prometheus_server import free_port, needed, running
 from support import command, write_params, yaml_data
 
 FACTORS = {"cache": ["on", "off"], "size": [1, 2, 3], "disk": ["local", "managed"]}
@@ -345,55 +341,3 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     stopped = run(written(tmp_path), "--output", tmp_path)
     assert (stopped.exit_code, "expected a new or empty folder" in stopped.stderr) == (3, True)
     assert not (tmp_path / "log").exists()
-
-
-@pytest.mark.slow
-def test_a_real_pgbench_scraped_by_a_real_prometheus(tmp_path: Path, database: list[str]) -> None:
-    where, port = database[database.index("-h") :], free_port()
-    (tmp_path / "prom.yml").write_text(
-        "global: {scrape_interval: 200ms}\nscrape_configs:\n- job_name: self\n  static_configs:\n"
-        f"  - targets: ['127.0.0.1:{port}']\n"
-    )
-    catalogue = tmp_path / "scraped.yaml"
-    metric = {"name": "Goroutines", "slug": "goroutines", "unit": "", "better": "neutral", "query": "go_goroutines"}
-    catalogue.write_text(yaml_text({"metrics": [{**metric, "margin_percent": 5.0}], "prior_source": "none"}))
-    server = [
-        needed("prometheus"), f"--config.file={tmp_path}/prom.yml", f"--storage.tsdb.path={tmp_path}/tsdb",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]  # fmt: skip
-    file = written(
-        tmp_path, factors={"mode": ["simple", "prepared"], "clients": [1, 2]}, workload=["clients"],
-        checks=[["psql", *where, "-c", "select 1", "postgres"]],
-        versions={"PostgreSQL": ["psql", *where, "-Atc", "show server_version", "postgres"]},
-        set_up=[["psql", *where, "-c", "vacuum pgbench_accounts", "postgres"]],
-        command=["pgbench", *where, "-n", "-S", "-M", "{mode}", "-c", "{clients}", "-T", "1", "postgres"],
-        ready={"pattern": "^tps = "}, result={}, metrics="pgbench", operations={},
-        source={"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "step_s": 0.2, "label_step_s": 1.0},
-        scraped=str(catalogue),
-    )  # fmt: skip
-    with running(server, tmp_path / "prometheus.log", f"http://127.0.0.1:{port}/-/ready"):
-        up = f"http://127.0.0.1:{port}/api/v1/query?query=up"
-        wait_for(lambda: b'"1"' in urllib.request.urlopen(up, timeout=10).read())
-        done = run(file, "--output", tmp_path / "out")
-    assert done.exit_code == 0, done.stdout + done.stderr
-    params = yaml_data((tmp_path / "out/small-variants.yaml").read_text("utf-8"))
-    assert len(read_variants(tmp_path / "out/small-variants.yaml").runs) == 4
-    assert params["setup"]["PostgreSQL"][0].isdigit()
-    for each in params["runs"]:
-        [found] = bc.pgbench_runs(each["pgbench"]).to_dict("records")
-        assert (found["query mode"], found["clients"]) == (each["levels"]["mode"], int(each["levels"]["clients"]))
-        assert found["tps"] > 100
-        recording = bc.read(Path(each["pgbench"]).parent / "recording.parquet", catalogue=str(catalogue))
-        series = recording.find("goroutines")
-        assert np.nanmin(series.values) > 5
-        assert recording.duration_s == pytest.approx(1.0, abs=1.5)
-    assert not (tmp_path / "out/groups.yaml").exists(), "nothing was repeated"
-    compared = bc.read_params(tmp_path / "out/small.yaml")
-    assert (compared.name, compared.base.label, compared.new.label) == ("small", "mode simple", "mode prepared")
-    assert [test.name for test in compared.tests] == ["clients-1", "clients-2"]
-    modes = {each["pgbench"].rpartition("/")[0]: each["levels"] for each in params["runs"]}
-    for test, side in itertools.product(compared.tests, ("base", "new")):
-        [one] = test.runs(side)
-        levels = modes[str(one.recording).rpartition("/")[0]]
-        assert f"mode {levels['mode']}" == getattr(compared, side).label
-        assert f"clients-{levels['clients']}" == test.name

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from loadsim import Coordinator, NoiseModel, ServerModel, Thresholds
+from loadsim import Coordinator, NoiseModel, ServerModel
 from loadsim.coordinator import FeedbackLoop
 from simulated import BOUNDED, UNBOUNDED, run, values
 
@@ -95,9 +95,3 @@ def test_a_run_that_carries_fewer_users_takes_no_more_cpu_for_each() -> None:
 def test_the_truth_names_what_limited_the_run(server: ServerModel, limit: str) -> None:
     truth = run(replace(UNBOUNDED, server=server)).truth
     assert (truth.limited_by, truth.alerts[limit]) == (limit, max(truth.alerts.values()))
-
-
-def test_an_alert_that_is_off_never_fires() -> None:
-    off = Thresholds(client_avg_s=None)
-    truth = run(replace(UNBOUNDED, coordinator=Coordinator(thresholds=off))).truth
-    assert "client_avg" not in truth.alerts

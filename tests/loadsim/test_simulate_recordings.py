@@ -20,7 +20,7 @@ from loadsim import (
     Truncation,
 )
 from loadsim.bundled import bundled_runs, write_bundled
-from simulated import BOUNDED, UNBOUNDED, USERS, bundled, early, peaks, run, values
+from simulated import BOUNDED, UNBOUNDED, USERS, bundled, run, values
 
 
 def test_a_recording_has_the_graphs_of_the_catalogue_and_says_that_it_is_simulated() -> None:
@@ -192,21 +192,3 @@ def test_the_published_supported_users_emerge(file: str) -> None:
     curve = found.recording.curve(series)
     estimated = bc.supported_users(curve).estimated
     assert estimated == pytest.approx(found.truth.supported_users, rel=0.005)
-
-
-@pytest.mark.parametrize(("db", "behind"), [("mysql", 900), ("postgresql", 1600)])
-def test_the_new_build_of_v10_4_runs_behind_until_the_waves(db: str, behind: int) -> None:
-    base, new = (values(bundled(f"v10.4.0-rc1/{db}_unbounded/{build}")[1].recording) for build in ("base", "new"))
-    start = early(new, 700).size
-    assert np.median(base[start : start + 120] - new[start : start + 120]) == pytest.approx(behind, rel=0.15)
-    assert len(peaks(early(base))) == 1
-    assert 2 <= len(peaks(early(new))) <= 5
-
-
-@pytest.mark.parametrize(
-    "file", ["v9.6.0-rc1/postgresql_unbounded", "v9.6.0-rc1/mysql_unbounded", "v11.1.0-rc2/postgresql_unbounded"]
-)
-def test_the_other_releases_start_alike(file: str) -> None:
-    base, new = (values(bundled(f"{file}/{build}")[1].recording) for build in ("base", "new"))
-    assert np.abs(base[:300] - new[:300]).max() < 0.06 * base.max()
-    assert len(peaks(early(base))) == len(peaks(early(new))) == (1 if file.startswith("v9") else 0)

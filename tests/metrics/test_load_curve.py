@@ -84,6 +84,14 @@ def test_logins_of_a_build_that_still_climbs_are_not_held_against_it() -> None:
         assert metric[near].mean() == pytest.approx(np.interp(3900, found.users, found.curves[side]), rel=0.04)
 
 
+def test_a_difference_of_the_highest_load_alone_is_taken_from_there() -> None:
+    new = made(4000, seed=2)
+    late = LoadedRun(new.users, {"m": new.metrics["m"] * np.where(new.users > 3600, 1.3, 1.0)}, new.stop_s)
+    assert compared(made(4000, seed=1), new).constant
+    found = compared(made(4000, seed=1), late)
+    assert (found.constant, found.log_ratio) == (False, pytest.approx(math.log(1.3), abs=0.03))
+
+
 def test_early_bumps_do_not_count() -> None:
     """The same run with an hour of bumps to 1000 users before it, at which the metric is a hundred times higher."""
     plain, new = made(4000, seed=1), made(4000, seed=2)

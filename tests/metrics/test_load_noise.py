@@ -16,14 +16,10 @@ from buildcompare.load.view import view_run
 from buildcompare.metrics.equal_load import (
     LoadedRun,
     MetricAtLoad,
-    Residuals,
     equal_load,
     loaded_run,
-    pooled_ratio,
-    residual_errors,
 )
 from buildcompare.metrics.judge_at_load import MeasuredAtLoad, effect_at_load, measure_noise_at_load, noise_at_load
-from buildcompare.recordings.recording import FloatArray
 from buildcompare.recordings.table import write_recording
 from buildcompare.results import LoadAdjustedResult
 from buildcompare.results.codes import Pair
@@ -195,55 +191,6 @@ def test_repeats_of_the_comparison_scale_a_quieter_laboratory(factor: float) -> 
         effects = measure_effects(levels, dict.fromkeys(levels, prior))
         wrong += sum(sure(each).p_value < 0.05 for each in effects.values())
     assert wrong <= 0.065 * 150 * 9  # 6 % and one standard error
-
-
-def unrelated(minutes: int = 400) -> Residuals:
-    """Residuals of unit variance without memory, as a fit of nothing but the mean leaves them."""
-    noise = np.random.default_rng(5).normal(size=minutes)
-    noise -= noise.mean()
-    return Residuals(noise / noise.std(), np.ones(minutes), np.zeros(minutes), np.ones((minutes, 1)))
-
-
-def in_minutes(errors: Sequence[float]) -> FloatArray:
-    """Weights whose sums have about these standard errors, each from minutes of its own; they add up to zero."""
-    weights = np.zeros((len(errors), 400))
-    for i, error in enumerate(errors):
-        weights[i, 100 * i : 100 * (i + 1)] = error / 10.0 * np.where(np.arange(100) % 2, 1.0, -1.0)
-    return weights
-
-
-def test_a_difference_that_is_one_is_taken_from_all_loads() -> None:
-    ratios, weights = np.array([0.11, 0.09, 0.10, 0.14]), in_minutes([0.02, 0.02, 0.02, 0.08])
-    log_ratio, se_log, constant = pooled_ratio(ratios, weights, np.zeros(4), unrelated())
-    assert constant
-    assert log_ratio == pytest.approx(0.1, abs=0.003)
-    assert se_log < 0.02
-    assert pooled_ratio(ratios, weights, np.full(4, 0.05), unrelated())[1] > 0.05
-
-
-def test_a_difference_of_the_highest_load_alone_is_taken_from_there() -> None:
-    ratios = np.array([0.0, 0.01, 0.0, 0.3])
-    log_ratio, se_log, constant = pooled_ratio(ratios, in_minutes([0.02] * 4), np.zeros(4), unrelated())
-    assert (log_ratio, se_log, constant) == (0.3, pytest.approx(0.02, rel=0.2), False)
-
-
-@pytest.mark.parametrize("phi", [0.0, 0.6, 0.9])
-def test_errors_of_a_fit_are_those_of_the_noise_before_it(phi: float) -> None:
-    """The level at the end of a cubic through 90 minutes of red noise: its scatter over 400 runs, within 30 %."""
-    rng = np.random.default_rng(7)
-    x = np.linspace(-1.0, 1.0, 90)
-    matrix = np.vander(x, 4)
-    inverse = np.linalg.pinv(matrix)
-    weights = (matrix[-1] @ inverse)[None, :]
-    values, errors = [], []
-    for _ in range(400):
-        noise = rng.normal(size=90)
-        for i in range(1, 90):
-            noise[i] = phi * noise[i - 1] + math.sqrt(1 - phi**2) * noise[i]
-        values.append(float((weights @ noise)[0]))
-        left = Residuals(noise - matrix @ (inverse @ noise), np.ones(90), np.zeros(90), matrix)
-        errors.append(float(residual_errors(weights, left)[0]))
-    assert float(np.sqrt(np.mean(np.square(errors)))) == pytest.approx(float(np.std(values)), rel=0.3)
 
 
 Learned = tuple[Path, dict[str, list[dict[str, str]]]]

@@ -3,7 +3,6 @@
 import csv
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,35 +158,12 @@ def test_v8_0_is_invalid_since_its_curves_belong_to_other_runs(real: Path) -> No
     }
 
 
-@pytest.mark.parametrize("part", [0.3, 0.5, 0.7])
-@pytest.mark.parametrize(("release", "test"), [("v9.5", "mysql_unbounded"), ("v11.1", "postgresql_unbounded")])
-def test_a_published_run_that_is_cut_on_its_ramp_is_no_test(real: Path, release: str, test: str, part: float) -> None:
-    """v9.5's base falls back from 734 users before its ramp starts for good."""
-    run = Run(recording=str(real / "comparisons" / release / test / "base.csv.gz"))
-    whole = record(run, Source(kind="recorded"), CATALOGUE)
-    of_whole = in_test(whole, "unbounded", None, run)
-    assert of_whole.climb is None
-    shape = sure(of_whole.view.shape)
-    start_s = shape.beginning.onset_s or 0.0
-    end = whole.window[0] + start_s + part * (sure(shape.ramp).end_s - start_s)
-    cut = in_test(replace(whole, window=(whole.window[0], end), stop_known=False), "unbounded", None, run)
-    assert ("cut_in_ramp", "new") in codes(judged(of_whole, cut))
-
-
 def test_v9_2_is_limited_until_its_agent_is_lost(real: Path) -> None:
     found = published(real, "v9.2", "mysql_bounded")
     assert (found.test.status, codes(found)) == ("limited", {("users_lost", "new")})
     assert found.test.valid_until_s == pytest.approx(75 * 60, abs=30)
     numbers = found.test.reasons[0].numbers
     assert (round(numbers["before"]), round(numbers["after"])) == (5003, 4546)
-
-
-@pytest.mark.parametrize(
-    ("release", "test"),
-    [("v11.1", "postgresql_bounded"), ("v11.1", "postgresql_unbounded"), ("v9.6", "mysql_unbounded")],
-)
-def test_seeds_are_valid(real: Path, release: str, test: str) -> None:
-    assert published(real, release, test).test.status == "valid"
 
 
 def test_identical_runs_are_valid(real: Path) -> None:

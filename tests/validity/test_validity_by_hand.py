@@ -94,13 +94,6 @@ def test_a_window_that_begins_before_the_data_is_limited_with_its_length() -> No
     assert found.test.reasons[0].numbers["seconds"] == pytest.approx(12 * 60, abs=30)
 
 
-def test_metrics_that_begin_after_others_are_no_window_that_begins_too_early() -> None:
-    """Users come when the agents have started; the server is measured before."""
-    run = recorded()
-    late = changed(run, lambda s: during(s, since=run.window[0] + 720.0) if s.metric == USERS else s)
-    assert ("silent_start", "new") not in codes(judged(bounded(), in_test(late, "bounded", 5000)))
-
-
 def with_dips(*dips: tuple[float, float]) -> RunInTest:
     """5,000 users for 100 minutes, 2,000 of them missing between the times of each dip."""
     elapsed = np.arange(0.0, 6000.0, 5.0)
@@ -353,16 +346,6 @@ def test_any_curve_is_judged(seed: int) -> None:
             assert found.test.status in ("valid", "limited", "invalid")
             assert bool(found.test.reasons) == (found.test.status != "valid")
             assert all(reason.text for reason in found.test.reasons)
-
-
-def test_a_curve_below_zero_is_no_load_and_no_fault() -> None:
-    rng = np.random.default_rng(9)
-    for size in (3, 12, 400):
-        for load in (np.full(size, -5.0), -np.linspace(0.0, 5000.0, size), rng.normal(0.0, 1000.0, size)):
-            curve = pd.Series(load, np.arange(size) * 5.0)
-            for fall in find_falls(curve, math.inf):
-                assert fall.before > 0
-            assert find_falls(-curve.abs(), math.inf) == ()
 
 
 @pytest.mark.parametrize("step_s", [5.0, 15.0, 30.0, 60.0])
