@@ -314,14 +314,8 @@ def of_bounded(results: Results, db: str, metric: str, build: str) -> tuple[Even
 def test_v9_1_goroutines_spiked_with_stack_and_p99_api(compared: Callable[[str], Results]) -> None:
     spike, group = of_bounded(compared("v9.1"), "mysql", "goroutines-in-use", "base")
     assert (spike.matched, spike.kind, spike.at_s / 60) == (False, "spike", pytest.approx(31.6, abs=1.0))
-    assert spike.size_percent == pytest.approx(11.0, abs=1.0)
+    assert spike.size_percent == pytest.approx(9.4, abs=0.5)  # its mean; the highest sample is 11 % up
     assert {each.metric for each in group} == {"goroutines-in-use", "p99-api-times", "stack-in-use"}
-
-
-def test_v9_2_lost_an_agent(compared: Callable[[str], Results]) -> None:
-    lost, _ = of_bounded(compared("v9.2"), "mysql", "number-of-connected-devices", "new")
-    assert (lost.matched, lost.kind, lost.at_s / 60) == (False, "level", pytest.approx(75.0, abs=1.0))
-    assert lost.size == pytest.approx(4546 - 5003, abs=7)
 
 
 def test_v11_1_heap_stepped_up(compared: Callable[[str], Results]) -> None:
