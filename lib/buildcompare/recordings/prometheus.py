@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,11 @@ _OF_WINDOW = re.compile(r"\b(start|end|range)\s*\(\s*\)", re.IGNORECASE)
 """Functions whose values depend on the window of the query, so that it cannot be asked in pieces."""
 _TEXTS = re.compile(r""" "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' | `[^`]*` """, re.VERBOSE | re.DOTALL)
 """Strings in a query, such as values of labels."""
+_NO_METRICS = re.compile(
+    _TEXTS.pattern + r"|\{.*?\}|\[.*?\]|\b(?:by|without|on|ignoring|group_\w+)\s*\(.*?\)", re.VERBOSE | re.DOTALL
+)
+"""Parts of a query that name no metric."""
+_METRIC = re.compile(r"(?<![\w:.])(?!group_)[a-zA-Z:]\w*[_:][\w:]*+(?!\s*\()")
 _OF_LABELS = ("label", "bucket")  # roles of queries with a series per label, at the coarser step
 
 
@@ -63,10 +69,13 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     ]
     with closing(Client(source, url)) as client:
         server, answers = _ask(client, source.threads, questions, grids)
-    named = list(zip(questions, answers, strict=True))
+        named = list(zip(questions, answers, strict=True))
+        silent = [q.query for q, answer in named if q.role in ("graph", "label") and not answer.series]
+        unknown = _unknown(client, silent, run.window)
     if not any(answer.series for question, answer in named if question.role in ("graph", "label")):
         found = f"none for any of {len(questions)} queries between {start.isoformat()} and {end.isoformat()}"
-        raise InputError(file=None, key=WINDOW_KEYS, expected=f"samples at {url}", found=found)
+        key, found = ("metrics", unknown) if unknown else (WINDOW_KEYS, found)
+        raise InputError(file=None, key=key, expected=f"samples at {url}", found=found)
     return Recording(
         series=tuple(series for question, answer in named for series in _series(question, answer)),
         label_summaries=tuple(
@@ -77,7 +86,7 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
         ),
         window=(start.timestamp(), end.timestamp()),
         stop_known=True,
-        notes=tuple(_notes(url, source, named, grids)),
+        notes=tuple(_notes(url, source, named, grids, unknown)),
         provenance={
             "kind": "prometheus",
             "url": url,
@@ -93,10 +102,24 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     )
 
 
+def _unknown(client: Client, queries: Sequence[str], window: tuple[dt.datetime, dt.datetime]) -> str:
+    """Name the metrics of `queries` that a server with metrics has not, and the nearest that it has."""
+    within = {key: f"{instant.timestamp():.3f}" for key, instant in zip(("start", "end"), window, strict=True)}
+    try:
+        names = {str(each) for each in client.listing("/api/v1/label/__name__/values", within)} if queries else set()
+    except (InputError, SourceError):  # not every server lists them
+        return ""
+    asked = dict.fromkeys(name for query in queries for name in _METRIC.findall(_NO_METRICS.sub(" ", query)))
+    near = {name: difflib.get_close_matches(name, names, 1, 0.8) for name in asked if names and name not in names}
+    return ", ".join(f"no series `{name}`" + "".join(f"; near: `{each}`" for each in near[name]) for name in near)
+
+
 def _notes(
-    url: str, source: Source, named: Sequence[tuple[Question, Answer]], grids: Sequence[range]
+    url: str, source: Source, named: Sequence[tuple[Question, Answer]], grids: Sequence[range], unknown: str
 ) -> Iterator[Note]:
-    """A certificate that nobody checked, and answers with a coarser step than was asked for."""
+    """A certificate that nobody checked, misspelt metrics, and answers with a coarser step than was asked for."""
+    if "near:" in unknown:
+        yield Note("source", f"{url} has {unknown}.")
     if source.tls is not None and not source.tls.verify:
         yield Note("source", f"The certificate of {url} was not checked (source.tls.verify is false).")
     steps = [(q.metric, _step_ms(a, times), times.step) for (q, a), times in zip(named, grids, strict=True)]
