@@ -37,6 +37,22 @@ class User(HttpUser):
         for path in %s:
             self.client.get(path)
 """
+JMETER = """<jmeterTestPlan version="1.2" properties="5.0" jmeter="5.5"><hashTree>
+<TestPlan guiclass="TestPlanGui" testclass="TestPlan" testname="plan"/><hashTree>
+<ThreadGroup guiclass="ThreadGroupGui" testclass="ThreadGroup" testname="users">
+<elementProp name="ThreadGroup.main_controller" elementType="LoopController">
+<boolProp name="LoopController.continue_forever">false</boolProp><intProp name="LoopController.loops">-1</intProp>
+</elementProp><stringProp name="ThreadGroup.num_threads">%d</stringProp>
+<boolProp name="ThreadGroup.scheduler">true</boolProp><stringProp name="ThreadGroup.duration">%d</stringProp>
+</ThreadGroup><hashTree>%s</hashTree></hashTree></hashTree></jmeterTestPlan>
+"""
+SAMPLE = """<HTTPSamplerProxy guiclass="HttpTestSampleGui" testclass="HTTPSamplerProxy" testname="%s">
+<elementProp name="HTTPsampler.Arguments" elementType="Arguments"/>
+<stringProp name="HTTPSampler.protocol">http</stringProp><stringProp name="HTTPSampler.domain">%s</stringProp>
+<stringProp name="HTTPSampler.port">%s</stringProp><stringProp name="HTTPSampler.path">%s</stringProp>
+<stringProp name="HTTPSampler.method">GET</stringProp><boolProp name="HTTPSampler.use_keepalive">true</boolProp>
+</HTTPSamplerProxy><hashTree/>
+"""
 
 
 def serve(port: Queue[int], *, slower: bool) -> None:
@@ -82,11 +98,15 @@ def record(tool: str, address: str, place: Path, seconds: int) -> None:
         (work / "k6.js").write_text(K6 % (paths, address))
         (work / "locustfile.py").write_text(LOCUST % paths)
         (work / "targets").write_text("".join(f"GET {address}{path}\n" for path in paths))
+        host, port = address.removeprefix("http://").split(":")
+        samples = "".join(SAMPLE % (path, host, port, path) for path in paths)
+        (work / "plan.jmx").write_text(JMETER % (USERS, seconds, samples))
         attack = f"vegeta attack -rate 60 -duration {seconds}s -targets targets | vegeta encode --to csv > made/run.csv"
         locust = f"locust --headless -u {USERS} -r {USERS} -t {seconds}s --host {address} --csv made/run --only-summary"
         command = {
             "k6": f"k6 run --quiet --vus {USERS} --duration {seconds}s --out csv=made/run.csv k6.js",
             "locust": f"{locust} --csv-full-history || test -s made/run_stats.csv",  # 1 where requests failed
+            "jmeter": "jmeter -n -t plan.jmx -l made/run.jtl",
             "vegeta": attack,
             "hey": f"hey -z {seconds}s -c {USERS} {address}/search > made/run.txt",
         }[tool]
