@@ -6,6 +6,7 @@ Faulty files are refused when they are read; the mistakes here look like results
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
+from buildcompare.config.assumed import recognised
 from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.results import InputProvenance, RunResult, SeriesCoverage, TestResult
@@ -152,9 +153,11 @@ def unrecognised(
     alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[tuple[str, Side, int]]] = {}
     for test in tests:
         for side, i, run in _each_run(test):
-            lacking = [kind for kind in (gates, loads) if kind and all(m.slug in run.missing for m in kind)]
+            recorded = {each.slug for each in (*run.coverage, *test.metrics)} - {*run.missing}
+            unknown = recorded - {metric.slug for metric in catalogue.metrics}
+            kinds = [kind for kind in (gates, loads) if kind]
+            lacking = [k for k in kinds if unknown == recorded or all(m.slug in run.missing for m in k)]
             wanted = [metric for kind in lacking for metric in kind]
-            unknown = {each.slug for each in run.coverage} - {metric.slug for metric in catalogue.metrics}
             names = tuple(sorted(unknown))
             if len(lacking) == 2 or (wanted and _nearest(names, wanted)):
                 alike.setdefault((tuple(metric.slug for metric in wanted), names), []).append((test.name, side, i))
@@ -166,6 +169,7 @@ def unrecognised(
             "wanted": [metric.name for metric in metrics],
             "unknown": list(names),
             "nearest": _nearest(names, metrics),
+            "fitting": recognised(names),
             "files": files,
             "runs": [f"{name} {side} {i}" for name, side, i in places],
             "not_named": [max(left, 0) for left in beyond],
@@ -176,10 +180,12 @@ def unrecognised(
 
 
 def assumed(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue) -> Iterator[Found]:
-    """Report units and directions that were assumed from the names of metrics."""
-    metrics = [metric for metric in catalogue.metrics if not metric.known]
-    if metrics:
-        rows = [metric.model_dump(include={"name", "unit", "better", "load"}) for metric in metrics]
+    """Report units and directions that were assumed from the names of metrics, and metrics without any."""
+    listed = {metric.slug for metric in catalogue.metrics}
+    rows = [each.model_dump(include={"name", "unit", "better", "load"}) for each in catalogue.metrics if not each.known]
+    unlisted = [row.name for test in tests for row in test.metrics if row.slug not in listed]
+    rows += [{"name": name, "better": "neutral", "load": False} for name in dict.fromkeys(unlisted)]
+    if rows:
         yield Found(FindingKind.ASSUMED, Severity.INFO, {"metrics": rows})
 
 
