@@ -243,7 +243,7 @@ def test_a_metric_without_an_answer_is_absent_and_the_rest_is_recorded(prometheu
 def test_a_window_without_any_sample(prometheus: Prometheus) -> None:
     with pytest.raises(InputError, match=r"start, end: expected samples at http.*, found none for any of 1"):
         record(run(1e9, 1e9 + 600), source(prometheus.url), catalogue("go_goroutines"))
-    with pytest.raises(InputError, match="metrics: .*found no series `go_gorutines`; near: `go_goroutines`$"):
+    with pytest.raises(InputError, match=r"metrics: .*found no series `go_gorutines`; near: `go_goroutines`$"):
         record(run(), source(prometheus.url), catalogue('sum by (a_b) (go_gorutines{c="d_e"})'))
 
 

@@ -153,7 +153,7 @@ def unrecognised(
     alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[tuple[str, Side, int]]] = {}
     for test in tests:
         for side, i, run in _each_run(test):
-            recorded = {each.slug for each in (*run.coverage, *test.metrics)} - {*run.missing}
+            recorded = ({each.slug for each in run.coverage} | {row.slug for row in test.metrics}) - {*run.missing}
             unknown = recorded - {metric.slug for metric in catalogue.metrics}
             kinds = [kind for kind in (gates, loads) if kind]
             lacking = [k for k in kinds if unknown == recorded or all(m.slug in run.missing for m in k)]
