@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import buildcompare as bc
 from buildcompare.calibration.learn import read_calibration
-from buildcompare.stats.changepoints import CalibratedPenalty
 from support import analysed, command, users_curve, write_csv, write_params
 
 
@@ -90,20 +88,6 @@ def test_a_comparison_is_judged_by_it(learned: tuple[Path, list[dict[str, Any]]]
     assert all(row.p_value is not None for row in results.tests[0].labels)
     assert (results.self_check["pairs"], results.self_check["left_out"]) == (15, [])
     assert results.self_check["metrics"]["found"]["50"] == results.self_check["metrics"]["rows"] == 30
-
-
-def test_events_are_judged_by_what_unchanged_runs_look_like(learned: tuple[Path, list[dict[str, Any]]]) -> None:
-    groups = read_calibration(str(learned[0]), "mattermost").repeated_runs()
-    seen = [run.no_change["cpu-utilization"] for group in groups for run in group.runs]
-    rng = np.random.default_rng(3)
-    users = pd.Series(np.full(540, 1000.0), index=np.arange(540) * 5.0)
-    calm = pd.Series(50 + rng.normal(0, 0.5, 540), index=users.index)
-    stepped = calm + 2.0 * (calm.index > 1300)
-    penalty = CalibratedPenalty(tuple(seen))
-    assert bc.find_events(calm, (0.0, 2700.0), calibration=penalty).events == ()
-    (event,) = bc.find_events(stepped, (0.0, 2700.0), calibration=penalty).events
-    assert (event.kind, event.at_s) == ("level", pytest.approx(1300, abs=60))
-    assert event.size_percent == pytest.approx(4.0, abs=0.5)
 
 
 def test_no_run_is_judged_by_itself(learned: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:

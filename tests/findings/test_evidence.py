@@ -8,12 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from buildcompare.comparison import analysis as workbench
-from buildcompare.config.params import read_params
 from buildcompare.recordings.table import write_recording
 from buildcompare.results import Finding, Results
 from evidence import without_evidence
-from golden import BUNDLED
 from loadfiles.comparisons import import_table
 from loadsim import RunSettings, simulate_run
 from support import analysed, real_params, small_params, yaml_data
@@ -55,13 +52,6 @@ def test_what_looks_back(real: Path, tmp_path: Path, name: str) -> None:
     assert results.history.before is not None
     assert [finding for finding in results.findings if finding.id.startswith("history.")]
     assert unfounded(results) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BUNDLED)
-def test_bundled_comparisons(project: Path, name: str) -> None:
-    checked = read_params(project / f"params/{name}.yaml")
-    assert unfounded(workbench.analyse(checked, workbench.read_recordings(checked)).results) == []
 
 
 def test_troubled_recordings(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from buildcompare.report.sections import places
 from buildcompare.results import Finding
 from buildcompare.results.codes import FindingKind, Severity
 from buildcompare.text.sentences import Names
+from evidence import without_evidence
 from golden import BUNDLED
 from investigation.api import look_into
 from support import real_params, small_params
@@ -88,7 +89,9 @@ def followed(made: workbench.Analysis) -> set[str]:
 @pytest.mark.parametrize("name", BUNDLED)
 def test_every_finding_of_a_bundled_comparison_leads_to_its_numbers(project: Path, name: str) -> None:
     file = f"params/{name}.yaml"
-    assert followed(analysed(read_params(project / file), file)) >= {"labels", "supported_users"}
+    made = analysed(read_params(project / file), file)
+    assert followed(made) >= {"labels", "supported_users"}
+    assert not [each.id for each in made.results.findings if without_evidence(each, made.results)]
 
 
 def test_every_finding_of_published_comparisons_leads_to_its_numbers(real: Path) -> None:

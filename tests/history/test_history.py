@@ -60,19 +60,6 @@ def users(table: pd.DataFrame, release: str, db: str, side: str) -> float:
     return float(value)
 
 
-def test_every_published_comparison_is_kept(ledger: Ledger, table: pd.DataFrame) -> None:
-    monthly = table[table["monthly"] == "yes"]
-    chain = [entry for entry in ledger.entries if entry.kind == "monthly"]
-    assert [entry.name for entry in chain] == list(dict.fromkeys(monthly.sort_values("order")["release"]))
-    kept = {
-        (entry.position, test.db_engine, *(users for users in test.supported_users))
-        for entry in chain
-        for test in entry.tests
-        if test.supported_users is not None
-    }
-    assert kept == set(monthly[["order", "db", "su_base", "su_new"]].itertuples(index=False, name=None))
-
-
 @pytest.mark.parametrize("release", ["v10.3", "v10.7", "v10.9", "v10.11"])
 def test_jumps_stand_beside_the_setup(lines: dict[str, list[str]], looked: History, real: Path, release: str) -> None:
     assert any(row.jump for row in looked.steps[release].drift)

@@ -137,22 +137,6 @@ def test_progress_and_logs_of_each_version(out: Path) -> None:
     assert values(out)["tps"] == [1, 1, 1, 1]
 
 
-def test_a_short_run_is_judged_by_the_interval_of_its_samples(tmp_path: Path) -> None:
-    rng, runs = np.random.default_rng(1), []
-    for number in range(4):
-        line = "progress: {}.0 s, {:.1f} tps, lat {:.3f} ms stddev 1.000\n"
-        lines = (line.format(i, 600 + rng.normal(0, 8), 2 + rng.normal(0, 0.03)) for i in range(1, 61))
-        summary = V14.replace("duration: 30", "duration: 60") * (number % 2)
-        (tmp_path / str(number)).write_text("".join(lines) + summary)
-        runs.append(bc.read(tmp_path / str(number), catalogue="pgbench"))
-    assert {run.rate_s for run in runs} == {1.0}
-    for kind in (0, 1):  # alone, and with the summary that says how many clients there were
-        result = bc.compare([runs[kind]], [runs[kind + 2]], catalogue="pgbench", users=4, type="bounded")
-        tps = result.metrics.set_index("metric").loc["tps"]
-        assert tps["delta_percent"] == pytest.approx(0.0, abs=1.5)
-        assert tps["status"] in ("unchanged", "inconclusive"), "identical runs are not called"
-
-
 @pytest.mark.slow
 def test_the_installed_version(database: list[str], out: Path) -> None:
     command = [*database, "-n", "-c", "2", "-T", "3", "-P", "1", "-R", "200", "-L", "50", "-r", "postgres"]
@@ -268,21 +252,16 @@ MALFORMED = {
     "a summary that ends before its transactions": (V14.partition("number of transactions")[0], 2),
     "no number of clients": (V14.replace("number of clients: 8\n", ""), 2),
     "a tps that is no number": (V14.replace("40086.123456", "fast"), 11),
-    "a tps below zero": (V14.replace("40086", "-40086"), 11),
     "a tps of nothing": (V14.replace("40086.123456", "0.0"), 11),
     "a tps without what it counts": (V14.replace(" (without initial connection time)", ""), 11),
     "a latency in seconds": (V14.replace("0.200 ms", "0.200 s"), 9),
-    "a latency without an equals sign": (V14.replace("average =", "average"), 9),
-    "clients without a colon": (V14.replace("clients:", "clients"), 5),
     "a latency without a number": (V14.replace("0.200 ms", "ms"), 9),
     "a latency that is no number": (V14.replace("0.200 ms", "nan ms"), 9),
     "two latencies": (V14.replace("initial connection time = 12.345", "latency average = 0.300"), 10),
     "two different scaling factors": (V14.replace("query mode: prepared", "scaling factor: 60"), 4),
     "a scaling factor of zero": (V14.replace("factor: 50", "factor: 0"), 3),
     "a query mode that there is not": (V14.replace("prepared", "quick"), 4),
-    "clients that are no number": (V14.replace("clients: 8", "clients: many"), 5),
     "a duration in minutes": (V14.replace("30 s", "1 min"), 7),
-    "transactions that are no number": (V14.replace("1202211", "1.2M"), 8),
     "two summaries run together": (V14.partition("tps")[0] + V14, 2),
     "a run that was aborted": (V14 + "pgbench: error: Run was aborted; the above results are incomplete.\n", 12),
     "progress that breaks off": (PROGRESS + "progress: 2.0 s, 61\n", 2),

@@ -87,14 +87,6 @@ def test_what_comes_back_is_an_excursion(percent: float, kind: str, minutes: int
     assert abs(event.extreme - event.before) >= abs(event.size)
 
 
-def test_a_change_that_takes_four_minutes_is_one_event() -> None:
-    curve = metric(4, sd=0.005)
-    curve = curve * (1 + 0.2 * np.clip((curve.index.to_numpy() - 2400) / 240, 0, 1))
-    event = only(find_events(curve, WINDOW))
-    assert (event.kind, round(event.size_percent or 0)) == ("level", 20)
-    assert 2340 <= event.at_s <= 2640
-
-
 def test_what_begins_at_the_very_end_is_no_level_yet() -> None:
     late = only(find_events(between(metric(5), 5220.0, 9999.0, 30.0), WINDOW))
     assert (late.kind, late.span_s[1]) == ("spike", 5400.0)

@@ -30,7 +30,6 @@ from buildcompare.stats.noise import (
     RepeatedRuns,
     RunLevel,
     RunLevels,
-    laboratory_ratio,
     metric_noise,
 )
 from loadsim import Coordinator, RunSettings, ServerModel, Thresholds, simulate_run
@@ -150,13 +149,6 @@ def test_runs_that_scatter_widen_the_levels_of_a_metric_that_they_lack() -> None
     )
     assert rps.sd > 2.0 * stated.sd
     assert rps.noise_source == "catalogue"
-
-
-def test_one_metric_that_is_much_noisier_says_little_of_the_others() -> None:
-    stated = Noise(0.02, 15.0, "catalogue")
-    alike = [(Noise(0.02, 6.0, "calibration"), stated)] * 8
-    assert laboratory_ratio(alike) == pytest.approx(1.0)
-    assert laboratory_ratio([*alike, (Noise(0.4, 6.0, "calibration"), stated)]) < 1.7  # a mean of the ratios: 45
 
 
 def judged(curves: Mapping[str, MetricAtLoad], groups: Sequence[RepeatedRuns]) -> dict[str, LoadAdjustedResult]:
