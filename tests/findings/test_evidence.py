@@ -11,9 +11,8 @@ import pytest
 from buildcompare.recordings.table import write_recording
 from buildcompare.results import Finding, Results
 from evidence import without_evidence
-from loadfiles.comparisons import import_table
 from loadsim import RunSettings, simulate_run
-from support import analysed, real_params, small_params, yaml_data
+from support import analysed, small_params, yaml_data
 
 LEAST_FINDINGS = 200
 """Of the published comparisons together: fewer, and they were not all read."""
@@ -38,20 +37,6 @@ def test_published_comparisons(real: Path, compared: Callable[[str], Results]) -
     assert found == []
     assert kinds.total() > LEAST_FINDINGS
     assert {"supported_users", "metric", "beginning", "time_to_users", "event", "validity", "blind_spots"} <= set(kinds)
-
-
-@pytest.mark.parametrize("name", ["v10.4", "v10.7", "v10.12"])
-def test_what_looks_back(real: Path, tmp_path: Path, name: str) -> None:
-    import_table(real / "comparisons/history.csv", tmp_path / "ledger")
-    table = pd.read_csv(real / "comparisons/history.csv")
-    row = table[(table["release"] == name) & table["su_base"].notna()].iloc[0]
-    setup = {"Load-test version": "another", "Dataset": "DB dump with 12M posts"}
-    params = real_params(real, name, row["base_label"], row["new_label"], name=f"{name}-again", setup=setup)
-    results = analysed({**params, "history": str(tmp_path / "ledger")}).results
-    assert results.history is not None
-    assert results.history.before is not None
-    assert [finding for finding in results.findings if finding.id.startswith("history.")]
-    assert unfounded(results) == []
 
 
 def test_troubled_recordings(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """A report beside its ledger: what it reads, what it shows, and what it records only when it is told to."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +86,10 @@ def test_only_what_was_before_counts(small: Any, tmp_path: Path, recorded: list[
     assert ("no earlier comparison" in sections.setup(bench).html) == (history.reason == NoHistory.NO_EARLIER)
 
 
-@pytest.fixture
-def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """The error of `report` on params that are refused before anything is pulled or run."""
+def test_what_cannot_be_recorded_is_said_at_once(
+    small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is pulled or run."""
 
     def refused(params: dict[str, Any], *more: str) -> str:
         file = write_params(tmp_path / "small.yaml", params)
@@ -100,12 +100,6 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., st
 
     monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
     monkeypatch.setattr(workbench, "pull_recordings", lambda *_, **__: pytest.fail("recordings were pulled"))
-    return refused
-
-
-def test_what_cannot_be_recorded_is_said_at_once(
-    small: dict[str, Any], tmp_path: Path, refused: Callable[..., str]
-) -> None:
     assert "history: expected the folder of a ledger" in refused({**small, "history": None}, "--record")
     assert "--study: expected --record" in refused(small, "--study")
     record(tmp_path / "ledger", [earlier("imported", 1, ("1.0.0", "1.1.0"), (1000.0, 1000.0))])

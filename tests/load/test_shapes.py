@@ -1,19 +1,19 @@
 """Shapes of simulated runs against their truth, and of published runs against what is known of them."""
 
+import itertools
 from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from buildcompare.config.params import Run, Source
 from buildcompare.load.curve import find_stop
-from buildcompare.load.phases import waves
-from buildcompare.load.view import Shape, measure_shape, shift
-from buildcompare.recordings.sources import record
+from buildcompare.load.phases import compare_waves, waves
+from buildcompare.load.view import Shape, shift, view_run
+from buildcompare.recordings.sources import read, record
 from loadsim import shift_truth
-from shape_curves import CATALOGUE, GOROUTINES, RUNS, USERS, prepared, recorded, shape, simulated
+from shape_curves import CATALOGUE, RUNS, prepared, recorded, shape, simulated
 from support import sure, test_folders
 
 
@@ -41,17 +41,22 @@ def test_simulated_shapes_are_what_really_happened() -> None:
 @pytest.mark.untraced
 @pytest.mark.slow
 def test_the_shift_of_simulated_runs_is_true_and_chance_is_not_significant() -> None:
-    significant, right = [], []
+    significant, right, other_waves = [], [], []
     for seed in range(5000, 5025):
         sides = [simulated(seed, 100_000 + 2 * seed + i) for i in range(2)]
         moved = shift(*(found for found, _ in sides))
         true = shift_truth(*(truth for _, truth in sides))
+        period, amplitude = compare_waves(*(found.waves for found, _ in sides))
+        if period is not None and amplitude is not None:
+            other_waves += [period.excludes_zero, amplitude.excludes_zero]
         if moved is not None and true is not None:
             significant.append(moved.significant)
             right.append(abs(moved.users - true) <= max(20.0, 0.05 * abs(true)))
     assert len(right) >= 20
     assert np.mean(right) >= 0.95
     assert sum(significant) <= 1
+    assert len(other_waves) >= 40
+    assert np.mean(other_waves) <= 0.1
 
 
 @pytest.mark.untraced
@@ -129,25 +134,19 @@ def test_waves_of_ceiling_runs(
     assert period[0] <= sure(late.period_s) <= period[1]
 
 
-def test_identical_published_runs_show_no_significant_shift(real: Path) -> None:
+def test_identical_published_runs_show_no_shift_and_the_same_waves(real: Path) -> None:
     """Three runs of each configuration in which nothing changed; v2 by its goroutines."""
-    runs = pd.read_csv(real / "ceiling/runs.csv").query("test_type == 'unbounded'")
-    significant = []
-    for _, group in runs.groupby(["suite", "config"]):
-        shapes = []
-        for file in group["file"]:
-            if (real / "ceiling" / file).stat().st_size < 100:  # one was published empty
-                continue
-            recording = record(Run(report=str(real / "ceiling" / file)), Source(kind="ltctl"), CATALOGUE)
-            users = recording.find(USERS)
-            proxy = users is None
-            curve = recorded(recording, GOROUTINES if proxy else USERS)
-            stop = sure(find_stop(curve, fastest_fall=None if proxy else 4.0))
-            shapes.append(measure_shape(curve, stop, proxy=proxy, per_user=3.08 if proxy else None))
-        for i, one in enumerate(shapes):
-            for other in shapes[i + 1 :]:
-                moved = shift(one, other) if one is not None and other is not None else None
-                if moved is not None:
-                    significant.append(moved.significant)
-    assert len(significant) >= 20
-    assert sum(significant) <= 1
+    setups: dict[str, list[Shape]] = {}
+    for file in sorted((real / "ceiling").glob("*.gz")):
+        if file.stat().st_size > 100:  # one was published empty
+            view = view_run(read(file, catalogue=CATALOGUE, kind="ltctl"), "unbounded", CATALOGUE)
+            if view.shape is not None:
+                setups.setdefault(file.name.rpartition("-")[0], []).append(view.shape)
+    pairs = [pair for runs in setups.values() for pair in itertools.combinations(runs, 2)]
+    moved = [found.significant for pair in pairs if (found := shift(*pair)) is not None]
+    assert len(moved) >= 20
+    assert sum(moved) <= 1
+    claimed = [pair for pair in pairs if all(each.waves.claimed for each in pair)]
+    other = [each for pair in claimed for each in compare_waves(*(shape.waves for shape in pair)) if each is not None]
+    assert len(other) >= 20
+    assert np.mean([each.excludes_zero for each in other]) <= 0.05

@@ -1,20 +1,16 @@
 """Do the waves of two builds differ?"""
 
-import itertools
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from buildcompare.load.phases import PERIOD_DF, PERIOD_SD, Waves, compare_waves
-from buildcompare.load.view import view_run
 from buildcompare.recordings.recording import Recording
-from buildcompare.recordings.sources import read
-from curves import CATALOGUE, kinds, recording
+from curves import kinds, recording
 from quiet import compared
-from shape_curves import BUMPY, hunting, path, shape, simulated
+from shape_curves import BUMPY, hunting, path, shape
 from support import sure
 
 
@@ -32,18 +28,6 @@ def test_waves_of_two_builds_are_compared_by_what_runs_of_one_build_differ_by() 
     few, _ = compare_waves(base, shape(hunting(6)).waves)
     assert few is None
     assert compare_waves(base, shape(path(*BUMPY, (6000, 6000))).waves) == (None, None)
-
-
-@pytest.mark.untraced
-@pytest.mark.slow
-def test_waves_of_identical_simulated_runs_are_seldom_called_different() -> None:
-    called = []
-    for seed in range(5000, 5025):
-        period, amplitude = compare_waves(*(simulated(seed, 100_000 + 2 * seed + i)[0].waves for i in range(2)))
-        if period is not None and amplitude is not None:
-            called += [period.excludes_zero, amplitude.excludes_zero]
-    assert len(called) >= 40
-    assert np.mean(called) <= 0.1
 
 
 def wavy(period_s: float, fall: float, seed: int) -> Recording:
@@ -80,20 +64,6 @@ def test_an_interval_is_of_the_variation_between_runs() -> None:
         bounds = 1.0 + np.array([each.ci_low, each.ci_high]) / 150.0
         assert np.log(bounds) == pytest.approx(np.log(180.0 / 150.0) + np.array([-half, half]))
     assert compare_waves(waves_of([150.0] * 7), waves_of([150.0] * 80)) == (None, None)
-
-
-def test_waves_of_published_identical_runs_are_seldom_called_different(real: Path) -> None:
-    """By the cycles inside the runs, 5 of 12 pairs had different falls."""
-    setups: dict[str, list[Waves]] = {}
-    for file in sorted((real / "ceiling").glob("*.gz")):
-        if file.stat().st_size > 100:  # one was published empty
-            view = view_run(read(file, catalogue=CATALOGUE, kind="ltctl"), "unbounded", CATALOGUE)
-            if view.shape is not None and view.shape.waves.claimed:
-                setups.setdefault(file.name.rpartition("-")[0], []).append(view.shape.waves)
-    pairs = [compare_waves(*pair) for runs in setups.values() for pair in itertools.combinations(runs, 2)]
-    called = [each.excludes_zero for pair in pairs for each in pair if each is not None]
-    assert len(called) >= 20
-    assert np.mean(called) <= 0.05
 
 
 def waves_of(cycles: Sequence[float] | np.ndarray) -> Waves:
