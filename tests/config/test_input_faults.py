@@ -20,6 +20,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.yaml import yaml_text
 from buildcompare.recordings.recording import LabelSummary, Recording, Series
 from buildcompare.recordings.table import write_recording
+from buildcompare.report import processes
 from buildcompare.report import publish as run_report
 from support import command, kernel_in_process, small_params, write_params
 
@@ -360,6 +361,13 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a child and without a kernel, which cost most of a test's time."""
+    monkeypatch.setattr(processes, "is_safe", lambda: False)
+    monkeypatch.setattr(run_report, "execute", kernel_in_process)
+
+
 def test_the_table_and_the_faults_are_the_same() -> None:
     assert {(kind, words) for kind, words, _ in rows()} == set(FAULTS)
     assert len(rows()) >= 40
@@ -368,7 +376,8 @@ def test_the_table_and_the_faults_are_the_same() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "words", "seen"), rows(), ids=lambda text: text[:40])
 def test_the_user_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, words: str, seen: str) -> None:
-    monkeypatch.setattr(run_report, "execute", kernel_in_process)
+    if words == "a Parquet with broken statistics":  # pyarrow may abort on it
+        monkeypatch.undo()
     given = Given(tmp_path, small_params(tmp_path / "data"))
     FAULTS[kind, words](given)
     named = tmp_path / "params.yaml"
@@ -401,8 +410,7 @@ def test_the_user_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind:
 @pytest.mark.parametrize(
     "key", ["tests[1].new.recording", "tests[1].new.labels", "tests[0].base[1].recording", "metrics", "calibration"]
 )
-def test_a_wrong_path_names_the_line_that_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
-    monkeypatch.setattr(run_report, "execute", kernel_in_process)
+def test_a_wrong_path_names_the_line_that_holds_it(tmp_path: Path, key: str) -> None:
     contents = small_params(tmp_path / "data", metrics="mattermost")
     bounded, unbounded = contents["tests"]
     bounded["base"] = [bounded["base"], dict(bounded["base"])]

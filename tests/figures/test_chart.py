@@ -13,7 +13,7 @@ import pytest
 
 from buildcompare.comparison.analysis import TestView
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.figures.chart import MANTISSA_BITS, MOST_SAMPLES, chart
+from buildcompare.figures.chart import MOST_SAMPLES, chart
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import MetricResult, RunResult, TestResult
 from buildcompare.results.codes import Pair
@@ -49,25 +49,9 @@ def series(times: Any, values: Any) -> Series:
     return Series("rps", "RPS", "", np.asarray(times, float), np.asarray(values, float))
 
 
-def test_every_sample_of_every_run_is_there() -> None:
-    header, floats = chart_of(
-        series(np.arange(0, 100, 5), np.arange(20) / 7), series(np.arange(2, 100, 2), np.ones(49))
-    )
-    assert [(run["side"], run["run"], run["size"]) for run in header["runs"]] == [
-        ("base", 1, 20), ("base", 2, 49), ("new", 1, 20),
-    ]  # fmt: skip
-    assert (header["runs"][1]["start"], header["runs"][1]["step"]) == (2.0, 2.0)
-    assert floats[0] == pytest.approx(np.arange(20) / 7, rel=2.0 ** -(MANTISSA_BITS + 1))
-    assert floats[1] == pytest.approx(np.ones(49), abs=0)
-    assert (header["title"], header["alt"], header["runs"][0]["onset"]) == ("title", "words", 5.0)
-
-
-def test_what_is_missing_stays_missing() -> None:
+def test_what_is_missing_stays_missing_and_samples_without_a_grid_keep_their_times() -> None:
     _, floats = chart_of(series([0, 5, 10, 25, 30], [1, np.nan, np.inf, 4, 5]))
     assert floats[0] == pytest.approx([1, np.nan, np.nan, np.nan, np.nan, 4, 5], nan_ok=True)
-
-
-def test_samples_without_a_grid_keep_their_times() -> None:
     times = [0.0, 5.0, 11.5, 15.0, 20.0]
     header, floats = chart_of(series(times, [1, 2, 3, 4, 5]))
     assert header["runs"][0]["timed"]

@@ -16,11 +16,10 @@ from buildcompare.comparison.analysis import TestView
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.figures import curves as figures
 from buildcompare.figures import rasterise
-from buildcompare.figures.curves import DARK, SHADES, metric_at_load
+from buildcompare.figures.curves import DARK, SHADES
 from buildcompare.figures.plot import LEAST_POINTS, SMALL, THEME, Plot, fitted, ticks
-from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.recordings.recording import Recording, Series
-from buildcompare.results import LoadAdjustedResult, MetricResult, TestResult
+from buildcompare.results import TestResult
 from buildcompare.results.codes import Pair
 
 STEP = 5.0
@@ -62,38 +61,6 @@ def test_a_line_ends_where_samples_are_missing(missing: float, size: int) -> Non
     assert before[0].max() < 10.5 * STEP / 60 < after[0].min()
     assert np.isfinite([*before[1], *after[1]]).all()
     assert len(found["new"]) == 1
-
-
-def test_a_build_without_the_metric_is_not_drawn() -> None:
-    test = view(base=[np.ones(5)], new=[])
-    for slug, labels in (("rps", ["v1"]), ("none", [])):
-        metric = cast(Any, MetricResult).model_construct(slug=slug, unit="", labels={})
-        svg = figures._with_curves(test, metric, methodcaller("total", slug), "title", SMALL).svg("")
-        assert (svg.count("stroke-linejoin:round"), re.findall(r">(v\d)</text>", svg)) == (len(labels), labels)
-
-
-def test_a_figure_at_equal_load_answers_in_its_title_and_its_alternative_text() -> None:
-    users = np.linspace(1300.0, 4000.0, 41)
-    curves = {"base": users + 50.0, "new": 1.1 * (users + 50.0)}
-    points = {side: np.column_stack([users, curve]) for side, curve in curves.items()}
-    seen = MetricAtLoad(
-        at_users=4000.0, base=4050.0, new=4455.0, log_ratio=np.log(1.1), se_log=0.01, constant=True, users=users,
-        curves=curves, se_curves=dict.fromkeys(curves, np.full(41, 0.01)), log_ratios=np.full(41, np.log(1.1)),
-        se_ratios=np.full(41, 0.01), points=points,
-    )  # fmt: skip
-    row = LoadAdjustedResult(
-        users=4000.0, base=4050.0, new=4455.0, delta_percent=10.0, ci_low=8.0, ci_high=12.0, p_value=None,
-        p_adjusted=None, status="regression", at_users_range=(1300.0, 4000.0),
-    )  # fmt: skip
-    known = {"name": "CPU Utilization", "unit": "percent of one core", "labels": {}, "load_adjusted": row}
-    metric = cast(Any, MetricResult).model_construct(**known)
-    figure = metric_at_load("t_at_load_cpu", Pair("v1", "_v2$"), metric, seen, group="t")
-    for words in ("CPU Utilization at 4,000 users", "4,050 % \u2192 4,460 %", "+10.0 %; +8.0 to +12.0 %",
-                  "v1 against _v2$", "from 1,300 to 4,000", "41 of v1 and 41 of _v2$"):  # fmt: skip
-        assert words in figure.alt
-    assert figure.svg.startswith("<svg")
-    for words in ("connected users", "percent of one core", "both sustained 4,000", ">_v2$</text>"):
-        assert words in figure.svg
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,8 @@ def test_a_note_says_what_an_analyst_would(seen: bc.Investigation) -> None:
     assert rps.comment.startswith("Bounded Postgres: RPS ")
     assert " (95 % interval " in rps.comment
     assert "min of" not in rps.over([1800, 3600]).comment
+    with pytest.raises(bc.InputError, match="expected a comparison that was read from a params file"):
+        bc.investigate(bc.compare(wide(1), wide(2), users=1000)).keep("words")
     assert "v11.0.4 from 30.0 to 60.0 min" in rps.over([1800, 3600]).comment
 
 
@@ -265,14 +267,6 @@ def test_a_comment_is_kept_however_the_file_is_written(tmp_path: Path, written: 
         assert note in after
 
 
-def test_a_comment_needs_a_file_and_words(tmp_path: Path) -> None:
-    plain = bc.investigate(bc.compare(wide(1), wide(2), users=1000))
-    with pytest.raises(bc.InputError, match="expected a comparison that was read from a params file"):
-        plain.keep("words")
-    with pytest.raises(bc.InputError, match="comments: expected a comment, found none"):
-        plain.keep("  \n")
-
-
 @pytest.fixture
 def bench(result: bc.Result) -> bc.Workbench:
     return bc.Workbench(bc.investigate(result, "postgresql_bounded", "cpu-utilization"))
@@ -297,14 +291,6 @@ def charted(bench: bc.Workbench) -> dict[str, Any]:
     packed = zlib.decompress(base64.b64decode(bench.chart.chart["data"]))
     header: dict[str, Any] = json.loads(packed[4 : 4 + int.from_bytes(packed[:4], "little")])
     return header
-
-
-def test_it_begins_with_the_numbers_of_the_report(bench: bc.Workbench, result: bc.Result) -> None:
-    rows = result.results.tests[0].metrics
-    row = next(row for row in rows if row.slug == "cpu-utilization")
-    assert (bench.seen.row, numbers(bench)) == (row, told(bench.seen))
-    assert [bench.test.value, bench.metric.value, bench.label.value] == ["postgresql_bounded", "cpu-utilization", ""]
-    assert (charted(bench)["name"], bench.chart.chosen) == ("CPU Utilization", {"axis": "elapsed", "range": None})
 
 
 def test_a_moved_slider_measures_and_zooms(bench: bc.Workbench) -> None:
@@ -339,18 +325,6 @@ def test_another_margin_judges_at_once_and_stays(bench: bc.Workbench, result: bc
     assert bench.margin.value == 0.5
     bench.label.value = bench.label.options[1][1]
     assert bench.margin.disabled, "labels have one margin for all"
-
-
-def test_what_is_dragged_in_the_chart_is_measured(bench: bc.Workbench) -> None:
-    drawn = bench.chart.chart
-    bench.chart.chosen = {"axis": "elapsed", "range": [30.0, 50.0]}
-    assert bench.window.value == pytest.approx((30.0, 50.0))
-    assert (bench.seen.levels["from_s"].tolist(), numbers(bench)) == ([1800.0, 1800.0], told(bench.seen))
-    assert bench.chart.chart is drawn, "a window does not draw the chart again"
-    bench.metric.value = "rps"
-    assert bench.seen.levels["from_s"].tolist() == [1800.0, 1800.0], "another metric is measured over the same window"
-    bench.chart.chosen = {"axis": "elapsed", "range": None}
-    assert not bench.seen.moved
 
 
 def test_from_the_ramps_start_each_build_has_its_own_window() -> None:

@@ -1,13 +1,12 @@
 """PromQL by hand against real servers, over the times of a test's runs."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import buildcompare as bc
 from buildcompare.config.params import check_params
-from prometheus_server import Prometheus, Servers, free_port
+from prometheus_server import Prometheus, Servers
 from pulling import params
 
 
@@ -51,11 +50,3 @@ def test_a_query_that_is_none_is_refused_in_the_servers_words(seen: bc.Investiga
         bc.InputError, match=r"^query: expected a query that the server can answer at .*, found .*parse"
     ):
         seen.ask("rate(")
-
-
-def test_a_server_that_is_gone_is_named(seen: bc.Investigation) -> None:
-    gone = f"http://127.0.0.1:{free_port()}"
-    source = seen.analysis.params.source.model_copy(update={"url": gone})
-    moved = seen.analysis.params.model_copy(update={"source": source})
-    with pytest.raises(bc.SourceError, match=gone):
-        replace(seen, analysis=replace(seen.analysis, params=moved)).ask()

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -121,20 +120,14 @@ def test_it_answers_to_keys_and_words(browser: BrowserThread, page: Made) -> Non
     browser.on_page(page[0], task)
 
 
-def test_the_finding_names_the_frame_and_its_noise(page: Made, requests_of: Callable[..., list[str]]) -> None:
-    assert requests_of(page[0]) == []
-    [found] = [each for each in page[1] if each.kind == FindingKind.PROFILES]
-    assert "validate (server.py) 50 % → 71 % (noise explains up to 30 % of it)" in found.text
-    assert found.evidence["total"][0]["frame"] == "validate (server.py)"
-
-
-def test_the_readme_names_the_frame_and_leads_to_the_flame_graph(page: Made) -> None:
-    told = page[0].with_name("README.md").read_text("utf-8")
-    found = re.search(r"validate \(server\.py\) 50 % → 71 % .*\[Flame graph\]\(report\.html#(.+)\)", told)
-    assert found
-    on_the_page = page[0].read_text("utf-8")
-    assert f'<h4 id="{found[1]}">Profiles</h4>' in on_the_page
-    assert f'<a href="#{found[1]}">flame graph</a>' in on_the_page, "of the finding"
+def test_the_finding_names_the_frame_and_leads_to_the_flame_graph(page: Made) -> None:
+    [finding] = [each for each in page[1] if each.kind == FindingKind.PROFILES]
+    assert "validate (server.py) 50 % → 71 % (noise explains up to 30 % of it)" in finding.text
+    readme, html = page[0].with_name("README.md").read_text("utf-8"), page[0].read_text("utf-8")
+    link = re.search(r"validate \(server\.py\) 50 % → 71 % .*\[Flame graph\]\(report\.html#(.+)\)", readme)
+    assert link
+    assert f'<h4 id="{link[1]}">Profiles</h4>' in html
+    assert f'<a href="#{link[1]}">flame graph</a>' in html
 
 
 def test_hostile_names_do_nothing(browser: BrowserThread, tmp_path: Path) -> None:

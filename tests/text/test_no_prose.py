@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import buildcompare
 
 LIBRARY = Path(buildcompare.__file__).parents[1]
@@ -74,28 +72,21 @@ def test_no_template_cuts_a_sentence() -> None:
     assert [str(file) for file, text in templates.items() if CUT_IN_TEMPLATE.search(text)] == []
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "x == 'not recorded in the base build'",
-        "x in ('not known', 'never called')",
-        "row.reason.startswith('base')",
-        "y.startswith('base: no')",
-        "found.text[4:]",
-        "each.text not in opening.sentence",
-        "each.rpartition(' (')",
-        "dict(zip(('test', 'slug'), each.split()))",
-    ],
-)
-def test_branches_on_prose_are_found(code: str) -> None:
-    assert list(branches_on_prose(ast.parse(code), reads_evidence=True)) == [1]
+PROSE_READ = """\
+x == 'not recorded in the base build'
+x in ('not known', 'never called')
+row.reason.startswith('base')
+y.startswith('base: no')
+found.text[4:]
+each.text not in opening.sentence
+each.rpartition(' (')
+dict(zip(('test', 'slug'), each.split()))
+"""
+CODES_READ = "x == 'base'; path.startswith('/'); values[4:]; x.split(','); x in names"
 
 
-@pytest.mark.parametrize("text", ["""e[side].partition(" (")[0]""", "e | split"])
-def test_cuts_in_templates_are_found(text: str) -> None:
-    assert CUT_IN_TEMPLATE.search(text)
-
-
-@pytest.mark.parametrize("code", ["x == 'base'", "path.startswith('/')", "values[4:]", "x.split(',')", "x in names"])
-def test_codes_may_be_compared(code: str) -> None:
-    assert list(branches_on_prose(ast.parse(code), reads_evidence=True)) == []
+def test_branches_on_prose_are_found_and_codes_may_be_compared() -> None:
+    found = branches_on_prose(ast.parse(PROSE_READ), reads_evidence=True)
+    assert sorted(found) == [*range(1, len(PROSE_READ.splitlines()) + 1)]
+    assert list(branches_on_prose(ast.parse(CODES_READ), reads_evidence=True)) == []
+    assert all(map(CUT_IN_TEMPLATE.search, ("""e[side].partition(" (")[0]""", "e | split")))

@@ -1,6 +1,7 @@
 # ruff: noqa: E501
 """The words of findings, suggestions, reasons and first sentences: everything about wording is asserted here."""
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -78,25 +79,16 @@ def test_every_code_has_a_macro_of_its_name(file: str, codes: type[StrEnum]) -> 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (
-            {},
-            "+23.6 %: regression // 95 % interval +17.0 to +30.5 %: more than chance and more than the margin of 10 %.",
-        ),
+        ({}, "+23.6 %: regression // 95 % interval +17.0 to +30.5 %: more than chance and more than the margin of 10 %."),
         ({"ci_low": None}, "+23.6 %, which may be chance // Run-to-run noise is not known here."),
-        (
-            {"status": "inconclusive"},
-            "+23.6 %, which may be a change, but is not certain // 95 % interval +17.0 to +30.5 %: significant alone, not after adjusting for all metrics.",
-        ),
-        (
-            {"status": "inconclusive", "ci_low": -3.0},
-            "+23.6 %, which cannot be told from chance // 95 % interval −3.0 to +30.5 %: chance moves this by up to 5.6 %.",
-        ),
-        (
-            {"delta_percent": 6.0, "ci_low": 1.0, "ci_high": 11.0},
-            "+6.0 %: regression // 95 % interval +1.0 to +11.0 %: more than chance and perhaps more than the margin of 10 %.",
-        ),
+        ({"status": "inconclusive"},
+         "+23.6 %, which may be a change, but is not certain // 95 % interval +17.0 to +30.5 %: significant alone, not after adjusting for all metrics."),
+        ({"status": "inconclusive", "ci_low": -3.0},
+         "+23.6 %, which cannot be told from chance // 95 % interval −3.0 to +30.5 %: chance moves this by up to 5.6 %."),
+        ({"delta_percent": 6.0, "ci_low": 1.0, "ci_high": 11.0},
+         "+6.0 %: regression // 95 % interval +1.0 to +11.0 %: more than chance and perhaps more than the margin of 10 %."),
     ],
-)
+)  # fmt: skip
 def test_a_conclusion_in_words(change: dict[str, Any], expected: str) -> None:
     row = {**CHANGE, "no_worse_than_percent": None, **change}
     assert " // ".join(say("reasons", part, row, "lower") for part in ("told", "basis")) == expected
@@ -145,22 +137,14 @@ def test_a_suggestion_in_words(kind: SuggestionKind, evidence: dict[str, Any], e
 
 def test_reasons_in_words() -> None:
     for code in ReasonCode:
-        said = say(
-            "reasons", "reason_words", Reason(code=code, build="new", minutes=2.0, because=ReasonCode.NO_SAMPLES)
-        )
-        assert said
-        assert not said.endswith(".")
+        reason = Reason(code=code, build="new", minutes=2.0, because=ReasonCode.NO_SAMPLES)
+        assert re.search(r"[^.]$", say("reasons", "reason_words", reason))
     assert set(macros("reasons").REASONS) == set(ReasonCode)
     assert set(macros("reasons").NO_ESTIMATE) == set(NoEstimate)
     assert (set(macros("history").NO_HISTORY), set(macros("history").DRIFT)) == (set(NoHistory), set(DriftKind))
-    assert (
-        say("reasons", "reason_words", Reason(code=ReasonCode.NO_NUMBER))
-        == "no number in the steady window of either build"
-    )
     because = Reason(code=ReasonCode.NO_STEADY_WINDOW, build="base", because=ReasonCode.SHORT, minutes=2.4)
-    assert (
-        say("reasons", "reason_words", because) == "no steady window in the base build: only 2 minutes of steady load"
-    )
+    said = say("reasons", "reason_words", because)
+    assert said == "no steady window in the base build: only 2 minutes of steady load"
     length = Length(run_s=74.0, needed_s=370.0, rate_s=5.0)
     said = say("reasons", "reason_words", because.model_copy(update={"length": length}))
     assert said.endswith(": the run is 74 s long; a steady window needs 6 min 10 s, or rate_s: 5")
