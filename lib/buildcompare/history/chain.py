@@ -185,12 +185,14 @@ class Chain:
     def repeats(self) -> RepeatedMeasurements | None:
         """Run-to-run deviation of builds measured more than once in single runs on one recorded setup."""
         builds = defaultdict[tuple[object, ...], list[float]](list)
-        for key, (entry, test) in zip(self.tests["key"], self.pairs, strict=True):
+        keys = iter(self.tests["key"])
+        for entry in self.entries:
             setup = (*sorted(entry.setup.items()), *sorted(entry.coordinator.items()))
-            for side, level in test.levels.items():
-                version = entry.builds[side].version
-                if entry.setup and version and level and test.runs[side] == 1:
-                    builds[key, setup, version].append(level)
+            versions = [build.version for build in entry.builds]
+            for test, key in zip(entry.tests, keys, strict=False):
+                for version, level, runs in zip(versions, test.levels, test.runs, strict=True):
+                    if entry.setup and version and level and runs == 1:
+                        builds[key, setup, version].append(level)
         return measure_repeats(builds.values())
 
     @functools.cached_property
