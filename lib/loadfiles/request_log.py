@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import InputFile
+from buildcompare.recordings.files import LATEST, InputFile
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, LabelSummary, Series
 
@@ -43,6 +43,8 @@ _BOUNDS = SHORTEST_S * WIDTH ** np.arange(math.ceil(math.log(LONGEST_S / SHORTES
 _ID = re.compile(r"(?i)\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=.*\d)[0-9a-f]{8,}|(?=.*\d)[a-z0-9_-]{20,}")
 """A part of a path that is an id."""
 _COLUMNS = ["requests", "seconds", "failed"]
+_CODE_BITS, _BUCKET_BITS = MOST_NAMES.bit_length(), _BOUNDS.size.bit_length()
+"""Second, endpoint and bucket of a request are one whole number, its key."""
 
 
 @lru_cache(65_536)
@@ -83,31 +85,30 @@ class RequestLog:
         *,
         elapsed_s: FloatArray | None = None,
         failed: npt.NDArray[np.bool_] | None = None,
-        place: str = "",
     ) -> None:
         """Count requests: when (seconds since 1970), at which endpoint, how long they took, which failed.
 
         Without `elapsed_s` only the failures are counted, of requests that are counted elsewhere.
         """
         if elapsed_s is not None and not (np.isfinite(elapsed_s).all() and (elapsed_s >= 0).all()):
-            raise self._file.fault(place or None, "times of requests of 0 or more", "others")
-        if not (np.isfinite(times).all() and (times >= 0).all()):
-            raise self._file.fault(place or None, "times in seconds since 1970", "others")
+            raise self._file.fault(None, "times of requests of 0 or more", "others")
+        if not ((times >= 0) & (times < LATEST)).all():
+            raise self._file.fault(None, "times in seconds since 1970", "others")
         lasted = np.zeros(times.size) if elapsed_s is None else elapsed_s
-        rows = {
-            "second": np.floor(times).astype(np.int64),
-            "code": codes,
-            "bucket": np.minimum(np.searchsorted(_BOUNDS, lasted), _BOUNDS.size - 1),
-            "requests": np.full(times.size, 0 if elapsed_s is None else 1),
-            "seconds": lasted,
-            "failed": np.zeros(times.size, dtype=np.int64) if failed is None else failed.astype(np.int64),
+        bucket = np.minimum(np.searchsorted(_BOUNDS, lasted), _BOUNDS.size - 1)
+        of_second = (np.floor(times).astype(np.int64) << _CODE_BITS) | codes
+        keys, row = np.unique((of_second << _BUCKET_BITS) | bucket, return_inverse=True)
+        sums = {
+            "requests": np.bincount(row) if elapsed_s is not None else np.zeros(keys.size, dtype=np.int64),
+            "seconds": np.bincount(row, lasted),
+            "failed": np.zeros(keys.size) if failed is None else np.bincount(row, failed),
         }
-        self._pieces.append(pd.DataFrame(rows).groupby(["second", "code", "bucket"], sort=False).sum())
+        self._pieces.append(pd.DataFrame(sums, index=keys))
         if len(self._pieces) == 64:
             self._pieces = [self._counted()]
 
     def _counted(self) -> pd.DataFrame:
-        return pd.concat(self._pieces).groupby(level=[0, 1, 2], sort=False).sum()
+        return pd.concat(self._pieces).groupby(level=0, sort=False).sum()
 
     def recording(
         self,
@@ -116,9 +117,12 @@ class RequestLog:
         users: pd.Series | None = None,
     ) -> Recording:
         """Make the recording; `users` are connected users by second since 1970."""
-        counts = self._counted().reset_index() if self._pieces else pd.DataFrame(columns=["second"])
-        if counts.empty or not counts["requests"].sum():
+        counts = self._counted() if self._pieces else pd.DataFrame(columns=_COLUMNS)
+        if not counts["requests"].sum():
             raise self._file.fault("requests", "at least one", "none")
+        of_second, bucket = np.divmod(counts.index.to_numpy(), 1 << _BUCKET_BITS)
+        seconds, codes = np.divmod(of_second, 1 << _CODE_BITS)
+        counts = counts.assign(second=seconds, code=codes, bucket=bucket)
         start, end = int(counts["second"].min()), int(counts["second"].max()) + 1
         if end - start > LONGEST_RUN_S:
             raise self._file.fault("times", f"a run of at most {LONGEST_RUN_S // 86_400} days", f"{end - start:,} s")
@@ -188,8 +192,8 @@ def _by_interval(counts: pd.DataFrame, at: FloatArray, step: int) -> tuple[Inter
     place = place[place < at.size]
     requests, sums, failed = (np.bincount(place, rows[name], at.size).astype(float) for name in _COLUMNS)
     used, column = np.unique(rows["bucket"].to_numpy(), return_inverse=True)
-    buckets, bounds = np.zeros((at.size, used.size)), _BOUNDS[used]
-    np.add.at(buckets, (place, column), rows["requests"].to_numpy())
+    cell, bounds = place * used.size + column, _BOUNDS[used]
+    buckets = np.bincount(cell, rows["requests"], at.size * used.size).reshape(at.size, -1).astype(np.float64)
     shares = {stat: _quantile(part, buckets, bounds) for stat, part in PERCENTILES.items()}
     return Intervals(at, np.full(at.size, step), requests, sums, failed, shares), buckets, bounds
 

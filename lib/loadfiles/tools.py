@@ -103,17 +103,12 @@ class _Joined(io.RawIOBase):
 
 def _coded(log: RequestLog, name: Callable[..., str], *columns: pa.DictionaryArray) -> npt.NDArray[np.int64]:
     """Number the endpoint of each row, which `name` makes of the texts of `columns`."""
-    texts = [column.dictionary.to_pylist() for column in columns]
+    texts = [column.dictionary.to_pylist() or [""] for column in columns]
     places = [column.indices.fill_null(0).to_numpy() for column in columns]
-    if not len(places[0]):
-        return np.empty(0, dtype=np.int64)
-    _, first, row = np.unique(
-        np.ravel_multi_index(places, [max(len(each), 1) for each in texts]), return_index=True, return_inverse=True
-    )
-    names = [
-        name(*((text[place[at]] if text else "") for text, place in zip(texts, places, strict=True))) for at in first
-    ]
-    return log.codes(names)[row]
+    shape = [len(each) for each in texts]
+    used, row = np.unique(np.ravel_multi_index(places, shape), return_inverse=True)
+    each_text = ([text[i] for i in at] for text, at in zip(texts, np.unravel_index(used, shape), strict=True))
+    return log.codes(map(name, *each_text))[row]
 
 
 def _seconds(times: pa.Array, unit: float) -> FloatArray:
