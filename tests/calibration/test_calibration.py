@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import buildcompare as bc
-from buildcompare.calibration.learn import read_calibration
 from support import analysed, command, users_curve, write_csv, write_params
 
 
@@ -139,21 +137,6 @@ def test_a_wrong_file_is_refused(tmp_path: Path, change: Callable[[dict[str, Any
     assert result.exit_code == 3
     assert said in re.sub(r"\(line \d+\)", "(line {})", result.output)
     assert not (tmp_path / "out.json").exists()
-
-
-@pytest.mark.parametrize("contents", ["", "[]", "{}", '{"schema_version": 2}', "[" * 100_000, '{"groups": 1e999}'])
-def test_what_is_no_calibration_is_refused(tmp_path: Path, contents: str) -> None:
-    file = tmp_path / "c.json"
-    file.write_text(contents, "utf-8")
-    with pytest.raises(bc.InputError, match="that `python -m buildcompare calibrate` made"):
-        read_calibration(str(file), "mattermost")
-
-
-def test_a_calibration_is_of_one_catalogue(learned: tuple[Path, list[dict[str, Any]]]) -> None:
-    with pytest.raises(bc.InputError, match="for the catalogue postgresql, found one for mattermost"):
-        read_calibration(str(learned[0]), "postgresql")
-    with pytest.raises(bc.InputError, match="no such file"):
-        read_calibration("nowhere.json", "mattermost")
 
 
 def test_a_single_group_has_no_self_check(tmp_path: Path) -> None:

@@ -64,11 +64,6 @@ def users(delta: float, **changes: Any) -> SupportedUsersResult:
     return row.model_copy(update=changes)
 
 
-def conclusion(row: SupportedUsersResult) -> str:
-    evidence = {**dict(row), "by_chance_percent": row.by_chance_percent}
-    return " ".join(say("reasons", part, evidence, "higher") for part in ("told", "basis"))
-
-
 def worse(test: TestResult, slug: str, delta: float) -> TestResult:
     return with_metric(test, slug, status="regression", delta_percent=delta, traffic_mix=None)
 
@@ -245,26 +240,6 @@ def test_a_load_that_was_not_recorded_is_said_first() -> None:
     assert found.tests[0].validity.status == "limited"
     said = "The load of Bounded Postgres was not recorded, so its results are limited"
     assert opening(found).sentence.startswith(said)
-
-
-def test_wherever_no_difference_stands_beside_a_wider_interval_its_rule_is_named() -> None:
-    """In the finding, in the table of metrics, and in that of the supported users."""
-    same: dict[str, Any] = {"status": "equivalent", "delta_percent": 0.4, "ci_low": -4.4, "ci_high": 5.5}
-    same["p_value"] = 0.9
-    said = "no difference beyond 5.0 % (its 90 % interval lies within)"
-    row = users(0.4, **same)
-    assert conclusion(row).endswith("; the 90 % interval lies within the margin.")
-    test = with_metric(quiet(), "stack-in-use", margin_percent=5.0, traffic_mix=None, **same)
-    found = results(test.model_copy(update={"supported_users": row}))
-    shown = replace(bench(), results=found)
-    table = next(
-        str(part.html) for part in sections.metrics(shown) if "90 % interval" in str(getattr(part, "html", ""))
-    )
-    assert said in table
-    assert said in str(sections.supported_users(shown).html)
-    assert conclusion(users(0.4, **{**same, "ci_high": 4.5})) == (
-        "+0.4 %: no difference beyond 5.0 % 95 % interval −4.4 to +4.5 %."
-    )
 
 
 @pytest.mark.parametrize(

@@ -155,15 +155,6 @@ def test_the_unit_of_a_panel_converts(tmp_path: Path, generation: str, title: st
     assert series.values == pytest.approx([value] * 3, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("title", "unit"),
-    [("Avg API times", "percentunit"), ("CPU Utilization", "s"), ("Goroutines In Use", "bytes"), ("RPS", "Bps")],
-)
-def test_a_unit_that_a_metric_cannot_have_is_refused(tmp_path: Path, title: str, unit: str) -> None:
-    with pytest.raises(bc.InputError, match=r"panels\[0\] unit: expected a unit of .*, found '" + unit):
-        read(tmp_path, in_unit("panel", title, unit))
-
-
 SLOW = in_unit("byRegexp", "RPS", "reqps")
 SLOW["panels"][0]["fieldConfig"]["overrides"][0]["matcher"]["options"] = "/(a+)+$/"
 

@@ -80,6 +80,8 @@ def test_every_code_has_a_macro_of_its_name(file: str, codes: type[StrEnum]) -> 
     ("change", "expected"),
     [
         ({}, "+23.6 %: regression // 95 % interval +17.0 to +30.5 %: more than chance and more than the margin of 10 %."),
+        ({"status": "equivalent", "delta_percent": 0.4, "ci_low": -8.0, "ci_high": 10.5},
+         "+0.4 %: no difference beyond 10 % // 95 % interval −8.0 to +10.5 %; the 90 % interval lies within the margin."),
         ({"ci_low": None}, "+23.6 %, which may be chance // Run-to-run noise is not known here."),
         ({"status": "inconclusive"},
          "+23.6 %, which may be a change, but is not certain // 95 % interval +17.0 to +30.5 %: significant alone, not after adjusting for all metrics."),
