@@ -67,17 +67,6 @@ def test_times_of_two_units_are_told_with_the_file(tmp_path: Path, side: str) ->
     assert analysed(params).results.verdict == "invalid"
 
 
-def test_averages_that_are_both_too_long_are_told(tmp_path: Path) -> None:
-    params = bounded(tmp_path)
-    for side in ("base", "new"):
-        change(params, side, scaled(MILLISECONDS))
-    found = unlikely(params)
-    assert [(reason.side, reason.metric, reason.numbers["longest"]) for reason in found] == [
-        ("base", "avg-api-times", 5.0), ("new", "avg-api-times", 5.0),
-    ]  # fmt: skip
-    assert round(found[0].numbers["value"] or 0.0, 1) == 10.0
-
-
 @pytest.mark.parametrize("changed", [None, scaled(15.0), scaled(1 / 15), scaled(MILLISECONDS, "rps")])
 def test_usual_inputs_and_large_changes_are_not_remarked_upon(tmp_path: Path, changed: Change | None) -> None:
     params = small_params(tmp_path)
