@@ -34,43 +34,43 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
         (f"{COMMAND} --help | true; echo ${{PIPESTATUS[0]}}", 4),  # 1 would mean a regression
         (f"{COMMAND} bogus 2>&1 | true; echo ${{PIPESTATUS[0]}}", 3),
         (f"{COMMAND} schema > /dev/full; echo $?", 4),
-        (f"{COMMAND} report missing.yaml 2>&-; echo $?", 3),
         (f"{COMMAND} report missing.yaml 2> /dev/full; echo $?", 3),
         (f"({COMMAND} report missing.yaml <&- >&- 2>&-); echo $?", 3),
-        (f"{COMMAND} bogus 2>&-; echo $?", 3),
     ],
 )
 def test_the_code_is_that_of_the_work(line: str, code: int) -> None:
     assert shell(line).stdout.splitlines()[-1] == str(code)
 
 
-@pytest.mark.slow
-def test_a_published_report_is_done_whoever_reads_of_it(tmp_path: Path) -> None:
-    file = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
-    line = f"{COMMAND} report {file} --output {tmp_path / 'out'} --fail-on regression"
-    done = shell(f"{line} | true; echo ${{PIPESTATUS[0]}}", TMPDIR=str(tmp_path / "none"))
-    assert done.stdout.split() == ["0"]
-    assert (tmp_path / "out/report.html").exists()
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Params, and the report that was made of them."""
+    made = tmp_path_factory.mktemp("published")
+    file = write_params(made / "small.yaml", small_params(made / "data"))
+    line = f"{COMMAND} report {file} --output {made / 'out'} --fail-on regression"
+    done = shell(f"{line} | true; echo ${{PIPESTATUS[0]}}", TMPDIR=str(made / "none"))
+    (made / "codes").write_text(done.stdout)
+    return made
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_leaves_the_report_that_stands_there(tmp_path: Path) -> None:
+def test_a_published_report_is_done_whoever_reads_of_it(folder: Path) -> None:
+    assert (folder / "codes").read_text().split() == ["0"]
+    assert (folder / "out/report.html").exists()
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_leaves_the_report_that_stands_there(folder: Path) -> None:
     """A bound on the size of files stands for the disk; of blocks of 1,024 bytes."""
-    file = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
-    line = f"{COMMAND} report {file} --output {tmp_path / 'out'}"
 
     def standing() -> dict[Path, bytes]:
-        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
-    assert shell(line).returncode == 0
     before = standing()
-    done = shell(f"ulimit -f 60; {line}")
+    done = shell(f"ulimit -f 60; {COMMAND} report {folder / 'small.yaml'} --output {folder / 'out'}")
     assert done.returncode == 4
-    found = re.fullmatch(
-        r"buildcompare: (.*): expected a machine that can do this, found File too large\n", done.stderr
-    )
-    assert found, done.stderr
-    assert str(tmp_path) in found[1]
+    said = rf"buildcompare: .*{folder}.*: expected a machine that can do this, found File too large\n"
+    assert re.fullmatch(said, done.stderr), done.stderr
     assert standing() == before
 
 
@@ -148,9 +148,9 @@ def test_what_was_read_last_does_not_end_its_process(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("time,rps\n" + line(0) + "1,2,3\n" + "".join(map(line, range(2, 200_000))))
     series = [Series("m", f"m{i}", "", times, times * i, labels={"i": str(i)}) for i in range(20)]
     write_recording(Recording(tuple(series), (0.0, 20_000.0), stop_known=True), tmp_path / "ours.parquet")
-    command = [sys.executable, "-c", ENDS, "60", "bad.csv", "ours.parquet"]
+    command = [sys.executable, "-c", ENDS, "40", "bad.csv", "ours.parquet"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["3"] * 60, done.stderr[-300:]
+    assert done.stdout.split() == ["3"] * 40, done.stderr[-300:]
 
 
 ABORTS = """

@@ -50,7 +50,6 @@ def test_no_command_lets_data_steer_the_terminal(tmp_path: Path) -> None:
         ["history", ledger],
         ["history", ledger, "--only", EVIL],
         ["history-import", tmp_path / "odd.csv", "--output", tmp_path / "other"],
-        ["history-pack", tmp_path / EVIL.replace("/", "")],
         ["index", "--output", tmp_path / "out", "--history", tmp_path / EVIL.replace("/", "")],
         ["export", tmp_path / "odd.json", "--openmetrics", tmp_path / "x"],
         ["plan", odd],

@@ -68,9 +68,8 @@ def installed(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         wheel.extractall(site)
     packages = sysconfig.get_path("purelib")
-    (site / "dependencies.pth").write_text(
-        f"{packages}\n"
-    )  # whose own .pth files, such as the checkout's, do not count
+    # Its own .pth files, such as the checkout's, do not count.
+    (site / "dependencies.pth").write_text(f"{packages}\n")
     guard = {"project": f"{project.resolve()}/", "packages": f"{project.resolve()}/.venv/"}
     (site / "sitecustomize.py").write_text(GUARD.format(**guard))
     shutil.rmtree(source)
@@ -102,8 +101,7 @@ def test_frames_are_compared_outside_of_the_checkout(installed: Callable[..., st
     assert "Assumed from names: checkout_latency in seconds, lower is better" in page.read_text("utf-8")
 
 
-@pytest.mark.parametrize("engine", ["warm", "kernel"])
-def test_a_report_is_published_in_the_working_folder(installed: Callable[..., str], engine: str) -> None:
+def test_a_report_is_published_in_the_working_folder(installed: Callable[..., str]) -> None:
     working: Path = installed.working  # type: ignore[attr-defined]
     for name, seconds, seed in (("old", 0.010, 1), ("new", 0.020, 2)):
         table(working / f"{name}.csv", seconds, seed)
@@ -111,11 +109,11 @@ def test_a_report_is_published_in_the_working_folder(installed: Callable[..., st
         "base: {label: v1}\nnew: {label: v2}\nsource: {kind: recorded}\n"
         "tests: [{name: api, type: bounded, users: 400, base: {recording: old.csv}, new: {recording: new.csv}}]\n"
     )
-    (working / f"{engine}.yaml").write_text(text)
-    installed("-m", "buildcompare", "report", f"{engine}.yaml", "--engine", engine)
-    results = json.loads((working / f"reports/{engine}/results.json").read_text("utf-8"))
+    (working / "mine.yaml").write_text(text)
+    installed("-m", "buildcompare", "report", "mine.yaml")
+    results = json.loads((working / "reports/mine/results.json").read_text("utf-8"))
     assert results["verdict"] == "regression"
-    assert "Regression: Avg API times" in (working / f"reports/{engine}/report.html").read_text("utf-8")
+    assert "Regression: Avg API times" in (working / "reports/mine/report.html").read_text("utf-8")
 
 
 def test_tables_are_compared_by_the_catalogue_that_knows_their_columns(installed: Callable[..., str]) -> None:
