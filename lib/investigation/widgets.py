@@ -386,7 +386,7 @@ def _records(frame: pd.DataFrame) -> list[dict[Any, Any]]:
 
 
 def _effective(samples: float | None) -> str:
-    return numbers.MISSING if samples is None else "below 1" if samples < 1.0 else numbers.whole(samples)
+    return numbers.MISSING if samples is None else numbers.whole(max(samples, 1.0))
 
 
 def _number(value: float | None, digits: int = 3) -> str:

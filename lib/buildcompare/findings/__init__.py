@@ -12,7 +12,15 @@ from buildcompare.findings import load, metrics, recordings
 from buildcompare.findings.finding import Found, finding, suggestion
 from buildcompare.labels.tables import agreeing_labels
 from buildcompare.results import Finding, InputProvenance, Suggestion, TestPlan, TestResult
-from buildcompare.results.codes import FindingKind, Severity, Status, SuggestionKind, ValidityStatus, Verdict
+from buildcompare.results.codes import (
+    FindingKind,
+    ReasonCode,
+    Severity,
+    Status,
+    SuggestionKind,
+    ValidityStatus,
+    Verdict,
+)
 from buildcompare.text.sentences import MOST_MOVERS, Names
 
 TOP = 5
@@ -157,13 +165,17 @@ def suggest(
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to repeat tests that are not fully valid, invalid ones first."""
+    """Suggest to repeat tests that are not fully valid, invalid ones first, or that have one run of unknown noise."""
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED):
         for test in tests:
             if test.validity.status == status and not recordings.only_usual_limits(test):
                 unknown = all(run.load_curve is None for run in (*test.runs.base, *test.runs.new))
                 evidence = {"status": status, "codes": test.validity.codes, "load_unknown": unknown}
                 yield suggestion(SuggestionKind.RERUN, evidence, names, test=test.name)
+    for test in (each for each in tests if each.validity.status == ValidityStatus.VALID):
+        if any(row.gate and row.reason and row.reason.code == ReasonCode.NO_NOISE for row in test.metrics):
+            single = {"status": test.validity.status, "codes": [ReasonCode.NO_NOISE], "load_unknown": False}
+            yield suggestion(SuggestionKind.RERUN, single, names, test=test.name)
 
 
 def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:

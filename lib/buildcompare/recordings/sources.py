@@ -311,7 +311,7 @@ def _read(
         able = [SOURCES[kind]] if kind else [each for each in SOURCES.values() if each.join or len(files) == 1]
         source = next((each for each in able if kind or each.recognise(file.contents)), None)
         if source is None:
-            expected = ", or ".join(each.expected for each in able)
+            expected = "a file of a load tester, or " + ", or ".join(each.expected for each in able)
             raise file.fault(None, expected, "other JSON" if len(files) == 1 else f"{len(files)} files of another kind")
         if len(files) > 1 and source.join:
             return source.join(files, catalogue)
