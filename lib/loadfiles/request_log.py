@@ -27,24 +27,24 @@ PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 WIDTH = 1.02
 """Ratio of two bounds of neighbouring buckets: the largest relative error of a percentile is 2 %."""
 SHORTEST_S, LONGEST_S = 1e-5, 7200.0
-"""Times outside count as these."""
+"""Bounds of request times; times outside are clipped to them."""
 STEPS_S = (1, 5, 10, 30, 60, 300)
 MOST_SAMPLES, MOST_LABEL_SAMPLES = 1_000, 60
-"""Most samples of a graph and of an endpoint; the shortest of `STEPS_S` that gives no more is taken."""
+"""Most samples of a graph, and of an endpoint; the step is the shortest of `STEPS_S` within this limit."""
 MOST_ENDPOINTS = 150
-"""Most endpoints; the rarest beyond are one."""
+"""Most endpoints; rarer ones are counted together as `OTHERS`."""
 OTHERS = "(other endpoints)"
 MOST_NAMES = 200_000
 LONGEST_RUN_S = 8 * 86_400
 SETTLE_S = 6.0
-"""Stated as the time over which rates are taken: a steady window begins this long after the ramp, and is five times as
+"""Rate window stated for these files: a steady window begins this long after the ramp, and lasts at least five times as
 long."""
 _BOUNDS = SHORTEST_S * WIDTH ** np.arange(math.ceil(math.log(LONGEST_S / SHORTEST_S, WIDTH)) + 1)
 _ID = re.compile(r"(?i)\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=.*\d)[0-9a-f]{8,}|(?=.*\d)[a-z0-9_-]{20,}")
-"""A part of a path that is an id."""
+"""Pattern of ids in a path, such as numbers and UUIDs."""
 _COLUMNS = ["requests", "seconds", "failed"]
 _CODE_BITS, _BUCKET_BITS = MOST_NAMES.bit_length(), _BOUNDS.size.bit_length()
-"""Second, endpoint and bucket of a request are one whole number, its key."""
+"""Bits of endpoint and bucket in the key of a request, a whole number made of second, endpoint and bucket."""
 
 
 @lru_cache(65_536)
@@ -167,7 +167,7 @@ class Intervals:
     lasting_s: FloatArray
     requests: FloatArray
     sums_s: FloatArray
-    """Times of the requests together."""
+    """Sum of the request times."""
     failed: FloatArray
     shares_s: Mapping[str, FloatArray]
     """Statistic -> percentile of the times."""

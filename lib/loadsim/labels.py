@@ -64,7 +64,7 @@ class Traffic:
     times: tuple[tuple[str, float], ...] = ()
 
     def average_factor(self, group: str, settings: RunSettings) -> float:
-        """The true ratio of the average time over all calls to that with unchanged traffic."""
+        """True factor by which the changed traffic multiplies the average time over all calls."""
         typical = typical_seconds(settings)[group]
         calls = {label: _factor(self.calls, group, label) / s for label, s in typical.items()}
         spent = sum(calls[label] * s * _factor(self.times, group, label) for label, s in typical.items())

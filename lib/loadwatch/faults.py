@@ -27,10 +27,10 @@ from buildcompare.validity.rules import APART, HELD, RunInTest, judge_runs
 if TYPE_CHECKING:
     from loadwatch.decide import Watched
 
-CERTAIN = 4.0  # windows of rates: four minutes by default
-STALLED = 0.1  # part of the base's climb in the same time, below which a ramp stands still
-LOADED = 0.1  # part of the load from which units can be told
-SCRIPT = 1.5  # ratio of the requests of a user; releases differ by 1.1 at most
+CERTAIN = 4.0  # rate windows before a fault is certain: four minutes by default
+STALLED = 0.1  # a ramp stalls if it climbs less than this part of the base's climb in the same time
+LOADED = 0.1  # part of the load above which units can be checked
+SCRIPT = 1.5  # ratio of requests per user; releases differ by 1.1 at most
 ERRORS, ERROR_SHARE = 10.0, 1e-3  # least multiple of the base's worst minute, and part of the requests
 AT_ONCE = {ValidityCode.ANOTHER_BUILD, ValidityCode.UNLIKELY_UNIT}
 

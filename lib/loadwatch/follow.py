@@ -25,9 +25,9 @@ from buildcompare.recordings.table import write_recording
 from buildcompare.text.sentences import say
 
 Look = tuple[float, Recording, tuple[str, ...]]
-"""Seconds since the start of the run, what is recorded of it, and notes on the pull."""
-OVERLAP = 2.0  # windows of rates that are asked for again: samples may be late
-SKEW_S = 5.0  # difference of clocks worth a word: servers state theirs in whole seconds
+"""Seconds since the start of the run, its recording so far, and notes on the pull."""
+OVERLAP = 2.0  # rate windows to pull again, as samples may arrive late
+SKEW_S = 5.0  # clock difference worth a note; servers state their time in whole seconds
 
 
 def replayed(recording: Recording, *, every_s: float, speed: float) -> Iterator[Look]:
@@ -42,7 +42,7 @@ def replayed(recording: Recording, *, every_s: float, speed: float) -> Iterator[
 
 @dataclass(frozen=True)
 class Follower:
-    """A run on a server, and the file that keeps its samples, from which a restart goes on."""
+    """A run on a server, and the file of its samples, from which a restarted watch continues."""
 
     run: Run
     source: Source
@@ -69,13 +69,13 @@ class Follower:
             sleep(min(every_s, max(end - now, 0.0)))
 
     def _kept(self) -> Recording:
-        """What an earlier watch kept of the same run, by the same queries."""
+        """Return what an earlier watch of this run saved with the same queries, or an empty recording."""
         questions = self.catalogue.questions(label_step_s=60.0, rate_s=self.source.rate_s)
         asked = [self.run.url or self.source.url, self.run.window, self.source.step_s, [q.query for q in questions]]
         known = {"watched": hashlib.sha256(repr(asked).encode()).hexdigest()}
         try:
             kept = read(self.file, catalogue=self.catalogue) if self.file.exists() else None
-        except InputError:  # damaged: all is asked for again
+        except InputError:  # a damaged file: pull everything again
             kept = None
         same = kept and kept.provenance.get("watched") == known["watched"]
         return kept if kept and same else Recording((), (0.0, 0.0), stop_known=False, provenance=known)
@@ -89,7 +89,7 @@ class Follower:
         return parsedate_to_datetime(stated).timestamp() + 0.5 - time.time() if stated else 0.0
 
     def _with_new(self, held: Recording, start: float, now: float) -> Recording:
-        """What is held, with what is new on the server."""
+        """Return the recording so far with the new samples of the server."""
         last = max((float(each.times[-1]) for each in held.series if each.times.size), default=start)
         steps = math.floor((last - OVERLAP * self.source.rate_s - start) / self.source.step_s)
         begin = start + max(steps, 0) * self.source.step_s

@@ -30,7 +30,7 @@ class Ended(NamedTuple):
     report: Path | None
     """Folder of the report."""
     said: tuple[str, ...]
-    """What became of command and webhook."""
+    """Outcomes of the command and the webhook, in words."""
 
 
 def watch(
@@ -110,7 +110,7 @@ def watch(
 
 
 def _watched(params: Comparison, test: Test, *, replay: bool) -> tuple[Watched, Recording | None]:
-    """Read what is known before the run, and the recording that is replayed."""
+    """Read the earlier runs, and the recording to replay."""
     last = test.new[-1]
     if not replay and last.window is None:
         expected = "`start` and `end` of a run that goes on (or --replay)"

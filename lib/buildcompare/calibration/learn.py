@@ -251,7 +251,7 @@ def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> nois
 INJECTED = (5.0, 10.0, 20.0, 50.0, 100.0)  # Percent by which one run of a pair is scaled
 COLUMNS = ("group", "pair", "key", "log_ratio", "called", "covering", *INJECTED)
 """`pair` numbers the pairs of a group. `called`: the row counts as changed. `covering`: the 95 % interval holds zero.
-The columns `INJECTED`: the injected change is detected."""
+Columns named by a number in `INJECTED`: an injected change of that percentage is detected."""
 
 
 def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> dict[str, Any] | None:

@@ -163,7 +163,7 @@ def judge_test(view: TestView, catalogue: Catalogue) -> TestView:
 
 
 def run_result(view: RunView, catalogue: Catalogue) -> schema.RunResult:
-    """One run, with the metrics that it lacks."""
+    """Describe one run for results.json: its windows, validity and missing metrics."""
     recording, stop = view.recording, view.stop
     recorded = {series.metric for series in recording.graphs()}
     wanted = [] if recording.measurements and not recorded else catalogue.metrics  # benchmarks need no series

@@ -227,11 +227,11 @@ class Catalogue(_Strict):
         asked += [Question(e.slug, e.name, e.unit, "error", filled(e.query)) for e in self.error_rates]
         if run_s is None:
             return tuple(asked)
-        counters: dict[str, str] = {}  # name -> query with the selector of its first use
+        counters: dict[str, str] = {}  # counter name -> its range selector, from the first query that uses it
         for name, selector in _COUNTER.findall("\n".join(each.query for each in asked if each.role == "graph")):
-            if not name.endswith(("_bucket", "_sum")):  # _count resets at the same time
+            if not name.endswith(("_bucket", "_sum")):  # these reset together with _count
                 counters.setdefault(name, f"{name}{selector}[{_duration(run_s)}]")
-        for name, counter in counters.items():  # per instance, the series with most resets
+        for name, counter in counters.items():  # take the series with most resets of each instance
             asked.append(Question(name, name, "resets", "resets", f"sum(max(resets({counter})) by (instance))"))
         return tuple(asked)
 

@@ -21,11 +21,11 @@ from buildcompare.results.users import PhaseName, RampUp
 from buildcompare.text.numbers import change, shift_words, unit_scale
 from buildcompare.text.sentences import say
 
-POINTS_PER_CURVE = 280  # More look the same at a figure's width
+POINTS_PER_CURVE = 280  # More points make no visible difference at a figure's width
 WIDE, BARS = (9.0, 4.4), 0.6
 """Size of the wide figure, and height of its phase bars, in inches."""
 SHADES = {phase: phase.removeprefix("early_") for phase in get_args(PhaseName)}
-"""Short name of each phase, which its colour in the page's theme has too."""
+"""Short name of each phase; the page's theme names its colour the same."""
 DARK = ("early_bumps", "shutdown")  # Phases with light text
 NARROW = 0.045  # Smallest share of the axis for a phase with a name
 ROOM = 1.05
@@ -37,7 +37,7 @@ def graphs(test: TestView) -> Iterator[Figure]:
     load, valid = test.catalogue.load, test.result.validity.status != ValidityStatus.INVALID
     for metric, name in zip(test.result.metrics, names(test.result.metrics, test.result.name), strict=True):
         changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # has a chart over users
-        elsewhere = load is not None and metric.slug == load.slug  # `users` draws it with its phases
+        elsewhere = load is not None and metric.slug == load.slug  # the figure `users` shows the load with its phases
         yield replace(graph(test, metric, name), caption=metric.full_name, shown=None if elsewhere else changed)
 
 

@@ -24,8 +24,8 @@ API, STORE = "api", "store"
 MOST = 3
 """Most labels of one table, or frames of a profile, in a finding."""
 PLACEBO = {"releases": 19, "swapped": 1, "pairs": 56, "identical": 0}
-"""Published releases, and those that name a label without recorded calls with base and new swapped; comparisons of
-identical runs, and those that name one (`benchmarks/labels.py`)."""
+"""False alarms for labels without recorded calls (`benchmarks/labels.py`): `swapped` of `releases` published releases
+with base and new swapped, `identical` of `pairs` comparisons of identical runs."""
 LEAST_POINTS = 1.0
 """Least growth of a frame's share for a finding, in percentage points."""
 

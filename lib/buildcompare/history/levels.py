@@ -103,9 +103,9 @@ def over_releases(releases: Sequence[Sequence[LedgerTest]], catalogue: Catalogue
 
 
 def level_changes(levels: FloatArray) -> list[LevelChange]:
-    """Where the level of successive releases changed for good, at the false alarms of :func:`changepoints`.
+    """Find lasting level changes over releases, with the false-alarm rate of :func:`changepoints`.
 
-    Releases without a positive level (NaN) are passed over.
+    Releases without a positive level are skipped.
     """
     places = np.flatnonzero(levels > 0)
     logs = np.log(levels[places])

@@ -409,9 +409,9 @@ def shortest(rate_s: float, repeated: pd.Series | None = None) -> float:
 
 
 def mser_window(curve: pd.Series, *, rate_s: float = SETTLE_S, repeated: bool = False) -> SteadyState:
-    """Find a steady window by MSER-5 (White 1997, Simulation 69): cut means of 5 at the smallest standard error.
+    """Find a steady window by MSER-5 (White 1997, Simulation 69).
 
-    Repeated runs of fewer than 50 samples are taken whole.
+    Drop as many first means of 5 samples as minimise the standard error of the rest; keep short repeated runs whole.
     """
     elapsed, values = samples(curve)
     batches = values[: values.size // 5 * 5].reshape(-1, 5).mean(axis=1)

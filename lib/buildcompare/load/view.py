@@ -330,14 +330,14 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
     )
 
 
-FEWEST = 12  # times at which a gap is measured, at least
+FEWEST = 12  # minimum number of times at which a gap is measured
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
 """Standard deviation of one run's delay without repeated runs: root of the sum of squares of these seconds and of this
 part of the mean onset. About 1.5 times that of 200 simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`: 10 to 13
 s with at most one bump, 0.04 to 0.07 of the onset with more), as real runs vary more."""
 SHORTEST_GAP_S = 60.0  # shortest common ramp: 240 users at 4 users per second
-FIRST_S = 120.0  # a shift shows at once after the later ramp's start; later gaps come from slopes or alerts
-LEVELS = 101  # at which delays are measured: one for each percent of the common ramp
+FIRST_S = 120.0  # seconds after the later ramp's start that show a shift; later gaps come from slopes or alerts
+LEVELS = 101  # number of levels where delays are measured: one for each percent of the common ramp
 
 
 @dataclass(frozen=True)

@@ -28,13 +28,13 @@ from buildcompare.stats.noise import (
 )
 from buildcompare.stats.planning import ALPHA
 
-QUANTILES = (0.5, 0.9, 0.99)  # the usual goals for requests
-FEWEST = 3  # values of a distribution
-LEAST_PAIRS = 3  # sessions that both builds share, for them to be paired
+QUANTILES = (0.5, 0.9, 0.99)  # the usual targets for request times
+FEWEST = 3  # minimum number of values of a distribution
+LEAST_PAIRS = 3  # minimum number of sessions in both builds to pair them
 BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
-"""Noise of times between sessions, where nothing else is known of it: the differences of 181 benchmarks of CPython
+"""Default noise of times between sessions: the differences of 181 benchmarks of CPython
 between two sessions of one commit follow a t distribution of this scale, with 2.1 degrees of freedom (pairs 0 and 1 of
-benchmarks/sessions.py). In the two other pairs, which judged it, its 95 % intervals hold zero in 92 %."""
+benchmarks/sessions.py). In the two other pairs, held out as a check, 92 % of its 95 % intervals hold zero."""
 
 
 @dataclass(frozen=True)
@@ -168,9 +168,9 @@ def _judge_sessions(metrics: Mapping[int, Measured], *, paired: bool) -> dict[in
     repeats: dict[int, Noise | None] = {}
     for at, each in metrics.items():
         base, new = each.levels
-        if paired and len(base) == len(new):  # a metric that a session lacks has no pairs
+        if paired and len(base) == len(new):  # not paired if a session lacks the metric
             ratios = [one.level / other.level for other, one in zip(base, new, strict=True)]
-            repeats[at] = repeats_noise([RunLevel(ratio ** math.sqrt(0.5)) for ratio in ratios])  # of one, not of two
+            repeats[at] = repeats_noise([RunLevel(ratio ** math.sqrt(0.5)) for ratio in ratios])  # of one run
         else:
             repeats[at] = repeats_noise(base, new)
     judged: dict[int, tuple[Effect | None, Reason | None]] = {}

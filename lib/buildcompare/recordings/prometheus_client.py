@@ -44,7 +44,7 @@ BACKOFF_S = 0.5
 MAX_WAIT_S = 60  # bound, beside the time-out, on the pause that a server's Retry-After asks for
 CONNECT_S = 10.0
 GRACE_S = 5.0  # seconds beyond the server's time-out, so that its message arrives first
-PATIENCE = 2  # an answer and its repeats may take so many times the longest silence, or one that trickles never ends
+PATIENCE = 2  # limit of an answer and its retries, in time-outs: a trickling answer would never end
 MAX_SECRET_BYTES = 100_000  # bound on a file with a secret; servers refuse headers far shorter than this
 MAX_BYTES = 1_000_000_000  # bound on one answer: 5,000 series of 1,081 points take about 170 MB
 MAX_PAGE = 10_000_000  # bound on an answer without samples
@@ -88,7 +88,7 @@ class Client:
             build = dict(from_json(self._page("/api/v1/status/buildinfo"))["data"])
         except (ValueError, KeyError, TypeError):
             build = {}
-        if "victoriametrics" in ready:  # its buildinfo pretends to be Prometheus
+        if "victoriametrics" in ready:  # VictoriaMetrics reports a Prometheus version in its buildinfo
             found = re.search(rb'vm_app_version\{[^}]*short_version="([^"]+)"', self._page("/metrics"))
             version = found[1].decode("utf-8", "replace") if found else ""
             return {"kind": "victoriametrics", "version": self._line(version, 60)}
@@ -266,7 +266,7 @@ def _kind(response: BaseHTTPResponse) -> str:
 def _causes(error: BaseException) -> list[BaseException]:
     """The error and everything that caused it."""
     causes = [error]
-    for cause in causes:  # the list grows meanwhile: causes stand in several attributes
+    for cause in causes:  # the loop extends the list, as causes are in several attributes
         inner = (getattr(cause, "reason", None), cause.__cause__, cause.__context__, *cause.args)
         causes += [each for each in inner if isinstance(each, BaseException) and each not in causes]
     return causes

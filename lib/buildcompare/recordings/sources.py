@@ -278,7 +278,7 @@ def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue
         except (TypeError, ValueError):  # text, or lists of different lengths
             numbers = np.empty(0)
         measured = Measurement.of(name, numbers, catalogue)
-        least = np.nextafter(0.0, 1.0) if measured.unit == "seconds" else 0.0  # a rate may be 0, a time not
+        least = np.nextafter(0.0, 1.0) if measured.unit == "seconds" else 0.0  # rates may be 0, times may not
         if numbers.ndim != 1 or not numbers.size or not np.all(np.isfinite(numbers) & (numbers >= least)):
             expected = f"a number {'above 0' if least else 'of 0 or more'}, or a list of them"
             raise InputError(file=None, key=name, expected=expected, found=str(given)[:60])

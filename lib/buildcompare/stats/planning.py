@@ -28,7 +28,7 @@ without power take little; further runs of a gate are to show as much. Against e
 only a few changes of 10 % in identical ceiling runs; smaller values find more P99 API times 10 % slower in bounded
 releases, beside averages that are twice as noisy (both on the development half)."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
-MOST_ADDED = 8  # further runs of each build that the error is spent over if none are planned
+MOST_ADDED = 8  # further runs of each build over which the error is spent if no number is planned
 DF_PER_RUN = 2.0  # degrees of freedom that a further run of each build adds
 MOST_RUNS = 99  # most runs per build that a plan advises
 SPENT = 0.0425
@@ -135,9 +135,9 @@ def enough_runs(
 
 
 def aim(margin_percent: float, gate: bool) -> float:
-    """Change in percent that further runs are to show: the margin, of a gate `SOUGHT` margins.
+    """Change in percent that further runs should detect: the margin, or `SOUGHT` margins for a gate metric.
 
-    The estimate of a change of the margin's size lies beyond the margin in half of the comparisons only.
+    A change as large as the margin is estimated beyond the margin in only half of the comparisons.
     """
     return margin_percent * (SOUGHT if gate else 1.0)
 

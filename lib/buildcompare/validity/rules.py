@@ -62,7 +62,7 @@ class RunInTest:
     test: Test
     catalogue: Catalogue
     coordinator: Coordinator
-    labels: Pair[str] = field(default_factory=lambda: Pair(*SIDES))  # of the builds in the params
+    labels: Pair[str] = field(default_factory=lambda: Pair(*SIDES))  # labels of both builds in the params
 
     @cached_property
     def under_load(self) -> tuple[FloatArray, FloatArray]:
@@ -187,7 +187,7 @@ def _recorded(run: RunInTest) -> Reasons:
     elif view.load is None and run.test.type == "bounded":
         yield _reason(ValidityCode.LOAD_UNKNOWN)
     silent_s = recording.duration_s - view.stop.end_s if view.stop and recording.stop_known else 0.0
-    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # else its gaps say it
+    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # else the gap rule reports it
         yield _reason(ValidityCode.SILENT_END, {"seconds": silent_s})
     samples_of = map(recording.samples, recording.graphs())
     first = [float(elapsed[finite][0]) for elapsed, values in samples_of if (finite := np.isfinite(values)).any()]
