@@ -132,24 +132,14 @@ def test_numbers_of_one_reading(cells: list[str], values: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "value"), [("P99 API times (ms)", 0.25), ("P99 API times [s]", 250.0), ("P99 API times", 250.0)]
-)
-def test_a_header_may_state_the_unit(header: str, value: float) -> None:
-    (series,) = read_text(f"time,{header}\n0,250\n").series
-    assert (series.metric, series.values.tolist()) == ("p99-api-times", [value])
-
-
-@pytest.mark.parametrize(
-    ("header", "second", "time"),
-    [("time_ms", "5000", 5.0), ("elapsed (s)", "5000", 5000.0), ("timestamp", "5.5", 5.5)],
-)
-def test_the_unit_of_times_may_stand_in_their_header(header: str, second: str, time: float) -> None:
-    assert read_text(f"{header},RPS\n0,1\n{second},2\n").series[0].times.tolist() == [0.0, time]
-
-
-def test_dates_may_have_fractions_of_seconds() -> None:
-    text = "timestamp,RPS\n1970-01-01 00:00:00,1\n1970-01-01T00:00:05.500,2\n"
-    assert read_text(text).series[0].times.tolist() == [0.0, 5.5]
+    ("header", "times", "second"),
+    [
+        ("time_ms", ("0", "5000"), 5.0), ("elapsed (s)", ("0", "5000"), 5000.0), ("timestamp", ("0", "5.5"), 5.5),
+        ("timestamp", ("1970-01-01 00:00:00", "1970-01-01T00:00:05.500"), 5.5),
+    ],
+)  # fmt: skip
+def test_times_may_have_units_and_fractions(header: str, times: tuple[str, str], second: float) -> None:
+    assert read_text(f"{header},RPS\n{times[0]},1\n{times[1]},2\n").series[0].times.tolist() == [0.0, second]
 
 
 @pytest.mark.parametrize(
@@ -159,6 +149,7 @@ def test_dates_may_have_fractions_of_seconds() -> None:
         ("time,Avg API times (MB)\n0,5\n", r"unit: expected a number, or one in seconds \(ns, .*\), found 'MB'"),
         ("timestamp,metric,value\n1,rps,1\nnan,rps,2\n", "timestamp, line 3: expected a time, found 'nan'"),
         ("timestamp,metric,value\n1,,1\n", "metric, line 2: expected a metric's name, found nothing"),
+        ("time,metric,value,unit\n1,P99 API times,1,ms\n2,P99 API times,1,s\n", "one unit of P99 API times"),
         ('timestamp,metric,value\n1,"rps,1\n', "expected a CSV with the columns"),
         (b"\xff\xfet", r"expected text in UTF-16, as its first bytes say"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import prometheus_server as world
-from buildcompare.config.catalogue import Catalogue, read_catalogue
+from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Source, check_params
 from buildcompare.recordings.prometheus import prometheus_client
@@ -48,17 +48,6 @@ def test_the_client_library_asks_as_we_do(proxy: Proxy, monkeypatch: pytest.Monk
     assert len(rows[0]["values"]) == 13
     assert proxy.seen[-1][:2] == ("POST", "/api/v1/query_range")
     assert {headers["Accept-Encoding"] for *_, headers, _ in proxy.seen} == {"identity"}
-
-
-def test_the_client_library_does_not_repeat_a_query_that_timed_out(proxy: Proxy) -> None:
-    def late(exchange: world.Exchange) -> None:
-        exchange.status, exchange.body = 503, b'{"status":"error","errorType":"timeout","error":"late"}'
-
-    proxy.faults = [late]
-    with prometheus_client(proxy.url) as client, pytest.raises(Exception, match="late"):
-        client.custom_query("up")
-    assert len(proxy.seen) == 1
-    assert client._timeout == (10.0, 125.0)
 
 
 @pytest.mark.parametrize(("more", "wanted"), [({}, "identity"), ({"gzip": True}, "gzip")])
@@ -192,13 +181,6 @@ def test_the_source_says_over_how_long_rates_are(prometheus: Prometheus) -> None
         pulled = pull(prometheus.url, *window, catalogue=catalogue(f"sum(rate(up[{asked}])) or vector(1)"), rate_s=20.0)
         assert f"[{filled_in}]" in pulled.provenance["queries"][0]["query"]
         assert pulled.rate_s == rate_s, "what the catalogue leaves open, and nothing else"
-
-
-def test_variables_and_windows_are_filled_in(mattermost: Catalogue) -> None:
-    for step_s, window in ((60.0, "60s"), (2.5, "2500ms")):
-        queries = {(q.metric, q.stat): q.query for q in mattermost.questions(label_step_s=step_s)}
-        assert queries["rps", ""] == 'sum(rate(mattermost_http_requests_total{instance=~"app.*:8067"}[1m]))'
-        assert queries["api", "calls"] == f"sum(rate(mattermost_api_time_count[{window}])) by (handler)"
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,7 @@ import threading
 import time
 import traceback
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,10 +66,13 @@ def stalled_in_mid_body(exchange: Exchange) -> None:
 
 
 RESET, EARLY_END = partial(world.cut_off, abruptly=True), partial(world.cut_off, abruptly=False)
-TIMED_OUT = api_error(503, "timeout", "query timed out in expression evaluation")
-BAD_QUERY = api_error(400, "bad_data", "1:1: parse error\nand more")
 PICTURE = "docs/report.png"
-PAGE = becomes(200, "<html>Please log in</html>", "text/html")
+
+
+@pytest.fixture
+def prometheus(servers: world.Servers) -> Prometheus:
+    """One kind of server: most faults here are a proxy's."""
+    return servers("prometheus")
 
 
 @pytest.fixture(autouse=True)
@@ -118,10 +119,13 @@ def test_retry_after_is_kept_up_to_a_minute(proxy: Proxy, monkeypatch: pytest.Mo
     assert waits == [prometheus_client.MAX_WAIT_S, 7]
 
 
-def test_nobody_listens(prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch) -> None:
-    port = world.free_port()
-    with pytest.raises(SourceError, match=r"expected a server that answers, found Connection refused"):
-        pull(f"http://127.0.0.1:{port}", monkeypatch)
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [(f"http://127.0.0.1:{world.free_port()}", "Connection refused"), ("http://nowhere.invalid", ".*[Nn]ame")],
+)
+def test_nobody_listens(url: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SourceError, match=rf"{url}: expected a server that answers, found {found}"):
+        pull(url, monkeypatch)
 
 
 def test_a_server_that_starts_again_in_mid_pull(
@@ -150,85 +154,79 @@ def test_a_server_that_starts_again_in_mid_pull(
         assert again
 
 
-@dataclass(frozen=True)
-class Lasting:
-    """A fault, and what must be said about it."""
-
-    fault: Fault
-    error: type[BuildcompareError]
-    words: tuple[str, ...]
-    asked_once: bool = True
-    key: str | None = None
-
-
-LASTING = {
-    "reset in mid-body": Lasting(RESET, SourceError, ("a whole answer", "5 times"), asked_once=False),
-    "truncated JSON": Lasting(truncated, SourceError, ("a whole answer", "JSON that"), asked_once=False),
-    "a chunk of negative size": Lasting(negative_chunk, SourceError, ("a damaged body", "5 times"), asked_once=False),
-    "invalid UTF-8": Lasting(not_utf8, SourceError, ("bytes that are not UTF-8",), asked_once=False),
-    "401": Lasting(becomes(401, f"no: {TOKEN}", "text/plain"), InputError, ("HTTP 401", "no: ***"), key="source.auth"),
-    "403": Lasting(becomes(403, "", "text/html"), InputError, ("HTTP 403: Forbidden",), key="source.auth"),
-    "404": Lasting(
-        becomes(404, "404 page not found", "text/plain"), InputError, ("404 page not found",), key="source.url"
+Lasting = tuple[Fault, type[BuildcompareError], tuple[str, ...], str]
+"""A fault, its error, words of it, and what its key begins with."""
+ONCE: dict[str, Lasting] = {
+    "401": (becomes(401, f"no: {TOKEN}", "text/plain"), InputError, ("HTTP 401", "no: ***"), "source.auth"),
+    "403": (becomes(403, "", "text/html"), InputError, ("HTTP 403: Forbidden",), "source.auth"),
+    "404": (becomes(404, "404 page not found", "text/plain"), InputError, ("404 page not found",), "source.url"),
+    "redirect": (becomes(302, Location="http://h/"), InputError, ("a redirect (HTTP 302)",), "source.url"),
+    "500": (api_error(500, "internal", "boom"), SourceError, ("HTTP 500 (internal): boom",), ""),
+    "503 query time-out": (
+        api_error(503, "timeout", "query timed out in expression"), SourceError,
+        ("HTTP 503 (timeout): query timed out in expression",), "",
     ),
-    "redirect": Lasting(becomes(302, Location="http://h/"), InputError, ("a redirect (HTTP 302)",), key="source.url"),
-    "429": Lasting(becomes(429, "too many", "text/plain"), SourceError, ("HTTP 429: too many",), asked_once=False),
-    "429 for three years": Lasting(
-        becomes(429, "too many", "text/plain", **{"Retry-After": "99999999"}),
-        SourceError,
-        ("a whole answer within 1.4 s", "none after 2."),
-        asked_once=False,
+    "stall": (stalled, SourceError, ("does not pause for 0.7 s", "silence"), ""),
+    "stall in mid-body": (stalled_in_mid_body, SourceError, ("does not pause for 0.7 s", "silence"), ""),
+    "wrong content type": (
+        becomes(200, "<html>Please log in</html>", "text/html"), InputError,
+        ("query API (JSON)", "the type text/html"), "source.url",
     ),
-    "500": Lasting(api_error(500, "internal", "boom"), SourceError, ("HTTP 500 (internal): boom",)),
-    "502": Lasting(becomes(502, "<html>", "text/html"), SourceError, ("HTTP 502: Bad Gateway",), asked_once=False),
-    "503 query time-out": Lasting(TIMED_OUT, SourceError, ("HTTP 503 (timeout): query timed out in expression",)),
-    "stall": Lasting(stalled, SourceError, ("does not pause for 0.7 s", "silence")),
-    "stall in mid-body": Lasting(stalled_in_mid_body, SourceError, ("does not pause for 0.7 s", "silence")),
-    "wrong content type": Lasting(PAGE, InputError, ("query API (JSON)", "the type text/html"), key="source.url"),
-    "bad query": Lasting(
-        api_error(400, "bad_data", "1:1: parse error\nand more"),
-        InputError,
-        ("parse error and more",),
-        key="query of graph m",
+    "bad query": (
+        api_error(400, "bad_data", "1:1: parse error\nand more"), InputError,
+        ("parse error and more",), "query of graph m",
     ),
-    "an error within 200": Lasting(api_error(200, "execution", "no"), InputError, ("(execution): no",), key="query of"),
-}
+    "an error within 200": (api_error(200, "execution", "no"), InputError, ("(execution): no",), "query of"),
+}  # fmt: skip
+AGAIN: dict[str, Lasting] = {
+    "reset in mid-body": (RESET, SourceError, ("a whole answer", "5 times"), ""),
+    "truncated JSON": (truncated, SourceError, ("a whole answer", "JSON that"), ""),
+    "a chunk of negative size": (negative_chunk, SourceError, ("a damaged body", "5 times"), ""),
+    "invalid UTF-8": (not_utf8, SourceError, ("bytes that are not UTF-8",), ""),
+    "429": (becomes(429, "too many", "text/plain"), SourceError, ("HTTP 429: too many",), ""),
+    "429 for three years": (
+        becomes(429, "too many", "text/plain", **{"Retry-After": "99999999"}), SourceError,
+        ("a whole answer within 1.4 s", "none after 2."), "",
+    ),
+    "502": (becomes(502, "<html>", "text/html"), SourceError, ("HTTP 502: Bad Gateway",), ""),
+}  # fmt: skip
+LASTING = ONCE | AGAIN
+"""Faults after which a query is asked once, and those after which it is asked again."""
 
 
 @pytest.mark.parametrize("name", LASTING)
 def test_a_lasting_fault_is_named(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    case = LASTING[name]
-    proxy.faults = [case.fault]
+    fault, error, said, key = LASTING[name]
+    proxy.faults = [fault]
     caplog.set_level(logging.DEBUG)
-    with pytest.raises(case.error) as caught:
+    with pytest.raises(error) as caught:
         pull(proxy.url, monkeypatch, threads=1, timeout_s=0.5)
     text = str(caught.value)
     assert proxy.url in text
     assert "\n" not in text
-    assert all(words in text for words in case.words), text
-    if case.key is not None:
-        assert isinstance(caught.value, InputError)
-        assert (caught.value.key or "").startswith(case.key)
+    assert all(words in text for words in said), text
+    assert (getattr(caught.value, "key", "") or "").startswith(key)
     queries = [path for _, path, *_ in proxy.seen if "query_range" in path]
-    assert len(queries) == len(set(queries)) if case.asked_once else len(queries) > len(set(queries))
+    assert len(queries) == len(set(queries)) if name in ONCE else len(queries) > len(set(queries))
     assert TOKEN not in text + caplog.text + "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize(
-    ("query", "prometheus_says", "victoriametrics_says"),
+    ("kind", "query", "words"),
     [
-        ('{__name__=~".+"}', "HTTP 422 .*too many samples", "HTTP 422 .*cannot select more than .* samples"),
-        ("sum((", "parse error", "unexpected token"),
+        ("prometheus", '{__name__=~".+"}', "HTTP 422 .*too many samples"),
+        ("victoriametrics", '{__name__=~".+"}', "HTTP 422 .*cannot select more than .* samples"),
+        ("prometheus", "sum((", "parse error"),
+        ("victoriametrics", "sum((", "unexpected token"),
     ],
 )
 def test_a_query_is_refused_in_the_server_s_own_words(
-    prometheus: Prometheus, query: str, prometheus_says: str, victoriametrics_says: str
+    servers: world.Servers, kind: str, query: str, words: str
 ) -> None:
-    words = prometheus_says if prometheus.kind == "prometheus" else victoriametrics_says
     with pytest.raises(InputError, match=rf"query of graph m1: .*{words}"):
-        record(run(), source(prometheus.url), catalogue("go_goroutines", query))
+        record(run(), source(servers(kind).url), catalogue("go_goroutines", query))
 
 
 def test_a_metric_without_an_answer_is_absent_and_the_rest_is_recorded(prometheus: Prometheus) -> None:
@@ -257,11 +255,6 @@ def test_an_authority_that_nobody_knows(
         pull(proxy.url, monkeypatch)
 
 
-def test_a_name_that_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SourceError, match=r"http://nowhere.invalid: expected a server that answers, found .*[Nn]ame"):
-        pull("http://nowhere.invalid", monkeypatch)
-
-
 @pytest.mark.parametrize(
     ("more", "key", "words"),
     [
@@ -281,26 +274,6 @@ def test_what_is_missing_on_our_side(more: dict[str, Any], key: str, words: str)
     assert words in str(caught.value)
 
 
-SLOW = " + ".join(f"quantile_over_time(0.5, long[{900 + i}s])" for i in range(300))
-"""Seconds of work in small pieces: servers look at the clock between them."""
-
-
-@pytest.mark.parametrize("kind", world.KINDS)
-def test_a_server_s_own_time_out_in_its_own_words(kind: str, servers: world.Servers, tmp_path: Path) -> None:
-    option, error, words = {
-        "prometheus": ("--query.timeout=1s", SourceError, r"HTTP 503 \(timeout\): query timed out in "),
-        "victoriametrics": ("-search.maxQueryDuration=1s", InputError, r"HTTP 422 .*timeout exceeded"),
-    }[kind]
-    with (
-        world.START[kind](tmp_path, [world.make_truth().text()], [option]) as url,
-        world.proxying(url) as proxy,
-        pytest.raises(error, match=words),
-    ):
-        record(run(world.LONG_START, world.LONG_START + world.LONG_S), source(proxy.url), catalogue(SLOW))
-    queries = [(path, body) for _, path, _, body in proxy.seen if "query_range" in path]
-    assert len(queries) == len(set(queries))
-
-
 def test_a_server_that_is_slow_is_waited_for(
     prometheus: Prometheus, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,24 +281,6 @@ def test_a_server_that_is_slow_is_waited_for(
     proxy.faults = [stalled, None]
     assert content(pull(proxy.url, monkeypatch, timeout_s=30)) == content(pull(prometheus.url, monkeypatch))
     assert len([path for _, path, *_ in proxy.seen if "query_range" in path]) == len(QUERIES)
-
-
-def test_a_counter_that_starts_again(prometheus: Prometheus) -> None:
-    """The rate goes on without a drop, and the restart is counted."""
-    counter = "mattermost_http_requests_total"
-    asked = run(world.NEW_START, world.NEW_START + world.LENGTH_S)
-    recording = record(asked, source(prometheus.url), catalogue(f"sum by (instance) (rate({counter}[1m]))"))
-    assert recording.provenance["counter_resets"] == {counter: 1}
-    for series in recording.series:
-        times = series.times[series.times >= world.NEW_START + 60]
-        every = world.NEW_START + np.arange(0.0, world.LENGTH_S + 1, world.STEP_S)
-        written = prometheus.truth.at(counter, every, **series.labels)
-        steps = np.diff(written)
-        steps[steps < 0] = written[1:][steps < 0]  # from zero again
-        risen = np.concatenate([[0.0], np.cumsum(steps)])
-        index = ((times - world.NEW_START) / world.STEP_S).astype(int)
-        expected = (risen[index] - risen[index - 12]) / 60
-        np.testing.assert_allclose(series.values[-times.size :], expected, rtol=1e-9)
 
 
 def test_a_gap_of_five_minutes(prometheus: Prometheus) -> None:
@@ -351,11 +306,3 @@ def test_restarts_that_the_server_cannot_count_are_not_counted(prometheus: Prome
     proxy.faults = [uncounted] * 20
     recording = record(asked, source(proxy.url), catalogue("sum(rate(mattermost_http_requests_total[1m]))"))
     assert recording.provenance["counter_resets"] == {}
-
-
-def test_warnings_of_the_server_are_kept(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    def warned(exchange: Exchange) -> None:
-        exchange.body = exchange.body[:-1] + b',"warnings":["a store did not answer"]}'
-
-    proxy.faults = [warned]
-    assert pull(proxy.url, monkeypatch).provenance["warnings"] == ["a store did not answer"]

@@ -1,7 +1,5 @@
 """Recordings are made of frames, turned into frames, say what they are, and know how much of a window they cover."""
 
-import gzip
-import json
 from pathlib import Path
 
 import numpy as np
@@ -54,14 +52,11 @@ def test_a_wide_frame(index: object) -> None:
     assert np.isnan(recording.series[1].values[0])
 
 
-def test_elapsed_times_and_a_window() -> None:
+def test_a_frame_comes_back_long_and_within_its_window() -> None:
     frame = pd.DataFrame({"rps": np.arange(4.0)}, index=pd.to_timedelta([0, 5, 10, 15], unit="s"))
     recording = Recording.from_frame(frame, window=(5, 15), stop_known=True)
     assert recording.curve(recording.series[0]).to_dict() == {0.0: 1.0, 5.0: 2.0, 10.0: 3.0}
     assert recording.stop_known
-
-
-def test_a_frame_comes_back_long() -> None:
     recording = Recording.from_frame(TIDY, catalogue=read_catalogue("mattermost"))
     found = recording.to_frame()
     assert list(found.columns) == ["metric", "labels", "elapsed_s", "value"]
@@ -105,44 +100,7 @@ def test_a_recording_says_what_it_is_in_six_lines() -> None:
     assert repr(Recording((), (0.0, 1.0), True)).count("\n") == 0
 
 
-def test_the_hash_of_samples_knows_samples_and_times_only() -> None:
-    one, same, other = (Recording.from_frame(TIDY.assign(value=value)) for value in (1, 1, 2))
-    assert one.samples_sha256 == same.samples_sha256 != other.samples_sha256
-
-
-def test_coverage_of_a_run_and_of_a_window() -> None:
-    times = np.array([0.0, 5, 10, 30, 35, 40, 45, 50])
-    series = Series("m", "M", "", times, np.where(times == 45, np.nan, times))
-    recording = Recording((series,), (0.0, 60.0), True)
-    whole = recording.coverage(series)
-    assert (whole.expected, whole.present, whole.finite, whole.longest_gap_s) == (13, 8, 7, 20.0)
-    part = recording.coverage(series, (30.0, 50.0))
-    assert (part.expected, part.present, part.finite, part.longest_gap_s) == (5, 5, 4, 10.0)
-    assert part.fraction == 0.8
-    nothing = recording.coverage(series, (51.0, 60.0))
-    assert (nothing.expected, nothing.finite, nothing.longest_gap_s, nothing.fraction) == (2, 0, 9.0, 0.0)
-
-
-LTCTL = {
-    **{key: {} for key in ("AvgStoreTimes", "P99StoreTimes", "AvgAPITimes", "P99APITimes")},
-    "StartTime": "1970-01-01T00:00:00Z",
-    "EndTime": "1970-01-01T00:01:00Z",
-    "Graphs": [{"Name": "RPS", "Values": [[1, "2"]]}],
-}
-GRAFANA = {"dashboard": {"panels": [{"title": "RPS", "snapshotData": [{"target": "x", "datapoints": [[2, 1000]]}]}]}}
 CSV = "timestamp,metric,value\n1,RPS,2\n"
-
-
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize(
-    ("kind", "text"), [("ltctl", json.dumps(LTCTL)), ("grafana", json.dumps(GRAFANA)), ("recorded", CSV)]
-)
-def test_the_kind_of_a_file_is_seen_in_its_contents(tmp_path: Path, kind: str, text: str, packed: bool) -> None:
-    file = tmp_path / "x"
-    file.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    for recording in (read(file), read(str(file), kind=kind, catalogue="mattermost")):
-        assert recording.provenance["kind"] == kind
-        assert [(s.metric, s.values.tolist()) for s in recording.series] == [("rps", [2.0])]
 
 
 def test_files_are_found_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

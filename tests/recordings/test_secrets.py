@@ -326,29 +326,6 @@ def test_an_answer_with_half_of_the_points_is_noted() -> None:
     assert "fewer points than were asked for in 1 of 1 queries, such as m0 every 10 s" in note.text
 
 
-@pytest.mark.parametrize("damaged", [1, 4, 5])
-def test_a_damaged_answer_is_asked_for_five_times_in_all(damaged: int) -> None:
-    names = [f"m{i}" for i in range(20)]  # more than are read at a time
-    asked_for: dict[str, int] = {}
-
-    def answer(asked: dict[str, list[str]]) -> Answer:
-        query = asked["query"][0]
-        asked_for[query] = asked_for.get(query, 0) + 1
-        status, headers, body = matrix(asked, {"is": query})
-        is_damaged = query in ("m3", "m17") and asked_for[query] <= damaged
-        return status, headers, body.replace(b'"0"', b'"?"') if is_damaged else body
-
-    with serving(ranges(answer)) as url:
-        if damaged == 5:
-            with pytest.raises(SourceError, match=r"JSON that is damaged.*5 times"):
-                record(run(), source(url, threads=3), catalogue(*names))
-            return
-        found = record(run(), source(url, threads=3), catalogue(*names))
-    assert [query for query, count in asked_for.items() if count > 1] == ["m3", "m17"]
-    assert {asked_for["m3"], asked_for["m17"]} == {damaged + 1}
-    assert [series.metric for series in found.series] == names
-
-
 def test_a_slow_answer_holds_up_no_other() -> None:
     names = [f"m{i}" for i in range(20)]
     answered: set[str] = set()

@@ -115,20 +115,6 @@ def test_elapsed_times_that_may_be_milliseconds_need_a_line(unit: str, last: flo
     assert as_read(text.replace("time", f"time_{unit}")).series[0].times[-1] == last
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (",RPS\n0,1\n1,1\n2,1\n", "column 1: .* unless it is an index"),
-        ("time,RPS\n2024-12-11 12:59:55,1\n2024-12-11 01:00:00,1\n", "line 3: expected 24-hour times"),
-        ("time,metric,value,timezone\n2024-12-11 12:59:55,RPS,1,EST\n", "timezone: expected times in UTC"),
-        ("time,metric,value,unit\n1,P99 API times,1,ms\n2,P99 API times,1,s\n", "one unit of P99 API times"),
-    ],
-)  # fmt: skip
-def test_what_may_mean_something_else_is_refused(text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        as_read(text)
-
-
 def test_a_table_of_labels_may_state_units() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run, labels = Path(folder, "run.csv"), Path(folder, "labels.csv")
