@@ -11,9 +11,6 @@ from scipy import stats
 import buildcompare as bc
 from buildcompare.config.errors import InputError
 from buildcompare.metrics.measurements import distribution
-from buildcompare.results.codes import Better
-from buildcompare.stats.effects import judge, measure_effect
-from buildcompare.stats.noise import RunLevel
 from support import sure
 
 SECONDS = {"import": {"unit": "seconds"}}
@@ -68,19 +65,6 @@ def test_pgbenchs_progress_is_a_run_over_time_and_its_summary_a_benchmark(tmp_pa
     assert timed.metrics.set_index("metric").loc["tps", "delta_percent"] == pytest.approx(-100 / 6, abs=0.5)
     summed = bc.compare(*sides, catalogue="pgbench", type="benchmark").metrics.set_index("metric").loc["tps"]
     assert (summed["base"], summed["new"], summed["status"]) == (600.0, 500.0, "regression")
-
-
-@pytest.mark.untraced
-def test_identical_runs_are_called_as_often_as_stated() -> None:
-    rng, called, held = np.random.default_rng(1000), 0, 0
-    for _ in range(2000):
-        base, new = ([RunLevel(level) for level in of] for of in rng.lognormal(0, 0.05, (2, 4)))
-        effect = sure(measure_effect(base, new, None))
-        called += judge(effect, 1.0, Better.LOWER).status.changed
-        low, high = effect.interval()
-        held += low <= 0 <= high
-    assert called <= stats.binom.ppf(0.999, 2000, 0.05)
-    assert 0.93 <= held / 2000 <= 0.97
 
 
 def test_quantiles_hold_their_intervals() -> None:
