@@ -9,7 +9,7 @@ from buildcompare.comparison.analysis import Analysis, analyse, compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test, check_params
 from buildcompare.recordings.recording import Recording
-from buildcompare.results import MetricResult, TestResult
+from buildcompare.results import LoadAdjustedResult, MetricResult, TestResult
 from buildcompare.results.codes import SIDES
 from loadsim import Coordinator, RunSettings, Thresholds, simulate_run
 
@@ -46,3 +46,12 @@ def quiet(name: str = "postgresql_bounded") -> TestResult:
 def with_metric(test: TestResult, slug: str, **changes: Any) -> TestResult:
     rows = [MetricResult.model_validate({**dict(row), **changes}) if row.slug == slug else row for row in test.metrics]
     return test.model_copy(update={"metrics": rows})
+
+
+def at_load(delta: float, status: str = "inconclusive", **changes: Any) -> LoadAdjustedResult:
+    """A metric at an equal load of 6,000 users."""
+    row = {
+        "users": 6000.0, "base": 1.0, "new": 1.0 + delta / 100, "delta_percent": delta, "ci_low": delta - 9,
+        "ci_high": delta + 9, "p_value": 0.2, "p_adjusted": 0.2, "status": status, "at_users_range": (2e3, 6e3),
+    }  # fmt: skip
+    return LoadAdjustedResult.model_validate({**row, **changes})

@@ -25,7 +25,7 @@ from buildcompare.results import (
 from buildcompare.results.codes import SIDES, Side
 from buildcompare.text.sentences import say
 from loadsim import Coordinator, RunSettings, simulate_run
-from quiet import analysed, quiet, with_metric
+from quiet import analysed, at_load, quiet, with_metric
 from validity_cases import changed, scaled
 
 
@@ -100,14 +100,6 @@ def test_a_title_counts_as_the_verdict_does() -> None:
     assert opening(found).title == "Regression: Avg API times +25.0 % at unchanged traffic mix"
 
 
-def at_load(status: str, delta: float, **changes: Any) -> LoadAdjustedResult:
-    row = {
-        "users": 7000.0, "base": 0.1, "new": 0.1 * (1 + delta / 100), "delta_percent": delta, "ci_low": delta - 9,
-        "ci_high": delta + 9, "p_value": 0.2, "p_adjusted": 0.2, "status": status, "at_users_range": (2e3, 7e3),
-    }  # fmt: skip
-    return LoadAdjustedResult.model_validate({**row, **changes})
-
-
 def unbounded(row: LoadAdjustedResult | None, status: str = "regression", delta: float = 60.0) -> Results:
     """An unbounded test whose P99 moved by `delta` at own load, and is `row` at equal load."""
     decided = "none" if row is None else "equal_load"
@@ -118,16 +110,16 @@ def unbounded(row: LoadAdjustedResult | None, status: str = "regression", delta:
 
 def test_latency_at_own_load_decides_no_unbounded_test() -> None:
     """The coordinator takes users away by latency: each build is as slow as that lets it become."""
-    for row in (None, at_load("inconclusive", 4.0), at_load("not_worse", -2.0, no_worse_than_percent=10.0)):
+    for row in (None, at_load(4.0, "inconclusive"), at_load(-2.0, "not_worse", no_worse_than_percent=10.0)):
         assert unbounded(row).verdict == "pass"
-    leans = unbounded(at_load("inconclusive", 14.0, p_worse_one_sided=0.04))
+    leans = unbounded(at_load(14.0, "inconclusive", p_worse_one_sided=0.04))
     assert leans.verdict == "inconclusive"
     assert "P99 API times" in opening(leans).sentence
 
 
 def test_a_regression_at_equal_load_decides_whatever_the_own_load_shows() -> None:
     for status, delta in (("inconclusive", 3.0), ("improvement", -20.0), ("regression", 50.0)):
-        found = unbounded(at_load("regression", 31.0, p_value=0.001, p_adjusted=0.002), status, delta)
+        found = unbounded(at_load(31.0, "regression", p_value=0.001, p_adjusted=0.002), status, delta)
         assert found.verdict == "regression"
         assert opening(found).title == "Regression: P99 API times +31.0 % at equal load"
         (grave,) = [f for f in findings.find(found.tests, ("v1", "v2")) if f.metric == "p99-api-times"]
@@ -255,12 +247,7 @@ def test_a_load_that_was_not_recorded_is_said_first() -> None:
 def test_at_equal_load_a_status_says_what_decided(
     status: str, low: float, high: float, delta: float, p: float, said: str
 ) -> None:
-    row = LoadAdjustedResult.model_validate(
-        {
-            "users": 6000.0, "base": 1.0, "new": 1.06, "delta_percent": delta, "ci_low": low, "ci_high": high,
-            "p_value": p / 8, "p_adjusted": p, "status": status, "at_users_range": (2000.0, 6000.0),
-        }
-    )  # fmt: skip
+    row = at_load(delta, status, ci_low=low, ci_high=high, p_value=p / 8, p_adjusted=p)
     test = with_metric(quiet(), "stack-in-use", margin_percent=5.0, load_adjusted=row)
     metric = next(each for each in test.metrics if each.slug == "stack-in-use")
     assert metric.load_adjusted is not None

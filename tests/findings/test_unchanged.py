@@ -11,7 +11,7 @@ from buildcompare.results import Finding, LoadAdjustedResult, MetricResult, Test
 from buildcompare.results.codes import Pair, Status
 from buildcompare.results.users import Bump, RampUp
 from loadsim import RunSettings, simulate_run
-from quiet import analysed, quiet, with_metric
+from quiet import analysed, at_load, quiet, with_metric
 
 LABELS = ("v1", "v2")
 
@@ -40,7 +40,7 @@ def test_what_did_not_change_is_said_with_its_counts() -> None:
 
 def test_an_unbounded_test_is_reported_at_equal_load() -> None:
     """What became slow at a build's own load alone is no finding: the load-test coordinator lets it."""
-    worse = at_load(6.0, "regression").model_copy(update={"p_adjusted": 0.03})
+    worse = at_load(6.0, "regression", p_adjusted=0.03)
     own: dict[str, Any] = {"delta_percent": 30.0, "status": Status.REGRESSION, "decided_by": "equal_load"}
 
     def found(slug: str, row: LoadAdjustedResult) -> list[Finding]:
@@ -51,7 +51,7 @@ def test_an_unbounded_test_is_reported_at_equal_load() -> None:
     assert (told.severity, told.evidence["delta_percent"], told.evidence["own_load_percent"]) == ("info", 6.0, 30.0)
     assert " at equal load (6,000 users), +6.0 %." in told.text
     assert "At each build's own load +30.0 %." in told.whole
-    (told,) = found("p99-api-times", at_load(6.0).model_copy(update={"p_worse_one_sided": 0.06}))
+    (told,) = found("p99-api-times", at_load(6.0, p_worse_one_sided=0.06))
     assert told.severity == "info"
     assert "+6.0 %, which looks worse, but may be chance." in told.text
     (told,) = found("p99-api-times", worse)
@@ -137,15 +137,6 @@ def test_bumps_of_both_builds_are_one_info(base: int, new: int, *, said: bool) -
     if said:
         assert found[0].severity == "info"
         assert [found[0].evidence[key] for key in ("early_bumps", "peak", "onset_s")] == [1, 180.0, 240.0]
-
-
-def at_load(delta: float, status: str = "inconclusive") -> LoadAdjustedResult:
-    return LoadAdjustedResult.model_validate(
-        {
-            "users": 6000.0, "base": 1.0, "new": 1.0 + delta / 100, "delta_percent": delta, "ci_low": delta - 8,
-            "ci_high": delta + 8, "p_value": 0.2, "p_adjusted": 0.9, "status": status, "at_users_range": (2e3, 6e3),
-        }
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("slug", "severity"), [("p99-api-times", "critical"), ("stack-in-use", "info")])
