@@ -233,6 +233,8 @@ def test_a_change_of_the_whole_table_marks_no_label_and_that_of_one_label_does()
     assert sure(alone).status == "regression"
 
 
+@pytest.mark.untraced
+@pytest.mark.slow
 @pytest.mark.parametrize("common", [0.0, 0.05], ids=["labels alone", "whole runs"])
 @pytest.mark.parametrize("runs", [2, 3])
 def test_identical_builds_mark_few_labels_by_the_noise_of_their_repeats(runs: int, common: float) -> None:
@@ -240,7 +242,7 @@ def test_identical_builds_mark_few_labels_by_the_noise_of_their_repeats(runs: in
     rng, sds, labels = np.random.default_rng(17), np.array([0.03, 0.03, 0.03, 0.12]), list("abcd")
     keys = pd.MultiIndex.from_tuples([("api", label, "avg") for label in labels], names=LABEL_KEY)
     marked = found = 0
-    for _ in range(200):
+    for _ in range(100):
         logs = rng.normal(0.0, sds, (2 * runs, 4)) + rng.normal(0.0, common, (2 * runs, 1))
         levels = pd.DataFrame(np.exp(logs), ["base"] * runs + ["new"] * runs, keys)
         means = levels.groupby(level=0).mean()
@@ -252,8 +254,8 @@ def test_identical_builds_mark_few_labels_by_the_noise_of_their_repeats(runs: in
         rows["new"] *= [1.5, 1.0, 1.0, 1.0]
         levels *= 1.0 + np.outer(levels.index == "new", [0.5, 0.0, 0.0, 0.0])
         found += LabelNoise().effects(rows, (runs, runs), levels)["effect"][0].p_value < 0.02
-    assert marked / 800 <= 0.05
-    assert found / 200 >= (0.4 * (runs - 1) if common else 0.9)
+    assert marked / 400 <= 0.05
+    assert found / 100 >= (0.4 * (runs - 1) if common else 0.9)
 
 
 def test_repeats_of_a_noisier_laboratory_widen_what_the_catalogue_states() -> None:
