@@ -88,36 +88,6 @@ def value(text: str) -> float:
     return float(match[1].replace(",", "")) * UNITS[match[2]]
 
 
-def test_hover_shows_the_levels_of_a_metric_and_the_release(page_file: Path, browser: BrowserThread) -> None:
-    def work(page: Any) -> list[Any]:
-        seen = [read_at(page, 0.3), read_at(page, 0.8)]
-        page.get_by_label("Metric").select_option("Avg API times")
-        seen.append(read_at(page, 0.8))
-        page.get_by_label("Test").select_option("Bounded Postgres")
-        assert page.get_by_label("Metric").input_value() == "Avg API times", "the choice is kept where it can be"
-        return [*seen, read_at(page, 0.8)]
-
-    seen = opened(browser, page_file, work)
-    ledger = read_ledger(page_file.parents[1] / "ledger")
-    levels: list[tuple[float, float]] = []
-    tests = ("mysql_unbounded", "mysql_unbounded", "mysql_unbounded", "postgresql_bounded")
-    for i, ((where, texts), name) in enumerate(zip(seen, tests, strict=True)):
-        own = ledger.entry(where.partition(";")[0].partition(",")[0])
-        test = next(each for each in own.tests if each.name == name)
-        runs = test.levels_of_runs["avg-api-times"]
-        base, new = tuple(test.levels) if i < 2 else (runs.base[0], runs.new[0])
-        assert base
-        assert new
-        assert [value(text) for text in texts[:2]] == pytest.approx([base, new], rel=5e-4)
-        assert texts[0].startswith(f"base {own.base.label} ")
-        assert texts[1].startswith(f"new {own.new.label} ")
-        percent = float(texts[2].removesuffix(" %").replace("−", "-"))
-        assert percent == pytest.approx(100 * (new / base - 1), abs=0.06)
-        levels.append((base, new))
-    assert len({*levels}) == 4
-    assert seen[0][0].partition(";")[0] != seen[1][0].partition(";")[0]
-
-
 def test_a_click_the_enter_key_and_the_table_open_the_report(tmp_path: Path, browser: BrowserThread) -> None:
     checked = check_params(small_params(tmp_path / "data"))
     results = workbench.analyse(checked, workbench.read_recordings(checked)).results
@@ -179,7 +149,7 @@ def test_a_click_the_enter_key_and_the_table_open_the_report(tmp_path: Path, bro
     assert (first, second) == (file.as_uri(), report.as_uri()), "a finger reads first"
 
 
-def test_charts_are_read_by_keys_and_as_tables(page_file: Path, browser: BrowserThread) -> None:
+def test_charts_are_read_by_keys_as_tables_and_by_the_pointer(page_file: Path, browser: BrowserThread) -> None:
     def work(page: Any) -> Any:
         plot = shown(page)
         plot.focus()
@@ -194,13 +164,22 @@ def test_charts_are_read_by_keys_and_as_tables(page_file: Path, browser: Browser
         rows = table.locator("tbody tr").evaluate_all(
             "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
         )
-        return spoken, rows
+        page.get_by_label("Metric").select_option("Avg API times")
+        page.get_by_label("Test").select_option("Bounded Postgres")
+        assert page.get_by_label("Metric").input_value() == "Avg API times", "the choice is kept where it can be"
+        return spoken, rows, *read_at(page, 0.8)
 
-    spoken, rows = opened(browser, page_file, work)
+    spoken, rows, where, texts = opened(browser, page_file, work)
     assert spoken == ["v1.39", "v1.38", "v1.0", "v1.0", "v1.0"]
     held = read_ledger(page_file.parents[1] / "ledger").entries
     expected = [[each.name, *(f"{level:,.0f}" for level in each.tests[0].levels if level)] for each in held]
     assert [row[:3] for row in rows] == expected
+    own = next(each for each in held if each.name == where.partition(";")[0].partition(",")[0])
+    levels = next(each for each in own.tests if each.name == "postgresql_bounded").levels_of_runs["avg-api-times"]
+    assert [value(text) for text in texts[:2]] == pytest.approx([levels.base[0], levels.new[0]], rel=5e-4)
+    assert texts[0].startswith(f"base {own.base.label} ")
+    percent = float(texts[2].removesuffix(" %").replace("−", "-"))
+    assert percent == pytest.approx(100 * (levels.new[0] / levels.base[0] - 1), abs=0.06)
 
 
 def test_pictures_stand_without_javascript(page_file: Path, browser: BrowserThread) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.findings.verdict import opening
-from buildcompare.labels.tables import added_share, most_moved, slower_labels
+from buildcompare.labels.tables import added_share, slower_labels
 from buildcompare.report import sections
 from buildcompare.results import LabelResult, Validity
 from buildcompare.results.codes import SIDES, Pair, Status, ValidityStatus
@@ -101,17 +101,6 @@ def test_identical_runs_name_no_label() -> None:
         analysis = slower(1.0, seed)
         assert "labels_beyond_noise" not in {each.kind for each in analysis.results.findings}
         assert "times as long" not in opening(analysis.results).sentence
-
-
-def test_what_moved_the_time_of_all_calls_most_stands_first() -> None:
-    rare = row("rare", calls=Pair(20.0, 20.0))
-    common = row("common", new=0.011, delta_percent=10.0, calls=Pair(1e6, 1e6), p_value=0.5)
-    faster = row("faster", new=0.005, delta_percent=-50.0, calls=Pair(1e6, 1e6))
-    assert [each.label for each in most_moved([rare, common, faster])] == ["faster", "common", "rare"]
-    unlikely, likely = (row(name, calls=None, p_value=p) for name, p in (("unlikely", 0.001), ("likely", 0.3)))
-    unknown = row("unknown", calls=None, p_value=None)
-    assert [each.label for each in most_moved([unknown, likely, unlikely])] == ["unlikely", "likely", "unknown"]
-    assert most_moved([row(stat="p99"), row(delta_percent=None)]) == []
 
 
 @pytest.mark.slow

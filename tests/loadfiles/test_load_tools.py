@@ -112,18 +112,6 @@ def test_locust_is_read_as_its_files_say() -> None:
     })  # fmt: skip
 
 
-def test_labels_over_a_window_agree_with_their_summaries() -> None:
-    """Percentiles of a window come from the buckets: over the whole run they agree with the exact ones."""
-    from buildcompare.labels.tables import label_levels
-
-    read = bc.read(FILES / "k6.csv.gz", catalogue="http")
-    whole = {(each.label, each.stat): each.value for each in read.label_summaries}
-    over_window = label_levels(read, (0.0, read.duration_s))
-    assert {(label, stat): value for _, label, stat, value in over_window.itertuples(index=False)} == {
-        key: pytest.approx(value, rel=0.04) for key, value in whole.items()
-    }
-
-
 def test_folders_of_locust_runs_are_compared_without_any_configuration() -> None:
     """The new build's /search was made 30 % slower, and 4 % of its /cart fail."""
     result = bc.compare(FILES / "locust/base", FILES / "locust/new")

@@ -177,16 +177,6 @@ def test_without_calibration_and_prior_no_change_is_claimed(
     assert results.verdict == "inconclusive"
 
 
-def test_margins_of_the_params_count(tmp_path: Path) -> None:
-    rows = {}
-    for margin in (1.0, 30.0):
-        params = small_params(tmp_path, margins={"rps": margin, "avg-api-times": margin})
-        found = analysed(params).results.tests[0].metrics
-        rows[margin] = {row.slug: row for row in found}
-    assert (rows[1.0]["rps"].status, rows[30.0]["rps"].status) == ("inconclusive", "equivalent")
-    assert rows[30.0]["avg-api-times"].margin_percent == 30.0
-
-
 def test_levels_of_runs_are_judged_by_themselves_as_in_a_comparison() -> None:
     noise = Noise(0.03, 12.0, "calibration")
     own = judge_levels([100.0, 104.0], [120.0], noise, margin_percent=10.0)
