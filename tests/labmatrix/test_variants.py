@@ -264,7 +264,10 @@ def test_what_has_no_baseline_beside_it_is_named() -> None:
         compared(given)
 
 
-def test_a_matrix_is_no_comparison_of_two_builds(project: Path) -> None:
+def test_a_matrix_and_a_comparison_are_told_where_they_belong(project: Path) -> None:
+    said = "expected a matrix of variants, with `factors`, found a comparison of two builds, which comparison.ipynb, "
+    with pytest.raises(bc.InputError, match=said):
+        bc.read_variants("params/missing-index.yaml")
     with pytest.raises(InputError, match=r"azbench\.yaml: factors \(line \d+\): .* of two builds, found a matrix of v"):
         bc.read_params(project / "params/azbench.yaml")
 
@@ -297,12 +300,6 @@ def test_every_figure_of_seed_003_is_in_its_params(real: Path, project: Path) ->
         values = (known["tps including connections"], known["latency average"], known["tps"])
         assert (tuple(run["values"].values()), run["levels"]["scale"]) == (pytest.approx(values), known["scale"])
         assert run["facts"] == {key: known[key] for key in ("clients", "threads", "duration", "transactions")}
-
-
-def test_a_comparison_in_place_of_a_matrix_is_told_where_it_belongs() -> None:
-    said = "expected a matrix of variants, with `factors`, found a comparison of two builds, which comparison.ipynb, "
-    with pytest.raises(bc.InputError, match=said):
-        bc.read_variants("params/missing-index.yaml")
 
 
 def test_seed_001_says_what_holds_without_spread_and_what_would_settle_it() -> None:

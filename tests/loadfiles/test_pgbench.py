@@ -286,21 +286,3 @@ def test_malformed_output_is_one_line_with_its_line_number(fault: str, out: Path
         bc.read(out, kind="pgbench")
     said = str(caught.value)
     assert re.fullmatch(rf"{re.escape(str(out))}: line {line}: expected .+, found .+", said), said
-
-
-def test_every_run_of_seed_003_is_read(real: Path) -> None:
-    (seed,) = (real.parent / "seeds").glob("003_*.txt")
-    runs = bc.pgbench_runs(seed)
-    text = seed.read_text()
-    for key, pattern in {
-        "tps": r"tps = ([\d.]+) \(excluding",
-        "tps including connections": r"tps = ([\d.]+) \(including",
-        "transactions": r"processed: (\d+)",
-        "duration": r"duration: (\d+) s",
-        "clients": r"clients: (\d+)",
-        "threads": r"threads: (\d+)",
-    }.items():
-        assert runs[key].tolist() == [float(each) for each in re.findall(pattern, text)], key
-    latencies = [float(each) / 1e3 for each in re.findall(r"latency average = ([\d.]+) ms", text)]
-    assert runs["latency average"].tolist() == pytest.approx(latencies)
-    assert runs["scale"].tolist() == [120, 1080, 4800] * 3 + [1920, 17280] * 2

@@ -99,9 +99,11 @@ def test_what_the_ramp_leaves_behind_is_no_level() -> None:
     assert only(find_events(between(metric(5), 0.0, 1000.0, 30.0), WINDOW)).kind == "level"
 
 
-def test_only_the_window_is_looked_at() -> None:
+def test_outside_the_window_and_in_too_few_samples_there_are_no_events() -> None:
     curve = between(between(metric(6), 0.0, 550.0, -90.0), 5000.0, 9999.0, -80.0)
     assert find_events(curve, (600.0, 5000.0)).events == ()
+    for few in (pd.Series(dtype=float), pd.Series([1.0, 2.0], index=[700.0, 705.0])):
+        assert find_events(few, WINDOW).events == ()
 
 
 def test_small_events_are_left_out() -> None:
@@ -119,11 +121,6 @@ def test_gaps_and_nan_are_no_events() -> None:
     assert run.times_s.size == 80 - 10 - 15
     step = only(find_events(between(curve, 3000.0, 9999.0, 20.0), WINDOW))
     assert 3000 - 60 <= step.at_s <= 3905
-
-
-@pytest.mark.parametrize("curve", [pd.Series(dtype=float), pd.Series([1.0, 2.0], index=[700.0, 705.0])])
-def test_too_little_has_no_events(curve: pd.Series) -> None:
-    assert find_events(curve, WINDOW).events == ()
 
 
 def test_a_metric_around_zero_has_events_without_a_percentage() -> None:
