@@ -6,28 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.load.curve import Stop, find_turns, prepare_load
+from buildcompare.load.curve import Stop, prepare_load
 from buildcompare.load.view import measure_shape
 from shape_curves import path, prepared, shape
 from support import sure
-
-
-def test_falls_are_counted_from_the_least_on() -> None:
-    curve = path((0, 0), (100, 100), (140, 61), (200, 150), (250, 100), (300, 200))
-    found = find_turns(curve.index.to_numpy(), curve.to_numpy(), 40.0)
-    assert [(f.rise_s, f.peak_s, f.trough_s, f.depth) for f in found] == [(0.0, 200.0, 250.0, 50.0)]
-    assert [f.depth for f in find_turns(curve.index.to_numpy(), curve.to_numpy(), 39.0)] == [39.0, 50.0]
-    assert find_turns(np.empty(0), np.empty(0), 1.0) == []
-    small_rise = path((0, 0), (100, 200), (150, 100), (160, 130), (200, 20), (300, 300))
-    assert [f.depth for f in find_turns(small_rise.index.to_numpy(), small_rise.to_numpy(), 40.0)] == [180.0]
-
-
-def test_noise_is_estimated_and_raises_the_threshold() -> None:
-    rng = np.random.default_rng(1)
-    curve = path((0, 0), (1000, 4000), (4000, 4000))
-    assert prepared(curve).least_fall(5.0) == 40.0
-    noisy = prepared(curve + rng.normal(0.0, 20.0, len(curve)))
-    assert (noisy.noise, noisy.least_fall(5.0)) == (pytest.approx(20.0, rel=0.15), pytest.approx(120.0, rel=0.15))
 
 
 def test_what_carries_no_load_has_no_shape() -> None:

@@ -11,7 +11,7 @@ from scipy.signal import lfilter
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.findings import load
 from buildcompare.metrics.compare_events import PlacedEvent, match_events
-from buildcompare.metrics.events import MetricEvent, RunEvents, find_events, find_spikes
+from buildcompare.metrics.events import MetricEvent, RunEvents, find_events
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import Event, Results
 from quiet import compared
@@ -39,28 +39,6 @@ def between(curve: pd.Series, start: float, end: float, percent: float) -> pd.Se
 def only(run: RunEvents) -> MetricEvent:
     assert len(run.events) == 1, run.events
     return run.events[0]
-
-
-@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
-def test_noise_has_no_spikes(phi: float) -> None:
-    rng = np.random.default_rng(31)
-    runs = [lfilter([1.0], [1.0, -phi], rng.standard_normal(400) * math.sqrt(1 - phi**2))[200:] for _ in range(200)]
-    assert np.mean([bool(find_spikes(run)) for run in runs]) <= 0.05
-
-
-def test_spikes_and_drops_are_found_on_a_wandering_level() -> None:
-    values = np.sin(np.arange(200) / 40) * 5 + np.random.default_rng(32).standard_normal(200) * 0.2
-    values[60:63] += 4
-    values[140] -= 4
-    assert find_spikes(values) == ((60, 63), (140, 141))
-
-
-def test_steps_ends_and_constants_have_no_spikes() -> None:
-    values = np.random.default_rng(33).standard_normal(100) * 0.1
-    values[50:] += 5
-    values[97:] += 5
-    assert find_spikes(values) == find_spikes(np.zeros(80)) == ()
-    assert find_spikes(np.eye(80)[40] + 5.0) == ((40, 41),)
 
 
 @pytest.mark.parametrize("percent", [-20.0, 15.0])
