@@ -65,6 +65,16 @@ def test_what_comes_back_is_an_excursion(percent: float, kind: str, minutes: int
     assert abs(event.extreme - event.before) >= abs(event.size)
 
 
+def test_an_excursion_that_dies_away_slowly_is_one_event() -> None:
+    curve = metric(3, sd=0.002)
+    since = curve.index.to_numpy() - 1900.0
+    curve = curve * (1 + 0.11 * np.exp(-np.maximum(since, 0) / 300) * np.clip(since / 90 + 1, 0, 1))
+    event = only(find_events(curve, WINDOW, smallest_percent=2.0))
+    assert (event.kind, event.at_s) == ("spike", pytest.approx(1900.0, abs=30.0))
+    assert event.extreme == pytest.approx(1.11 * LEVEL, rel=0.01)
+    assert event.span_s[0] == pytest.approx(1810.0, abs=61.0)
+
+
 def test_what_begins_at_the_very_end_is_no_level_yet() -> None:
     late = only(find_events(between(metric(5), 5220.0, 9999.0, 30.0), WINDOW))
     assert (late.kind, late.span_s[1]) == ("spike", 5400.0)
