@@ -12,7 +12,7 @@ from buildcompare.findings.finding import Found, grouped
 from buildcompare.results import InputProvenance, RunResult, SeriesCoverage, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, ValidityCode, ValidityStatus
 from buildcompare.stats.planning import ALPHA
-from buildcompare.text.sentences import MOST_MOVERS
+from buildcompare.text.sentences import MOST_MOVERS, say
 from buildcompare.validity.rules import APART
 
 USUAL_LIMITS = {
@@ -112,8 +112,13 @@ def counter_resets(test: TestResult) -> Iterator[Found]:
 
 
 def notes(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report the notes of the recordings; tests with the same note share a finding."""
+    """Report notes of recordings, and runs in the order of builds; tests with the same note share a finding."""
     by_test = {test.name: {note for _, _, run in _each_run(test) for note in run.notes} for test in tests}
+    for test in tests:
+        for first, later in (SIDES, SIDES[::-1]):
+            starts, ends = [run.start for run in test.runs[later]], [run.end for run in test.runs[first]]
+            if min(len(starts), len(ends)) > 1 and max(ends) < min(starts):
+                by_test[test.name].add(say("reasons", "in_order", first, later))
     noted = grouped((note, test) for test, notes in by_test.items() for note in sorted(notes))
     for note, having in noted.items():
         yield Found(FindingKind.RECORDING_NOTE, Severity.INFO, {"note": note, "tests": having}, test=having[0])
