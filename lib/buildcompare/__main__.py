@@ -377,7 +377,7 @@ def _progress(is_shown: bool, total: int | None = None) -> Iterator[Callable[[st
             shown.enter_context(bar)
 
         def step(text: str) -> None:
-            if not bar.live.is_started:  # a pull before it shows its own
+            if not bar.live.is_started:  # a pull shows its own progress bar first
                 shown.enter_context(bar)
             bar.update(task, description=text, advance=1)
 
@@ -413,7 +413,7 @@ def main() -> None:
     # jsonschema imports this slowly (over a second) to check internet addresses, which notebooks do not need.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # None makes the import fail
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal of few characters shows what it can
+        sys.stdout.reconfigure(errors="replace")  # replaces characters that the terminal lacks
     if sys.argv[1:2] in (["report"], ["batch"]):
         processes.begin()
     if _READING & {*sys.argv[1:2]} and processes.is_safe():

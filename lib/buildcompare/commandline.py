@@ -71,7 +71,7 @@ def print_text(text: str, *, error: bool = False) -> None:
     stream = sys.stderr if error else sys.stdout
     try:
         print(text, file=stream, flush=True)
-    except OSError as fault:  # to nowhere from here on, or Python fails again when it flushes at its end
+    except OSError as fault:  # discard further output, or Python's last flush fails too
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if error else 1)
         if not error and not isinstance(fault, BrokenPipeError):
             raise

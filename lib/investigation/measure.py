@@ -34,8 +34,8 @@ from investigation.comments import keep_comment
 from investigation.live import ask_server
 from investigation.target import Target, label_name, label_series, metric_key
 
-FEWEST_MINUTES = 10  # for a correlation
-LONGEST_LAG_S = 1200.0  # of an autocorrelation: waves of a load have periods of up to 250 s
+FEWEST_MINUTES = 10  # minimum number of minutes for a correlation
+LONGEST_LAG_S = 1200.0  # longest lag of an autocorrelation; load waves have periods of up to 250 s
 EVENT_COLUMNS = ["build", "run", "kind", "at_s", "size_percent", "phase", "matched"]
 ANSWER_COLUMNS = [
     "base", "new", "change_percent", "ci_low", "ci_high", "status", "n_effective", "detectable_percent",

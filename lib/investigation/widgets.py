@@ -119,7 +119,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
                     return
                 with self._faults():
                     view = view_of(event["new"])
-                    if _state(view) != _state(self.seen):  # else the browser echoes the present view
+                    if _state(view) != _state(self.seen):  # else the event only echoes the present view
                         self._show(view)
 
             widget.observe(changed, trait)
@@ -206,7 +206,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         self.kept.value, self.link.value = "", _link(seen)
         try:
             if _state(before)[:-1] != _state(seen)[:-1] or not self.chart.chart:
-                self._show_choice(seen)  # not redrawn where only the window changes
+                self._show_choice(seen)  # redrawn unless only the window changes
             self._show_windows(seen)
             caveat = f" {say('investigation', 'searched')}" if seen.moved else ""
             self.answer.value, self.measured.value = _answer(seen), f"<p>{html.escape(seen.measured + caveat)}</p>"

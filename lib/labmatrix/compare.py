@@ -36,7 +36,7 @@ from labmatrix.results import (
 )
 from loadfiles import pgbench
 
-SMALLEST = 1e-100  # smallest value; the largest is its inverse, so that all ratios are finite
+SMALLEST = 1e-100  # smallest value, and inverse of the largest, so that all ratios are finite
 MOST_CELLS = 200  # a matrix with more is a search, not a comparison
 
 

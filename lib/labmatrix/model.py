@@ -218,7 +218,7 @@ def _variances(design: FloatArray, members: FloatArray, logs: FloatArray) -> tup
 
     table = pd.DataFrame({"cell": design.argmax(axis=1), "block": members.argmax(axis=1), "log": logs})
     spread = float(logs.std()) or 1.0
-    table["log"] = (table["log"] - table["log"].mean()) / spread  # a fixed scale for the optimiser
+    table["log"] = (table["log"] - table["log"].mean()) / spread  # scaled to unit spread for the optimiser
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a block variance of 0 is no fault
         fitted = smf.mixedlm("log ~ 0 + C(cell)", table, groups="block").fit(reml=True, method=["nm", "powell"])

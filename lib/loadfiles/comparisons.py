@@ -21,11 +21,11 @@ from buildcompare.history.setup import COORDINATOR_COLUMNS, SETUP_COLUMNS
 from buildcompare.results.codes import SIDES
 
 REQUIRED = ("release", "monthly", "order", "base_label", "new_label", "db", "test_type", "su_base", "su_new")
-THRESHOLD = "threshold_"  # columns whose name starts so hold alert thresholds
+THRESHOLD = "threshold_"  # prefix of columns with alert thresholds
 DELTA_TOLERANCE = 0.01
 """Largest difference, percent, between a stated change and the computed one; one unit of its last digit if larger."""
 DELIMITERS = (",", ";", "\t")
-MAX_BYTES, MAX_ROWS = 20_000_000, 100_000  # of a table such as Mattermost's, which has two hundred
+MAX_BYTES, MAX_ROWS = 20_000_000, 100_000  # bounds of a table; Mattermost's has two hundred rows
 _NUMBER = r"\d{1,12}(\.\d{1,9})?"
 _USERS = [f"{figure}_{side}" for figure in ("su", "readme_su") for side in SIDES]
 _CELLS = {
@@ -40,7 +40,7 @@ _CELLS = {
     **dict.fromkeys(_USERS, (f"((?=.*[1-9]){_NUMBER})?", "a positive plain number such as 6537 or 0.5")),
     **dict.fromkeys((*COORDINATOR_COLUMNS, THRESHOLD), (f"(-?{_NUMBER})?", "a plain number such as 6537 or 0.5")),
 }
-"""Column -> pattern of its cells, and its words in errors. Other columns are ignored."""
+"""Column -> pattern of its cells, and expected value for errors. Other columns are ignored."""
 _FORMULA = re.compile(r"^[=@\t\r]|^[+-](?![\d.])")
 _THOUSANDS = re.compile(r"\d{1,3}\.\d{3}")
 _SAME_IN_ALL = ("monthly", "order", "base_label", "new_label", "base_version", "new_version")
@@ -122,7 +122,7 @@ def _rows(file: Path) -> Iterator[_Row]:
             raise fault(key=f"line {line}", expected=f"{len(header)} cells", found=f"{len(cells)}")
         row = _Row(file, line, dict(zip(header, cells, strict=True)))
         for column in _USERS:
-            if delimiter != "," and _THOUSANDS.fullmatch(row[column]):  # the point may be one between thousands
+            if delimiter != "," and _THOUSANDS.fullmatch(row[column]):  # the point may separate thousands
                 raise row.fault(column, "a number that is not read in two ways", repr(row[column]))
         yield row
 

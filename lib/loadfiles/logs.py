@@ -17,10 +17,10 @@ from buildcompare.recordings.series import FloatArray, Series
 
 GROUP, TOTAL = "logs", "Log messages"
 MOST_MESSAGES = 150
-"""Most messages; the rarest beyond are one."""
+"""Most messages; rarer ones are counted together as `OTHERS`."""
 OTHERS, UNREAD = "(other messages)", "(lines that are no JSON)"
 LONGEST = 200
-"""Characters of a message that are kept."""
+"""Longest message, in characters; longer ones are cut."""
 STEP_S, SHORT_S, SHORT_STEP_S = 60, 600, 10
 """Messages are counted by minute, in logs below ten minutes by ten seconds."""
 _MESSAGES, _TIMES = ("msg", "message", "event"), ("time", "ts", "timestamp", "@timestamp", "t")

@@ -66,14 +66,14 @@ _KEYS = "|".join(map(re.escape, [*_SETTINGS, *_FIGURES]))
 _LINE = re.compile(rf"({_KEYS})\s*[:=]\s*(.*)")
 _BROKEN = re.compile(rf"(?:{_KEYS})\b")
 _LIMIT = re.compile(r"(?<=above the )[\d.]+ ms (?=latency limit)")
-_UNDONE = ("skipped", "failed", "serialization", "deadlock", "other")  # words that a log may have instead of a latency
+_UNDONE = ("skipped", "failed", "serialization", "deadlock", "other")  # words that replace the latency in a log
 _CELL = re.compile(r"nan|\d+(?:\.\d+)?")
 _PROGRESS = re.compile(
     rf"progress: {_NUMBER} s, {_NUMBER} tps, lat ({_NUMBER}|-?nan) ms stddev ({_NUMBER}|-?nan)"
     r"(?:, \d+ failed)?(?:, lag (?:\d+(?:\.\d+)?|-?nan) ms)?(?:, \d+ skipped)?(?:, \d+ retried, \d+ retries)?",
     re.IGNORECASE,
 )
-EVERY = 0.99  # least share of the transactions that a log must contain, since they are counted for the rate
+EVERY = 0.99  # least share of the transactions in a log, whose lines are counted for the rate
 _EPOCH, _LATEST = 1e8, 7.2e9
 """Times in 1973 and 2198. A log's line starts with a time if its first number is above `_EPOCH`, else a client."""
 LONGEST_S = 7 * 86_400  # longest log in seconds; each second becomes a sample

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 MOST_LABELS = 12
 """Most endpoints that are printed by name."""
 MOST_UNUSED = 15
-"""Most names that are printed of what was not used; the params file lists all."""
+"""Most names of unused metrics that are printed; the params file lists all."""
 
 
 class Draft(NamedTuple):
-    """What is known of two builds before anything is written."""
+    """Params and catalogue of two builds, before they are written."""
 
     params: Comparison
     """Its `metrics` are filled in when the catalogue is written."""
@@ -44,7 +44,7 @@ class Draft(NamedTuple):
     runs: Mapping[Side, Sequence[tuple[Mapping[str, object], str]]]
     """The keys of each run in the params file, and a comment."""
     said: Sequence[str]
-    """Lines for the reader."""
+    """Lines to print for the user."""
     unused: Sequence[str] = ()
     remarks: Mapping[str, str] = {}
     """Slug of a metric -> comment."""

@@ -22,7 +22,7 @@ from buildcompare.text.sentences import say
 from loadinit.files import MOST_LABELS, Draft
 
 MOST_METRICS, MOST_ROWS, MOST_SERIES = 60, 150, 10_000
-"""Most metrics of a catalogue, values of a label that becomes a table, and series that are looked at of a metric."""
+"""Most metrics of a catalogue, values of a label that becomes a table, and inspected series of a metric."""
 ENDPOINT = ("endpoint", "handler", "route", "path", "uri", "url", "operation", "grpc_method", "view", "method")
 STATUS = ("code", "status", "status_code", "http_status", "http_status_code", "http_response_status_code")
 """Labels that name an endpoint or a status, the surest first."""
@@ -34,7 +34,7 @@ _REQUEST = rf"{_NOT_RUNTIME}(?:http|requests?|responses?|calls?|quer(?:y|ies)|tr
 
 
 class _Rule(NamedTuple):
-    """What becomes of a metric by its name; in titles and queries {0} is the name, {1} selects the jobs under test."""
+    """Entry for metrics whose name matches; in titles and queries {0} is the name, {1} selects the jobs under test."""
 
     pattern: str
     title: str
@@ -66,13 +66,13 @@ _RULES = (
 
 @dataclass
 class _Server:
-    """What both windows have, and what the catalogue takes of it."""
+    """Metrics in both windows, and those that the catalogue uses."""
 
     names: set[str]
     labels: Mapping[str, Mapping[str, set[str]]]
     """Name of a metric -> label -> values."""
     gauges: set[str]
-    """Names that the server calls gauges, whatever they end in."""
+    """Names that the server declares as gauges, whatever their suffix."""
     metrics: dict[str, Metric] = field(default_factory=dict)
     """By slug."""
     tables: list[LabelTable] = field(default_factory=list)

@@ -35,18 +35,18 @@ from buildcompare.stats.planning import levels, percent, quantile
 from buildcompare.text.sentences import say
 from loadwatch.faults import Fault, find_fault, lasting_s, ramp_end
 
-WITHIN = 0.02  # error of all looks together: that the test ends outside of the stated range
-GRID = np.linspace(0.02, 0.98, 49)  # parts of a test at which levels are found; looks between them share these
-LEAST_WINDOWS = 2.0  # times the shortest steady window: the error of a shorter stretch is hardly known
+WITHIN = 0.02  # probability, over all looks, that the test ends outside of the stated range
+GRID = np.linspace(0.02, 0.98, 49)  # parts of a test at which levels are computed; other looks interpolate
+LEAST_WINDOWS = 2.0  # minimum stretch, in shortest steady windows: the error of a shorter one is uncertain
 SLOPE_S, NOW_S = 1200.0, 600.0  # last stretches of an unbounded curve, for its slope and for its level
 GROWTH, ROOM, LAG = 2.5, 0.04, 0.13
 """An unbounded curve ends at most at its level now times 1 + `ROOM` + `GROWTH` times its relative climb in 30 minutes,
 and at most `LAG` (log) nearer to the base than at the same time. The published
-comparisons of the development half chose these: rates on them are too good."""
+comparisons of the development half chose these, so rates measured on them are too good."""
 
 
 class Code(StrEnum):
-    """What a look decides."""
+    """Decision of one look."""
 
     RUNNING = "running"
     INVALID = "stop_invalid"
@@ -56,14 +56,14 @@ class Code(StrEnum):
 
 
 class Known(Model):
-    """What is known of one number that decides: changes and widths in percent."""
+    """Estimate of one deciding metric: changes and widths in percent."""
 
     name: str
     slug: str
     change_percent: float
     ci_low: Number
     ci_high: Number
-    """95 % interval by the noise between runs, as a report of what was recorded says."""
+    """95 % interval from the noise between runs, as in a report of the recording so far."""
     end_low: Number
     end_high: Number
     """The change at the end of the test, over all looks; null for a side without a bound."""
@@ -73,7 +73,7 @@ class Known(Model):
 
 
 class Decision(Model):
-    """What one look says; the JSON of a webhook."""
+    """Result of one look at a running test; the JSON of a webhook."""
 
     code: Code
     test: str
@@ -91,7 +91,7 @@ class Decision(Model):
     """Users that the new build's ramp is ahead, if that is significant."""
     fault: Fault | None = None
     notes: tuple[str, ...] = ()
-    """On the clock, and on pulls that failed."""
+    """Notes on clock differences and failed pulls."""
 
     @property
     def stops(self) -> bool:
@@ -111,7 +111,7 @@ class Decision(Model):
 
 @dataclass(frozen=True)
 class Watched:
-    """A test whose last run of the new build goes on, and what is known before."""
+    """A test whose last run of the new build is still running, with its finished runs and noise."""
 
     test: Test
     catalogue: Catalogue
@@ -177,7 +177,7 @@ def decide(watched: Watched, running: Recording, at_s: float) -> tuple[Decision,
     gone = (
         view.stop is not None and view.stop.shutdown and at_s - lasting_s(view) >= view.stop.at_s >= ramp_end(watched)
     )
-    ended = at_s >= watched.length_s or (gone and watched.test.type == "unbounded")  # its coordinator ends it
+    ended = at_s >= watched.length_s or (gone and watched.test.type == "unbounded")  # the coordinator ended it
     if not ended and (fault := find_fault(watched, view, at_s)):
         compared = _compared(watched, view, whole=True)
         found = {"code": Code.INVALID, "verdict": compared.result.verdict, "fault": fault}
@@ -222,7 +222,7 @@ def _compared(watched: Watched, view: RunView, *, whole: bool) -> TestView:
 
 
 def _rows_at_end(compared: TestView) -> list[Known]:
-    """What the report of a finished test says of the metrics that users feel."""
+    """Rows of a finished test's report for the metrics that users feel."""
     felt = [(row.full_name, row.slug, row.deciding) for row in compared.result.metrics if row.gate]
     names = "change_percent", "ci_low", "ci_high", "end_low", "end_high"
     return [
@@ -233,7 +233,7 @@ def _rows_at_end(compared: TestView) -> list[Known]:
 
 
 Bounds = tuple[list[Known], Verdict | None, Verdict | None]
-"""Rows, and the verdict if the rest of the test is as good and as bad as it may be; None if not known."""
+"""Rows, and the verdicts if the rest of the test is as good, and as bad, as possible; None if unknown."""
 
 
 def _bounded(watched: Watched, compared: TestView, found: Estimates) -> Bounds:
@@ -253,7 +253,7 @@ def _bounded(watched: Watched, compared: TestView, found: Estimates) -> Bounds:
     for i, each in felt.items():
         effect, error = at_end[i], math.hypot(*(run.se_log / len(runs) for runs in each.levels for run in runs))
         if watched.catalogue.find(each.metric_name).outcome or effect is None or each.effect is None:
-            continue  # counted failures have no level that lasts
+            continue  # counts of failures have no lasting level
         if not math.isfinite(error):
             return rows, None, None
         reach = reach_of(part, least / whole_s) * error * math.sqrt(1.0 - part)

@@ -102,7 +102,7 @@ def _lost(watched: Watched, view: RunView, at_s: float, load: float) -> Iterator
     allowed = 0.0 if bounded else watched.coordinator.fastest_fall
     for fall in find_falls(view.users, fastest_fall=allowed) if view.users is not None else ():
         lasted, now = at_s - fall.at_s, float(view.users.dropna().iloc[-1]) if view.users is not None else 0.0
-        due = min(max(load, fall.before), fall.before + slope * lasted)  # of a ramp that goes on
+        due = min(max(load, fall.before), fall.before + slope * lasted)  # users of a ramp that continues
         lost = now < min(due - (fall.before - fall.after) / 2.0, HELD * load) if bounded else fall.back_s is None
         early = not bounded and fall.at_s < ramp_end(watched)  # an early bump, from which the ramp starts again
         if fall.kind == "lost" and lost and not early and lasted >= lasting_s(view):

@@ -103,8 +103,8 @@ def watch(
             show(decision, compared)
         if decision.code != Code.RUNNING:
             break
-    assert decision is not None  # there is one look at least
-    acted = not replay and (place / "watch.json").exists()  # before a restart
+    assert decision is not None  # there is at least one look
+    acted = not replay and (place / "watch.json").exists()  # an earlier start of this watch has acted
     said = _act(decision, place, on_stop, webhook) if decision.stops and not acted else ()
     return Ended(decision, _report(params, chosen, decision, watched.start_s, place) if report else None, said)
 

@@ -29,13 +29,13 @@ class Artefact:
 
     source: Path
     named: str
-    """Its path, beginning as in the params."""
+    """Path that begins as the params state it."""
     place: PurePosixPath
     bytes: int
 
 
 def found_of(params: Reported) -> list[tuple[ArtefactProvenance, list[Artefact]]]:
-    """The files of each run; :class:`InputError` if one cannot be copied, or at too many."""
+    """List the artefacts of each run; :class:`InputError` if one cannot be copied, or there are too many."""
     artefacts, number, size = [], 0, 0
     for run in params.run_files():
         path = f"{FOLDER}/{run.folder}"

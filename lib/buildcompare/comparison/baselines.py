@@ -16,12 +16,12 @@ from buildcompare.config.project import own_folder, writing
 from buildcompare.recordings.recording import Recording
 
 MOST = 5
-"""Most kept sets of runs that stand for the base."""
+"""Most sets of kept runs that form the base."""
 ALIKE = 0.05
-"""Largest relative difference of loads that are comparable."""
+"""Largest relative difference of two comparable loads."""
 _ABOUT, _RUNS = "about.json", "runs"
 Stated = Mapping[str, str | int | None]
-"""What must be equal: test, machine, type and users."""
+"""Facts that comparable runs share: test, machine, type and users."""
 
 
 class KeptRuns(NamedTuple):

@@ -132,7 +132,7 @@ def _viewed(
             replace(view_run(recording, test.type, catalogue, coordinator, repeated=repeated), run=run)
             for recording, run in zip(recordings[side], test.runs(side), strict=True)
         ]
-        if any(view.steady.window for view in views):  # beside these a short run is left out
+        if any(view.steady.window for view in views):  # leave out short runs if others have a window
             views = [replace(view, steady=replace(view.steady, shown=None)) for view in views]
         return views
 

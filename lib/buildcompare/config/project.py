@@ -86,7 +86,7 @@ def write_files(contents: Mapping[Path, str | bytes]) -> None:
             _remove_left(file.parent, f".{glob.escape(file.name)}.*.part")
             halves[file] = stack.enter_context(own_folder(file.parent, f".{file.name}.", ".part")) / file.name
             try:
-                halves[file].write_bytes(whole.encode() if isinstance(whole, str) else whole)  # every byte as it is
+                halves[file].write_bytes(whole.encode() if isinstance(whole, str) else whole)  # line ends unchanged
             except OSError as error:
                 error.filename = error.filename or str(file)  # a full disk names no file
                 raise

@@ -154,7 +154,7 @@ def read_yaml(file: Path) -> Document:
     key, text = None, read_text(file, "a YAML file", max_bytes=MAX_BYTES)
     builder = _Builder(file)
     try:
-        if re.search(r"(?:[\[{]\s*){200}", text):  # before the reader's work, which grows with the square of the depth
+        if re.search(r"(?:[\[{]\s*){200}", text):  # checked first, as the reader's time grows with depth squared
             raise RecursionError
         reader = YAML(typ="safe", pure=True)
         reader.Resolver = _Resolver
@@ -291,7 +291,7 @@ def _model_keys(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
     """Keys of the model at `location`; empty if there is no model."""
     for part in (part for part in location[:-1] if isinstance(part, str)):
         types: list[Any] = [model.model_fields[part].annotation] if part in model.model_fields else []
-        for each in types:  # grows meanwhile: all types nested in the field's type
+        for each in types:  # the loop adds all types nested in the field's type
             types += get_args(each)
         inner = [each for each in types if isinstance(each, type) and issubclass(each, BaseModel)]
         if not inner:

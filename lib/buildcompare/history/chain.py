@@ -42,13 +42,13 @@ from buildcompare.stats.planning import percent
 
 OUTLIER = 3.5
 """Modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
-LEAST_COUNT = 5  # comparisons for a median
+LEAST_COUNT = 5  # minimum number of comparisons for a median
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported
 MOST_EARLIER = 20  # earlier comparisons with the databases in the same order that are named; the others are counted
 UsersNoise = tuple[Noise | None, float]
 """Supported users: run-to-run noise (None: unknown), and the smallest change that matters, in percent."""
 Past = tuple[HistoryResult, list[Drift], list[SetupDifference]]
-"""A comparison beside its ledger."""
+"""Results of a comparison against its ledger: history, drifts, setup differences."""
 
 
 class ErrorChange(NamedTuple):
@@ -57,7 +57,7 @@ class ErrorChange(NamedTuple):
     test: LedgerTest
     delta_percent: float  # relative to the load
     usual_percent: float  # robust standard deviation over the chain
-    comparisons: int  # with error counts of this test
+    comparisons: int  # number of comparisons with error counts of this test
 
 
 @dataclass(frozen=True)

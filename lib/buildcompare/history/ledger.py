@@ -33,10 +33,10 @@ from buildcompare.stats.noise import series_key
 from buildcompare.text.sentences import say
 
 MAKING, RECORDED = ".making", ".recorded"
-"""Folders in a ledger's: files being written, and files that count but are not yet in their places.
+"""Subfolders of a ledger: files being written, and recorded files that are not yet in their places.
 
 One rename turns the first into the second."""
-PACKED = "entries.parquet"  # of version 0.2
+PACKED = "entries.parquet"  # file of version 0.2
 MAX_BYTES = 1_000_000  # an entry of forty tests has some 20 kB
 _DATABASES = {"postgres": "postgresql"}  # other spellings of databases
 _EXPECTED = "an entry that `report --record` or `history-import` wrote"
@@ -141,7 +141,7 @@ class LedgerTest(ChainTest, extra="forbid"):
     """Length of each run's steady window."""
     samples: list[str] = Field(default_factory=list)  # SHA-256 of each run's samples
     written: Users | None = None
-    """Figures that people published about this test; both null: none."""
+    """Supported users that people published for this test; a pair of nulls if they published none."""
 
     @property
     def all_looks(self) -> list[tuple[int, int]]:

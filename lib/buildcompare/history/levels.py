@@ -29,7 +29,7 @@ USERS = "supported-users"  # the series of supported users beside those of metri
 
 
 class LevelChange(NamedTuple):
-    """A change of the level of new builds between the release before and the one at this place."""
+    """A level change of new builds, between release `at` and the one before it."""
 
     at: int
     percent: float
@@ -119,10 +119,10 @@ def level_changes(levels: FloatArray) -> list[LevelChange]:
 
 
 NOT_OF_NOISE = {SETUP_COLUMNS["load_test_version"], "Metrics server"}
-"""Settings whose change leaves the noise between runs as it is."""
+"""Settings whose change does not affect the noise between runs."""
 NEWEST = 100
-"""Monthly comparisons that noise is learned from, the latest. With two databases their 100 contrasts tell a standard
-deviation within 7 %."""
+"""Most monthly comparisons to learn noise from, the latest ones. With two databases their 100 contrasts estimate a
+standard deviation within 7 %."""
 
 
 def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *, simulated: bool) -> Contrasts:

@@ -32,11 +32,11 @@ development half of Mattermost's ceiling tests; a spline in the level and label 
 CALM, RARE = 0.8, 0.98  # Quantiles of the held-out changes to which a t distribution is fitted
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
 SHORT, SHALLOW = 0.3, 0.7
-"""Exponents of :func:`relative_noise`. Each half of Mattermost's ceiling tests (development half) supports both: of
-doubled labels, 58 instead of 47 % and 42 instead of 29 % are found at 2 % marks, each setup judged by its half."""
+"""Exponents of :func:`relative_noise`. Both halves of Mattermost's ceiling tests (development half) support them: at
+2 % marks, 58 instead of 47 % and 42 instead of 29 % of doubled labels are found, each setup judged by its half."""
 TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
-"""Average in seconds from which noise no longer depends on it, unless all of a table is shorter; logarithm of the ratio
-of a percentile to its average at which the noise is the table's."""
+"""Average in seconds above which noise does not depend on the average (unless all averages of a table are lower); log
+ratio of percentile to average at which a label has the table's noise."""
 QUIETEST = 0.1  # Least spread of a pair relative to the usual one; copies of one file have a spread of 0
 POOLED_DF = 4.0
 """Most degrees of freedom of the repeats of other labels in a label's noise. Among simulated identical builds of 2 to 5
@@ -214,7 +214,7 @@ def _learned(changes: pd.DataFrame) -> TableNoise:
     by_label, by_group = (changes.groupby(keys)["square"] for keys in (["label"], ["label", "setup"]))
     squares, count = (
         by_label.transform(what) - by_group.transform(what) for what in ("sum", "count")
-    )  # of other groups
+    )  # over the other groups
     scores = changes["change"].abs() / _shrunk(sd, squares, count)
     usual = float(scores.median())
     spread = scores.groupby([changes["setup"], changes["pair"]]).transform("median") / usual

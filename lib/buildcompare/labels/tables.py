@@ -28,7 +28,7 @@ CALLS = "calls"  # Statistic for the number of calls of a label in the window
 class LabelTables:
     """Label tables of all runs of a test, and the noise of their rows."""
 
-    runs: Pair[list[pd.DataFrame]]  # Of :func:`label_levels`
+    runs: Pair[list[pd.DataFrame]]  # Rows of :func:`label_levels`
     steady: bool  # If True, over steady windows, else summaries of whole runs
     noise: LabelNoise
     whole: Pair[list[pd.DataFrame]] | None  # Summaries of whole runs, beside steady tables
@@ -291,8 +291,8 @@ SEVERAL_TIMES = 3.0  # Least ratio of new to base, chosen as a round number
 LEAST_ADDED = 0.02  # Least added time, as a part of the time of all calls of the table; rare calls add less
 UNLIKELY = 0.05  # Largest adjusted p-value of a label without recorded calls
 FAR = 6.0
-"""Least ratio of the 99th percentile to the average without recorded calls: few calls make them alike. Set on published
-releases, where it leaves one of 12 that name a label, and one of 7 with base and new swapped."""
+"""Least ratio of the 99th percentile to the average without recorded calls: with few calls both are similar. Chosen on
+published releases, where it keeps one of 12 that name a label, and one of 7 with base and new swapped."""
 
 
 def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:
@@ -324,7 +324,7 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
 
 ALPHA = 0.01  # Error rate of marks in one direction, half of the label tables' rate
 LEAST_PERCENT = 5.0  # Least change of a leaning row, half of the label tables' margin
-MOST_EXPECTED = 1.0  # Agreements are left out if chance makes as many or more
+MOST_EXPECTED = 1.0  # Agreements are left out if chance alone makes this many or more
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ class Agreement:
     label: Mapping[str, str]  # The columns of `LABEL_KEY`
     rows: Mapping[str, LabelResult]  # By test, marked or leaning rows only, the largest change first
     marked: int  # Number of tests that mark the label
-    expected: float  # Number of labels that agree as much by chance
+    expected: float  # Expected number of labels that agree as much by chance
 
 
 def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:

@@ -25,8 +25,8 @@ TOLERANCE = 2.0
 """Factor on that slope beyond which a curve is not at its plateau: connected users are not exactly the active ones.
 Whole published curves (development half) end at up to 1.35 times the rule's slope; half as much again is room."""
 USERS_INC = 8.0  # users that mattermost-load-test-ng's coordinator adds or removes in one action
-FASTEST_FALL = 4.0  # users per second that it removes at most: 8 every 2 s
-ROUNDING = 1.5  # factor on the coordinator's pace, for sampling and rounding of a curve
+FASTEST_FALL = 4.0  # users per second that the coordinator removes at most: 8 every 2 s
+ROUNDING = 1.5  # factor on the coordinator's pace, to allow for sampling and rounding
 HOLE_S = 90.0  # a longer gap may hide an early bump, which is no shorter: alerts are ignored in the first minute
 
 
@@ -44,8 +44,8 @@ def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
 
 
 PROXY_STEP = 1.2e-3  # one action as a part of a proxy's level, if its scale is unknown: 8 of 6000 to 8000 users
-SMALLEST = 10.0  # actions; a curve that never exceeds them shows no load
-NOISE_UP_TO_S = 20.0  # distance of samples beyond which differences are waves, and the curve counts as exact
+SMALLEST = 10.0  # minimum load in actions of the coordinator; a lower curve shows no load
+NOISE_UP_TO_S = 20.0  # largest sample distance to estimate noise; beyond it waves dominate and noise counts as 0
 SIGNAL = 30.0  # standard deviations of noise; lower curves are constant loads (published ones have 87 and more)
 
 
@@ -210,8 +210,8 @@ class Fall(NamedTuple):
 AT_ONCE_S = 30.0  # connections of a lost agent time out within half a minute
 HARDLY_ANY = 0.5  # a restart leaves less than this part of the users
 FALL_PART = 0.03  # least fall beyond the coordinator's, as a part: one agent of 20 is 5 %, plots are read to 0.4 %
-BUSY = 0.1  # falls from below this part of the highest load belong to a cold start
-LASTING_S = 60.0  # users who are back sooner after `AT_ONCE_S` were not lost, unless few were left
+BUSY = 0.1  # a fall from below this part of the highest load belongs to a cold start
+LASTING_S = 60.0  # users who return sooner after `AT_ONCE_S` were not lost, unless few were left
 LOW_S = 300.0  # time within which users reach their lowest number; no second fall is searched in it
 
 
@@ -268,7 +268,7 @@ LARGEST = 1e300  # larger numbers are scaled down, else their sums overflow
 STILL_UP = 0.95  # part of the level above which a curve is still under load
 LITTLE_LEFT = 0.5  # a tail that falls below this part of the level is a shutdown, whatever its length
 LONGEST_TAIL_S = 180.0  # longer tails above `LITTLE_LEFT` are no shutdown (published ones take 20 to 85 s)
-STEP_NOISE = 0.01  # part of the level; a shutdown starts with a larger step
+STEP_NOISE = 0.01  # a shutdown starts with a step larger than this part of the level
 DECLINE_S = 60.0  # window that separates a shutdown from a slow decline: queries are rates over one minute
 
 
@@ -322,10 +322,10 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 
 
 PLATEAU = 0.98  # part of its level at which the plateau is reached
-SETTLE_S = 60.0  # left out at the start of a plateau: rates over one minute (`rate_s`) hold samples of the ramp
+SETTLE_S = 60.0  # skipped at the start of a plateau, where rates over one minute (`rate_s`) include the ramp
 SHORTEST_S = 300.0  # shortest window: five independent samples of a one-minute rate
 REPEATED_S, REPEATED_SAMPLES = 30.0, 30
-"""Shortest window of repeated runs, either of both: the noise between them decides what they show."""
+"""Shortest window of repeated runs, in seconds or in samples; the noise between the runs decides what they show."""
 ARRIVAL_S = 60.0  # a load that lasted shorter may be a spike
 
 
@@ -340,7 +340,7 @@ class SteadyState:
     method: Method = "none"
     reason: Reason | None = None
     shown: tuple[float, float] | None = None
-    """What there is of a window that is too short to be judged by."""
+    """Window for levels that are shown although it is too short for a judgement."""
 
 
 def steady_window(

@@ -18,7 +18,7 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.users import BetweenRuns, Bump
 from buildcompare.stats.changepoints import robust_sd
 
-TURN_STEPS = 8.0  # actions of the smallest turn, beyond the coarsest pixel of a published plot, 56 users
+TURN_STEPS = 8.0  # smallest turn, in actions; the coarsest pixel of a published plot is 56 users
 EARLY_PART, DEEP_PART, HALF = 0.15, 0.5, 0.5
 """A peak is early below `EARLY_PART` of the curve's level, or if the curve falls by `DEEP_PART` of it before it first
 reaches `HALF` of the level: the ramp started again."""
@@ -106,16 +106,16 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
     return None if (unseen & low).any() else float(curve.elapsed[onset])  # a bump may hide in the hole
 
 
-LAG_S = 45.0  # left out between stretches and after the onset: connections lag the coordinator by some 12 s
+LAG_S = 45.0  # skipped between stretches and after the onset, as connections lag the coordinator by some 12 s
 STRAIGHT_STEPS = 3.0  # largest distance of a stretch's samples from its least-squares line, or else that of noise
-PIXEL = 0.003  # part of the level that straight samples may deviate by: a pixel of a published plot is about 0.3 %
+PIXEL = 0.003  # largest deviation of straight samples, as a part of the level: about a pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
 """A stretch ends at the last sample within `END_STEPS` of the line through its first `TRUSTED_PART`."""
 SHORTEST_STRETCH_S, MAIN_PART = 45.0, 0.35
 """The ramp is the first stretch that climbs at least `MAIN_PART` of the highest climb: an alert soon after the onset
 leaves a short stretch that is not the ramp."""
 AFTER_S = 240.0  # shortest second stretch: twice the minute of the alert queries, up and down
-SLOWER = (0.2, 0.8)  # slope after a kink, in parts of the ramp's: a half or a third while the coordinator rests
+SLOWER = (0.2, 0.8)  # slope after a kink, relative to the ramp's: a half or a third while the coordinator rests
 
 
 @dataclass(frozen=True)
@@ -210,18 +210,18 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 # ---- Waves ----------------------------------------------------------------------------------------------------------
 
 SIGNIFICANT = 0.05  # error rate of a test
-FALL_STEPS = 5.0  # actions of the coordinator, the smallest fall of a wave
+FALL_STEPS = 5.0  # smallest fall of a wave, in actions of the coordinator
 ROW, ROW_S = 3, 600.0
 """Waves begin with three falls in a row, each within `ROW_S` of the one before: published waves have periods of 145 to
 250 s, and a missed one doubles the distance."""
 PAUSE_S = 1200.0  # waves do not begin with a row of falls before a pause longer than this and than the row
-CYCLE_STEPS = 2.0  # actions, the smallest fall of a cycle: a missed one would double the period
-FEWEST_CYCLES = 4  # cycles of a period (three distances)
+CYCLE_STEPS = 2.0  # smallest fall of a cycle, in actions: a missed one would double the period
+FEWEST_CYCLES = 4  # minimum number of cycles for a period (three distances)
 RESOLVED, ALIASED = 8.0, 3.0
 """Samples per cycle. Below `RESOLVED` the fall is unknown: peaks and troughs lie between samples, which shortens a
 saw-tooth of 8 samples by an eighth on average, one of 4 by a quarter. Below `ALIASED` the period may be that of faster
 waves: samples a minute apart show waves of 100 s as waves of 150."""
-SWING = 0.5  # a spectral peak with less than this part of the falls is an overtone or a ripple
+SWING = 0.5  # a spectral peak whose swing is below this part of the falls is an overtone or a ripple
 NEAR = 0.25  # largest relative distance of periods, or frequencies, of one oscillation
 
 
@@ -338,10 +338,10 @@ def _from_first_row(turns: list[Turn]) -> list[Turn]:
 
 
 LONGEST_S, SHORTEST_S = 600.0, 60.0  # periods searched: alert queries look back one minute
-CYCLES = 5.0  # cycles of the longest period searched
+CYCLES = 5.0  # minimum number of cycles of the longest period searched
 KNOT_S = 1800.0  # distance of the knots of the trend (quadratic spline): three times the longest period searched
 TAPERS = 3  # sine tapers (Riedel & Sidorenko 1995): more of them blur a peak, fewer leave its height to chance
-FEWEST_SAMPLES = 40  # of 40 to 90 samples of red noise (15 to 60 s apart, phi 0 to .95, 300 runs each) 5 % pass
+FEWEST_SAMPLES = 40  # 5 % of red noise passes (40 to 90 samples 15 to 60 s apart, phi 0 to .95, 300 runs each)
 FLAT = 1e-9  # a curve that varies by less than this part of itself is constant, apart from rounding
 
 

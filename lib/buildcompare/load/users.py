@@ -21,8 +21,8 @@ from buildcompare.text.sentences import say
 
 STOP_SLOPE = STOP_STEPS * USERS_INC
 MIN_COVERAGE = 0.9  # smallest part of the last 30 minutes with samples (published runs: 0.99 and more)
-INTERRUPTED = 0.5  # part of the median in the last 30 minutes; lower users are a fault (published: 0.93 and more)
-CEILING = 0.95  # part of the ceiling that stopped the test: capped runs have 0.967, other published ones up to 0.87
+INTERRUPTED = 0.5  # part of the median in the last 30 minutes; fewer users are a fault (published: 0.93 and more)
+CEILING = 0.95  # part of the ceiling above which the ceiling stopped the run: capped runs 0.967, others up to 0.87
 LONGEST_SILENCE_S = 120.0  # longest time between the last sample and the known end of a run without a gap
 CUT_TOLERANCE_S = 60.0  # curves without a stop that end this close together may be cut to one length
 CUT_SLOPE = 1.15
@@ -112,7 +112,7 @@ def with_estimates(test: Test, views: Views) -> Views:
         may_be_cut = not seen and stop is not None and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in other)
         known_end_s = view.recording.duration_s if known else None
         estimate = supported_users(view.users, stop=stop, known_end_s=known_end_s, ceiling=test.users)
-        # Plots are cut to the base's length.
+        # Published plots cut both curves to the base's length.
         if may_be_cut and (side == "new" or (estimate.slope_users_per_s or 0.0) > CUT_SLOPE * STOP_SLOPE):
             estimate = supported_users(view.users, stop=stop, may_be_cut=True, ceiling=test.users)
         return replace(view, estimate=estimate)
@@ -165,7 +165,7 @@ def compare_supported_users(
 
 
 QUIET_S = 60.0  # the coordinator ignores alerts at the start of a test (`MinIntervalSec`)
-PERCENTILE = 95.0  # of the answers over the threshold, as nearness: above it are single samples
+PERCENTILE = 95.0  # percentile of query over threshold that measures nearness; higher ones rest on single samples
 
 
 def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator) -> LimitedBy | None:

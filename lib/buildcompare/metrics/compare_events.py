@@ -18,7 +18,7 @@ from buildcompare.results.codes import SIDES, Pair, Side
 from buildcompare.stats.changepoints import CalibratedPenalty
 from buildcompare.stats.noise import RepeatedRuns
 
-SMALLEST_SHARE = 0.2  # events below this part of the metric's margin are left out
+SMALLEST_SHARE = 0.2  # smaller events, relative to the metric's margin, are left out
 TOGETHER_S = 120.0
 """Events of one build that start within this time are one group: minute averages of rates over one minute."""
 SAME_S = 360.0

@@ -24,23 +24,23 @@ from buildcompare.stats.levels import MINUTE_S, minute_means
 
 CLIMB_S = 120.0
 """Users count as new for this long: one minute of rate, and one minute for a login's work."""
-SUSTAINED_S = 600.0  # time at or above the highest load that a build sustained
+SUSTAINED_S = 600.0  # minimum time at or above a load for it to count as sustained
 LOWEST, HIGHEST = 0.3, 2.0  # range of loads, in parts of the highest common one: below it the server starts cold
-KNOTS = 4  # of each spline: enough for a saturating metric, few enough for a ramp of half an hour
-FEWEST = 15  # minutes of each build: three of both for each of ten coefficients
-POINTS = 41  # of the curves: one for each 2.5 % of their range
-NEAR = 0.1  # relative distance within which minutes count for the rate of new users at a load
+KNOTS = 4  # knots of each spline: enough for a saturating metric, few enough for a ramp of half an hour
+FEWEST = 15  # minimum minutes of each build: three of both for each of ten coefficients
+POINTS = 41  # points of a curve: one for each 2.5 % of its range
+NEAR = 0.1  # the rate of new users at a load comes from minutes within this relative distance
 DOUBT = 0.15
-"""Part of a difference explained by logins that counts as a standard error: their cost may not be linear."""
+"""Share of a difference due to logins that counts as its standard error: their cost may not be linear."""
 HUBER = 1.345  # 95 % efficient for normal noise (Huber 1964)
 ROUNDS = 4
 """Iterations of the weights. statsmodels' RLM takes nine times as long and gives no matrix to derive errors from."""
 CONTRADICTED = 3.0
-"""Standard errors between the difference at the highest load and the mean over all loads, beyond which they differ."""
+"""The difference at the highest load contradicts the mean over all loads if it is this many standard errors away."""
 FARTHEST = 1e6
 """Minutes are clipped to this many times the median: farther ones are faults of the recording."""
 COSINES = 0.4
-"""Cosines that measure the slow noise of n minutes: this times n^(2/3) (Lazarus, Lewis, Stock & Watson 2018)."""
+"""The slow noise of n minutes is measured by this times n^(2/3) cosines (Lazarus, Lewis, Stock & Watson 2018)."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class MetricAtLoad:
     constant: bool  # True if the difference is the mean over all loads
     users: FloatArray  # the loads, shape (n,)
     curves: Pair[FloatArray]  # the metric at these loads, shape (n,)
-    se_curves: Pair[FloatArray]  # of its logarithm
+    se_curves: Pair[FloatArray]  # standard error of its logarithm
     log_ratios: FloatArray  # difference at each load, shape (n,)
     se_ratios: FloatArray
     points: Pair[FloatArray]  # users and metric of each minute at the curves' rate of new users, shape (minutes, 2)

@@ -22,14 +22,14 @@ from buildcompare.stats.changepoints import Ar1Noise, CalibratedPenalty, robust_
 from buildcompare.stats.levels import MINUTE_S, minute_means
 
 Kind = Literal["level", "spike", "drop"]
-Range = tuple[int, int]  # half-open, of averages
+Range = tuple[int, int]  # indices of averages, half-open
 Span = tuple[float, float]  # elapsed seconds
 
 AFTER_RAMP_S = 120.0
-"""Left out after a ramp: the last 2 % of an hour's ramp, and the first minute of rates over one minute."""
+"""Skipped after a ramp: the last 2 % of an hour's ramp, and the first minute of rates over one minute."""
 COVERAGE = 0.5  # an interval with fewer of its samples is a gap, such as the last one, which holds the shutdown
 LARGEST = 1e100  # larger values are left out like NaN: their squares would overflow
-NOTHING = 1e-9  # levels below this part of the change count as zero
+NOTHING = 1e-9  # a level below this part of the change counts as zero
 Z95 = 1.96  # normal quantile of a two-sided 95 % interval
 TIME_95 = 7.35
 """Splits that gain at most this many variances less than the best lie in the 95 % interval of a change's time (Hansen
@@ -39,11 +39,11 @@ LONGEST_EXCURSION_S = 1200.0
 LASTING_S = 300.0
 """A shift that begins closer to the window's end may still come back; one that ends closer to its start may be the rest
 of the ramp. Both are excursions. Shifts in one direction merge if the segments between them are no longer."""
-SPIKE_HALF_WIDTH = 10  # averages of the running median on each side, and the longest spike
+SPIKE_HALF_WIDTH = 10  # averages on each side in the running median; also the longest spike
 SPIKE = 6.0
 """Robust standard deviations from the running median. Of AR(1) series of 70 to 1080 samples with phi of 0 to 0.9, at
 most 2 % have a sample as far out; at phi 0.95, 3 % (400 each, seed 20240502)."""
-FLANK = 0.5  # averages beside a spike belong to it above this part of `SPIKE`
+FLANK = 0.5  # neighbouring averages above this part of `SPIKE` belong to the spike
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from buildcompare.stats.levels import Level
 _ATTEMPTS = re.compile(r"\b(requests?|reqs?|rps|transactions|tps|queries|qps|calls|attempts|iterations)\b")
 _OUTCOME = re.compile(rf"\b({FAILED}|{SUCCEEDED})\b")
 _UNITS = ("", "requests", "transactions")
-MANY = 1e9  # attempts per unit of failures where they were not recorded: failures are Poisson then
+MANY = 1e9  # attempts per unit of failures where no attempts are recorded: failures are then Poisson
 
 
 class Tried(NamedTuple):

@@ -19,8 +19,8 @@ from buildcompare.recordings.series import FloatArray
 
 BATCH = 1 << 19  # bytes that are parsed at a time
 MAX_PART = 64_000_000  # bound on the bytes of one series: 11,000 points take 500 kB
-MAX_WORDS = 300  # bound on the characters that are kept of a server's message
-_VALUES = b',"values":[['  # before the numbers of a series; no JSON string begins so, as quotes are escaped there
+MAX_WORDS = 300  # most characters that are kept of a server's message
+_VALUES = b',"values":[['  # begins the numbers of a series; JSON strings cannot contain it, as quotes are escaped there
 _NO_NUMBER = re.compile(r"[^!-^`-~]")  # blanks, ``1_0`` and digits outside ASCII, which float() reads
 _PARTIAL = re.compile(r"\bpartial\b", re.IGNORECASE)
 
@@ -67,7 +67,7 @@ def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> An
     for chunk in chunks:
         waiting.append(chunk)
         size += len(chunk)
-        if size >= max(BATCH, len(waiting[0])):  # or the time to search a long series would grow with its square
+        if size >= max(BATCH, len(waiting[0])):  # else searching a long series takes quadratic time
             waiting, size = [_take_series(b"".join(waiting), around, pairs)], 0
             if len(waiting[0]) > MAX_PART:
                 expected = f"series of at most {MAX_PART // 1_000_000} MB"
@@ -117,7 +117,7 @@ def _numbers(text: bytes, opening: IndexArray, closing: IndexArray) -> Pairs:
     offsets = np.full(4 * closing.size + 1, letters.size)  # where a time, ``,"``, a value and ``"],[`` start
     offsets[0], offsets[4:-1:4] = 0, closing[:-1] + 4
     offsets[1::4], offsets[2::4], offsets[3::4] = opening - 1, opening + 1, closing
-    is_number = np.full(closing.size // 2 + 1, 0b01010101, np.uint8)  # Arrow skips the others
+    is_number = np.full(closing.size // 2 + 1, 0b01010101, np.uint8)  # Arrow skips the text between them
     buffers = [pa.py_buffer(each) for each in (is_number, offsets, text)]
     words = pa.Array.from_buffers(pa.large_string(), offsets.size - 1, buffers)
     numbers = np.frombuffer(words.cast(pa.float64()).buffers()[1], count=offsets.size - 1)

@@ -33,8 +33,8 @@ from buildcompare.text.sentences import say
 FILES = {publication.HTML: "report", publication.README: "README", publication.RESULTS: "results"}
 INDEX = "index.html"
 LEDGERS = "data/history"  # where ledgers are kept, one folder each
-FEWEST_POINTS = 3  # of a chart of levels
-NEWEST = 500  # comparisons of each ledger that stand on the page
+FEWEST_POINTS = 3  # minimum number of points for a chart of levels
+NEWEST = 500  # most comparisons of each ledger on the page
 
 
 class UsersLine(NamedTuple):
@@ -189,7 +189,7 @@ def _read(file: Path) -> Results | str:
     """Read results.json; return a message if it cannot be read."""
     try:
         results = Results.model_validate(json.loads(file.read_text(encoding="utf-8")))
-        dumps(results).encode()  # half a character could be read, and never written again
+        dumps(results).encode()  # fails on half characters, which can be read but not written
     except FileNotFoundError:
         return "results.json is missing"
     except (ValidationError, ValueError, RecursionError, OSError):

@@ -17,7 +17,7 @@ os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
 UNUSED = ("rfc3987_syntax", "rfc3986_validator", "isoduration", "webcolors", "uri_template", "fqdn", "ipywidgets")
 for name in UNUSED:
     sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # its import fails
-gc.disable()  # imports leave no garbage
+gc.disable()  # imports make no garbage, so collecting costs time only
 
 LATE = """
 bdb buildcompare.figures.curves buildcompare.report.batch buildcompare.report.engine buildcompare.report.exporters
@@ -55,7 +55,7 @@ formats()
 running_code(root())
 code_sha256()
 nbformat.writes(nbformat.v4.new_notebook())  # type: ignore[no-untyped-call]  # compiles the schema of notebooks
-with suppress(InputError):  # the report that needs it raises it again
+with suppress(InputError):  # a report that needs the catalogue raises the error again
     read_catalogue("mattermost")
-gc.freeze()  # the collector of a child would copy all shared memory
+gc.freeze()  # else a child's garbage collector copies all shared memory
 gc.enable()

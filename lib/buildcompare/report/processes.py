@@ -100,7 +100,7 @@ def memory() -> int:
 def begin() -> None:
     """Start the fork server early, so that it imports in the background; otherwise the first child starts it."""
     if is_safe():
-        with contextlib.suppress(OSError):  # the first child raises it again
+        with contextlib.suppress(OSError):  # the first child raises the error again
             _context()
 
 
@@ -108,19 +108,19 @@ def begin() -> None:
 def _context() -> Any:
     made: Any = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload(PRELOAD)
-    with socket_folder():  # which removes those that killed processes left
+    with socket_folder():  # it also removes folders of killed processes
         folder = Path(tempfile.mkdtemp(prefix="bc-", dir=short_parent()))
     lock = contextlib.ExitStack()
     lock.enter_context(locked(folder))
     before, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:
-        forkserver.ensure_running()  # its socket stands in the folder
+        forkserver.ensure_running()  # the server puts its socket into the folder
     finally:
         tempfile.tempdir = before
     # multiprocessing removes its folder in this one at -100
     util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=-101)
     atexit.register(lock.close)
-    multiprocessing.current_process().daemon = False  # a worker of Dask is one, which could have no children
+    multiprocessing.current_process().daemon = False  # Dask workers are daemons, which may not have children
     return made
 
 
@@ -137,5 +137,5 @@ def _child(
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # exit handlers remove half-made files
-    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # the waiting process reports it, or is gone
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # the waiting process reports the fault, or has ended
         asker.send((True, task(*arguments)))

@@ -18,19 +18,19 @@ from scipy.special import stdtrit
 from buildcompare.recordings.recording import FloatArray
 
 PENALTY = 12.0, 40.0
-"""Penalty without calibration in long-run variances: the first, plus the second by the number of independent samples.
+"""Penalty without calibration, in long-run variances: the first, plus the second divided by the independent samples.
 At most 5 % of AR(1) series of 60 to 1080 samples with phi of 0 to 0.9 show a change, 12 % if short and phi .9."""
-PENALTY_OF_TWO = 20.0, 600.0  # for the noise around the best two splits: else a staircase would count as noise
-HIGHEST_PHI = 0.97  # of noise; above it, a series of an hour looks like a random walk
+PENALTY_OF_TWO = 20.0, 600.0  # penalty with noise around the best two splits: a staircase is no noise
+HIGHEST_PHI = 0.97  # highest autocorrelation of noise; above it, an hour's series looks like a random walk
 CHANGE_PHI = 0.93
 """Highest autocorrelation of other series than load tests: annotated ones agree better (covering .73, .71 with .97). Of
 31 identical load tests 11 would show an event, without outliers and with either; `cautious` leaves 9."""
 MAD_TO_SD = 1.0 / 0.6745
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
-SHORTEST = 12  # samples, the least to estimate noise from
+SHORTEST = 12  # minimum number of samples to estimate noise
 FALSE_ALARMS = 0.03  # rate of runs without a change that a calibrated penalty may flag
 OUTLYING, BESIDE = 6.0, 2
-"""Robust standard deviations from the median of a sample and this many on each side that make an outlier."""
+"""An outlier is this many robust standard deviations from the median of itself and this many samples on each side."""
 
 
 def robust_sd(deviations: npt.ArrayLike) -> float:

@@ -23,10 +23,10 @@ from buildcompare.stats.noise import Key, Noise, RunLevel, beside_repeats, in_wi
 from buildcompare.stats.planning import ALPHA, SOUGHT, Looks, enough_runs, percent, quantile, smallest_found
 
 LABEL_ALPHA = 0.02  # error rate of each label row: four of 200 rows are marked by chance
-LABEL_MARGIN_PERCENT = 10.0  # as the catalogue's `margin_percent` of the averages over all labels
+LABEL_MARGIN_PERCENT = 10.0  # equals the catalogue's `margin_percent` of averages over all labels
 GATE = "gate"  # family of the metrics that users feel
 USERS = 5.0
-"""A loss of supported users is called as if it were one of so many: gate metrics make 2.5 % of unchanged tests a
+"""Size of the family in which a loss of supported users is judged: gate metrics make 2.5 % of unchanged tests a
 regression, and users a fifth of that, together 3 %. A loss of 10 % is found in 80 to 84 % (identical ceiling runs of
 the development half)."""
 
@@ -40,7 +40,7 @@ class Effect:
     df: float  # degrees of freedom of `sd`
     run_sd: float  # standard deviation of a single run
     noise_source: NoiseSource
-    comparisons: int = 0  # earlier comparisons behind the noise
+    comparisons: int = 0  # number of earlier comparisons that the noise was learned from
 
     @property
     def delta_percent(self) -> float:

@@ -27,18 +27,18 @@ CATALOGUE_DF = 8.0
 laboratory. Of 4, 6, 8 and 15 (simulated pairs, seeds from 1,000,000, and identical ceiling runs of the development
 half, each setup by one to three others), fewer leave more undecided, and 15 is wrong more often."""
 ALIKE = 3.0
-"""Metrics of one run that count as one: the changes of eight metrics between identical ceiling runs (development half)
-are worth 2.7 independent ones."""
-LEAST_DF = 3.0  # degrees of freedom left by setups that differ, at least: those of two setups with 2 and 3 runs
+"""Number of correlated metrics of a run that count as one: the changes of eight metrics between identical ceiling runs
+(development half) are worth 2.7 independent ones."""
+LEAST_DF = 3.0  # minimum degrees of freedom if setups differ: those of two setups with 2 and 3 runs
 BY_CHANCE = 0.3
-"""Part of their degrees of freedom that groups must keep for their variances to count as equal. With equal variances,
+"""Variances of groups count as equal if the groups keep this part of their degrees of freedom. With equal variances,
 one of 400 calibrations from 6 to 12 groups of 2 to 4 runs keeps less. With a half (one in 27), a third fewer changes of
 20 % in the times of identical ceiling runs are found (development half)."""
-LEAST_REPEATS = 2  # degrees of freedom; with one, intervals are 13 standard errors wide
-LEAST_SD = 1e-4  # runs that agree to the last digit were rounded
-CATALOGUE_S = 1800.0  # shortest windows that the catalogues' noise was learned from
+LEAST_REPEATS = 2  # minimum degrees of freedom; with one, intervals are 13 standard errors wide
+LEAST_SD = 1e-4  # minimum, because runs that agree to the last digit were rounded
+CATALOGUE_S = 1800.0  # shortest window from which the catalogues' noise was learned
 ENOUGH_COMPARISONS = 8
-"""Earlier comparisons that teach the noise of a metric without any other source."""
+"""Earlier comparisons needed to learn the noise of a metric that has no other source."""
 Kind = Literal["bounded", "unbounded", "benchmark", "equal_load"]
 """Kinds of noise in a catalogue: of levels in a type of test, or of unbounded runs at equal load."""
 LABEL_KEY = ["group", "label", "stat"]  # key of a row of a label table
@@ -93,7 +93,7 @@ class RepeatedRuns:
 
 
 CONTRAST = ("comparison", "squares", "df", "misread")
-"""Columns of what a test of an earlier comparison teaches about a metric: number of the comparison; square of its log
+"""Columns about a metric in a test of an earlier comparison: number of the comparison; square of its log
 ratio around the mean of the comparison's tests, per run; degrees of freedom, 1 less its part of the mean; True if the
 values were read off plots."""
 Contrasts = Mapping[tuple[str, str], pd.DataFrame]
@@ -109,9 +109,9 @@ class Noise:
     df: float  # degrees of freedom of `sd`
     noise_source: NoiseSource
     within: float | None = None  # standard error of a run's level within the run (log scale)
-    seconds: float = math.nan  # length of the windows behind it; NaN if unknown
+    seconds: float = math.nan  # length of the windows that it was learned from; NaN if unknown
     at_load: bool = False  # True for runs compared at equal load, without the error within them
-    comparisons: int = 0  # earlier comparisons behind it
+    comparisons: int = 0  # number of earlier comparisons that it was learned from
 
 
 def run_noise(groups: Iterable[Sequence[float | RunLevel]]) -> Noise | None:

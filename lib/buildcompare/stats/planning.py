@@ -34,14 +34,14 @@ MOST_RUNS = 99  # most runs per build that a plan advises
 SPENT = 0.0425
 """Error over all looks, below `ALPHA`: levels of normal statistics applied to t statistics (Jennison & Turnbull 2000,
 "Group Sequential Methods", 4.4) call 0.3 points more with 5 degrees of freedom (benchmarks/looks.py, table 1)."""
-LEAST = 1e-6  # smallest share of the error that a bound can be found for
-HALVINGS = 75  # of the interval of a root: 1e6 shrinks to the last digit of 1
+LEAST = 1e-6  # smallest share of the error for which a bound can be computed
+HALVINGS = 75  # bisection steps of a root search: an interval of 1e6 shrinks to the last digit of 1
 POINTS = 401  # grid points of the integral; twice as many change a level by 1e-6
 
 
 @dataclass(frozen=True)
 class Looks:
-    """Runs of each build at every look so far, the present one last: the harmonic mean of unequal numbers."""
+    """Runs per build at every look, the present one last; unequal numbers count as their harmonic mean."""
 
     runs: tuple[float, ...] = (1.0,)
     planned: float | None = None

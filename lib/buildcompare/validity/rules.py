@@ -28,15 +28,15 @@ from buildcompare.text.sentences import say
 APART = 0.05  # Largest difference of loads in one bounded test; published loads agree to 0.1 %
 HELD = 0.97  # Least part of its load that a bounded run reaches and holds; without one agent of eleven 0.91 remains
 NOT_HELD, HARDLY_HELD = 0.05, 0.25
-"""Parts of the time below `HELD` that limit a bounded run and make it invalid; published: 0, with a lost agent 0.22."""
+"""Parts of the time below `HELD` that make a bounded run limited, and invalid; published: 0, with a lost agent 0.22."""
 PROXY_HARDLY_ANY = 0.1  # A proxy below this part of its level shows a restart; idle servers have 0.003 to 0.14
 STEEP = curves.TOLERANCE * curves.STOP_STEPS * curves.USERS_INC  # Users per second; a steeper curve has no level yet
 REPORTED = 0.02
 """Largest difference of a curve's mean from the reported supported users; published ones differ by 0.44 % at most."""
-REPORTED_CAPPED = 0.05  # The same at the ceiling, where users log in again and the curve is up to 3 % higher
+REPORTED_CAPPED = 0.05  # `REPORTED` at the ceiling, where users log in again and the curve is up to 3 % higher
 COVERED, HARDLY_COVERED = 0.9, 0.5
-"""Parts of the samples: a metric below the first is named; if all are below the second, the run is invalid. Published
-runs have 0.99 and more."""
+"""Shares of the expected samples: metrics below the first are named; a run is invalid if all are below the second.
+Published runs have 0.99 and more."""
 SILENT_S = 120.0  # Longest start or end without samples; twice the range of an alert query
 CLIMBING, CLIMBING_S = 1 / 3, 300.0
 """Part of the ramp's slope: an unbounded run that climbs faster in its last 5 and 30 minutes, and faster than `STEEP`,
@@ -47,7 +47,7 @@ LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
 END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
 """Multiples of the histogram's last bound. Above the first a percentile may be too low; above the second its unit is
 wrong, since reading off a plot adds only a little."""
-THOUSANDS = 300.0  # Ratio of two builds' levels from which their units differ; in 68 published tests at most 3.8
+THOUSANDS = 300.0  # Units differ above this ratio of two builds' levels; it is at most 3.8 in 68 published tests
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
 SHORTER = 0.5  # Least ratio of steady windows in a bounded test; a shorter run was cut (published: 0.99)
 
