@@ -1,6 +1,6 @@
-"""What the commands share, those of other packages too: options, printing, and exit codes of errors.
+"""Shared code of all commands, also of other packages: options, printing, and exit codes of errors.
 
-A package registers its commands as `buildcompare.commands`, from modules that import what they call late.
+A package registers its commands as `buildcompare.commands`; their modules import heavy packages late.
 """
 
 import io

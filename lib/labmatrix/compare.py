@@ -61,7 +61,7 @@ class MeasuredRun:
     source: str | None = None
 
     def value(self, metric: Metric, *, plain: bool = False) -> float | None:
-        """Level of a metric, None if not measured; `plain`: the arithmetic mean whatever its unit."""
+        """Level of a metric, None if not measured; `plain` takes the arithmetic mean for every unit."""
         values = self._values(metric)
         return None if values is None else level_of(values, "" if plain else metric.unit).value
 

@@ -21,7 +21,7 @@ from buildcompare.results import MetricResult, Results, Tested
 from buildcompare.results.codes import Status, Verdict
 
 PREFIX = "buildcompare"
-MAX_BYTES = 500_000_000  # of a results.json
+MAX_BYTES = 500_000_000  # largest results.json
 PACKET_BYTES = 1432
 """Size of a statsd packet that passes an Ethernet unfragmented."""
 UNITS = {
@@ -32,7 +32,7 @@ UNITS = {
     "percent": ("ratio", 1e-2),
     "percent of one core": ("ratio", 1e-2),
 }
-"""Prometheus's base unit, the suffix of a metric's name, by unit; other units go into the label `unit`."""
+"""Unit -> Prometheus base unit (the name's suffix) and factor; other units become the label `unit`."""
 HELP = {
     "comparison_info": "The builds that were compared.",
     "verdict": "1 for the verdict of the comparison, 0 for the others.",

@@ -236,7 +236,7 @@ def _buckets(at: FloatArray, rates: FloatArray, bounds: FloatArray, label: str) 
 
     below, edge = np.zeros(at.size), 0.0
     for bound, column in zip(bounds, rates.T, strict=True):
-        if edge < bound / WIDTH * 0.999:  # empty buckets lie between
+        if edge < bound / WIDTH * 0.999:  # empty buckets before this one
             yield at_most(f"{bound / WIDTH:.9g}", below)
         below, edge = below + column, bound
         yield at_most(f"{bound:.9g}", below)

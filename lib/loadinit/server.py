@@ -79,7 +79,7 @@ class _Server:
     used: set[str] = field(default_factory=set)
 
     def add(self, name: str, unit: str, better: Better, query: str, uses: str, **settings: object) -> str:
-        """Take a metric whose query needs the series that the pattern `uses` matches; return its slug."""
+        """Add a metric whose query reads the series that match the pattern `uses`; return its slug."""
         slug = slugify(name)
         if len(self.metrics) < MOST_METRICS and slug not in self.metrics:
             self.used |= {each for each in self.names if re.fullmatch(uses, each)}

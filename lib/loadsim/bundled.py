@@ -36,7 +36,7 @@ V10_4 = Coordinator(evaluate_every_s=1.9)
 V11_1 = Coordinator(evaluate_every_s=1.0)
 """8 users/s before the first alert, 2.7 after it, as published."""
 V9_6 = Coordinator(evaluate_every_s=2.15)
-"""3.7 users/s throughout, as in v10.1 (an evaluation takes longer than the rest)."""
+"""3.7 users/s before and after alerts, as in v10.1: the evaluation takes longer than the pause."""
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def analyse(
 
 
 class LearnedNoise(NamedTuple):
-    """What a calibration and a ledger say of the noise between runs."""
+    """Noise between runs from a calibration and a ledger."""
 
     groups: Sequence[RepeatedRuns] = ()
     self_check: dict[str, Any] | None = None
@@ -116,7 +116,7 @@ class LearnedNoise(NamedTuple):
 
 
 def with_noise(params: Comparison, catalogue: Catalogue, every: Sequence[Recording]) -> tuple[Catalogue, LearnedNoise]:
-    """Return the catalogue with margins and noise for these runs, and what the noise was learned from."""
+    """Return the catalogue with margins and noise for these runs, and the sources of the noise."""
     catalogue = with_times(catalogue, ((each.name, each.unit) for run in every for each in run.measurements))
     catalogue = catalogue.with_margins(params.margins)
     calibration = calibration_of(params, params.calibration) if params.calibration else None

@@ -58,7 +58,7 @@ def parameters(params_file: str | None = None, **given: Any) -> Comparison:
 
 
 def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Catalogue:
-    """`catalogue`, or the one that `params` name with their operations; with the margins of `params`."""
+    """Return `catalogue`, or the one that `params` name, with the operations and margins of `params`."""
     try:
         catalogue = read_catalogue(params.metrics) if catalogue is None else catalogue
     except InputError as error:
@@ -72,7 +72,7 @@ def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Cata
 
 
 def pull_recordings(params: Comparison, *, refresh: bool = False, quiet: bool = False) -> None:
-    """Pull the runs that are not at hand from their server, or with `refresh` all that come from one."""
+    """Pull the runs that are not in the cache from their server; with `refresh`, all runs that have a server."""
     catalogue = catalogue_of(params)
     pulled = [(slot, run) for slot, run in runs_of(params) if run.is_pulled]
     missing = [(slot, run) for slot, run in pulled if refresh or not is_kept(slot, run, params.source, catalogue)]
@@ -81,7 +81,7 @@ def pull_recordings(params: Comparison, *, refresh: bool = False, quiet: bool = 
 
 
 def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, dict[Side, list[Recording]]]:
-    """Read every run; what must be pulled from a server is pulled once and kept (`refresh`: again)."""
+    """Read every run; runs on a server are pulled once and kept (`refresh` pulls them again)."""
     pull_recordings(params, refresh=refresh)
     catalogue = catalogue_of(params)
     recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}

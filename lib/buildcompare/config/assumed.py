@@ -52,7 +52,7 @@ _LOAD = r"(users|vus|clients|concurrency)$"
 
 
 class OpenCatalogue(Catalogue):
-    """A catalogue that assumes the unit and direction of what it does not list."""
+    """A catalogue that assumes the unit and direction of metrics that it does not list."""
 
     metrics: tuple[Metric, ...] = ()
 
@@ -74,7 +74,7 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
 
 
 def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalogue:
-    """List the times among numbers (name and unit) that a file states and nothing else: shorter is better.
+    """Add the times among numbers (name and unit) that only a file describes, as gates: shorter is better.
 
     Their margin is that of `operations` in a params file.
     """
@@ -119,7 +119,7 @@ def _words(pattern: str, slug: str) -> str:
 
 
 def open_catalogue(names: Iterable[str] | None = None) -> OpenCatalogue:
-    """Merge catalogues, by default all; of several metrics with one slug the first stays."""
+    """Merge catalogues, by default all; the first metric of each slug wins."""
     read = [read_catalogue(name) for name in (catalogue_names() if names is None else names)]
     metrics: dict[str, Metric] = {}
     tables: dict[str, LabelTable] = {}

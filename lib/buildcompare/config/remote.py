@@ -111,7 +111,7 @@ def _put(system: Any, files: dict[str, Path]) -> None:
         top = folder.partition("/")[0]
         if top and not system.exists(top):
             raise FileNotFoundError(top)
-        with contextlib.suppress(Exception):  # each library raises its own errors where the folder is there
+        with contextlib.suppress(Exception):  # libraries raise different errors if the folder exists
             system.makedirs(folder, exist_ok=True)
     system.invalidate_cache()
     system.put([str(file) for file in files.values()], [*files])
@@ -147,7 +147,7 @@ def _one_line(address: str, expected: str) -> Iterator[None]:
         yield
     except BuildcompareError:
         raise
-    except Exception as error:  # each file system has its own errors
+    except Exception as error:  # file systems raise different errors
         found = f"{type(error).__name__}: {error}"
         raise InputError(file=address, key=None, expected=expected, found=found) from None
 

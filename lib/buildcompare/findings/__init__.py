@@ -45,9 +45,9 @@ RANKS = {
     FindingKind.LABELS_BEYOND_NOISE: CHANGES,
     FindingKind.LABEL_CHANGED: CHANGES,
     FindingKind.ASSUMED: FOLDED,
-    FindingKind.BLIND_SPOTS: FOLDED,  # the opening of a pass has them
+    FindingKind.BLIND_SPOTS: FOLDED,  # the first sentences of a pass state these
     FindingKind.LABELS: FOLDED,
-    FindingKind.COUNTED_ERRORS: FOLDED,  # a separate table has them
+    FindingKind.COUNTED_ERRORS: FOLDED,  # a separate table shows these
     FindingKind.LABELS_IN_ONE_BUILD: FOLDED,
     FindingKind.RECORDING_NOTE: FOLDED,
     FindingKind.MORE_EVENTS: FOLDED,

@@ -137,7 +137,7 @@ def frames(test: TestResult) -> Iterator[Found]:
     """Find the frames of profiles that grew most: by `LEAST_POINTS`, and beyond noise if it is known."""
     if test.profiles is None:
         return
-    noise_known = sum(test.profiles.runs) > 2  # not with one profile per build
+    noise_known = sum(test.profiles.runs) > 2  # unknown with one profile per build
     evidence: dict[str, object] = {"noise_known": noise_known}
     for name in ("own", "total"):
         grown = (row for row in getattr(test.profiles, name) if row.points >= LEAST_POINTS)

@@ -79,7 +79,7 @@ class LedgerBuild(Strict):
 
     @property
     def without_run(self) -> str:
-        """The label without a number of a run at its end: labels such as ``v1.2, run 1`` name runs of one build."""
+        """The label without a run number at its end: ``v1.2, run 1`` and ``v1.2, run 2`` name the same build."""
         return re.sub(r"\W*\brun \d+$", "", self.label)
 
     @property
@@ -239,11 +239,11 @@ class Ledger:
         return 1 + max(self._positions, default=0)
 
     def alike(self, other: ChainEntry) -> list[str]:
-        """Names of the entries of the comparison that `other` is of: several of a repeated study."""
+        """Names of the entries of the same comparison as `other`; a repeated study has several."""
         return sorted({name for builds in other.builds_compared for name in self._compared.get(builds, ())})
 
     def find(self, other: ChainEntry) -> Entry | None:
-        """The entry of the comparison that `other` is of; of several the one with its name."""
+        """Find the entry of the same comparison as `other`; if there are several, the one with the same name."""
         alike = self.alike(other)
         return self.entry(other.name if other.name in alike else alike[0]) if alike else None
 
@@ -386,7 +386,7 @@ def entry_of(
     runs = [run for test in tests for run in (*test.runs.base, *test.runs.new)]
     servers = {f"{run.server.kind} {run.server.version}".strip()[:200] for run in runs if run.server}
     return Entry(
-        name=params.name or "comparison",  # an unnamed one is never recorded
+        name=params.name or "comparison",  # only named comparisons are recorded
         kind="study" if position is None else "monthly",
         position=position,
         base=LedgerBuild.of(params.base.label),
@@ -411,7 +411,7 @@ def _test(test: Test, result: TestResult | None) -> LedgerTest:
 
 
 def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
-    """What a ledger keeps of the results of a test; metrics only of a valid one."""
+    """Extract the results of a test that a ledger keeps; metrics only from a valid test."""
     users = Pair.of(lambda side: getattr(result.supported_users, side, None) or None)
     runs, rows = result.runs, result.metrics if result.validity.status != ValidityStatus.INVALID else []
     levels = {series_key(row.slug, row.labels): row.levels for row in rows}
@@ -439,7 +439,7 @@ def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
 
 
 def place_in_words(ledger: Ledger, name: str) -> str:
-    """Where the comparison `name` stands, and whether an earlier one has a later version."""
+    """Say in words where the comparison `name` stands, and whether an earlier one has a later version."""
     numbers = {each.name: _version(each.new.minor) for each in ledger.listed if each.position is not None}
     before = list(itertools.takewhile(lambda each: each != name, numbers)) if name in numbers else None
     later = [each for each in before or () if numbers[name] and numbers[each] > numbers[name]]

@@ -144,7 +144,7 @@ def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *
 
 
 def _contrasts(frame: pd.DataFrame, repeated: npt.NDArray[np.int64]) -> Contrasts:
-    """Contrasts from a frame of levels; the builds of `repeated` releases are the same."""
+    """Contrasts from a frame of levels; in `repeated` releases both builds are the same."""
     key = ["type", "metric", "misread", "release", "test"]
     base, new = (frame[frame["side"] == side].set_index(key)[["level", "runs"]] for side in SIDES)
     both = base.add_suffix("_base").join(new.add_suffix("_new"), how="inner").reset_index()

@@ -106,7 +106,7 @@ class History:
         return [*lines, say("history", "from_run_to_run", repeats)] if repeats else lines
 
     def sentences(self, step: Step) -> Iterator[str]:
-        """What the ledger states about one comparison: changes within it, then its past."""
+        """Sentences about one comparison of the ledger: its changes, then its past."""
         for test, size in step.changes:
             if size and abs(size.delta_percent) > self.margin_percent and size.p_value < ALPHA:
                 yield say("history", "users_changed", step.entry, test, size)

@@ -70,7 +70,7 @@ class LabelNoise:
     tables: Sequence[LabelTable] = ()
 
     def predict(self, rows: pd.DataFrame) -> dict[tuple[str, str, str], Noise]:
-        """Predict the noise of one run for each row with its `value`, by `LABEL_KEY`, where it is known."""
+        """Predict the noise of one run for each row with its `value`, by `LABEL_KEY`; skip rows of unknown noise."""
         found: dict[tuple[str, str, str], Noise] = {}
         relative = relative_noise(rows, "value", "value")
         for known, keys, at in self._tables(rows):
@@ -191,7 +191,7 @@ class _Scatter:
 
 
 def _scatter(repeats: pd.DataFrame, keys: Sequence[tuple[str, str, str]], calls: FloatArray) -> _Scatter:
-    """Measure the scatter of one table; of a long one around what its whole runs share."""
+    """Measure the scatter of one table; a long table's scatter excludes the shared change of whole runs."""
     values = repeats.reindex(columns=pd.MultiIndex.from_tuples(keys))
     logs = pd.DataFrame(np.log(values.where(values > 0)), values.index, values.columns)
     builds = logs.groupby(level=0)

@@ -152,7 +152,7 @@ def traffic_mix(
 def _reach(
     labels: pd.Index, moved: FloatArray, shared: FloatArray, noise: Mapping[str, Noise]
 ) -> tuple[float, float] | None:
-    """Half intervals of both parts (seconds); None if the noise of less than 90 % of the average is known."""
+    """Half-widths of the intervals of both parts (s); None unless the noise of 90 % of the average is known."""
     by_label = {label: noise[label] for label in labels if label in noise}
     sd = pd.Series({label: each.sd for label, each in by_label.items()}, dtype=float).reindex(labels)
     if shared[sd.notna()].sum() < 0.9 * shared.sum():
@@ -244,7 +244,7 @@ def _result(
 ) -> TrafficMixResult:
     mix, speed = split.mix_ci or (None, None), split.speed_ci or (None, None)
     at_unchanged_mix: dict[str, object] = {"status": row.status}
-    if judged is not None:  # its noise includes slow whole runs
+    if judged is not None:  # this noise includes runs that are slow as a whole
         low, high = judged.interval
         chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0
         speed = split.speed_percent - chance, split.speed_percent + chance

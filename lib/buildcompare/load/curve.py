@@ -151,7 +151,7 @@ def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple
         again = np.flatnonzero((values >= RECOVERED * fall.before) & (elapsed <= fall.at_s + RECOVERY_S))
         if fall.kind == "restart" and again.size and again[-1] > low:
             end = int(again[np.searchsorted(again, low)])
-            # Until users no longer reconnect, but only the coordinator adds some.
+            # The reset lasts while users reconnect faster than the coordinator adds them.
             while end + 1 < values.size and np.diff(values)[end] > ROUNDING * step * np.diff(elapsed)[end]:
                 end += 1
             resets.append((fall.at_s, float(elapsed[end])))
@@ -401,7 +401,7 @@ def steady_window(
 
 
 def shortest(rate_s: float, repeated: pd.Series | None = None) -> float:
-    """Shortest steady window in seconds, for rates over `rate_s`; of repeated runs with the samples of this curve."""
+    """Shortest steady window in seconds for rates over `rate_s`; `repeated` is the curve of a repeated run."""
     least_s = SHORTEST_S * rate_s / SETTLE_S
     if repeated is None or len(repeated) < 2:
         return least_s
@@ -452,7 +452,7 @@ def plateau_start(
 
 
 def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
-    """Highest load that a run was at or above for this long in all; the lowest of a shorter run, 0 of an empty one."""
+    """Highest load that a run reached or exceeded for this long in total; a shorter run's lowest, an empty run's 0."""
     if values.size < 2:
         return 0.0
     count = max(round(seconds / float(np.median(np.diff(elapsed)))), 1)

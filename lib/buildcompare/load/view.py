@@ -29,7 +29,7 @@ from buildcompare.stats.noise import RunLevel
 
 T = TypeVar("T")
 SHORTEST_S = 600.0  # shortest plateau: at least two waves, which take up to 250 s in published runs
-LEAST_PART = 0.5  # part of the level before which no stop is searched: an early stretch of bumps is flat
+LEAST_PART = 0.5  # no stop is searched below this part of the level, since early bumps can be flat
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Shape:
 
     curve: LoadCurve
     stop: Stop
-    proxy: bool  # true if the curve only follows the users: its heights are no users, and the size of a turn is a guess
+    proxy: bool  # True for a proxy: heights are no numbers of users, and the size of a turn is a guess
     beginning: Beginning
     ramp: Ramp | None
     waves: Waves

@@ -65,7 +65,7 @@ def judge_measured(
         fields["load_adjusted"] = (at_load or {}).get(each.row.slug)
         if tested:
             fields |= tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family}
-            if each.row.reason and not tested.status.changed:  # too few sessions for more than calling large changes
+            if each.row.reason and not tested.status.changed:  # too few sessions: only large changes are called
                 fields |= {"status": Status.INCONCLUSIVE, "no_worse_than_percent": None, "p_worse_one_sided": None}
         rows.append(MetricResult.model_validate(fields))
     if test.type == "benchmark":

@@ -29,7 +29,7 @@ ERROR = 0.05  # rate of false warnings, over all series of a test
 LONE = 6.0
 """Margins that a spike or drop must exceed to warn without another metric. Identical runs have lone excursions of 6
 margins (p99 store times +60 %, CPU -31 %) in Mattermost's published ceiling tests."""
-NEARBY_S = 1200.0  # the other run is measured up to this long before and after an event, the longest excursion
+NEARBY_S = 1200.0  # seconds before and after an event where the other run is measured: the longest excursion
 
 EVENT = [name for name in Event.model_fields if name != "phase"]
 

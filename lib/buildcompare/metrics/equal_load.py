@@ -313,11 +313,11 @@ class Residuals:
 
     @property
     def long_run_variance(self) -> float:
-        """Variance of the noise over its usual size, times its memory: that of its slowest oscillations.
+        """Long-run variance of the noise relative to its usual size, from its slowest oscillations.
 
-        The mean square of its products with the slowest cosines of each run, divided by what the fit leaves of these
-        (equal-weighted cosine estimator). Waves of the load are faster and play no part, while an autoregression takes
-        them for a long memory: its errors are two to four times as large in wavy runs.
+        The mean square of its products with the slowest cosines of each run, divided by the part of these that the fit
+        leaves (equal-weighted cosine estimator). Load waves are faster and do not count; an autoregression takes them
+        for a long memory, so its errors are two to four times as large in wavy runs.
 
         References
         ----------

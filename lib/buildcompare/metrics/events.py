@@ -196,7 +196,7 @@ def find_spikes(values: FloatArray) -> tuple[Range, ...]:
 class _Averages:
     """A run as averages over intervals, shape (n,) each, with the samples behind them."""
 
-    elapsed: FloatArray  # of the samples
+    elapsed: FloatArray  # of single samples
     samples: FloatArray
     times: FloatArray  # middle of each interval
     averages: FloatArray
@@ -242,7 +242,7 @@ class _Averages:
         return self.excursion(away, quiet if quiet.size else beside, (first, last))
 
     def shift(self, before: Range, first: Range, last: Range, *, lasting: bool) -> MetricEvent:
-        """Measure a level shift from `before` to `last`; it begins with `first`, which may be on the way."""
+        """Measure a level shift from `before` to `last`; `first` is its first segment, perhaps a step on the way."""
         level, size = self.mean(before), self.mean(last) - self.mean(before)
         variance = self.noise.mean_variance(before[1] - before[0]) + self.noise.mean_variance(last[1] - last[0])
         # The shift lies where a step fits the samples best.

@@ -66,7 +66,7 @@ class MeasuredAtLoad:
 
 
 def measure_at_load(test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns]) -> MeasuredAtLoad:
-    """Compare the runs of an unbounded test at equal load; empty for other tests. Margins play no part."""
+    """Compare the runs of an unbounded test at equal load; empty for other tests. No margins are used."""
     if test.type != "unbounded":
         return MeasuredAtLoad()
     base, new = ([run for view in views[side] if (run := loaded_run(view, catalogue))] for side in SIDES)

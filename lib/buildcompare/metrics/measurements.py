@@ -139,7 +139,7 @@ def measure_measurements(
 def in_sessions(runs: Mapping[Side, Sequence[Recording]]) -> tuple[dict[Side, list[Recording]], bool]:
     """Join the runs of each session of a build, and tell whether the sessions are paired.
 
-    They are if the builds share all names of sessions, at least `LEAST_PAIRS`; then both have the same order.
+    They are paired if both builds have the same session names, at least `LEAST_PAIRS`; their order is then the same.
     """
     found: dict[Side, list[Recording]] = {}
     for side in SIDES:
@@ -155,7 +155,7 @@ def in_sessions(runs: Mapping[Side, Sequence[Recording]]) -> tuple[dict[Side, li
 
 
 def sessions_of(runs: Mapping[Side, Sequence[Recording]]) -> Sessions | None:
-    """Name the sessions of both builds; None if no run names one, and not all are sessions by themselves."""
+    """Name the sessions of both builds; None if no run has a named session and some have none at all."""
     stated = [run.session for side in SIDES for run in runs[side]]
     if not any(stated) and None in stated:
         return None

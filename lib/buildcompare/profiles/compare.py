@@ -16,7 +16,7 @@ from buildcompare.stats.planning import ALPHA, quantile
 
 LEAST_PERCENT = 1.0
 """Frames with a smaller share in both builds are left out: fewer tests leave more power to each."""
-MOST_FRAMES, MOST_FRAMES_COMPARED = 20, 500  # in each table, and among those that changed most
+MOST_FRAMES, MOST_FRAMES_COMPARED = 20, 500  # most frames in a table, and most compared frames
 NESTED = 0.9
 """A frame is left out if a frame that it calls explains at least this part of its change."""
 OWN_PART = 0.5
@@ -140,7 +140,7 @@ def _noise(
 def _callees(stacks: Iterable[Stack], frames: Set[str]) -> Mapping[str, set[str]]:
     """By frame, the frames that stand below it in some stack and above it in none."""
     places = {frame: i for i, frame in enumerate(frames)}
-    below = [0] * len(places)  # sets of frames as bits, since stacks are deep
+    below = [0] * len(places)  # sets of frames as bit masks, which are fast for deep stacks
     for stack in stacks:
         deeper = 0
         for place in (places[frame] for frame in reversed(stack) if frame in places):

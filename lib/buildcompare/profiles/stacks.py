@@ -170,7 +170,7 @@ def _stacks(data: bytes, parse: Callable[[bytes], dict[int, list[Any]]]) -> tupl
     counted = next((i for i, (_, unit) in enumerate(kinds) if unit == "count"), chosen)
     names = {one(function, 1): texts[one(function, 2)] for function in map(parse, profile[5])}
     frames: dict[int, list[str]] = {}
-    for location in map(parse, profile[4]):  # of inlined functions the innermost first
+    for location in map(parse, profile[4]):  # inlined functions come first, innermost first
         lines = [names[one(line, 1)] for line in map(parse, location[4])]
         frames[one(location, 1)] = [name or "?" for name in lines] or [f"{one(location, 3):#x}"]
     weights: dict[tuple[Any, ...], int] = defaultdict(int)

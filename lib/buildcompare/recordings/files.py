@@ -1,4 +1,4 @@
-"""What the readers of all kinds of files share: bounded reading, units, and making series of samples."""
+"""Shared code of all file readers: bounded reading, units, and making series of samples."""
 
 from __future__ import annotations
 

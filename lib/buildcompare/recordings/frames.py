@@ -121,7 +121,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
     if len(labels) > MAX_LABELS:
         raise file.fault("columns", f"at most {MAX_LABELS} beside a metric and its value", str(len(labels)))
     groups = frame.groupby([metric, *labels], sort=False, dropna=False, observed=True)
-    if groups.ngroups > MAX_GRAPHS:  # refused before the slow part
+    if groups.ngroups > MAX_GRAPHS:  # checked before the slow part
         raise file.fault("metrics", f"at most {MAX_GRAPHS} series to draw", f"{groups.ngroups:,}")
     if (numbers := _all_numbers(frame[values[0]])) is not None:  # fast path: no value has a unit
         frame = frame.assign(**{values[0]: numbers})
@@ -136,7 +136,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
         unit, beside = catalogue.find(name).unit, texts.pop(units, "").strip()
         beside = "" if beside == "nan" else beside
         if beside and not unit and beside not in SUFFIXES:
-            texts[units], beside = beside, ""  # a label
+            texts[units], beside = beside, ""  # the unit becomes a label
         read = numbers_of(column, file, unit, stated=(in_name, beside))
         if (name, *texts.items()) in seen:
             raise file.fault(f"{metric}, {_row(file, frame.index, rows[0])}", f"one unit of {name}", "a second one")

@@ -48,7 +48,7 @@ def prometheus_client(source: Source | str) -> PrometheusConnect:
     source = Source(kind="prometheus", url=source) if isinstance(source, str) else source
     session, _ = open_session(source, str(source.url))
     client = PrometheusConnect(url=str(source.url), session=session, timeout=timeouts(source))
-    session.mount(client.url, session.get_adapter("http://"))  # instead of its own, which repeats too much
+    session.mount(client.url, session.get_adapter("http://"))  # replaces the client's adapter, which retries too often
     return client
 
 
@@ -103,11 +103,11 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
 
 
 def _unknown(client: Client, queries: Sequence[str], window: tuple[dt.datetime, dt.datetime]) -> str:
-    """Name the metrics of `queries` that a server with metrics has not, and the nearest that it has."""
+    """Name the metrics of `queries` that the server lacks, each with the most similar metric that it has."""
     within = {key: f"{instant.timestamp():.3f}" for key, instant in zip(("start", "end"), window, strict=True)}
     try:
         names = {str(each) for each in client.listing("/api/v1/label/__name__/values", within)} if queries else set()
-    except (InputError, SourceError):  # not every server lists them
+    except (InputError, SourceError):  # some servers do not list metrics
         return ""
     asked = dict.fromkeys(name for query in queries for name in _METRIC.findall(_NO_METRICS.sub(" ", query)))
     near = {name: difflib.get_close_matches(name, names, 1, 0.8) for name in asked if names and name not in names}
@@ -117,7 +117,7 @@ def _unknown(client: Client, queries: Sequence[str], window: tuple[dt.datetime, 
 def _notes(
     url: str, source: Source, named: Sequence[tuple[Question, Answer]], grids: Sequence[range], unknown: str
 ) -> Iterator[Note]:
-    """A certificate that nobody checked, misspelt metrics, and answers with a coarser step than was asked for."""
+    """Note an unchecked certificate, misspelt metrics, and answers with a coarser step than requested."""
     if "near:" in unknown:
         yield Note("source", f"{url} has {unknown}.")
     if source.tls is not None and not source.tls.verify:

@@ -41,17 +41,17 @@ from buildcompare.recordings.prometheus_answer import (
 
 REPEATS = 4
 BACKOFF_S = 0.5
-MAX_WAIT_S = 60  # bound, beside the time-out, on the pause that a server's Retry-After asks for
+MAX_WAIT_S = 60  # longest pause that a server may request by Retry-After; the time-out bounds it too
 CONNECT_S = 10.0
 GRACE_S = 5.0  # seconds beyond the server's time-out, so that its message arrives first
 PATIENCE = 2  # limit of an answer and its retries, in time-outs: a trickling answer would never end
 MAX_SECRET_BYTES = 100_000  # bound on a file with a secret; servers refuse headers far shorter than this
 MAX_BYTES = 1_000_000_000  # bound on one answer: 5,000 series of 1,081 points take about 170 MB
 MAX_PAGE = 10_000_000  # bound on an answer without samples
-MAX_PAGE_WORDS = 100_000  # characters of a page that are searched for secrets and quoted from
+MAX_PAGE_WORDS = 100_000  # most characters of an error page to search for secrets and quote
 LONG_QUERY = 1_500
 """Queries of so many characters are sent in a body, because proxies refuse addresses of a few kilobytes."""
-_BUSY = (429, 502, 504)  # statuses of a server that may answer a second time
+_BUSY = (429, 502, 504)  # temporary statuses: the request is repeated
 _REFUSALS: tuple[tuple[Collection[int], str | None, str], ...] = (
     (range(300, 400), "source.url", "the query API itself"),
     ((401, 403, 407), "source.auth", "to be let in"),
@@ -149,7 +149,7 @@ class Client:
 
     @cached_property
     def _server(self) -> tuple[partial[Any], str]:
-        """What sends a request, and the start of its address: a path, or all of it through a proxy.
+        """The function that sends a request, and the start of its address: a path, or all of it through a proxy.
 
         requests prepares it once: for each request that takes more CPU time than the rest of a small query.
         """
@@ -217,14 +217,14 @@ class Client:
         return PassingError("a damaged gzip stream" if has(faults.DecodeError) else words)
 
     def _words(self, error: BaseException) -> str:
-        """The message of an error's cause; only the operating system's and OpenSSL's messages hold no address."""
+        """Message of an error's cause from the system or OpenSSL, as other messages may contain addresses."""
         causes = _causes(error)
         messages = [getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) for cause in causes]
         names = [type(cause).__name__ for cause in causes if cause is error or isinstance(cause, faults.HTTPError)]
         return self._line(str(next(filter(None, messages), names[-1])))
 
     def _complaint(self, response: BaseHTTPResponse, body: bytes) -> Exception:
-        """Translate an answer without samples: whose fault it is, and the server's message."""
+        """Turn an answer without samples into an error of the user or the server, with the server's message."""
         status, kind = response.status, _kind(response)
         try:
             data = json_object(body) if kind == "application/json" else {}
@@ -247,14 +247,14 @@ class Client:
         return PassingError(words) if status == 503 and not failed else self._failed("an answer", words)
 
     def _refused(self, key: str | None, expected: str, found: str) -> InputError:
-        """An error of the user's: in the setting `key`, or without one in the query."""
+        """Make the error for a faulty setting `key`, or for a faulty query if there is no key."""
         return InputError(file=None, key=key, expected=f"{expected} at {self.url}", found=self._hide(found))
 
     def _failed(self, expected: str, found: str) -> SourceError:
         return SourceError(url=self.url, expected=expected, found=self._hide(found))
 
     def _line(self, text: str, limit: int = MAX_WORDS) -> str:
-        """A server's message in one line; secrets are hidden before it is cut, or a part of one would remain."""
+        """A server's message in one line; secrets are hidden before cutting, so that no part of one remains."""
         return one_line(self._hide(text[:MAX_PAGE_WORDS]), limit)
 
 
@@ -291,15 +291,15 @@ class Session(requests.Session):
 
 
 class _TrickleError(Exception):
-    """An answer takes longer than it may in all."""
+    """An answer takes longer than its total time limit."""
 
 
 _limit = threading.local()
-"""`is_over` says whether the query that this thread asks may take no longer."""
+"""`is_over` tells whether the time of this thread's query is used up."""
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer that ends also if it trickles in, which no time-out between two bytes ends."""
+    """An answer with a total time limit, because a trickling answer never reaches a socket's time-out."""
 
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
@@ -316,7 +316,7 @@ class _Response(http.client.HTTPResponse):
 
 
 class _Adapter(HTTPAdapter):
-    """Makes connections whose answers are `_Response`."""
+    """Open connections whose answers are `_Response`."""
 
     def get_connection_with_tls_context(self, *args: Any, **options: Any) -> Any:
         """Return the pool of connections to a server."""
@@ -327,7 +327,7 @@ class _Adapter(HTTPAdapter):
 
 
 class _Repeats(Retry):
-    """Repeats also where Retry-After cannot be read."""
+    """Retries that also work with an unreadable Retry-After."""
 
     def parse_retry_after(self, retry_after: str) -> float:
         """Seconds to wait; 0 if unreadable."""
@@ -372,7 +372,7 @@ def open_session(source: Source, url: str) -> tuple[Session, list[str]]:
 
 
 def identity(source: Source) -> str | None:
-    """Who asks, as a slow hash that reveals no password; None if a secret is missing, empty without credentials."""
+    """Slow hash of the credentials, which reveals no password; None if a secret is missing, empty without any."""
     try:
         sent, _ = credentials(source)
         cert = source.tls and source.tls.cert
@@ -417,7 +417,7 @@ def _secret(key: str, name: str, *, ascii_only: bool = True) -> str:
 
 
 def _pem(tls: Tls, key: str, expected: str, load: Callable[[ssl.SSLContext, str], object]) -> str | None:
-    """The path of a file that OpenSSL can read; the error of a later attempt would name neither file nor key."""
+    """The path of a file that OpenSSL can read; a later error would name neither file nor key."""
     name = getattr(tls, key)
     if name is None:
         return None

@@ -387,14 +387,14 @@ def is_kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue) -> bool:
     """Whether `run` is in the cache, judged by the metadata of its file alone."""
     try:
         return _kept(slot, run, source, catalogue) is not None
-    except InputError:  # reported when the run is read
+    except InputError:  # reading the run reports it
         return False
 
 
 def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh: bool = False) -> InputFile | None:
-    """The file in `slot` if it answers the request of these credentials; without credentials any request's.
+    """The file in `slot` if it holds the answer to this request with these credentials; else None.
 
-    An error if the file was not pulled, or is damaged; with `refresh` the latter is pulled again, as is a whole one.
+    An error if the file is no pulled recording, or is damaged; with `refresh`, pulled files are always pulled again.
     """
     if not resolve(slot.path).exists():
         return None
@@ -421,7 +421,7 @@ def _identity(source: Source) -> str | None:
 
 
 def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
-    """A hash of everything but secrets that determines a server's answer; the way to it does not."""
+    """Hash the parameters that determine a server's answer, without secrets and connection settings."""
     asked = {
         "window": [instant.astimezone(dt.UTC).isoformat() for instant in run.window or ()],
         "url": run.url or source.url,

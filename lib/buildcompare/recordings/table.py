@@ -149,7 +149,7 @@ def _read_delimited(file: InputFile, expected: str, fits: Callable[[list[str]], 
         raise file.fault(None, f"a CSV with the columns {expected}", " ".join(str(error).split())[:120]) from None
     if not table.num_rows:
         raise file.fault("rows", "at least one", "none")
-    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)  # Python's strings need 20 times the memory
+    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)  # as Python strings they need 20 times the memory
     empty = [i for i, name in enumerate(names) if i and not name and not (frame.iloc[:, i] != "").any()]
     frame = frame.iloc[:, [i for i in range(len(names)) if i not in empty]]  # a separator ends each line
     frame = frame.set_axis(pd.RangeIndex(frame.shape[0]) + (3 if marked else 2), axis=0)
@@ -264,9 +264,9 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Cast a column to a number, a truth, a text or an instant, the types that a table of samples holds."""
+    """Cast a column to a number, boolean, text or time without zone, the types of a table of samples."""
     kind = column.type
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):  # an instant has no zone; microseconds hold every year
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):  # without zone; microseconds cover every year
         return column.cast(pa.timestamp("us"), safe=False)
     if pa.types.is_duration(kind):
         return column.cast(pa.duration("us"), safe=False)

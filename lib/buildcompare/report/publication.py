@@ -120,7 +120,7 @@ def _take_over(old: Path, folder: Path) -> None:
                 target.parent.mkdir(exist_ok=True)
                 entry.rename(target)
         for name in _ours():
-            shutil.rmtree(old / name, ignore_errors=True)  # fails on files
+            shutil.rmtree(old / name, ignore_errors=True)  # skips files; the next line removes them
             with contextlib.suppress(OSError):
                 (old / name).unlink()
         with contextlib.suppress(OSError):

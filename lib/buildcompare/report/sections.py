@@ -229,7 +229,7 @@ def summary(analysis: Analysis) -> Fragment:
     """Show the verdict, the findings and the metrics in a notebook's cell."""
     made = fragment("summary", results=analysis.results, title=title(analysis).html, verdict=verdict(analysis).html)
     to_page = (
-        r'(?<=class="links">)(?:<a href="#[^>]*>[^<]*</a> )+|<a href="#[^>]*>([^<]*)</a>'  # its targets are absent
+        r'(?<=class="links">)(?:<a href="#[^>]*>[^<]*</a> )+|<a href="#[^>]*>([^<]*)</a>'  # targets are on the page
     )
     return replace(made, html=Markup(re.sub(to_page, r"\1", made.html)))  # noqa: S704  # HTML of our templates
 

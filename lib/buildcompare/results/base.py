@@ -32,7 +32,7 @@ class Model(BaseModel):
 class KindResult(Model):
     """The results of a kind of comparison that another package registers (:class:`buildcompare.config.kinds.Kind`)."""
 
-    model_config = ConfigDict(defer_build=True)  # until its subclasses can be imported
+    model_config = ConfigDict(defer_build=True)  # subclasses cannot be imported yet
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -71,7 +71,7 @@ def _cell(value: Any) -> Any:
     """Mark text that a spreadsheet would take for a formula with an apostrophe, as spreadsheets do."""
     if not isinstance(value, str):
         return value
-    value = value.replace("\r", "\n")  # which csv quotes
+    value = value.replace("\r", "\n")  # csv quotes newlines
     return f"'{value}" if re.match(r"[=+\-@\x00-\x1f＝＋－＠]", value) else value
 
 

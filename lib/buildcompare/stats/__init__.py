@@ -1,1 +1,1 @@
-"""Statistics that know no load test: noise, effects, changepoints, autocorrelation."""
+"""Statistics that do not depend on load tests: noise, effects, changepoints, autocorrelation."""

@@ -184,7 +184,7 @@ def judge_levels(
 
 
 def measure_effect(base: Sequence[RunLevel], new: Sequence[RunLevel], noise: Noise | None) -> Effect | None:
-    """As :func:`measure_effects` of one metric."""
+    """Like :func:`measure_effects`, for one metric."""
     return measure_effects({"": Pair([*base], [*new])}, {"": noise})[""]
 
 
@@ -269,7 +269,7 @@ def judge(
 
 
 def judge_users(effect: Effect, margin: float, looks: Looks | None = None) -> TestedEffect:
-    """Judge the supported users: a loss by :data:`USERS`, a gain, which decides nothing, by itself."""
+    """Judge the supported users: a loss in a family of :data:`USERS`; a gain, which decides nothing, alone."""
     gain = judge(effect, margin, Better.HIGHER, family=GATE, looks=looks)
     if gain.status == Status.IMPROVEMENT:
         return gain

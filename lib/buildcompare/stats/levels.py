@@ -12,8 +12,8 @@ from buildcompare.recordings.recording import FloatArray
 
 STRONGEST = 0.99  # bound on the autoregression before recolouring (Andrews & Monahan 1992, section 3)
 LONGEST_LAG = 60  # bound on the lags of the residuals: an hour's samples say little about longer ones
-FEWEST = 10  # samples, the least to estimate an autocorrelation from
-MINUTE_S = 60.0  # queries are rates over one minute: samples closer than that share their data
+FEWEST = 10  # minimum number of samples to estimate an autocorrelation
+MINUTE_S = 60.0  # window of rates in queries: closer samples share data
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
 def level_of_samples(
     elapsed: FloatArray, samples: FloatArray, window: tuple[float, float], *, geometric: bool = False
 ) -> Level:
-    """As :func:`measure_level`, with elapsed seconds and samples as arrays of shape (n,)."""
+    """Like :func:`measure_level`, with elapsed seconds and samples as arrays of shape (n,)."""
     inside = (elapsed > window[0]) & (elapsed <= window[1])
     values = samples[inside]
     usable = np.isfinite(values) & ((values > 0) | (not geometric))

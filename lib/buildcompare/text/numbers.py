@@ -169,8 +169,8 @@ def status_words(
 ) -> str:
     """Format a status in words: ``no difference beyond 5 %``, ``no worse than 10 %``.
 
-    A regression is a change that fails the comparison. A row that cannot, such as a metric that is no gate, gives its
-    `unit`; it is slower, faster, more or less.
+    A regression is a change that fails the comparison. Rows that cannot fail it, such as metrics that are no gate, pass
+    their `unit` and are called slower, faster, more or less.
     Equivalence is tested with the 90 % interval (two one-sided tests at 5 %). The words name it if the displayed 95 %
     interval, from `low` to `high`, exceeds the margin.
     """

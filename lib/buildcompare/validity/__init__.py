@@ -1,1 +1,1 @@
-"""Judge whether a run and a test may be judged, and up to when."""
+"""Decide whether a run and a test are valid, and up to which time."""

@@ -25,7 +25,7 @@ def run(
     from labmatrix.experiment.run import run as run_all
 
     read = read_matrix(matrix)
-    # Its programs end with it, also in the background of scripts, where SIGINT is ignored.
+    # A signal must end the cell's programs too, even in the background of a script, where SIGINT is ignored.
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, signal.default_int_handler)
     ended = run_all(read, output or root() / "data/experiments" / str(read.name), report=show, retry=retry)
