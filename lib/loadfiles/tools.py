@@ -267,7 +267,7 @@ def _text_lines(stream: BinaryIO, file: InputFile) -> Iterator[tuple[int, str]]:
     except UnicodeDecodeError as error:
         raise file.fault(None, "text in UTF-8", f"byte {error.start} of a piece that is not") from None
     finally:
-        text.detach()  # whoever opened the stream closes it
+        text.detach()  # the caller closes the stream
 
 
 def read_gatling(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:

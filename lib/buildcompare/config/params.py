@@ -349,7 +349,7 @@ class Reported(Traced):
 
     def run_files(self) -> Iterator[RunFiles]:
         """Yield the files that each run left behind."""
-        raise NotImplementedError  # abstract: every kind of params file (config/kinds.py) has its own
+        raise NotImplementedError  # each kind of params file (config/kinds.py) implements this
 
 
 class Comparison(Reported):

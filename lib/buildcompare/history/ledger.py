@@ -211,8 +211,8 @@ class Ledger:
     def __init__(self, folder: Path = Path(), read: Iterable[tuple[ChainEntry, str]] = ()) -> None:
         self.folder = folder
         self.by_name: dict[str, ChainEntry] = {}
-        self.sha256: dict[str, str] = {}  # of each file, by name
-        self._names: dict[str, str] = {}  # by name without regard to case
+        self.sha256: dict[str, str] = {}  # SHA-256 of each file, by name
+        self._names: dict[str, str] = {}  # names by their lower-case form
         self._positions: dict[int, str] = {}
         self._compared: dict[tuple[object, ...], set[str]] = defaultdict(set)
         for entry, self.sha256[entry.name] in read:

@@ -158,10 +158,10 @@ def label_table(
     keys = keys[keys.get_level_values("stat") != CALLS]
     values, at_least = (np.array([side[name].reindex(keys) for side in sides]) for name in ("value", "at_least"))
     absent = np.array([~keys.isin(side.index) for side in sides])
-    faults = {  # by build; the first that holds in one counts
+    faults = {  # for each build; the first fault of either build counts
         ReasonCode.ONLY_IN: absent[::-1],
         ReasonCode.NEVER_CALLED: np.isnan(values),
-        ReasonCode.BEYOND_LAST_BUCKET: at_least == True,  # noqa: E712  # a missing value is none
+        ReasonCode.BEYOND_LAST_BUCKET: at_least == True,  # noqa: E712  # a missing value is no bound
         # A time of zero is below the source's resolution, so it gives no ratio.
         ReasonCode.TOO_SHORT_TO_MEASURE: values == 0,
     }

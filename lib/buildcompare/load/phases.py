@@ -23,7 +23,7 @@ EARLY_PART, DEEP_PART, HALF = 0.15, 0.5, 0.5
 """A peak is early below `EARLY_PART` of the curve's level, or if the curve falls by `DEEP_PART` of it before it first
 reaches `HALF` of the level: the ramp started again."""
 MIDRAMP_STEPS = 10.0  # a curve that climbs at once from above this many steps was recorded from mid-ramp
-FOOT = 2.0  # a climb began before the recording if it leaves its foot within this many times a straight climb's time
+FOOT = 2.0  # a climb that leaves its foot within this many times a straight climb's time began before the recording
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     early = [i for i, turn in enumerate(turns, start=1) if turn.peak < low or turn.depth >= DEEP_PART * turn.peak]
     turns = turns[: early[-1] if early else 0]
     climb_s = _onset(curve, half)
-    if climb_s is not None and curve.values[0] > MIDRAMP_STEPS * curve.step:  # it may climb from its first sample on
-        # Time in which a straight climb leaves its foot, in proportion to the time until it counts as a climb.
+    if climb_s is not None and curve.values[0] > MIDRAMP_STEPS * curve.step:  # the recording may start in mid-ramp
+        # Time a straight climb needs to leave its foot, as a share of the time until it counts as a climb.
         counts = int(np.argmax(np.maximum.accumulate(curve.values) - curve.values[0] >= least))
         foot_s = float(curve.elapsed[counts] - curve.elapsed[0]) * curve.foot / least
         at_once = climb_s - float(curve.elapsed[0]) <= FOOT * foot_s
@@ -304,9 +304,9 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
         period = middle = float(np.median(distances))
         regularity = max(0.0, 1.0 - robust_sd(distances - middle) / middle)
         like = distances[np.abs(distances - middle) <= 0.5 * middle]
-        if like.size and period < 10.0 * curve.sample_s:  # the mean resolves a few samples better
+        if like.size and period < 10.0 * curve.sample_s:  # the mean is finer for short periods
             period = float(like.mean())
-    if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # turns of noise would count as cycles
+    if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # else noise could count as cycles
         made_of = test is not None and test.p_value <= SIGNIFICANT and test.swing >= SWING * amplitude
         peak = test.period_s if test is not None and made_of else None
         if not (period and peak and abs(period - peak) <= NEAR * peak):

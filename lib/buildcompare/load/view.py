@@ -287,7 +287,7 @@ def time_to_users(users: pd.Series, marks: list[int]) -> dict[int, float | None]
     """Elapsed seconds at which `users` first reached each mark; None if never, or within a hole."""
     elapsed, values = curves.samples(users)
     unseen = curves.holes(elapsed)
-    first = {mark: int(np.argmax(values >= mark)) for mark in marks}  # 0 if never
+    first = {mark: int(np.argmax(values >= mark)) for mark in marks}  # 0 if never reached
     return {mark: float(elapsed[i]) if i and not unseen[i - 1] else None for mark, i in first.items()}
 
 
@@ -350,8 +350,8 @@ class Shift:
     the ramp (its spread, and its difference from the first minutes)."""
     seconds: float  # median delay at equal users; positive if the new build is later
     window: tuple[float, float]  # elapsed seconds: from the later onset to the first wave
-    noise_source: Literal["runs", "simulated"]  # of the run-to-run variation
-    p_value: float  # two-sided, of no shift
+    noise_source: Literal["runs", "simulated"]  # source of the run-to-run variation
+    p_value: float  # two-sided, for no shift
 
     @property
     def significant(self) -> bool:

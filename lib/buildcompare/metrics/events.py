@@ -179,7 +179,7 @@ def find_spikes(values: FloatArray) -> tuple[Range, ...]:
     away = values - search.running_median(values, SPIKE_HALF_WIDTH)
     if away.size <= 2 * SPIKE_HALF_WIDTH:
         return ()
-    scale = robust_sd(away) or float(away.std())  # without the first, more than half of the samples have one value
+    scale = robust_sd(away) or float(away.std())  # `robust_sd` is 0 if most samples are equal
     if scale <= 1e-9 * float(np.abs(values).max()):
         return ()
     spikes = []

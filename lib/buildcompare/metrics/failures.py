@@ -67,10 +67,10 @@ def compare_failures(metric: Metric, runs: Pair[list[Tried]], *, timed: bool = T
 
 
 def _counted(metric: Metric, run: Tried, whole: float, *, timed: bool) -> tuple[float, float]:
-    """Share of failures of one run and its attempts, NaN if they are not known."""
+    """Share of failures of one run, and its attempts; NaN if unknown."""
     level, value, seconds = run.level, run.level.value or 0.0, run.level.seconds if timed else 1.0
     attempts = (run.attempts.value if run.attempts else None) or math.nan
-    exact = run.unit.endswith("/s") == timed  # a rate over time, or a number without
+    exact = run.unit.endswith("/s") == timed  # attempts per second over time, else a count
     rate = metric.unit.endswith("/s")
     if metric.outcome == "successes" or metric.unit in SHARES:
         share = min(max(1.0 - value / whole if metric.outcome == "successes" else value / whole, 0.0), 1.0)

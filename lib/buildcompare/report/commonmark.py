@@ -108,7 +108,7 @@ def to_markdown(text: str) -> str:
 
 def plain(text: str) -> str:
     """Escape text that must appear literally in Markdown, on one line."""
-    line = _INLINE_SYNTAX.sub(r"\\\g<0>", " ".join(text.split())).replace("\\<", "&lt;")  # like no marker of README.md
+    line = _INLINE_SYNTAX.sub(r"\\\g<0>", " ".join(text.split())).replace("\\<", "&lt;")  # escapes markers too
     return _BLOCK_SYNTAX.sub(lambda match: f"{match[0]}\\" if match[0].isdigit() else f"\\{match[0]}", line)
 
 

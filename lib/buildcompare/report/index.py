@@ -32,7 +32,7 @@ from buildcompare.text.sentences import say
 
 FILES = {publication.HTML: "report", publication.README: "README", publication.RESULTS: "results"}
 INDEX = "index.html"
-LEDGERS = "data/history"  # where ledgers are kept, one folder each
+LEDGERS = "data/history"  # folder of all ledgers
 FEWEST_POINTS = 3  # minimum number of points for a chart of levels
 NEWEST = 500  # most comparisons of each ledger on the page
 

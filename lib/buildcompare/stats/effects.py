@@ -325,7 +325,7 @@ def judge_labels(
             status = status_of(effect, effect.p_value, margin_percent, Better.LOWER, alpha=LABEL_ALPHA)
             low, high = effect.interval(1.0 - LABEL_ALPHA)
             if not status.changed and abs(effect.delta_percent) < margin_percent and low > -50.0 and high < 100.0:
-                status = Status.EQUIVALENT  # few label rows have intervals inside the margin
+                status = Status.EQUIVALENT  # wide enough: few intervals of labels lie inside the margin
             family = str(table), len(members)
             judged[i] = TestedEffect(effect, margin_percent, Better.LOWER, float(p), status, *family)
     return judged
@@ -352,7 +352,7 @@ def holm(p_values: Sequence[float], weights: npt.ArrayLike = 1.0) -> FloatArray:
     """
     p, weight = np.asarray(p_values, dtype=np.float64), np.broadcast_to(weights, len(p_values)).astype(np.float64)
     order = np.argsort(p / weight, kind="stable")
-    left = np.cumsum(weight[order][::-1])[::-1]  # weight of those that are not yet significant
+    left = np.cumsum(weight[order][::-1])[::-1]  # total weight of this and all larger p-values
     adjusted = np.empty(p.size)
     adjusted[order] = np.minimum(np.maximum.accumulate((p / weight)[order] * left), 1.0)
     return adjusted

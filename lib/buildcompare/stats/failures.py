@@ -12,7 +12,7 @@ from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import LEAST_REPEATS
 from buildcompare.stats.planning import quantile
 
-HALF = 0.5  # added to failures and to successes, so that none has a logarithm too (Haldane 1956, Ann. Hum. Genet. 20)
+HALF = 0.5  # added to failures and successes, so that 0 has a logarithm (Haldane 1956, Ann. Hum. Genet. 20)
 
 
 class Failures(NamedTuple):
@@ -41,7 +41,7 @@ def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succee
     difference, part = float(means[1] - means[0]), of / (attempts + of)
     squares = sum(float(((each - each.mean()) ** 2).sum()) for each in odds)
     per_run = 1.0 / len(base) + 1.0 / len(new)
-    # Tails of the binomial distribution of `more` in `total`, for counts that are not whole too.
+    # Binomial tails for `more` of all failures by incomplete beta functions, which allow fractional counts.
     at_most = float(special.betainc(failed, more + 1.0, 1.0 - part)) if failed > 0 else 1.0
     at_least = float(special.betainc(more, failed + 1.0, part)) if more > 0 else 1.0
     p = max(min(1.0, 2.0 * at_most, 2.0 * at_least), 1e-300)
@@ -49,7 +49,7 @@ def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succee
     if p < HALF:
         by_chance = abs(difference / quantile(p / 2.0, df))
     sd = max(math.sqrt(squares / df * per_run), by_chance, 1e-6)
-    # The same test on the scale of shares: their logarithm's change for one of the log odds.
+    # Convert the test from log odds to log shares, by the ratio of their changes.
     shares = special.log_expit(-means if succeeded else means)
     if abs(difference) > 1e-6:
         scale = abs(float(shares[1] - shares[0]) / difference)

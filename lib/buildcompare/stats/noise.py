@@ -221,7 +221,7 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
 
 def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
     """Noise of a metric's levels from repeated runs alone; with few runs, those of the other test type count too."""
-    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # True: of this type; one list per series
+    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # True: of this type; a list per series
     for group in groups:
         for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == slug}):
             levels[group.type == test_type].append([run.metrics[key] for run in group.runs if key in run.metrics])
@@ -243,7 +243,7 @@ def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
     ).T
     weight = np.where(np.arange(ratio.size) < len(noises), 1.0 / ALIKE, 1.0)
 
-    def surplus(log_scale: float) -> float:  # above zero if the ratios exceed this scale
+    def surplus(log_scale: float) -> float:  # positive if the ratios are larger than this scale
         expected = prior_df * math.exp(log_scale) + df * ratio
         return float(weight @ ((df + prior_df) * df * ratio / expected - df))
 

@@ -246,10 +246,10 @@ def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityR
     code, lost = ValidityCode.USERS_LOST, fall.before - fall.after
     if fall.kind == "restart":
         code = ValidityCode.RESTARTED
-    elif lost > 0.0:  # one load agent of eleven loses one user in 11
+    elif lost > 0.0:  # for example, one of eleven load agents loses one user in 11
         numbers |= {"lost_percent": 100.0 * lost / fall.before, "one_in": fall.before / lost}
     start = run.view.steady.window[0] if run.view.steady.window else fall.at_s
-    missing = fall.back_s is None or fall.back_s > start  # the steady window begins without them
+    missing = fall.back_s is None or fall.back_s > start  # still missing when the steady window begins
     if run.test.type == "bounded" and missing:
         whole = run.view.steady.window or (stretch[0], math.inf)
         begins, until = (None if at == edge else at for at, edge in zip(stretch, whole, strict=True))
@@ -266,7 +266,7 @@ def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityR
 def _target(run: RunInTest) -> Reasons:
     if run.test.type != "bounded" or run.view.load is None or run.view.users is None or run.view.stop is None:
         return
-    # Without a window the run was cut when its users had arrived.
+    # A run without a steady window may end soon after its users arrived.
     top = run.sustained(run.view.shortest_s if run.view.steady.window else curves.ARRIVAL_S)
     if run.test.users is not None and not top >= HELD * run.test.users:
         yield _reason(ValidityCode.TARGET_NOT_REACHED, {"reached": top, "target": run.test.users}, invalid=True)
@@ -299,7 +299,7 @@ def _last_30_minutes(run: RunInTest) -> Reasons:
     if why == "interrupted" and slope is not None and abs(slope) > STEEP:
         why = "still_climbing" if slope > 0 else "still_falling"
     faults = ["may_be_cut", "too_short", "gaps"]
-    if not any("in_last_minutes" in fall.numbers for fall in _falls(run)):  # falls would explain the slope
+    if not any("in_last_minutes" in fall.numbers for fall in _falls(run)):  # falls can cause the slope
         faults += ["still_climbing", "still_falling"]
     if why in faults:
         yield _reason(ValidityCode(why), {} if slope is None else {"slope_users_per_s": slope})
@@ -379,7 +379,7 @@ def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
 def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
     there = runs.map(lambda of: {slug for run in of for slug, part in run.covered.items() if part})
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
-        if any(run.view.steady.window for run in runs[side]):  # parts are of the steady window
+        if any(run.view.steady.window for run in runs[side]):  # `covered` refers to it
             for slug in sorted(there[other] - there[side]):
                 yield _reason(ValidityCode.SERIES_MISSING, metric=slug, side=side)
 
@@ -419,8 +419,8 @@ def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
             continue
         if None not in versions and _plain(label) != _plain(theirs):
             differs = not _one_version(*map(str, versions))
-        else:  # labels without a version differ only if other reports here name their builds
-            named = typed and ours != side  # not the default labels of compare()
+        else:  # compare labels without a version only if other reports name their builds
+            named = typed and ours != side  # the user named the builds
             differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
         if differs:
             file, code = run.view.run.file, ValidityCode.ANOTHER_BUILD
