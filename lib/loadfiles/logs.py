@@ -59,7 +59,7 @@ def _of(line: Any, keys: tuple[str, ...]) -> Any:
 
 
 def read_log(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
-    """Count the messages of a log; a line without a time has that of the line before."""
+    """Count the messages of a log; a line without a time gets the time of the previous line."""
     times: list[Any] = []
     codes: list[int] = []
     known: dict[str, int] = {}

@@ -45,7 +45,7 @@ _TPS = {
     "including connections establishing": "tps including connections",
     "including reconnection times": "tps including connections",
 }
-_FIGURES = {  # text before the colon or equals sign -> name, pattern of its value; in seconds if that ends in ms
+_FIGURES = {  # text before the colon or equals sign -> name, pattern of its value; milliseconds become seconds
     "tps": ("tps", rf"{_NUMBER} \(({'|'.join(_TPS)})\)"),
     "number of transactions actually processed": ("transactions", _RATIO),
     "number of failed transactions": ("failed transactions", _COUNT),

@@ -116,7 +116,7 @@ def _vmstat(file: InputFile) -> Iterator[_Row]:
 
 
 def _time(file: InputFile, place: str, stamp: str, date: str, before: float) -> float:
-    """Seconds since 1970 of a stamp, or of a clock on the file's `date` and, past midnight, the days after it."""
+    """Seconds since 1970 of a time stamp, or of a clock time on the file's `date` (past midnight: on later days)."""
     is_dated = "/" in stamp or "-" in stamp[:5]
     match = _STAMP.fullmatch(stamp if is_dated else f"{date} {stamp}")
     if match is None or not (match[1] or match[4]):

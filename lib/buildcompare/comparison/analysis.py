@@ -209,7 +209,7 @@ def with_margins(analysis: A, margins: Mapping[str, float]) -> A:
 def import_comparisons(folder: Path, ledger: Path) -> list[Entry]:
     """Analyse the comparison of every params file in `folder`, and record all of them in a ledger, or none.
 
-    A chain in the order of the new builds' labels, numbers in them by size (v9.10 after v9.2).
+    The chain is ordered by the new builds' labels, with numbers by size (v9.10 after v9.2).
     """
     files = sorted(file for pattern in ("*.yaml", "*.yml") for file in folder.glob(pattern))
     if not files:

@@ -214,7 +214,7 @@ FALL_STEPS = 5.0  # smallest fall of a wave, in actions of the coordinator
 ROW, ROW_S = 3, 600.0
 """Waves begin with three falls in a row, each within `ROW_S` of the one before: published waves have periods of 145 to
 250 s, and a missed one doubles the distance."""
-PAUSE_S = 1200.0  # waves do not begin with a row of falls before a pause longer than this and than the row
+PAUSE_S = 1200.0  # a row of falls is no wave yet if the pause after it is longer than this and than the row
 CYCLE_STEPS = 2.0  # smallest fall of a cycle, in actions: a missed one would double the period
 FEWEST_CYCLES = 4  # minimum number of cycles for a period (three distances)
 RESOLVED, ALIASED = 8.0, 3.0

@@ -22,7 +22,7 @@ from buildcompare.text.sentences import say
 STOP_SLOPE = STOP_STEPS * USERS_INC
 MIN_COVERAGE = 0.9  # smallest part of the last 30 minutes with samples (published runs: 0.99 and more)
 INTERRUPTED = 0.5  # part of the median in the last 30 minutes; fewer users are a fault (published: 0.93 and more)
-CEILING = 0.95  # part of the ceiling above which the ceiling stopped the run: capped runs 0.967, others up to 0.87
+CEILING = 0.95  # a run above this part of the ceiling was stopped by it: capped runs have 0.967, others up to 0.87
 LONGEST_SILENCE_S = 120.0  # longest time between the last sample and the known end of a run without a gap
 CUT_TOLERANCE_S = 60.0  # curves without a stop that end this close together may be cut to one length
 CUT_SLOPE = 1.15

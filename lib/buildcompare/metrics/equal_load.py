@@ -57,7 +57,7 @@ class MetricAtLoad:
     """One metric of both builds over n common loads (connected users); standard errors are within the runs."""
 
     at_users: float  # highest load that both builds sustained
-    base: float  # the metric there, in its unit
+    base: float  # the metric at `at_users`, in its unit
     new: float
     log_ratio: float  # logarithm of `new` over `base`
     se_log: float

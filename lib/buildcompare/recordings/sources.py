@@ -453,4 +453,4 @@ def shown(pulls: Sequence[tuple[Slot, Run]], *, quiet: bool = False) -> Iterator
             yield slot, run
             progress.advance(task)
         progress.update(task, description="recordings")
-        progress.refresh()  # in a notebook rich would leave the state before the last
+        progress.refresh()  # notebooks show the last state only after this

@@ -58,7 +58,7 @@ class Length(Model):
     run_s: float
     needed_s: float
     rate_s: Number
-    """Rates over so many seconds make the run long enough, if any do."""
+    """The run is long enough for rates over this many seconds; null if for none."""
 
 
 class Reason(Model):
