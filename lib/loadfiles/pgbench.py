@@ -75,7 +75,7 @@ _PROGRESS = re.compile(
 )
 EVERY = 0.99  # least share of the transactions in a log, whose lines are counted for the rate
 _EPOCH, _LATEST = 1e8, 7.2e9
-"""Times in 1973 and 2198. A log's line starts with a time if its first number is above `_EPOCH`, else a client."""
+"""Times in 1973 and 2198. A log line starts with a time if its first number is above `_EPOCH`, else with a client."""
 LONGEST_S = 7 * 86_400  # longest log in seconds; each second becomes a sample
 MOST_CUT = 2  # most intervals that a thread's aggregate log may lack at an end
 _NEEDED = ("clients", "transactions", "tps")

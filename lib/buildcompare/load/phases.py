@@ -229,7 +229,7 @@ NEAR = 0.25  # largest relative distance of periods, or frequencies, of one osci
 class WaveTest:
     """Test of a spectral peak against red noise."""
 
-    p_value: float  # of the largest peak against the fitted AR(1) spectrum, over all frequencies (Sidak)
+    p_value: float  # p-value of the largest peak against the fitted AR(1) spectrum, for all frequencies (Sidak)
     period_s: float
     share: float  # part of the variance within a quarter of the peak's frequency: 1 is a pure oscillation
     swing: float  # peak to trough of a sine with this part of the variance, in the curve's unit

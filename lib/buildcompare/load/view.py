@@ -141,7 +141,7 @@ def measure_shape(
 
 
 RATES = ("requests/s", "transactions/s", "queries/s", "operations/s")
-"""Units of what stands for the load of a server that knows no users."""
+"""Units of metrics that replace the load if no users are recorded."""
 SHORT_PARTS = 12.0
 """A short repeated run that states nothing has rates over this part of its length."""
 TIMES = "seconds"  # unit of metrics that are compared by geometric means
@@ -158,7 +158,7 @@ class RunView:
     users: pd.Series | None = None  # curve of connected users; None if not recorded
     stop: Stop | None = None
     shape: Shape | None = None
-    run: Run = field(default_factory=Run.model_construct)  # its entry in the params
+    run: Run = field(default_factory=Run.model_construct)  # entry of the run in the params
     estimate: Estimate | None = None  # supported users by the curve; None in bounded tests
     validity: Validity = field(default_factory=lambda: Validity(status=ValidityStatus.VALID))
     ramp_up: RampUp = field(default_factory=RampUp)

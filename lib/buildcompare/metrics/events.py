@@ -203,7 +203,7 @@ class _Averages:
     values: FloatArray  # averages divided by `unit`, or their logarithms
     unit: float | None  # None for logarithms
     width_s: float
-    noise: Ar1Noise = field(default_factory=Ar1Noise)  # of `values`, without events
+    noise: Ar1Noise = field(default_factory=Ar1Noise)  # noise of `values` without events
 
     def start_s(self, sample: int) -> float:
         return float(self.times[sample]) - self.width_s / 2

@@ -50,7 +50,7 @@ MAX_BYTES = 1_000_000_000  # bound on one answer: 5,000 series of 1,081 points t
 MAX_PAGE = 10_000_000  # bound on an answer without samples
 MAX_PAGE_WORDS = 100_000  # most characters of an error page to search for secrets and quote
 LONG_QUERY = 1_500
-"""Queries of so many characters are sent in a body, because proxies refuse addresses of a few kilobytes."""
+"""Queries of this many characters are sent in the body, because proxies refuse addresses of a few kilobytes."""
 _BUSY = (429, 502, 504)  # temporary statuses: the request is repeated
 _REFUSALS: tuple[tuple[Collection[int], str | None, str], ...] = (
     (range(300, 400), "source.url", "the query API itself"),

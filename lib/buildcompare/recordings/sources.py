@@ -430,7 +430,7 @@ def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
         "catalogue": catalogue.model_dump(mode="json"),
         **({"rate_s": source.rate_s} if catalogue.leaves_rates_open else {}),
     }
-    if source.headers:  # such as the tenant's
+    if source.headers:  # such as a tenant's header
         asked["headers"] = {name.casefold(): value for name, value in source.headers.items()}
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 

@@ -192,7 +192,7 @@ def is_whole(contents: bytes) -> bool | None:
 
 def _parts(contents: bytes) -> tuple[bytes, bytes, bytes] | None:
     """The bytes before, in and after a file's seal."""
-    matches = [*_SEALED.finditer(contents)]  # the last one is in the footer; earlier ones are values
+    matches = [*_SEALED.finditer(contents)]  # the last match is in the footer; earlier ones are values
     if contents[:4] != b"PAR1" or not matches:
         return None
     start, end = matches[-1].span(1)

@@ -36,7 +36,7 @@ class Effect:
     """Difference of two builds in one metric or label."""
 
     log_ratio: float  # logarithm of new over base
-    sd: float  # its standard deviation without a change
+    sd: float  # standard deviation of `log_ratio` without a change
     df: float  # degrees of freedom of `sd`
     run_sd: float  # standard deviation of a single run
     noise_source: NoiseSource
