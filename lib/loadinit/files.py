@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_LABELS = 12
 """Most endpoints that are printed by name."""
 MOST_UNUSED = 15
-"""Most names of unused metrics that are printed; the params file lists all."""
+"""Most unused names that are printed; the params file lists all."""
 
 
 class Draft(NamedTuple):

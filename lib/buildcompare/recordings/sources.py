@@ -392,7 +392,7 @@ def is_kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue) -> bool:
 
 
 def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh: bool = False) -> InputFile | None:
-    """The file in `slot` if it holds the answer to this request with these credentials; else None.
+    """The file in `slot` if it answers this request, made with these credentials (with any if a secret is missing).
 
     An error if the file is no pulled recording, or is damaged; with `refresh`, pulled files are always pulled again.
     """
