@@ -29,7 +29,7 @@ from buildcompare.stats.noise import RunLevel
 
 T = TypeVar("T")
 SHORTEST_S = 600.0  # shortest plateau: at least two waves, which take up to 250 s in published runs
-LEAST_PART = 0.5  # no stop is searched below this part of the level, since early bumps can be flat
+LEAST_PART = 0.5  # no stop is searched before the load reaches this part of the level: early bumps can be flat
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ BY_CHANCE = 0.3
 one of 400 calibrations from 6 to 12 groups of 2 to 4 runs keeps less. With a half (one in 27), a third fewer changes of
 20 % in the times of identical ceiling runs are found (development half)."""
 LEAST_REPEATS = 2  # minimum degrees of freedom; with one, intervals are 13 standard errors wide
-LEAST_SD = 1e-4  # minimum, because runs that agree to the last digit were rounded
+LEAST_SD = 1e-4  # minimum standard deviation: runs that agree to the last digit were rounded
 CATALOGUE_S = 1800.0  # shortest window from which the catalogues' noise was learned
 ENOUGH_COMPARISONS = 8
 """Earlier comparisons needed to learn the noise of a metric that has no other source."""

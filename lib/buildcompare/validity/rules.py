@@ -379,7 +379,7 @@ def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
 def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
     there = runs.map(lambda of: {slug for run in of for slug, part in run.covered.items() if part})
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
-        if any(run.view.steady.window for run in runs[side]):  # `covered` refers to it
+        if any(run.view.steady.window for run in runs[side]):  # `covered` is measured in this window
             for slug in sorted(there[other] - there[side]):
                 yield _reason(ValidityCode.SERIES_MISSING, metric=slug, side=side)
 
