@@ -358,7 +358,7 @@ def changed(contents: bytes, rng: random.Random) -> bytes:
 def restructured(contents: bytes, rng: random.Random) -> bytes | None:
     """A file that its format's library still reads, with parts exchanged, doubled or replaced; None of other kinds."""
     if contents[:4] == b"PAR1":
-        with contextlib.suppress(pa.ArrowException, ValueError, KeyError, TypeError, OverflowError):
+        with contextlib.suppress(pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError):
             return _other_parquet(pq.read_table(io.BytesIO(contents)), rng)
         return None
     if contents == PPROF:

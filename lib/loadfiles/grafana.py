@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import Curve, FileSource, InputFile, series_of, unit_factor
+from buildcompare.recordings.files import TESTED, Curve, FileSource, InputFile, series_of, unit_factor
 from buildcompare.recordings.recording import FloatArray, Recording, span
 
 EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
@@ -142,6 +142,10 @@ def _columns(panel: Any, frame: Any, fields: list[Any], cells: list[Any]) -> Ite
             names = (config.get("displayNameFromDS"), config.get("displayName"), frame.get("name"), column.get("name"))
             labels = {str(key): str(value) for key, value in (column.get("labels") or {}).items()}
             name, numbers = str(next(filter(None, names), "")), np.array(values or [], dtype=np.float64)
+            if odd := {*map(type, [*(values or []), *(cells[clock] or [])])} - {int, float, type(None)}:
+                raise ValueError(f"numbers of the type {odd.pop().__name__}")
+            if (times < TESTED[0]).any():
+                raise ValueError("times before 2000 (they are milliseconds)")
             if numbers.size != times.size:
                 raise ValueError(f"{numbers.size} values at {times.size} times")
             yield name, times, numbers, labels, _unit_of(panel, name, frame.get("refId"), config.get("unit"))

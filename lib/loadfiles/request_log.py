@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import LATEST, InputFile
+from buildcompare.recordings.files import TESTED, InputFile
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, LabelSummary, Series
 
@@ -92,8 +92,9 @@ class RequestLog:
         """
         if elapsed_s is not None and not (np.isfinite(elapsed_s).all() and (elapsed_s >= 0).all()):
             raise self._file.fault(None, "times of requests of 0 or more", "others")
-        if not ((times >= 0) & (times < LATEST)).all():
-            raise self._file.fault(None, "times in seconds since 1970", "others")
+        if not ((times >= TESTED[0]) & (times < TESTED[1])).all():
+            found = f"{times.min():.12g} to {times.max():.12g} s since 1970"
+            raise self._file.fault("times", "times from 2000 to 2100 in the unit of the format", found)
         lasted = np.zeros(times.size) if elapsed_s is None else elapsed_s
         bucket = np.minimum(np.searchsorted(_BOUNDS, lasted), _BOUNDS.size - 1)
         of_second = (np.floor(times).astype(np.int64) << _CODE_BITS) | codes

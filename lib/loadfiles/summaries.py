@@ -56,8 +56,8 @@ def _oha_summary(data: Any) -> _Values:
     }
 
 
-_DURATION = r"([\d.]+)(us|ms|s|m|h)?"
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = r"([\d.]+)([^\s\d.]*)"
+_SECONDS = {"us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def _first(pattern: str, text: str) -> float | None:

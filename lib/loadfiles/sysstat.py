@@ -88,6 +88,8 @@ def _tables(value: Any, labels: dict[str, str]) -> Iterator[tuple[dict[str, str]
         parts = {key: part for key, part in value.items() if key not in ("cpu", "timestamp")}
         labels = labels | {_LABELS[key]: str(part) for key, part in parts.items() if key in _LABELS}
         plain = {key: part for key, part in parts.items() if key not in _LABELS and not isinstance(part, dict | list)}
+        if odd := [key for key, number in plain.items() if type(number) not in (int, float)]:
+            raise ValueError(f"{odd[0]}: {plain[odd[0]]!r}")
         yield labels, {key: float(number) for key, number in plain.items()}
         for part in parts.values():
             yield from _tables(part, labels)

@@ -398,7 +398,7 @@ def _begins(pattern: bytes) -> Callable[[bytes], bool]:
 
 
 def _is_jmeter(head: bytes) -> bool:
-    header = re.split(rb"[,;\t]", head.partition(b"\n")[0].strip())
+    header = re.split(rb"[,;\t]", head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0].strip())
     return {b"timeStamp", b"elapsed", b"label", b"success"} <= {*header}
 
 

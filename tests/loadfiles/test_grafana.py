@@ -167,7 +167,9 @@ SLOW["panels"][0]["fieldConfig"]["overrides"][0]["matcher"]["options"] = "/(a+)+
         ("[]", "no panels"),
         ({"dashboard": {"panels": []}}, "none"),
         ({"dashboard": {"panels": [{"title": "RPS", "snapshotData": [{"datapoints": [1]}]}]}}, "TypeError"),
-        ({"dashboard": {"panels": [{"snapshotData": [{"datapoints": [[1, 5], [2, 5]]}]}]}}, "a second one"),
+        ({"dashboard": {"panels": [{"snapshotData": [{"datapoints": [[1, 2e12], [2, 2e12]]}]}]}}, "a second one"),
+        ({"dashboard": {"panels": [{"snapshotData": [{"datapoints": [["1_0", 2e12]]}]}]}}, "numbers of the type str"),
+        ({"dashboard": {"panels": [{"snapshotData": [{"datapoints": [[1, 1733911200]]}]}]}}, "times before 2000"),
     ],
 )
 def test_what_is_no_snapshot(tmp_path: Path, contents: Any, found: str) -> None:

@@ -233,6 +233,10 @@ def test_an_endpoint_is_a_path_without_ids(address: str, endpoint: str) -> None:
         ('<testResults><httpSample t="x" ts="1" s="true" lb="a"/></testResults>', "samples: expected numbers"),
         ("RUN\ta\tb\t1\t \t3.9\nREQUEST\t\ta\t5\tOK\n", "line 2: expected a REQUEST or USER of Gatling"),
         ("Timestamp,User Count,Type,Name\n1,1,,Aggregated\n", "columns: expected the column"),
+        ("metric_name,timestamp,metric_value,method,name\nhttp_req_duration,1760000000000,1,GET,/\n", "2000 to 2100"),
+        ("\ufefftimeStamp,elapsed,label,success\n1760000000,5,a,true\n", "times: expected times from 2000 to 2100"),
+        ("RUN\ta\tb\t1\t \t3.9\nREQUEST\t\ta\t1760000000\t1760000005\tOK\t \n", "times: expected times from 2000"),
+        ("Running 30s test @ http://a\n  Latency  10ns  1us\nRequests/sec: 10\n", "summary: .*'ns'"),
         ('{"metrics":{"http_req_duration":{"avg":"x"}}}', "summary: expected requests and their times"),
     ],
 )

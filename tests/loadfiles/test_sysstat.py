@@ -124,7 +124,7 @@ LOCAL = json.dumps(SADF).replace('"utc": 1', '"utc": 0')
         (json.loads(LOCAL), "statistics[0]: expected times in UTC (sadf -j without -t or -T), found '23:59:55'"),
         (json.loads(json.dumps(IOSTAT).replace('"timestamp"', '"when"')), "statistics[1]: expected"),
         (json.loads(json.dumps(IOSTAT).replace("04:00:01 PM", "16:00:01")), "statistics[1]: expected a date of one"),
-        (json.loads(json.dumps(IOSTAT).replace("30.0", '"much"')), "statistics[1]: expected numbers by their names"),
+        (json.loads(json.dumps(IOSTAT).replace("30.0", '"1_0"')), "statistics[1]: expected numbers by their names"),
         ('{"sysstat": {"hosts": []}}', "sysstat.hosts: expected statistics"),
     ],
 )

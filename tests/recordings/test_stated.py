@@ -49,7 +49,8 @@ def tables(draw: st.DrawFn) -> Stated:
     in_name, behind, beside = draw(st.tuples(perhaps, perhaps, perhaps))
     beside = beside if is_long else None
     sizes = {Fraction(UNITS[name][each]) for each in (in_name, behind, beside) if each}
-    called = f"{name} ({in_name})" if in_name else name
+    form = draw(st.sampled_from(["{} ({})", "{} [{}]", "{}_{}", "{} in {}", '"{}, {}"']))
+    called = form.format(name, in_name) if in_name else name
     zone = draw(st.sampled_from([-11, -5, 0, 1, 14]))
     times = [(START + i * STEP).astimezone(dt.timezone(dt.timedelta(hours=zone))) for i in range(len(numbers))]
     cells = [f"{number} {behind}" if behind else str(number) for number in numbers]
@@ -115,10 +116,38 @@ def test_elapsed_times_that_may_be_milliseconds_need_a_line(unit: str, last: flo
     assert as_read(text.replace("time", f"time_{unit}")).series[0].times[-1] == last
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (",RPS\n0,1\n1,1\n2,1\n", "column 1: .* unless it is an index"),
+        ("time,RPS\n2024-12-11 12:59:55,1\n2024-12-11 01:00:00,1\n", "line 3: expected 24-hour times"),
+        ("time,RPS\n2024-10-27 02:59:55,1\n2024-10-27 02:00:00,1\n", "line 3: expected an hour once .or times with"),
+        *(
+            (f"time,metric,value,{name}\n2024-12-11 12:59:55,RPS,1,EST\n", f"{name}: expected times in UTC")
+            for name in ("timezone", "Time Zone", "tz", "utc_offset")
+        ),
+        *(
+            ("\n".join(["time,RPS", *(f"{each},1" for each in times.split()), ""]), "expected times of one reading")
+            for times in (
+                "1058 1059 1100", "100055 100100 100105", "45637 45638", "2024 2025", "739597.41 739597.42",
+                "133783848000000000 133783848050000000", "755604000 755604005", "0 0.0833 0.1667",
+            )
+        ),
+        ("time,metric,value,unit\n1,P99 API times,1,ms\n2,P99 API times,1,s\n", "one unit of P99 API times"),
+    ],
+)  # fmt: skip
+def test_what_may_mean_something_else_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        as_read(text)
+
+
 def test_a_table_of_labels_may_state_units() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run, labels = Path(folder, "run.csv"), Path(folder, "labels.csv")
         run.write_text("time,RPS\n0,1\n5,1\n", "utf-8")
         labels.write_text("group,label,stat,value,unit\napi,a,avg,120,ms\napi,b,avg,2,s\napi,c,avg,3,\n", "utf-8")
         values = [each.value for each in read(run, labels=labels).label_summaries]
+        labels.write_text("group,label,stat,value,unit\napi,a,calls,120,ms\n", "utf-8")
+        with pytest.raises(InputError, match="in calls"):
+            read(run, labels=labels)
     assert np.allclose(values, [0.12, 2.0, 3.0])

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import LATEST, MAX_GRAPHS, SUFFIXES, Curve, InputFile, series_of, unit_factor
+from buildcompare.recordings.files import LATEST, MAX_GRAPHS, SUFFIXES, TESTED, Curve, InputFile, series_of, unit_factor
 from buildcompare.recordings.series import FloatArray, Note, Series
 
 if TYPE_CHECKING:
@@ -27,6 +27,13 @@ EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each me
 MAX_LABELS = 47
 EARLIEST = 1e8  # March 1973 in seconds since 1970; smaller times count from the start of the run
 LONGEST_STEP_S, LONGEST_RUN_S = 60.0, 604_800.0  # longer steps and runs of elapsed times may be in milliseconds
+LEAST_STEP_S = 0.1  # shorter steps of elapsed times may be in minutes or hours
+_UNLESS = {
+    "rows": "it is an index",
+    "clock": "they are dates or times of day, as 1059 or 45637",
+    "minutes": "they are minutes or hours",
+    "year": "they count from another year than 1970",
+}
 SEPARATOR = "separator"  # key in a frame's `attrs` for the separator of its text file
 FEW_DIGITS = 7  # most digits of values read off a plot; computed averages and rates have sixteen
 DIGITISED = Note(
@@ -38,11 +45,12 @@ _NO_VALUE = ("", "null", "undefined")
 _CLOCK = re.compile(
     r"(?:|timestamp|date|time|date[ _]?time|ts|elapsed(?:[ _]time)?)(?:[ _]?[(\[]?(ms|s|us|µs|ns)[)\]]?)?"
 )
+_ZONE = re.compile(r"time[ _-]?zone|tz(?:info)?|utc[ _-]?offset|zeitzone")
 _SECONDS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
 _DIGITS = r"(?:19[7-9]|20\d)\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])?(?:[0-5]\d){0,2}"
 """Digits of a date, such as 202412111000."""
-_SERIALS, _NEAR = (36_526.0, 73_051.0), (946_684_800.0, 4_102_444_800.0)
-"""The years 2000 to 2100 as days of spreadsheets, whose day 25,569 is the first of 1970, and in seconds since 1970."""
+_SERIALS = 36_526.0, 73_051.0
+"""The years 2000 to 2100 as days of spreadsheets, whose day 25,569 is the first of 1970."""
 _DAY_OR_MONTH = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})\b(.*)")
 _GRAFANA_NAME = re.compile(r"(.+)-data(?:-as-\w+)?-\d{4}-\d\d-\d\d.*\.csv(?:\.gz)?")
 """Name of a panel's CSV from Grafana: the panel's title and the time of the export."""
@@ -109,14 +117,14 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
     if SEPARATOR in frame.attrs:
         frame = with_decimal_points(frame, values, file, clock=clock)
     times = _times(frame[clock], file)
-    zone = columns.get("timezone", columns.get("tz"))
+    zone = next((column for name, column in columns.items() if _ZONE.fullmatch(name)), None)
     if zone and not ({*frame[zone].astype(str)} <= {"", "UTC", "GMT", "Z"} or _is_zoned(frame[clock]).all()):
         expected = "times in UTC, or with their zone (2024-01-01T10:00:00+01:00)"
         raise file.fault(str(zone), expected, f"{frame[clock].iloc[0]} in {frame[zone].iloc[0]}")
     if not is_tidy:
         yield from _wide(frame[values], times, file, catalogue)
         return
-    labels = [column for column in frame.columns if column not in (clock, metric, *values)]
+    labels = [column for column in frame.columns if column not in (clock, metric, zone, *values)]
     units, seen = str(columns.get("unit", columns.get("units", "\0"))), set[tuple[object, ...]]()
     if len(labels) > MAX_LABELS:
         raise file.fault("columns", f"at most {MAX_LABELS} beside a metric and its value", str(len(labels)))
@@ -161,10 +169,12 @@ def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Ca
 
 def _unit_in(column: str, catalogue: Catalogue) -> tuple[str, str]:
     """Split a header such as ``P99 API times (ms)`` into metric and unit, where the catalogue has that metric."""
-    parts = re.fullmatch(r"(.+?)\s*[(\[]([^()\[\]]+)[)\]]", column)
-    is_unit = parts and (parts[2] in SUFFIXES or not catalogue.find(column).known)
-    if parts and is_unit and catalogue.find(parts[1]).known:
-        return parts[1], parts[2]
+    parts = re.fullmatch(r"(.+?)\s*[(\[{]([^()\[\]{}]+)[)\]}]", column)
+    parts = parts or re.fullmatch(r"(.+?)[\s,_/-]+(?:in )?([^\s,_/-]+)", column)
+    if parts and catalogue.find(parts[1]).known:
+        is_suffix = parts[2] in SUFFIXES
+        if is_suffix or (column[-1] in ")]}" and not catalogue.find(column).known):
+            return parts[1], parts[2]
     return column, ""
 
 
@@ -207,7 +217,7 @@ def _times(column: pd.Series, file: InputFile) -> FloatArray:
     steps = np.diff(np.unique(numbers))
     stated, step = named[1] if named else None, float(np.median(steps)) if steps.size else 0.0
     fits = [unit for unit, size in _SECONDS.items() if EARLIEST * size <= low and high < LATEST * size]
-    near = [unit for unit, size in _SECONDS.items() if _NEAR[0] * size <= low and high < _NEAR[1] * size]
+    near = [unit for unit, size in _SECONDS.items() if TESTED[0] * size <= low and high < TESTED[1] * size]
     unit, other = stated or [*fits, "s"][0], ""
     if all(re.fullmatch(_DIGITS, f"{each:.0f}") for each in (low, high)):
         other = "date"
@@ -215,11 +225,15 @@ def _times(column: pd.Series, file: InputFile) -> FloatArray:
         other = "days"
     elif stated and stated not in fits and near:
         other = near[0]
+    elif fits and not near and not stated and file.path is not None:
+        other = "year"
     elif not stated and not fits and file.path is not None:
         is_index = not name and low in (0.0, 1.0) and steps.size and (steps == 1.0).all()
+        is_clock = low > max(600.0, 10.0 * (high - low)) or ((numbers % 100 < 60).all() and (steps == step + 40).any())
         other = "rows" if is_index else "ms" if step > LONGEST_STEP_S or high - low > LONGEST_RUN_S else ""
+        other = other or ("clock" if is_clock else "minutes" if 0.0 < step < LEAST_STEP_S else "")
     if other and not file.time_unit:
-        either = "unless it is an index" if other == "rows" else f"or `time_unit: {other}`"
+        either = f"unless {_UNLESS[other]}" if other in _UNLESS else f"or `time_unit: {other}`"
         expected = f"times of one reading (`time_unit: {unit}` in `source`, {either})"
         raise file.fault(name or "column 1", expected, f"{low:.15g} to {high:.15g} in steps of {step:.6g}")
     unit = file.time_unit or unit
@@ -260,10 +274,14 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
     if zoned.any():
         fault(~zoned, "a time with its zone, as others have")
     seconds = np.asarray(dates.dt.as_unit("us").astype("int64").to_numpy() / 1e6)[codes]  # nanoseconds end in 2262
-    hours, back = seconds // 3600 % 24, np.flatnonzero(np.abs(np.diff(seconds) + 41_400.0) <= 1_800.0)
-    if back.size and not zoned.any() and hours.min() >= 1 and hours.max() <= 12:
-        found = f"{column.iloc[back[0] + 1]} after {column.iloc[back[0]]}"
-        raise file.fault(f"{column.name}, {place(back[0] + 1)}", "24-hour times (or times with their zone)", found)
+    hours, steps = seconds // 3600 % 24, np.diff(seconds)
+    half_day = np.flatnonzero(np.abs(steps + 41_400.0) <= 1_800.0)[:1] if 1 <= hours.min() and hours.max() <= 12 else ()
+    once = np.flatnonzero(steps < 0) if unique.size == seconds.size else half_day  # a table of one curve
+    hour = once if len(once) == 1 and 3_000.0 <= -steps[once[0]] <= 3_600.0 else ()
+    for back, expected in ((half_day, "24-hour times (or "), (hour, "an hour once (or ")):
+        if len(back) and not zoned.any():
+            found = f"{column.iloc[back[0] + 1]} after {column.iloc[back[0]]}"
+            raise file.fault(f"{column.name}, {place(back[0] + 1)}", f"{expected}times with their zone)", found)
     return seconds
 
 

@@ -106,8 +106,9 @@ def with_labels(recording: Recording, path: str) -> Recording:
         raise file.fault(place, "one value for each group, label and stat", "a second one")
     frame = with_decimal_points(frame, ["value"], file)
     values = pd.Series(index=frame.index, dtype=np.float64)
-    for unit, part in frame.groupby(frame["unit"].str.strip() if "unit" in frame else np.zeros(len(frame))):
-        values[part.index] = numbers_of(part["value"], file, "seconds", stated=[unit] if isinstance(unit, str) else [])
+    units = frame["unit"].str.strip() if "unit" in frame else np.full(len(frame), "")
+    for (unit, is_count), part in frame.groupby([units, frame["stat"] == "calls"]):
+        values[part.index] = numbers_of(part["value"], file, "calls" if is_count else "seconds", stated=[str(unit)])
     rows = zip(frame["group"], frame["label"], frame["stat"], values.tolist(), strict=True)
     provenance = {**recording.provenance, "files": [*files, file.provenance]}
     return replace(recording, label_summaries=tuple(LabelSummary(*row) for row in rows), provenance=provenance)
