@@ -119,9 +119,7 @@ def test_elapsed_times_that_may_be_milliseconds_need_a_line(unit: str, last: flo
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (",RPS\n0,1\n1,1\n2,1\n", "column 1: .* unless it is an index"),
-        ("time,RPS\n2024-12-11 12:59:55,1\n2024-12-11 01:00:00,1\n", "line 3: expected 24-hour times"),
-        ("time,RPS\n2024-10-27 02:59:55,1\n2024-10-27 02:00:00,1\n", "line 3: expected an hour once .or times with"),
+        ("time,RPS\n2024-10-27 02:59:55,1\n2024-10-27 02:00:00,1\n", "line 3: expected each hour once"),
         *(
             (f"time,metric,value,{name}\n2024-12-11 12:59:55,RPS,1,EST\n", f"{name}: expected times in UTC")
             for name in ("timezone", "Time Zone", "tz", "utc_offset")
@@ -133,7 +131,6 @@ def test_elapsed_times_that_may_be_milliseconds_need_a_line(unit: str, last: flo
                 "133783848000000000 133783848050000000", "755604000 755604005", "0 0.0833 0.1667",
             )
         ),
-        ("time,metric,value,unit\n1,P99 API times,1,ms\n2,P99 API times,1,s\n", "one unit of P99 API times"),
     ],
 )  # fmt: skip
 def test_what_may_mean_something_else_is_refused(text: str, said: str) -> None:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
 MAX_LABELS = 47
 EARLIEST = 1e8  # March 1973 in seconds since 1970; smaller times count from the start of the run
-LONGEST_STEP_S, LONGEST_RUN_S = 60.0, 604_800.0  # longer steps and runs of elapsed times may be in milliseconds
-LEAST_STEP_S = 0.1  # shorter steps of elapsed times may be in minutes or hours
+LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 604_800.0  # others may be hours, minutes or milliseconds
 _UNLESS = {
     "rows": "it is an index",
     "clock": "they are dates or times of day, as 1059 or 45637",
@@ -275,13 +274,14 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
         fault(~zoned, "a time with its zone, as others have")
     seconds = np.asarray(dates.dt.as_unit("us").astype("int64").to_numpy() / 1e6)[codes]  # nanoseconds end in 2262
     hours, steps = seconds // 3600 % 24, np.diff(seconds)
-    half_day = np.flatnonzero(np.abs(steps + 41_400.0) <= 1_800.0)[:1] if 1 <= hours.min() and hours.max() <= 12 else ()
-    once = np.flatnonzero(steps < 0) if unique.size == seconds.size else half_day  # a table of one curve
-    hour = once if len(once) == 1 and 3_000.0 <= -steps[once[0]] <= 3_600.0 else ()
-    for back, expected in ((half_day, "24-hour times (or "), (hour, "an hour once (or ")):
-        if len(back) and not zoned.any():
-            found = f"{column.iloc[back[0] + 1]} after {column.iloc[back[0]]}"
-            raise file.fault(f"{column.name}, {place(back[0] + 1)}", f"{expected}times with their zone)", found)
+    half_days = (np.abs(steps + 41_400.0) <= 1_800.0) & (hours.min() >= 1) & (hours.max() <= 12)
+    is_alone = unique.size == seconds.size and np.count_nonzero(steps < 0) == 1  # one curve that goes back once
+    hour = (steps <= -3_000.0) & (steps >= -3_600.0) & is_alone
+    for marks, expected in ((half_days, "24-hour times"), (hour, "each hour once")):
+        if marks.any() and not zoned.any():
+            back = int(np.argmax(marks))
+            found = f"{column.iloc[back + 1]} after {column.iloc[back]}"
+            raise file.fault(f"{column.name}, {place(back + 1)}", f"{expected} (or times with their zone)", found)
     return seconds
 
 
