@@ -127,15 +127,6 @@ def _change(row: dict[str, Any]) -> float:
     return 100.0 * (float(row["new"]) / float(row["base"]) - 1.0)
 
 
-def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows that a table was made from, without their `delta_percent`."""
-    return [
-        {"label": label, **table["same"], **table["kinds"][row[0]], **dict(zip(table["columns"], row[1:], strict=True))}
-        for label, *of_label in table["rows"]
-        for row in of_label
-    ]
-
-
 def _lines(value: Any, indent: str = "", key: str = "") -> Iterator[str]:
     """JSON with as much on a line as fits: small files, and differences that can be read."""
     short = json.dumps(value, ensure_ascii=False)

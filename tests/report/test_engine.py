@@ -86,14 +86,8 @@ def test_both_engines_publish_the_same_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("cell", "said"),
-    [
-        ("import os\nos.kill(os.getpid(), 9)", "cell 3: its process was ended by SIGKILL"),
-        ("import os\nos._exit(7)", "cell 3: its process ended with exit code 7"),
-    ],
-)
-def test_a_process_that_dies_is_named(cell: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell, said = "import os\nos.kill(os.getpid(), 9)", "cell 3: its process was ended by SIGKILL"
     project = tmp_path / "project"
     (project / "notebooks").mkdir(parents=True)
     (project / run_report.NOTEBOOK).write_text(nbformat.writes(notebook_of(("name = None", cell))))
@@ -109,13 +103,6 @@ def test_a_process_that_dies_is_named(cell: str, said: str, tmp_path: Path, monk
 
 
 @pytest.mark.slow
-def test_the_engine_is_known_to_papermill_by_its_entry_point() -> None:
-    ask = "from papermill.engines import papermill_engines as known; print(known.get_engine('warm').__name__)"
-    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "WarmEngine", done.stderr
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
 def test_the_fork_server_has_no_threads_that_a_fork_would_break() -> None:
     """A fork can hang where a thread holds a lock; jemalloc, which pyarrow allocates with, restarts its own thread."""
@@ -126,13 +113,3 @@ def test_the_fork_server_has_no_threads_that_a_fork_would_break() -> None:
     env = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     done = subprocess.run([sys.executable, "-c", ask], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.strip() in ("[]", "['jemalloc_bg_thd']")
-
-
-@pytest.mark.slow
-def test_a_command_leaves_no_process_folder_or_traceback(tmp_path: Path) -> None:
-    params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
-    (tmp_path / "t").mkdir()
-    env = {**os.environ, "TMPDIR": str(tmp_path / "t")}
-    command = [sys.executable, "-m", "buildcompare", "report", str(params), "--output", str(tmp_path / "out")]
-    done = subprocess.run(command, env=env, cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr, [*(tmp_path / "t").iterdir()]) == (0, "", [])

@@ -35,12 +35,3 @@ def test_a_changed_number_word_or_row_is_a_difference() -> None:
         assert where in found
     metric["new"] = kept["tests"][0]["metrics"][0]["new"] * (1 + 1e-7)
     assert "metrics[0].new" not in " | ".join(golden.differences(kept, changed))
-
-
-def test_nothing_of_a_label_row_is_lost(bundled: Callable[[str], Path]) -> None:
-    name = golden.BUNDLED[1]
-    results = json.loads((bundled(name) / "results.json").read_text("utf-8"))
-    kept = json.loads(golden.made(bundled(name))["results.json"])
-    for test, small in zip(results["tests"], kept["tests"], strict=True):
-        rows = [{key: row[key] for key in row if key != "delta_percent"} for row in test["labels"]]
-        assert list(golden.differences(rows, golden.rows_of(small["labels"]))) == []

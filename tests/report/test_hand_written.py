@@ -32,12 +32,6 @@ def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, text: str) 
     assert f"{BEGIN}{text}{END}".encode() in file.read_bytes()
 
 
-def test_without_a_file_there_is_nothing_to_keep(tmp_path: Path) -> None:
-    assert markdown.read_written(tmp_path / "README.md") == {}
-    (tmp_path / "README.md").write_bytes(b"\xef\xbb\xbf\r\n")
-    assert markdown.read_written(tmp_path / "README.md") == {}
-
-
 @pytest.mark.parametrize("ending", ["\n", "\r\n", ""])
 def test_lines_of_any_ending_and_order_survive(tmp_path: Path, ending: str) -> None:
     file = tmp_path / "README.md"

@@ -92,11 +92,6 @@ def test_hostile_text_is_text_in_markdown(hostile: Hostile) -> None:
     assert all(re.fullmatch(r"graphs/[A-Za-z0-9._-]+\.svg", image) for image in images)
     assert all((hostile.folder / image).exists() for image in images)
     assert "document.title='owned'" in hostile.readme  # shown, not swallowed
-
-
-def test_hostile_text_keeps_every_table_whole(hostile: Hostile) -> None:
-    parser = MarkdownIt("commonmark", {"html": True}).enable("table")
-    tokens = parser.parse(hostile.readme)
     kinds = " ".join(token.type for token in tokens)
     rows = [len(re.findall("t[hd]_open", row)) for row in kinds.split("tr_open")[1:]]
     assert rows == [2, 2, 4, 4, 2, 2, 2, 2]  # setup, supported users, two graphs a row of each test
@@ -222,12 +217,4 @@ def test_a_table_of_31_mb_takes_less_than_a_gigabyte(tmp_path: Path) -> None:
     file.write_bytes(HEAD + rows[:31_000_000].rsplit(b"\n", 1)[0] + b"\n")
     said, peak = watched("recording", file)
     assert said == "read"
-    assert peak < GIGABYTE
-
-
-@pytest.mark.slow
-def test_the_watch_itself_sees_memory() -> None:
-    """The limit of the test above is measured, not assumed."""
-    code = WATCHED.split("try:")[0] + "x = bytearray(2 << 30)\n" + WATCHED.splitlines()[-1]
-    done = subprocess.run([sys.executable, "-c", code, "", ""], capture_output=True, text=True, check=True)
-    assert int(done.stdout.split()[1]) * 1024 > GIGABYTE
+    assert 50_000_000 < peak < GIGABYTE, "it is measured"

@@ -3,7 +3,6 @@
 An FTP server has less than an object store: a file is seen before it is whole, and times are seconds.
 """
 
-import json
 import shutil
 import subprocess
 import time
@@ -19,7 +18,7 @@ import buildcompare as bc
 from buildcompare.config.errors import InputError
 from buildcompare.config.remote import copied_back, fetched_folder, written
 from buildcompare.history.ledger import Entry, read_ledger, record
-from buildcompare.report.batch import Order, publish_one
+from buildcompare.report.batch import Order
 from loadcluster.workers import publish_elsewhere
 from prometheus_server import free_port
 from support import command, small_params, write_params
@@ -122,23 +121,6 @@ def test_a_file_is_put_there_once_it_is_made(memory: Any, tmp_path: Path) -> Non
         with written(address) as here:
             here.write_text("whole")
     assert memory.cat("/made/c.json") == (tmp_path / "c.json").read_bytes() == b"whole"
-
-
-@pytest.mark.slow
-def test_a_report_is_made_from_there_and_put_there(tmp_path: Path) -> None:
-    params = small_params(tmp_path / "data")
-    write_params(tmp_path / "here.yaml", params)
-    elsewhere = json.loads(json.dumps(params).replace(str(tmp_path / "data"), f"file://{tmp_path / 'data'}"))
-    write_params(tmp_path / "there.yaml", elsewhere)
-    address = f"file://{tmp_path}/out/there"
-    there = publish_one(Order(tmp_path / "there.yaml", {"graphs": None, "output": address}))
-    here = publish_one(Order(tmp_path / "here.yaml", {"graphs": None, "output": tmp_path / "out/here"}))
-    assert (here.code, there.code) == (0, 0), there.said
-    assert f"{address}/report.html" in there.said
-    made = [{str(each.relative_to(folder)) for each in folder.rglob("*")} for folder in (tmp_path / "out").iterdir()]
-    assert made[0] == made[1]
-    tests = [json.loads((tmp_path / "out" / name / "results.json").read_text())["tests"] for name in ("here", "there")]
-    assert tests[0] == tests[1]
 
 
 @pytest.fixture(scope="module")

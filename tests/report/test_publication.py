@@ -47,19 +47,6 @@ def test_what_no_report_makes_is_carried_over(tmp_path: Path) -> None:
     assert (folder / "pipe").is_fifo()
 
 
-def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "letter.txt").write_text("dear")
-    with pytest.raises(Exception, match=r"letter\.txt"), publication.staged(tmp_path / "home"):
-        pytest.fail("staged")
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(Exception, match="expected a folder"), publication.staged(tmp_path / "file"):
-        pytest.fail("staged")
-    with pytest.raises(Exception, match="a folder that can be written"), publication.staged(tmp_path / "file" / "x"):
-        pytest.fail("staged")
-    assert (tmp_path / "home" / "letter.txt").read_text() == "dear"
-
-
 def test_what_a_killed_run_left_is_tidied_up(tmp_path: Path) -> None:
     """Whether somebody still works in a folder shows in its lock, which ends with its process."""
     gone, alive, part = tmp_path / ".x.abc.making", tmp_path / ".x.def.making", tmp_path / ".x.y.abc.making"
@@ -70,17 +57,6 @@ def test_what_a_killed_run_left_is_tidied_up(tmp_path: Path) -> None:
     assert not gone.exists()
     assert alive.exists()
     assert part.exists()  # of the report x.y
-
-
-def test_a_report_that_a_killed_run_had_moved_aside_comes_back(tmp_path: Path) -> None:
-    place = tmp_path / ".x.abc.making"
-    for name in ("old/results.json", "old/mine.txt", "new/results.json"):
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text(REPORT)
-    with pytest.raises(KeyboardInterrupt), publication.staged(tmp_path / "x"):
-        raise KeyboardInterrupt
-    assert {path.name for path in (tmp_path / "x").iterdir()} == {"results.json", "mine.txt"}
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
 def test_killed_at_any_step_of_taking_a_place(tmp_path: Path) -> None:

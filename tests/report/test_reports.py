@@ -1,6 +1,5 @@
 """The published reports of three real comparisons: beside the seeds, in a browser, on paper, as data."""
 
-import html
 import json
 import re
 import subprocess
@@ -88,49 +87,11 @@ def test_the_folder_is_whole_and_its_readme_has_the_shape_of_the_seed(reports: d
     assert not [path for path in folder.parent.iterdir() if path.name.startswith(".")]
 
 
-@pytest.mark.parametrize("release", SEEDS)
-def test_results_follow_the_published_schema(reports: dict[str, Made], release: str, project: Path) -> None:
+def test_results_follow_the_published_schema(reports: dict[str, Made], project: Path) -> None:
     schema = json.loads((project / "docs/results.schema.json").read_text("utf-8"))
     assert schema == json_schema(), "make it again: python -m buildcompare schema > docs/results.schema.json"
-    jsonschema.validate(reports[release].results, schema, cls=jsonschema.Draft202012Validator)
-
-
-def test_results_say_what_is_known(reports: dict[str, Made]) -> None:
-    results = reports["v10.4"].results
-    tests = {test["name"]: test for test in results["tests"]}
-    users = tests["postgresql_unbounded"]["supported_users"]
-    assert (users["base"], users["new"], users["delta_percent"]) == (6537, 6934, pytest.approx(6.073, abs=0.001))
-    assert users["estimated"]["base"] == pytest.approx(6537, rel=0.005)
-    assert users["estimated"]["new"] is None
-    assert users["reason"]["new"] == "still_climbing"
-    assert tests["mysql_bounded"]["supported_users"] is None
-    assert [metric["slug"] for metric in tests["mysql_bounded"]["metrics"]] == [
-        "avg-api-times", "p99-api-times", "avg-store-times", "p99-store-times", "cpu-utilization",
-        "goroutines-in-use", "heap-in-use", "number-of-connected-devices", "rps", "stack-in-use",
-    ]  # fmt: skip
-    assert results["verdict"] == "pass"
-    assert results["complete"] is True
-    assert results["simulated"] is False
-    labels = [row for test in results["tests"] for row in test["labels"]]
-    assert len(labels) > 1500
-    assert not [row for row in labels if row["delta_percent"] == -100]
-    assert sum(row["only_in"] == "base" for row in labels) > 50
-
-
-def test_every_number_of_the_labels_is_the_recordings(reports: dict[str, Made], real: Path) -> None:
-    import pandas as pd
-
-    folder = real / "comparisons/v10.4/mysql_bounded"
-    base, new = (pd.read_csv(folder / f"{side}.labels.csv.gz") for side in ("base", "new"))
-    both = base.merge(new, on=["group", "label", "stat"], suffixes=("_base", "_new"))
-    test = next(t for t in reports["v10.4"].results["tests"] if t["name"] == "mysql_bounded")
-    found = {(row["group"], row["label"], row["stat"]): row for row in test["labels"]}
-    for row in both.itertuples():
-        assert found[row.group, row.label, row.stat]["base"] == row.value_base
-        assert found[row.group, row.label, row.stat]["new"] == row.value_new
-        if row.value_base > 0 and row.value_new > 0 and max(row.value_base, row.value_new) < 10:
-            delta = found[row.group, row.label, row.stat]["delta_percent"]
-            assert delta == pytest.approx(100 * (row.value_new - row.value_base) / row.value_base, abs=1e-9)
+    for made in reports.values():
+        jsonschema.validate(made.results, schema, cls=jsonschema.Draft202012Validator)
 
 
 def test_the_page_reads_without_javascript(reports: dict[str, Made], browser: Any) -> None:
@@ -215,18 +176,3 @@ def test_the_executed_notebook_is_published_without_this_machine(reports: dict[s
     assert notebook.metadata.papermill.output_path == "comparison.ipynb"
     assert str(folder.parent) not in json.dumps(notebook.metadata)
     assert not [o for c in notebook.cells for o in c.get("outputs", []) if o.output_type == "error"]
-
-
-def test_two_runs_differ_only_under_provenance_run(reports: dict[str, Made], tmp_path: Path) -> None:
-    made = reports["v11.1"]
-    publish(made.folder.parent / "v11.1.yaml", output=tmp_path / "again")
-    first, second = made.results, Made(tmp_path / "again", "").results
-    first["provenance"].pop("run")
-    second["provenance"].pop("run")
-    assert first == second
-    for name in ("README.md", "junit.xml"):
-        assert (made.folder / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
-    for graph in (made.folder / "graphs").iterdir():
-        assert graph.read_bytes() == (tmp_path / "again/graphs" / graph.name).read_bytes()
-    pages = [html.unescape((folder / "report.html").read_text("utf-8")) for folder in (made.folder, tmp_path / "again")]
-    assert len({re.sub(r"Made \d{4}-[\dT:-]+Z", "", page) for page in pages}) == 1
