@@ -35,6 +35,8 @@ MOST_ENDPOINTS = 150
 """Most endpoints; rarer ones are counted together as `OTHERS`."""
 OTHERS = "(other endpoints)"
 MOST_NAMES = 200_000
+MOST_NEW = 500_000
+"""Counts that may wait to be added up: as many as were added up before, or so many."""
 LONGEST_RUN_S = 8 * 86_400
 SETTLE_S = 6.0
 """Rate window stated for these files: a steady window begins this long after the ramp, and lasts at least five times as
@@ -69,6 +71,7 @@ class RequestLog:
         self._file = file
         self._codes: dict[str, int] = {}
         self._pieces: list[pd.DataFrame] = []
+        self._new = 0  # rows that came since pieces were added up
 
     def codes(self, names: Iterable[str]) -> npt.NDArray[np.int64]:
         """Return a number for each endpoint's name."""
@@ -105,8 +108,9 @@ class RequestLog:
             "failed": np.zeros(keys.size) if failed is None else np.bincount(row, failed),
         }
         self._pieces.append(pd.DataFrame(sums, index=keys))
-        if len(self._pieces) == 64:
-            self._pieces = [self._counted()]
+        self._new += keys.size
+        if self._new > max(MOST_NEW, len(self._pieces[0])):
+            self._pieces, self._new = [self._counted()], 0
 
     def _counted(self) -> pd.DataFrame:
         return pd.concat(self._pieces).groupby(level=0, sort=False).sum()
