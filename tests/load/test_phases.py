@@ -9,7 +9,7 @@ import pytest
 
 from buildcompare.load.curve import find_stop
 from buildcompare.load.view import measure_plateau, measure_shape, shift
-from shape_curves import hunting, names, path, prepared, shape
+from shape_curves import hunting, names, path, prepared, shape, simulated
 from support import sure
 
 
@@ -39,6 +39,12 @@ def test_a_bounded_run_has_ramp_plateau_and_shutdown() -> None:
     assert found.phases[1].start_s == pytest.approx(1225.0, abs=5.0)
     assert found.phases[1].end_s == found.phases[2].start_s == 5400.0
     assert not found.waves.claimed
+
+
+def test_phases_follow_each_other_without_overlap() -> None:
+    for seed in range(4):
+        for one, other in pairwise(simulated(seed)[0].phases):
+            assert one.start_s < one.end_s <= other.start_s
 
 
 @pytest.mark.parametrize("step_s", [1.0, 10.0, 15.0, 30.0])
