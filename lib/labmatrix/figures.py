@@ -94,7 +94,7 @@ def interactions(result: VariantsResult, operation: OperationResult) -> Iterator
         for name, level in result.baseline.items():
             table = table if name in (one, other) else table[table[name] == level]
         lines, across = (other, one) if one in result.workload else (one, other)
-        # A level of one line, and a line of one level, show no interaction.
+        # An interaction needs several levels on each line, and several lines at each level.
         several_lines = table.groupby(across)[lines].transform("nunique") > 1
         both = several_lines & (table.groupby(lines)[across].transform("nunique") > 1)
         if both.any():

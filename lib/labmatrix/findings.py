@@ -10,7 +10,7 @@ from buildcompare.text.sentences import say
 from labmatrix.results import ClaimStatus, ContrastResult, Unjudged, VariantsResult, of_results
 
 LARGEST = 3  # Most differences in findings if none is proven
-ROBUST = 20.0  # Scatter of one run on small shared machines, percent (`variants.ranking.PLAUSIBLE`)
+ROBUST = 20.0  # Scatter of one run on small shared machines, percent (`labmatrix.ranking.PLAUSIBLE`)
 
 
 def find(result: VariantsResult) -> Iterator[Found]:

@@ -281,10 +281,10 @@ def _known(name: str, slug: str, now: Effect, end: Effect, ends: tuple[float, fl
 
 
 def reach_of(part: float, first: float, df: float = math.inf) -> float:
-    """Standard errors that the mean of this part of a test may still move, over all looks from the part `first` on.
+    """Bound on how far the mean of this part of a test may still move, in standard errors, for all looks from `first`.
 
-    From the end backwards the mean is a Brownian motion in the variance that is left, 1 / part - 1. The error `WITHIN`
-    is spent evenly over the time that is left (Lan & DeMets 1983, Biometrika 70). It holds in published runs (2 of 160
+    Backwards from the end, the mean is a Brownian motion in the remaining variance, 1 / part - 1. The error `WITHIN` is
+    spent evenly over the remaining time (Lan & DeMets 1983, Biometrika 70). It holds in published runs (2 of 160
     bounds fail), with `df` of half the effective samples also in simulated ones of strong autocorrelation.
     """
     grid = GRID[GRID >= min(first, 0.9)][::-1]  # noqa: SIM300

@@ -60,7 +60,7 @@ def find_fault(watched: Watched, view: RunView, at_s: float) -> Fault | None:
 
 
 def load_of(watched: Watched) -> float:
-    """Load of a bounded test: as stated, else the base's; the base's level of an unbounded one."""
+    """Load of a test: the stated users of a bounded one; otherwise the median level of the finished base runs."""
     levels = [each.plateau_users for each in watched.finished.base if each.plateau_users]
     stated = watched.test.users if watched.test.type == "bounded" else None
     return float(stated or (np.median(levels) if levels else 0.0))
@@ -72,7 +72,7 @@ def _fault(code: ValidityCode, since_s: float, certain_s: float, numbers: dict[s
 
 
 def _at_once(watched: Watched, view: RunView, at_s: float, load: float) -> Iterator[Fault]:
-    """Labels and units of the run, and whatever makes the base invalid."""
+    """Check labels and units of the run, and whether the base is valid."""
     last = view.load.dropna().to_numpy()[-5:] if view.load is not None else np.array([load])
     loaded = at_s >= lasting_s(view) and last.size and float(np.median(last)) >= LOADED * load
     recent = SteadyState((max(at_s - lasting_s(view), 0.0), at_s)) if loaded else SteadyState()

@@ -141,7 +141,7 @@ def sessions(test: TestResult) -> Iterator[Found]:
 
 
 def few_sessions(metric: MetricResult) -> bool:
-    """Test whether a metric has too few sessions to show how far they differ."""
+    """Test whether a metric has too few sessions to estimate the noise between them."""
     return metric.reason is not None and metric.reason.code == ReasonCode.FEW_SESSIONS
 
 

@@ -148,7 +148,7 @@ def _ask(
         try:
             return None if client.stopped.is_set() else task(*arguments)
         except BaseException:
-            if not client.stopped.is_set():  # later faults come from giving up
+            if not client.stopped.is_set():  # later faults only follow from stopping
                 client.stopped.set()
                 raise
 

@@ -23,7 +23,7 @@ At most 5 % of AR(1) series of 60 to 1080 samples with phi of 0 to 0.9 show a ch
 PENALTY_OF_TWO = 20.0, 600.0  # penalty with noise around the best two splits: a staircase is no noise
 HIGHEST_PHI = 0.97  # highest autocorrelation of noise; above it, an hour's series looks like a random walk
 CHANGE_PHI = 0.93
-"""Highest autocorrelation of other series than load tests: annotated ones agree better (covering .73, .71 with .97). Of
+"""Highest autocorrelation of series that are no load tests: annotations agree better (covering .73, .71 with .97). Of
 31 identical load tests 11 would show an event, without outliers and with either; `cautious` leaves 9."""
 MAD_TO_SD = 1.0 / 0.6745
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
