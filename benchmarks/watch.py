@@ -4,12 +4,12 @@
 
 Recordings of `FOLDER` (default: BUILDCOMPARE_REAL, or ../shared/real) are replayed, each build against the other in
 both orders. The verdict of the whole test, by the same noise and without tables of labels (which are of whole runs), is
-printed beside each decision. The releases set `GROWTH` and `LAG` of `loadwatch.decide`, so for unbounded
-tests their rates are too good. Looks are a minute apart in bounded tests, five in unbounded ones.
+printed beside each decision. Every second release set `LAG` of `loadwatch.decide`, for unbounded tests; the others are
+marked "judges". Looks are a minute apart in bounded tests, five in unbounded ones.
 
 - releases, identical: hours of load, decisions that differ from the whole test's, regressions of identical builds.
 - faults: twelve planted faults, and how long each took to be certain; valid runs that are stopped for one.
-- bounds: how often a bound on the final mean of simulated runs fails over all looks, and how wide it is.
+- bounds: how often the range of a final mean fails at any look, of simulated and of real runs.
 - cost: CPU of a look at minute 180 with 500 series, and memory over twelve hours.
 """
 
@@ -30,11 +30,13 @@ import numpy as np
 from scipy.signal import lfilter
 
 from buildcompare.config.params import Test
+from buildcompare.load.view import view_run
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import record
 from buildcompare.results.codes import SIDES
 from buildcompare.stats.levels import mean_with_error
-from loadwatch.decide import Code, Decision, Watched, decide, reach_of
+from loadwatch.decide import Code, Decision, decide, error_of, reach_of
+from loadwatch.known import Watched
 from validity import CATALOGUE, identical, published
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -82,7 +84,9 @@ def report(tests: Iterator[tuple[str, Test, dict[str, Recording]]]) -> None:
 
 def releases(real: Path) -> None:
     """Replay both builds of each release."""
-    report((name, test, read(test, source)) for name, test, source in published(real))
+    names = list(dict.fromkeys(name.split()[0] for name, _, _ in published(real)))
+    judging = {name: "judges" if i % 2 else "" for i, name in enumerate(names)}
+    report((f"{name} {judging[name.split()[0]]}", test, read(test, source)) for name, test, source in published(real))
 
 
 def pairs(real: Path) -> None:
@@ -110,7 +114,7 @@ def faults(real: Path) -> None:
         if view.steady.window is None:
             continue
         held = view.steady.window[0] + 600.0
-        for what, (since_s, plant) in planted(0.6 * view.steady.window[0], held).items():
+        for what, (since_s, plant) in planted(0.6 * view.steady.window[0], held, watched.ramp[0]).items():
             new = plant(runs["new"])
             times = np.arange(since_s + 60.0, since_s + 961.0, 60.0)
             looks = ((at, decide(watched, new, float(at))[0]) for at in times)
@@ -124,30 +128,42 @@ def faults(real: Path) -> None:
 # ---- Bounds, and cost -----------------------------------------------------------------------------------------------
 
 
-def bounds(_: Path, repetitions: int = 400) -> None:
-    """Means of AR(1) samples: how often a bound fails at any look, and its mean width at a third of the test."""
-    looks, first = np.arange(120, 1080, 12), 120 / 1080
-    z = np.array([reach_of(size / 1080, first) for size in looks])
-    left = 1080 / looks - 1.0
-    rho = 0.25 * left[0]  # of the mixture, in the variance that is left
-    mixture = np.sqrt((1.0 + rho / left) * np.log((left + rho) / (rho * 0.02**2)))
-    third = int(np.argmin(np.abs(looks - 360)))
-    for phi in (0.5, 0.9, 0.97):
+def bounds(real: Path, repetitions: int = 400) -> None:
+    """How often the range of a final mean fails at any look: of AR(1) samples, and of times of real bounded runs."""
+    for phi in (0.0, 0.5, 0.9, 0.97):
         rng = np.random.default_rng(1000)
-        failed, wide = np.zeros(4), list[float]()
-        for _i in range(repetitions):
-            noise = rng.normal(size=1380)
-            values = np.asarray(lfilter([1.0], [1.0, -phi], noise)[300:])
-            errors = np.array([mean_with_error(values[:size]) for size in looks])
-            spent = np.array(
-                [reach_of(n / 1080, first, max(size / 2, 2.0)) for n, size in zip(looks, errors[:, 2], strict=True)]
-            )
-            off = np.abs(errors[:, 0] - values.mean()) / (errors[:, 1] * np.sqrt(1.0 - looks / 1080))
-            failed += [(off > bound).any() for bound in (np.full(z.size, 2.326), z, spent, mixture)]
-            wide.append(spent[third])
-        rates = ", ".join(f"{100 * rate:.1f} %" for rate in failed / repetitions)
-        print(f"phi {phi}: each look alone, spent, with t, mixture fail in {rates}; width with t {np.mean(wide):.2f}")
-    print(f"widths at a third of the test: 2.33, {z[third]:.2f}, {mixture[third]:.2f} standard errors")
+        noise = rng.normal(size=(repetitions, 1380))
+        print(
+            f"AR(1) {phi}: {left([np.asarray(lfilter([1.0], [1.0, -phi], each)[300:]) for each in noise])}", flush=True
+        )
+    kept: dict[str, list[np.ndarray]] = {"published": [], "identical": []}
+    for kind, tests in (("published", published(real)), ("identical", identical(real))):
+        single = {str(run): (run, source) for _, test, source in tests if test.type == "bounded"
+                for side in SIDES for run in test.runs(side)}  # fmt: skip
+        for run, source in single.values():
+            view = view_run(record(run, source, CATALOGUE), "bounded", CATALOGUE)  # type: ignore[arg-type]
+            for slug in ("avg-api-times", "p99-api-times") if view.steady.window else ():
+                if (series := view.recording.find(slug)) is not None:
+                    elapsed, values = view.recording.samples(series)
+                    values = values[(elapsed > view.steady.window[0]) & (elapsed <= view.steady.window[1])]
+                    kept[kind].append(np.log(values[values > 0.0]))
+        print(f"{kind} runs: {left(kept[kind])}", flush=True)
+
+
+def left(runs: list[np.ndarray]) -> str:
+    """Rates by the error of a report and by the careful one, and the part of the test at which the latter is known."""
+    failed, began = np.zeros(2), list[float]()
+    for values in runs:
+        looks = np.arange(120, values.size, 12)
+        parts = looks / values.size
+        reach = np.array([reach_of(part, parts[0]) for part in parts]) * np.sqrt(1.0 - parts)
+        off = np.abs([values[:size].mean() - values.mean() for size in looks])
+        errors = np.array([(mean_with_error(values[:size])[1], error_of(values[:size])) for size in looks])
+        failed += [(off > reach * error).any() for error in errors.T]
+        began.append(min(parts[np.isfinite(errors[:, 1])], default=1.0))
+    rates = " and ".join(f"{100.0 * rate:.1f} %" for rate in failed / len(runs))
+    since = f"known from {np.median(began):.2f} of the test on"
+    return f"{rates} of {len(runs)} leave the range, by the report's error and the careful one, {since}"
 
 
 def cost(real: Path) -> None:

@@ -54,14 +54,19 @@ def labelled(run: Recording, label: str) -> Recording:
     return replace(run, provenance={**run.provenance, "label": label})
 
 
-def faults(ramp_s: float, held_s: float) -> dict[str, tuple[float, Callable[[Recording], Recording]]]:
-    """Twelve faults: when each begins, and the run with it; `ramp_s` lies on the ramp, `held_s` on the plateau."""
+def faults(
+    ramp_s: float, held_s: float, begun_s: float = 0.0
+) -> dict[str, tuple[float, Callable[[Recording], Recording]]]:
+    """Twelve faults: when each begins, and the run with it.
+
+    `ramp_s` lies on the ramp, `held_s` on the plateau; at `begun_s` the base's ramp began.
+    """
     return {
         "one agent of eleven lost": (held_s, lambda run: scaled(run, 10 / 11, held_s, LOAD)),
         "an agent lost on the ramp": (ramp_s, lambda run: scaled(run, 0.8, ramp_s, LOAD)),
         "all agents lost": (held_s, lambda run: scaled(run, 0.0, held_s, LOAD)),
         "a ramp that stalls": (ramp_s, lambda run: stalled(run, ramp_s)),
-        "a ramp that does not begin": (0.0, lambda run: scaled(run, 0.0, 0.0, LOAD)),
+        "a ramp that does not begin": (begun_s, lambda run: scaled(run, 0.0, 0.0, LOAD)),
         "another build's label": (0.0, lambda run: labelled(run, "v8.8.0")),
         "errors from minute 5": (300.0, lambda run: with_errors(run, 5.0, 300.0)),
         "errors under load": (held_s, lambda run: with_errors(run, 20.0, held_s)),

@@ -20,9 +20,9 @@ EXIT = {"finished": 0, "stop_enough": 10, "stop_regression": 11, "stop_invalid":
 
 
 def watch(
-    params: Annotated[Path, argument("PARAMS", "A params file; the last run of `new` is watched.")],
+    params: Annotated[Path | None, argument("PARAMS", "A params file; the last run of `new` is watched.")] = None,
     test: Annotated[str | None, option("--test", "The test's name (default: the first).")] = None,
-    replay: Annotated[bool, option("--replay", "Show a finished run as if it went on.")] = False,
+    replay: Annotated[Path | None, option("--replay", "Show a params file's run or a recording as if live.")] = None,
     speed: Annotated[float, option("--speed", "Of a replay: so many times as fast.")] = 600.0,
     every: Annotated[float, option("--every", "Seconds between two looks.")] = 60.0,
     page: Annotated[Path | None, option("--page", "Write a page here that loads itself again.")] = None,
@@ -35,11 +35,16 @@ def watch(
     from rich.console import Console
     from rich.live import Live
 
+    from buildcompare.config.errors import InputError
     from buildcompare.config.project import write_files
     from loadwatch import show
     from loadwatch.watch import watch as watching
 
-    console, settings = Console(), {"replay": replay, "speed": speed, "every_s": every, "report": report}
+    if (file := params or replay) is None or (params is None and file.suffix not in (".yaml", ".yml")):
+        expected = "a params file that names the base"
+        raise InputError(file=None, key="PARAMS", expected=expected, found=f"--replay {replay}" if replay else "none")
+    replayed = replay is not None and (replay == file or replay)
+    console, settings = Console(), {"replay": replayed, "speed": speed, "every_s": every, "report": report}
     with contextlib.ExitStack() as stack:
         live = stack.enter_context(Live(console=console)) if console.is_terminal else None
 
@@ -52,6 +57,6 @@ def watch(
                 say(decision.text, *decision.notes)
 
         more: dict[str, Any] = {**settings, "show": shown, "on_stop": on_stop, "webhook": webhook}
-        ended = watching(params, test, **more)
+        ended = watching(file, test, **more)
     say(*ended.said, *([f"{ended.report}/report.html"] if ended.report else []))
     raise typer.Exit(EXIT[ended.decision.code])

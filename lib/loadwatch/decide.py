@@ -10,43 +10,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import StrEnum
-from functools import cached_property
 
 import numpy as np
 
 from buildcompare.comparison.measure import Estimates, TestView, compare_test
-from buildcompare.config.catalogue import Catalogue, Metric
-from buildcompare.config.params import Coordinator, Run, Test
+from buildcompare.config.params import Run
 from buildcompare.findings import verdict
 from buildcompare.labels.noise import LabelNoise
-from buildcompare.load.curve import WINDOW_S, samples
-from buildcompare.load.view import RunView, shift, view_run
+from buildcompare.load.curve import samples
+from buildcompare.load.view import TIMES, RunView, shift
 from buildcompare.metrics.compare import judge_measured
 from buildcompare.metrics.measurements import Measured
-from buildcompare.recordings.recording import FloatArray, Recording, Series
-from buildcompare.results import Validity
+from buildcompare.recordings.recording import FloatArray, Recording
+from buildcompare.results import MetricResult, Validity
 from buildcompare.results.base import Model, Number
-from buildcompare.results.codes import SIDES, Better, Pair, Status, ValidityStatus, Verdict
+from buildcompare.results.codes import Better, Pair, Status, ValidityStatus, Verdict
 from buildcompare.stats.effects import GATE, Effect, judge, measure_effect, measure_effects
-from buildcompare.stats.noise import Contrasts, RepeatedRuns, RunLevel, metric_noise
+from buildcompare.stats.levels import STRONGEST, mean_with_error
+from buildcompare.stats.noise import RunLevel, metric_noise
 from buildcompare.stats.planning import levels, percent, quantile
 from buildcompare.text.sentences import say
-from loadwatch.faults import Fault, find_fault, lasting_s, ramp_end
+from loadwatch.faults import Fault, Look, find_fault
+from loadwatch.known import Watched, cut
 
-WITHIN = 0.02  # probability, over all looks, that the test ends outside of the stated range
-GRID = np.linspace(0.02, 0.98, 49)  # parts of a test at which levels are computed; other looks interpolate
-LEAST_WINDOWS = 2.0  # minimum stretch, in shortest steady windows: the error of a shorter one is uncertain
-SLOPE_S, NOW_S = 1200.0, 600.0  # last stretches of an unbounded curve, for its slope and for its level
-GROWTH, ROOM, LAG = 2.5, 0.04, 0.13
-"""An unbounded curve ends at most at its level now times 1 + `ROOM` + `GROWTH` times its relative climb in 30 minutes,
-and at most `LAG` (log) nearer to the base than at the same time. The published
-comparisons of the development half chose these, so rates measured on them are too good."""
+WITHIN = 0.02  # error of all looks together: that the test ends outside of the stated range
+GRID = np.linspace(0.02, 0.98, 49)  # parts of a test at which levels are found; looks between them share these
+LEAST_WINDOWS = 2.0  # times the shortest steady window: the error of a shorter stretch is hardly known
+BATCHES, AR_ERRORS, LEAST_EFFECTIVE = (8, 16), 0.5, 4.0
+"""Numbers of batches, standard errors added to an autoregression, and least number of effective samples of a bound:
+chosen on simulated runs of other seeds than those that judge them."""
+SETTLED_S, NOW_S = 1200.0, 600.0  # after the ramps of an unbounded test, and the stretch that gives its level now
+LAG = 0.21
+"""Part (log) of the distance to the base at the same time that an unbounded run makes up at most until its end. Every
+second published comparison set it (0.20 at most); in the others it is 0.10 at most, in identical runs 0.15."""
 
 
 class Code(StrEnum):
-    """Decision of one look."""
+    """What a look decides."""
 
     RUNNING = "running"
     INVALID = "stop_invalid"
@@ -56,24 +58,23 @@ class Code(StrEnum):
 
 
 class Known(Model):
-    """Estimate of one deciding metric: changes and widths in percent."""
+    """What is known of one number that decides: changes and widths in percent."""
 
     name: str
     slug: str
     change_percent: float
     ci_low: Number
     ci_high: Number
-    """95 % interval from the noise between runs, as in a report of the recording so far."""
+    """95 % interval by the noise between runs, as a report of what was recorded says."""
     end_low: Number
     end_high: Number
-    """The change at the end of the test, over all looks; null for a side without a bound."""
-    width_now: Number = None
+    """The change at the end of the test, over all looks; null without a bound."""
     width_end: Number = None
-    """Width of the 95 % interval now and at the end of the test."""
+    """Width of the 95 % interval at the end of the test; null if the test has ended."""
 
 
 class Decision(Model):
-    """Result of one look at a running test; the JSON of a webhook."""
+    """What one look says; the JSON of a webhook."""
 
     code: Code
     test: str
@@ -91,12 +92,12 @@ class Decision(Model):
     """Users that the new build's ramp is ahead, if that is significant."""
     fault: Fault | None = None
     notes: tuple[str, ...] = ()
-    """Notes on clock differences and failed pulls."""
+    """On the clock, and on pulls that failed."""
 
     @property
     def stops(self) -> bool:
         """Whether the test should end now."""
-        return self.code in (Code.INVALID, Code.REGRESSION, Code.ENOUGH)
+        return self.code not in (Code.RUNNING, Code.FINISHED)
 
     @property
     def saved_s(self) -> float:
@@ -109,102 +110,40 @@ class Decision(Model):
         return say("watch", self.code, self)
 
 
-@dataclass(frozen=True)
-class Watched:
-    """A test whose last run of the new build is still running, with its finished runs and noise."""
-
-    test: Test
-    catalogue: Catalogue
-    base: Sequence[Recording]
-    start_s: float
-    """Start of the run, in seconds since 1970."""
-    length_s: float
-    before: Sequence[Recording] = ()  # finished runs of the new build
-    coordinator: Coordinator = field(default_factory=Coordinator)
-    labels: tuple[str, str] = SIDES
-    groups: Sequence[RepeatedRuns] = ()
-    past: Contrasts | None = None
-    planned_runs: int | None = None
-
-    def view(self, recording: Recording) -> RunView:
-        """View a run for this test."""
-        return view_run(recording, self.test.type, self.catalogue, self.coordinator)
-
-    @cached_property
-    def finished(self) -> Pair[list[RunView]]:
-        """The finished runs of both builds."""
-        return Pair(*([self.view(deciding(run, self.catalogue)) for run in runs] for runs in (self.base, self.before)))
-
-
-def cut(recording: Recording, at_s: float) -> Recording:
-    """The recording as it was so many seconds after its start; values of labels over the whole run are not known."""
-    end = min(recording.window[0] + at_s, recording.window[1])
-
-    def until(each: Series) -> Series:
-        size = int(np.searchsorted(each.times, end, "right"))
-        return replace(each, times=each.times[:size], values=each.values[:size])
-
-    known = recording.stop_known and at_s >= recording.duration_s
-    series, window = tuple(map(until, recording.series)), (recording.window[0], end)
-    return replace(recording, series=series, window=window, stop_known=known, label_summaries=())
-
-
-def deciding_metrics(catalogue: Catalogue) -> list[Metric]:
-    """Metrics that decisions and faults rest on: load, what users feel, failures, requests, and what shows units."""
-    proxies = catalogue.proxies()
-    used = (
-        m.load or m.gate or m.outcome or m.least_per or m in proxies or m.unit.endswith("/s") for m in catalogue.metrics
-    )
-    return [metric for metric, is_used in zip(catalogue.metrics, used, strict=True) if is_used]
-
-
-def deciding(recording: Recording, catalogue: Catalogue) -> Recording:
-    """The recording with the series of :func:`deciding_metrics` and of error rates alone."""
-    slugs = {metric.slug for metric in deciding_metrics(catalogue)}
-    kept = (s for s in recording.series if s.role == "error" or (s.role == "graph" and s.metric in slugs))
-    return replace(recording, series=tuple(kept), label_summaries=())
-
-
 def decide(watched: Watched, running: Recording, at_s: float) -> tuple[Decision, TestView | None]:
     """Look at a test `at_s` seconds after the start of its last run, of which `running` is recorded.
 
     Returns the decision, and the comparison behind it for figures; None before both builds are under load.
     """
-    view = watched.view(cut(deciding(running, watched.catalogue), at_s))
-    made = Decision(
-        code=Code.RUNNING, test=watched.test.name, labels=watched.labels, at_s=at_s, length_s=watched.length_s
-    )
-    gone = (
-        view.stop is not None and view.stop.shutdown and at_s - lasting_s(view) >= view.stop.at_s >= ramp_end(watched)
-    )
-    ended = at_s >= watched.length_s or (gone and watched.test.type == "unbounded")  # the coordinator ended it
-    if not ended and (fault := find_fault(watched, view, at_s)):
-        compared = _compared(watched, view, whole=True)
-        found = {"code": Code.INVALID, "verdict": compared.result.verdict, "fault": fault}
-        return made.model_copy(update=found), compared
-    if not ended and not all(each.steady.window for each in (*watched.finished.base, view)):
-        return made, None
-    compared = _compared(watched, view, whole=ended or watched.test.type == "unbounded")
-    seen = {"window_s": view.steady.window[1] - view.steady.window[0] if view.steady.window else 0.0}
-    if ended or compared.estimates is None:
-        found = {"code": Code.FINISHED, "verdict": compared.result.verdict, "rows": tuple(_rows_at_end(compared))}
-        return made.model_copy(update=seen | found), compared
-    bound = _bounded if watched.test.type == "bounded" else _unbounded
-    rows, best, worst = bound(watched, compared, compared.estimates)
-    enough = Code.ENOUGH if best is not None and best == worst else Code.RUNNING
-    code = Code.REGRESSION if best == Verdict.REGRESSION else enough
-    found = {"code": code, "verdict": None if code == Code.RUNNING else best, "rows": tuple(rows)}
-    return made.model_copy(update=seen | found | {"shift_users": _shift(watched, view)}), compared
+    look = Look(watched, watched.view(cut(running, at_s)), at_s)
+    view, unbounded = look.view, not look.bounded
+    ended = at_s >= watched.length_s or (unbounded and look.shut_down)  # its coordinator ends it
+    fault = None if ended else find_fault(look)
+    compared, found = None, dict[str, object](code=Code.RUNNING)
+    if ended or fault or all(each.steady.window for each in (*watched.views.base, view)):
+        compared = _compared(watched, view, whole=ended or unbounded or fault is not None)
+        start_s, end_s = view.steady.window or (0.0, 0.0)
+        found |= {"verdict": compared.result.verdict, "window_s": end_s - start_s}
+    if fault:
+        found |= {"code": Code.INVALID, "fault": fault}
+    elif compared and (ended or compared.estimates is None):
+        found |= {"code": Code.FINISHED, "rows": _rows_at_end(compared)}
+    elif compared and compared.estimates:
+        rows, best, worst = (_unbounded if unbounded else _bounded)(watched, compared, compared.estimates)
+        enough = Code.ENOUGH if best is not None and best == worst else Code.RUNNING
+        code = Code.REGRESSION if best == Verdict.REGRESSION else enough
+        found |= {"code": code, "verdict": None if code == Code.RUNNING else best, "rows": rows}
+        found["shift_users"] = _shift(watched, view) if unbounded else None
+    made = {"test": watched.test.name, "labels": watched.labels, "at_s": at_s, "length_s": watched.length_s}
+    return Decision.model_validate(made | found), compared
 
 
 def _compared(watched: Watched, view: RunView, *, whole: bool) -> TestView:
     """Compare what was recorded so far; with finished runs as a whole, or over stretches of the same length."""
-    runs = watched.finished.map(lambda views: [each.recording for each in views])
+    runs = watched.views.map(lambda views: [each.recording for each in views])
     test, start, end = watched.test, *(view.steady.window or (0.0, 0.0))
     if not whole:
-        stretches = watched.finished.map(
-            lambda of: [(each.steady.window or (0.0, 0.0))[0] + end - start for each in of]
-        )
+        stretches = watched.views.map(lambda of: [(each.steady.window or (0.0, 0.0))[0] + end - start for each in of])
         runs = Pair.of(lambda side: [*map(cut, runs[side], stretches[side])])
         test = test.model_copy(update={"base": [Run.model_construct() for _ in test.base]})
     last = test.new[-1] if view.recording.stop_known else Run.model_construct()
@@ -221,19 +160,20 @@ def _compared(watched: Watched, view: RunView, *, whole: bool) -> TestView:
     )
 
 
-def _rows_at_end(compared: TestView) -> list[Known]:
-    """Rows of a finished test's report for the metrics that users feel."""
-    felt = [(row.full_name, row.slug, row.deciding) for row in compared.result.metrics if row.gate]
-    names = "change_percent", "ci_low", "ci_high", "end_low", "end_high"
-    return [
-        Known(name=name, slug=slug, **dict(zip(names, (delta, row.ci_low, row.ci_high, delta, delta), strict=True)))
-        for name, slug, row in felt
-        if row is not None and (delta := row.delta_percent) is not None
-    ]
+def _rows_at_end(compared: TestView) -> tuple[Known, ...]:
+    """What the report of a finished test says of the metrics that users feel."""
+    felt = [(row, row.deciding) for row in compared.result.metrics if row.gate and row.deciding]
+    return tuple(
+        Known(name=row.full_name, slug=row.slug, change_percent=delta, ci_low=by.ci_low, ci_high=by.ci_high,
+              end_low=delta, end_high=delta)
+        for row, by in felt
+        if by and (delta := by.delta_percent) is not None
+    )  # fmt: skip
 
 
-Bounds = tuple[list[Known], Verdict | None, Verdict | None]
-"""Rows, and the verdicts if the rest of the test is as good, and as bad, as possible; None if unknown."""
+Bounds = tuple[tuple[Known, ...], Verdict | None, Verdict | None]
+"""Rows, and the verdict if the rest of the test is as good and as bad as it may be; None if not known."""
+OPEN: Bounds = ((), None, None)
 
 
 def _bounded(watched: Watched, compared: TestView, found: Estimates) -> Bounds:
@@ -243,27 +183,31 @@ def _bounded(watched: Watched, compared: TestView, found: Estimates) -> Bounds:
     """
     running, rows = found.views.new[-1], list[Known]()
     least, (start, end) = LEAST_WINDOWS * running.shortest_s, running.steady.window or (0.0, 0.0)
-    if end - start < least:
-        return rows, None, None
+    lasting = {metric.slug for metric in watched.catalogue.metrics if not metric.outcome}  # counts have no level
+    felt = {
+        i: each for i, each in enumerate(found.metrics) if each.row.gate and each.effect and each.row.slug in lasting
+    }
+    if end - start < least or not felt:
+        return OPEN
     whole_s = max(watched.length_s - start, end - start)
     part, best, worst = (end - start) / whole_s, [*found.metrics], [*found.metrics]
-    felt = {i: each for i, each in enumerate(found.metrics) if each.row.gate and each.effect is not None}
     longer = {i: each.levels.map(lambda of: [replace(run, seconds=whole_s) for run in of]) for i, each in felt.items()}
     at_end = measure_effects(longer, {i: each.noise for i, each in felt.items()})
     for i, each in felt.items():
-        effect, error = at_end[i], math.hypot(*(run.se_log / len(runs) for runs in each.levels for run in runs))
-        if watched.catalogue.find(each.metric_name).outcome or effect is None or each.effect is None:
-            continue  # counts of failures have no lasting level
-        if not math.isfinite(error):
-            return rows, None, None
-        reach = reach_of(part, least / whole_s) * error * math.sqrt(1.0 - part)
+        effect, errors = at_end[i], [_error(run, each.row) / len(runs) for runs in found.views for run in runs]
+        if effect is None or each.effect is None:
+            return OPEN
+        reach = reach_of(part, least / whole_s) * math.hypot(*errors) * math.sqrt(1.0 - part)
         ends = effect.log_ratio - reach, effect.log_ratio + reach
-        lower, upper = (replace(each, effect=replace(effect, log_ratio=end)) for end in ends)
+        row = _known(each.row.full_name, each.row.slug, each.effect, effect, ends)
+        rows.append(row if math.isfinite(reach) else row.model_copy(update={"end_low": None, "end_high": None}))
+        likely = ends if math.isfinite(reach) else (0.0, 0.0)  # what is not known yet is no regression
+        lower, upper = (replace(each, effect=replace(effect, log_ratio=end)) for end in likely)
         best[i], worst[i] = (upper, lower) if each.row.better == Better.HIGHER else (lower, upper)
-        rows.append(_known(each.row.full_name, each.row.slug, each.effect, effect, ends))
-    if not rows:
-        return rows, None, None
-    return rows, _verdict(compared, found, best), _verdict(compared, found, worst, errors=True)
+    at_best = _verdict(compared, found, best)
+    if any(row.end_high is None for row in rows):
+        return tuple(rows), at_best if at_best == Verdict.REGRESSION else None, None
+    return tuple(rows), at_best, _verdict(compared, found, worst, errors=True)
 
 
 def _verdict(compared: TestView, found: Estimates, measured: Sequence[Measured], *, errors: bool = False) -> Verdict:
@@ -275,21 +219,52 @@ def _verdict(compared: TestView, found: Estimates, measured: Sequence[Measured],
 
 def _known(name: str, slug: str, now: Effect, end: Effect, ends: tuple[float, float]) -> Known:
     (low, high), last, bounds = now.interval(), end.interval(), [percent(each) for each in ends]
-    ranges = {"ci_low": low, "ci_high": high, "end_low": bounds[0], "end_high": bounds[1]}
-    widths = {"width_now": high - low, "width_end": last[1] - last[0]}
-    return Known(name=name, slug=slug, change_percent=now.delta_percent, **ranges, **widths)
+    return Known(name=name, slug=slug, change_percent=now.delta_percent, ci_low=low, ci_high=high,
+                 end_low=bounds[0], end_high=bounds[1], width_end=last[1] - last[0])  # fmt: skip
 
 
-def reach_of(part: float, first: float, df: float = math.inf) -> float:
-    """Bound on how far the mean of this part of a test may still move, in standard errors, for all looks from `first`.
+def _error(view: RunView, row: MetricResult) -> float:
+    """Standard error, with what it may be off, of the logarithm of a metric's level in the steady window so far."""
+    if (series := view.recording.find(row.slug, row.labels)) is None or view.steady.window is None:
+        return math.inf
+    elapsed, values = view.recording.samples(series)
+    values = values[(elapsed > view.steady.window[0]) & (elapsed <= view.steady.window[1])]
+    positive = np.where(values > 0.0, values, np.nan)
+    return error_of(np.log(positive) if series.unit == TIMES else positive / np.nanmean(positive))
 
-    Backwards from the end, the mean is a Brownian motion in the remaining variance, 1 / part - 1. The error `WITHIN` is
-    spent evenly over the remaining time (Lan & DeMets 1983, Biometrika 70). It holds in published runs (2 of 160
-    bounds fail), with `df` of half the effective samples also in simulated ones of strong autocorrelation.
+
+def error_of(values: FloatArray) -> float:
+    """Careful standard error of the mean of equidistant samples (NaN: a gap); infinite with few effective samples.
+
+    The largest of that of a report, of batches of two lengths (Law & Kelton 1984, "Confidence intervals for steady-
+    state simulations", Operations Research 32), and of an AR(1) whose coefficient is corrected for its bias and raised:
+    each alone is too small where the correlation lasts long. It is widened by the quantiles of Student's t distribution
+    with half of the effective samples.
+    """
+    finite = values[np.isfinite(values)]
+    if finite.size < 2 * max(BATCHES) or not finite.std() > 0.0:
+        return math.inf
+    centred, size = finite - finite.mean(), finite.size
+    rho = float(centred[1:] @ centred[:-1]) / float(centred[:-1] @ centred[:-1])
+    raised = rho + (1.0 + 3.0 * rho) / size + AR_ERRORS * math.sqrt(max(1.0 - rho**2, 0.0) / size)
+    innovations = centred[1:] - rho * centred[:-1]
+    errors = [mean_with_error(values)[1], float(innovations.std()) / (1.0 - min(raised, STRONGEST)) / math.sqrt(size)]
+    batches = [np.array([part.mean() for part in np.array_split(finite, count)]) for count in BATCHES]
+    error = max(*errors, *(float(each.std(ddof=1)) / math.sqrt(each.size) for each in batches))
+    effective = min(float(finite.var()) / error**2, size)
+    wider = quantile(1.0 - WITHIN / 4.0, effective / 2.0) / quantile(1.0 - WITHIN / 4.0, math.inf)
+    return error * wider if effective >= LEAST_EFFECTIVE else math.inf
+
+
+def reach_of(part: float, first: float) -> float:
+    """Standard errors that the mean of this part of a test may still move, over all looks from the part `first` on.
+
+    From the end backwards the mean is a Brownian motion in the variance that is left, 1 / part - 1. The error `WITHIN`
+    is spent evenly over the time that is left (Lan & DeMets 1983, Biometrika 70).
     """
     grid = GRID[GRID >= min(first, 0.9)][::-1]  # noqa: SIM300
     spent = levels(tuple((1.0 / each - 1.0, 1.0 - each) for each in grid.tolist()), _spending)
-    return -quantile(float(np.interp(part, grid[::-1], spent[::-1])) / 2.0, df)
+    return -quantile(float(np.interp(part, grid[::-1], spent[::-1])) / 2.0, math.inf)
 
 
 def _spending(left: float) -> float:
@@ -298,42 +273,31 @@ def _spending(left: float) -> float:
 
 def _unbounded(watched: Watched, _: TestView, found: Estimates) -> Bounds:
     """Bound the supported users of an unbounded test from above, once both curves have left their ramps."""
-    load, base = watched.catalogue.load, found.views.base
-    views, level = [found.views.new[-1], *base], list[float]()
-    if load is None or any(each.users is None or not each.stop for each in views):
-        return [], None, None
-    now_s = min(each.stop.at_s for each in views if each.stop)
+    load, views = watched.catalogue.load, [found.views.new[-1], *found.views.base]
+    now_s, now = min(each.stop.at_s if each.stop else 0.0 for each in views), list[float]()
     for each in views:
-        line, (elapsed, values) = each.shape.ramp if each.shape else None, _last(each, now_s)
-        if line is None or not line.complete or now_s - line.end_s < SLOPE_S or not elapsed.size:
-            return [], None, None
-        level.append(float(values[elapsed > now_s - NOW_S].mean()))
-    elapsed, values = _last(views[0], now_s)
-    climb = max(float(np.polyfit(elapsed, values, 1)[0]), 0.0) * WINDOW_S / level[0]
+        line = each.shape.ramp if each.shape else None
+        elapsed, users = samples(each.users, now_s) if each.users is not None else (np.zeros(0), np.zeros(0))
+        recent = users[elapsed > now_s - NOW_S]
+        if line is None or not line.complete or now_s - line.end_s < SETTLED_S or not recent.size:
+            return OPEN
+        now.append(float(recent.mean()))
     counts = [(each.estimate and each.estimate.estimated) or run.supported_users
-              for run, each in zip(watched.test.base, base, strict=True)]  # fmt: skip
-    noise = metric_noise(load, "unbounded", watched.groups, watched.past)
-    known = [RunLevel(float(count)) for count in counts if count]
-    if not known:
-        return [], None, None
-    like_base = math.exp(np.mean(np.log([run.level for run in known]))) * level[0] / float(np.mean(level[1:]))
-    most = min(level[0] * (1.0 + ROOM + GROWTH * climb), like_base * math.exp(LAG))
-    now, end = (measure_effect(known, [RunLevel(each)], noise) for each in (level[0], most))
-    if now is None or end is None:
-        return [], None, None
+              for run, each in zip(watched.test.base, found.views.base, strict=True)]  # fmt: skip
+    at_end = [RunLevel(float(count)) for count in counts if count]
+    if load is None or watched.beside or not at_end:
+        return OPEN
+    noise, like_base = metric_noise(load, "unbounded", watched.groups, watched.past), now[0] / float(np.mean(now[1:]))
+    most = like_base * math.exp(LAG + float(np.mean(np.log([run.level for run in at_end]))))
+    seen, end = (measure_effect(at_end, [RunLevel(each)], noise) for each in (now[0], most))
+    if seen is None or end is None:
+        return OPEN
     status = judge(end, load.margin_percent, Better.HIGHER, family=GATE, looks=found.looks).status
-    row = _known(load.name, load.slug, now, end, (end.log_ratio, end.log_ratio)).model_copy(update={"end_low": None})
-    return [row], Verdict.REGRESSION if status == Status.REGRESSION else None, None
-
-
-def _last(view: RunView, now_s: float) -> tuple[FloatArray, FloatArray]:
-    """The last stretch of the users before `now_s`."""
-    assert view.users is not None
-    elapsed, values = samples(view.users, now_s)
-    return elapsed[elapsed > now_s - SLOPE_S], values[elapsed > now_s - SLOPE_S]
+    row = _known(load.name, load.slug, seen, end, (end.log_ratio, end.log_ratio)).model_copy(update={"end_low": None})
+    return (row,), Verdict.REGRESSION if status == Status.REGRESSION else None, None
 
 
 def _shift(watched: Watched, view: RunView) -> float | None:
-    base = watched.finished.base[0].shape
-    moved = shift(base, view.shape) if base and view.shape and watched.test.type == "unbounded" else None
+    """Users that the new build's ramp is ahead, if that is significant."""
+    moved = shift(watched.shapes[0], view.shape) if watched.shapes and view.shape else None
     return moved.users if moved and moved.significant else None

@@ -6,10 +6,11 @@ a ramp may go on, samples may be late. Those are certain once they have lasted `
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -23,14 +24,12 @@ from buildcompare.results.codes import Better, Pair, ValidityCode, ValidityStatu
 from buildcompare.stats.levels import minute_means
 from buildcompare.text.sentences import say
 from buildcompare.validity.rules import APART, HELD, RunInTest, judge_runs
+from loadwatch.known import Watched
 
-if TYPE_CHECKING:
-    from loadwatch.decide import Watched
-
-CERTAIN = 4.0  # rate windows before a fault is certain: four minutes by default
-STALLED = 0.1  # a ramp stalls if it climbs less than this part of the base's climb in the same time
-LOADED = 0.1  # part of the load above which units can be checked
-SCRIPT = 1.5  # ratio of requests per user; releases differ by 1.1 at most
+CERTAIN = 4.0  # windows of rates: four minutes by default
+STALLED = 0.1  # part of the base's climb in the same time, below which a ramp stands still
+LOADED = 0.1  # part of the load from which units can be told, and of the base's users below which no ramp has begun
+SCRIPT = 1.5  # ratio of the requests of a user; releases differ by 1.1 at most
 ERRORS, ERROR_SHARE = 10.0, 1e-3  # least multiple of the base's worst minute, and part of the requests
 AT_ONCE = {ValidityCode.ANOTHER_BUILD, ValidityCode.UNLIKELY_UNIT}
 
@@ -45,138 +44,130 @@ class Fault(Model):
     text: str
 
 
-def lasting_s(view: RunView) -> float:
-    """Seconds after which a fault is certain."""
-    return CERTAIN * view.rate_s
+Faults = Iterator[Fault]
 
 
-def find_fault(watched: Watched, view: RunView, at_s: float) -> Fault | None:
-    """Find the first certain fault of a run; at `at_s` the clock goes on even where samples do not."""
-    lasted, load = lasting_s(view), load_of(watched)
-    faults = _at_once(watched, view, at_s, load)
-    if (found := next(faults, None)) or at_s < lasted:
-        return found
-    return next((fault for rule in RULES for fault in rule(watched, view, at_s, load)), None)
+@dataclass(frozen=True)
+class Look:
+    """What a look at a test sees; at `at_s` the clock goes on even where samples do not."""
+
+    watched: Watched
+    view: RunView
+    at_s: float
+
+    @property
+    def lasting_s(self) -> float:
+        """Seconds after which a fault is certain."""
+        return CERTAIN * self.view.rate_s
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the load is stated."""
+        return self.watched.test.type == "bounded"
+
+    @cached_property
+    def shut_down(self) -> bool:
+        """Whether the load ended long ago, after the base's ramp."""
+        stop = self.view.stop
+        long_ago_s = self.at_s - self.lasting_s
+        return stop is not None and stop.shutdown and long_ago_s >= stop.at_s >= self.watched.ramp[1]
+
+    def recent(self, series: Series) -> FloatArray:
+        """Means of the last `CERTAIN` windows of rates; NaN at a gap."""
+        width, start_s = self.view.rate_s, self.at_s - self.lasting_s
+        return minute_means(
+            *self.view.recording.samples(series), start_s=start_s, count=int(CERTAIN), width_s=width, closed="right"
+        )
+
+    def fault(self, code: ValidityCode, since_s: float, **numbers: float) -> Fault:
+        """A fault by the words of `validity`."""
+        reason = ValidityReason(code=code, status=ValidityStatus.INVALID, numbers=numbers)
+        return Fault(code=code, since_s=since_s, certain_s=self.at_s, text=say("validity", code, numbers, reason))
 
 
-def load_of(watched: Watched) -> float:
-    """Load of a test: the stated users of a bounded one; otherwise the median level of the finished base runs."""
-    levels = [each.plateau_users for each in watched.finished.base if each.plateau_users]
-    stated = watched.test.users if watched.test.type == "bounded" else None
-    return float(stated or (np.median(levels) if levels else 0.0))
+def find_fault(look: Look) -> Fault | None:
+    """Find the first certain fault of a run."""
+    rules = (_at_once, _silent, _lost, _target, _errors, _another_script)
+    used = rules if look.at_s >= look.lasting_s else rules[:1]
+    return next(itertools.chain.from_iterable(rule(look) for rule in used), None)
 
 
-def _fault(code: ValidityCode, since_s: float, certain_s: float, numbers: dict[str, float]) -> Fault:
-    reason = ValidityReason(code=code, status=ValidityStatus.INVALID, numbers=numbers)
-    return Fault(code=code, since_s=since_s, certain_s=certain_s, text=say("validity", code, numbers, reason))
-
-
-def _at_once(watched: Watched, view: RunView, at_s: float, load: float) -> Iterator[Fault]:
-    """Check labels and units of the run, and whether the base is valid."""
+def _at_once(look: Look) -> Faults:
+    """Labels and units of the run, and whatever makes a finished base invalid."""
+    watched, view, load = look.watched, look.view, look.watched.load
     last = view.load.dropna().to_numpy()[-5:] if view.load is not None else np.array([load])
-    loaded = at_s >= lasting_s(view) and last.size and float(np.median(last)) >= LOADED * load
-    recent = SteadyState((max(at_s - lasting_s(view), 0.0), at_s)) if loaded else SteadyState()
-
-    def in_test(each: RunView, steady: SteadyState) -> RunInTest:
-        labels = Pair(*watched.labels)
-        return RunInTest(replace(each, steady=steady), watched.test, watched.catalogue, watched.coordinator, labels)
-
-    alone = judge_runs(Pair([in_test(each, each.steady) for each in watched.finished.base], []))
-    beside = judge_runs(Pair([in_test(each, recent) for each in watched.finished.base], [in_test(view, recent)]))
-    reasons = [each for each in alone.test.reasons if each.status == ValidityStatus.INVALID]
-    reasons += [each for each in beside.test.reasons if each.code in AT_ONCE and each.side == "new"]
+    loaded = look.at_s >= look.lasting_s and last.size and float(np.median(last)) >= LOADED * load
+    recent = SteadyState((max(look.at_s - look.lasting_s, 0.0), look.at_s)) if loaded else SteadyState()
+    of_test = watched.test, watched.catalogue, watched.coordinator, Pair(*watched.labels)
+    base = [RunInTest(each, *of_test) for each in watched.views.base]
+    new = RunInTest(replace(view, steady=recent), *of_test)
+    alone = judge_runs(Pair(base[: len(base) - watched.beside], [])).test.reasons
+    reasons = [each for each in alone if each.status == ValidityStatus.INVALID]
+    reasons += [each for each in judge_runs(Pair(base, [new])).test.reasons
+                if each.code in AT_ONCE and each.side == "new"]  # fmt: skip
     for reason in reasons:
         text = say("watch", "of_base", reason.text) if reason.side == "base" else reason.text
-        yield Fault(code=reason.code, since_s=0.0, certain_s=at_s, text=text)
+        yield Fault(code=reason.code, since_s=0.0, certain_s=look.at_s, text=text)
 
 
-def _silent(_: Watched, view: RunView, at_s: float, __: float) -> Iterator[Fault]:
-    ends = [each.times[np.isfinite(each.values)][-1:] - view.recording.window[0] for each in view.recording.series]
-    last = max((float(end[0]) for end in ends if end.size), default=0.0)
-    if at_s - last > lasting_s(view):
-        yield _fault(ValidityCode.SILENT_END, last, at_s, {"seconds": at_s - last})
+def _silent(look: Look) -> Faults:
+    of_run = look.view.recording
+    last = max((float(each.times[np.isfinite(each.values)].max(initial=of_run.window[0])) for each in of_run.series),
+               default=of_run.window[0]) - of_run.window[0]  # fmt: skip
+    if look.at_s - last > look.lasting_s:
+        yield look.fault(ValidityCode.SILENT_END, last, seconds=look.at_s - last)
 
 
-def _lost(watched: Watched, view: RunView, at_s: float, load: float) -> Iterator[Fault]:
-    bounded, slope = watched.test.type == "bounded", _slope(watched)
-    allowed = 0.0 if bounded else watched.coordinator.fastest_fall
-    for fall in find_falls(view.users, fastest_fall=allowed) if view.users is not None else ():
-        lasted, now = at_s - fall.at_s, float(view.users.dropna().iloc[-1]) if view.users is not None else 0.0
-        due = min(max(load, fall.before), fall.before + slope * lasted)  # users of a ramp that continues
-        lost = now < min(due - (fall.before - fall.after) / 2.0, HELD * load) if bounded else fall.back_s is None
-        early = not bounded and fall.at_s < ramp_end(watched)  # an early bump, from which the ramp starts again
-        if fall.kind == "lost" and lost and not early and lasted >= lasting_s(view):
+def _lost(look: Look) -> Faults:
+    if (users := look.view.users) is None:
+        return
+    load, now = look.watched.load, float(users.dropna().iloc[-1])
+    for fall in find_falls(users, fastest_fall=0.0 if look.bounded else look.watched.coordinator.fastest_fall):
+        lasted = look.at_s - fall.at_s
+        due = min(max(load, fall.before), fall.before + look.watched.slope * lasted)  # of a ramp that goes on
+        missing = now < min(due - (fall.before - fall.after) / 2.0, HELD * load)
+        early = fall.at_s < look.watched.ramp[1]  # a bump of an unbounded test, from which the ramp starts again
+        lost = missing if look.bounded else fall.back_s is None and not early
+        if fall.kind == "lost" and lost and lasted >= look.lasting_s:
             numbers = {"at_s": fall.at_s, "before": fall.before, "after": fall.after, "times": 1.0}
-            yield _fault(ValidityCode.USERS_LOST, fall.at_s, at_s, numbers)
+            yield look.fault(ValidityCode.USERS_LOST, fall.at_s, **numbers)
 
 
-def _slope(watched: Watched) -> float:
-    """Users per second on the base's ramp; 0 if unknown."""
-    shapes = [each.shape for each in watched.finished.base if each.shape and not each.shape.proxy]
-    return shapes[0].ramp.slope if shapes and shapes[0].ramp else 0.0
-
-
-def ramp_end(watched: Watched) -> float:
-    """End of the base's linear ramp, in seconds since its start; 0 if unknown."""
-    ends = [each.shape.ramp.end_s for each in watched.finished.base if each.shape and each.shape.ramp]
-    return max(ends, default=0.0)
-
-
-def _target(watched: Watched, view: RunView, at_s: float, load: float) -> Iterator[Fault]:
-    """A ramp that stands still below the load of a bounded test, and users beyond it."""
+def _target(look: Look) -> Faults:
+    """A ramp that does not begin or stands still below the load of a bounded test, and users beyond it."""
+    watched, view, load = look.watched, look.view, look.watched.load
     series = view.recording.total(watched.catalogue.load.slug) if watched.catalogue.load else None
-    if watched.test.type != "bounded" or series is None or not load > 0.0:
+    if not look.bounded or series is None or not load > 0.0:
         return
-    lasted, (elapsed, users) = lasting_s(view), samples(view.recording.curve(series))
-    recent = users[elapsed > at_s - lasted]
+    elapsed, users = samples(view.recording.curve(series))
+    since_s, begun = look.at_s - look.lasting_s, watched.ramp[0]
+    recent = users[elapsed > since_s]
     if recent.size and recent.min() > (1.0 + APART) * load:
-        numbers = {"base": load, "new": float(np.median(recent))}
-        yield _fault(ValidityCode.LOADS_DIFFER, at_s - lasted, at_s, numbers)
-    begun = max((each.shape.beginning.onset_s or 0.0 for each in watched.finished.base if each.shape), default=0.0)
-    if at_s < begun + 2.0 * lasted or not users.size or users.max() >= HELD * load:
+        yield look.fault(ValidityCode.LOADS_DIFFER, since_s, base=load, new=float(np.median(recent)))
+    if since_s < begun or not users.size or users.max() >= HELD * load:
         return
-    width = lasted / CERTAIN
-    before, now = (users[(elapsed > at - width) & (elapsed <= at)] for at in (at_s - lasted, at_s))
+    numbers = {"reached": float(users.max()), "target": load}
+    if users.max() < LOADED * min(watched.slope * (look.at_s - begun), load):
+        yield look.fault(ValidityCode.TARGET_NOT_REACHED, begun, **numbers)
+    before, now = (users[(elapsed > at - view.rate_s) & (elapsed <= at)] for at in (since_s, look.at_s))
     climbed = float(np.median(now) - np.median(before)) if now.size and before.size else math.inf
-    if climbed < STALLED * _slope(watched) * lasted:
-        numbers = {"reached": float(users.max()), "target": load}
-        yield _fault(ValidityCode.TARGET_NOT_REACHED, at_s - lasted, at_s, numbers)
+    if since_s >= begun + look.lasting_s and climbed < STALLED * watched.slope * look.lasting_s:
+        yield look.fault(ValidityCode.TARGET_NOT_REACHED, since_s, **numbers)
 
 
-def _errors(watched: Watched, view: RunView, at_s: float, _: float) -> Iterator[Fault]:
-    named, recording = attempts_name(view.recording), view.recording
+def _errors(look: Look) -> Faults:
+    recording, since_s = look.view.recording, look.at_s - look.lasting_s
+    named = attempts_name(recording)
     requests = recording.total(named[0]) if named else None
     for series in recording.series:
-        if series.role != "error" and watched.catalogue.find(series.name).outcome != "failures":
+        if series.role != "error" and look.watched.catalogue.find(series.name).outcome != "failures":
             continue
-        rates = _recent(view, series, at_s)
         counted = requests is not None and series.unit.endswith("/s")
-        enough = ERROR_SHARE * _recent(view, requests, at_s) if requests and counted else np.zeros(rates.size)
-        usual = max((_worst(each, series) for each in watched.finished.base), default=0.0)
-        if (rates > np.maximum(ERRORS * usual, enough)).all():
-            since_s = at_s - lasting_s(view)
+        enough = ERROR_SHARE * look.recent(requests) if requests and counted else 0.0
+        usual = max((_worst(each, series) for each in look.watched.views.base), default=0.0)
+        if ((rates := look.recent(series)) > np.maximum(ERRORS * usual, enough)).all():
             text = say("watch", "errors_began", series.name, float(rates.mean()), usual, series.unit)
-            yield Fault(code="errors_began", since_s=since_s, certain_s=at_s, text=text)
-
-
-def _another_script(watched: Watched, view: RunView, at_s: float, load: float) -> Iterator[Fault]:
-    named = attempts_name(view.recording)
-    if watched.test.type != "bounded" or named is None or watched.catalogue.find(named[0]).better != Better.NEUTRAL:
-        return
-    *bases, new = (_per_user(each, named[0], at_s, load) for each in (*watched.finished.base, view))
-    ratio = new / np.mean(bases, axis=0)
-    if (ratio > SCRIPT).all() or (ratio < 1.0 / SCRIPT).all():
-        text = say("watch", "another_script", float(np.median(ratio)), named[1])
-        yield Fault(code="another_script", since_s=at_s - lasting_s(view), certain_s=at_s, text=text)
-
-
-RULES = (_silent, _lost, _target, _errors, _another_script)
-
-
-def _recent(view: RunView, series: Series, at_s: float) -> FloatArray:
-    """Means of the last `CERTAIN` windows of rates; NaN at a gap."""
-    width, elapsed = view.rate_s, view.recording.samples(series)
-    return minute_means(*elapsed, start_s=at_s - CERTAIN * width, count=int(CERTAIN), width_s=width, closed="right")
+            yield Fault(code="errors_began", since_s=since_s, certain_s=look.at_s, text=text)
 
 
 def _worst(view: RunView, like: Series) -> float:
@@ -186,11 +177,21 @@ def _worst(view: RunView, like: Series) -> float:
     return max((float(np.nanmax(each)) for each in means if np.isfinite(each).any()), default=0.0)
 
 
-def _per_user(view: RunView, slug: str, at_s: float, load: float) -> FloatArray:
-    """Requests of a user in the last windows of rates; NaN below half of the load."""
-    users = view.recording.total(view.load_slug) if view.users is not None and view.load_slug else None
-    if users is None or (requests := view.recording.total(slug)) is None:
-        return np.full(int(CERTAIN), np.nan)
-    connected = _recent(view, users, at_s)
-    per_user = _recent(view, requests, at_s) / np.maximum(connected, 1.0)
-    return np.asarray(np.where(connected >= max(load / 2.0, 1.0), per_user, np.nan))
+def _another_script(look: Look) -> Faults:
+    """Other requests of a user than the base's at the same time, while at least half of the load is there."""
+    named = attempts_name(look.view.recording)
+    if not look.bounded or named is None or look.watched.catalogue.find(named[0]).better != Better.NEUTRAL:
+        return
+    per_user = []
+    for each in (replace(look, view=view) for view in (*look.watched.views.base, look.view)):
+        users, requests = (slug and each.view.recording.total(slug) for slug in (each.view.load_slug, named[0]))
+        if each.view.users is None or not users or not requests:
+            return
+        connected = each.recent(users)
+        enough = connected >= max(look.watched.load / 2.0, 1.0)
+        per_user.append(np.where(enough, each.recent(requests) / np.maximum(connected, 1.0), np.nan))
+    ratio = per_user[-1] / np.mean(per_user[:-1], axis=0)
+    if (ratio > SCRIPT).all() or (ratio < 1.0 / SCRIPT).all():
+        text = say("watch", "another_script", float(np.median(ratio)), named[1])
+        since_s = look.at_s - look.lasting_s
+        yield Fault(code="another_script", since_s=since_s, certain_s=look.at_s, text=text)

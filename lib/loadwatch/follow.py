@@ -1,4 +1,4 @@
-"""Give a run as it goes on: a recording that is replayed, or a server that is asked for what is new."""
+"""Give runs as they go on: a recording that is replayed, or a server that is asked for what is new."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -24,76 +24,90 @@ from buildcompare.recordings.sources import read
 from buildcompare.recordings.table import write_recording
 from buildcompare.text.sentences import say
 
-Look = tuple[float, Recording, tuple[str, ...]]
-"""Seconds since the start of the run, its recording so far, and notes on the pull."""
-OVERLAP = 2.0  # rate windows to pull again, as samples may arrive late
-SKEW_S = 5.0  # clock difference worth a note; servers state their time in whole seconds
+Seen = tuple[float, list[Recording], tuple[str, ...]]
+"""Seconds since the start of the run, what is recorded of it and of runs beside it, and notes on the pull."""
+OVERLAP = 2.0  # windows of rates that are asked for again: samples may be late
+SKEW_S = 5.0  # difference of clocks worth a word: servers state theirs in whole seconds
 
 
-def replayed(recording: Recording, *, every_s: float, speed: float) -> Iterator[Look]:
+def replayed(recording: Recording, *, every_s: float, speed: float) -> Iterator[Seen]:
     """Yield a look each `every_s` seconds of a recording, `speed` times as fast as it was recorded."""
     for number in itertools.count(1):
         time.sleep(every_s / speed)
         at_s = min(number * every_s, recording.duration_s)
-        yield at_s, recording, ()
+        yield at_s, [recording], ()
         if at_s >= recording.duration_s:
             return
 
 
+def followed(
+    runs: Sequence[Followed], every_s: float, *, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[Seen]:
+    """Yield a look each `every_s` seconds at the first run until all have ended; a server that fails is asked again."""
+    (start, end), last = runs[0].span, max(run.span[1] for run in runs)
+    held, skew, now = [run.kept() for run in runs], 0.0, start
+    while now < last:
+        notes: tuple[str, ...] = ()
+        try:
+            skew = runs[0].skew()
+            held = [run.with_new(each, time.time() + skew) for run, each in zip(runs, held, strict=True)]
+        except (SourceError, OSError) as error:
+            notes = (say("watch", "not_reached", str(error)),)
+        now = time.time() + skew
+        if abs(skew) > SKEW_S:
+            notes = (*notes, say("watch", "clock", skew))
+        if now < end or now >= last:
+            until = [(run.span[0], max(min(now, run.span[1]), run.span[0])) for run in runs]
+            shown = [replace(each, window=window) for each, window in zip(held, until, strict=True)]
+            yield max(min(now, end) - start, 0.0), shown, notes
+        sleep(max(min(every_s, last - now), 0.0))
+
+
 @dataclass(frozen=True)
-class Follower:
-    """A run on a server, and the file of its samples, from which a restarted watch continues."""
+class Followed:
+    """A run that goes on, of which the samples so far are kept in a file."""
 
     run: Run
     source: Source
     catalogue: Catalogue
     file: Path
 
-    def looks(self, every_s: float, *, sleep: Callable[[float], None] = time.sleep) -> Iterator[Look]:
-        """Yield a look each `every_s` seconds until the run's end; a server that fails is asked again."""
+    @property
+    def span(self) -> tuple[float, float]:
+        """Start and planned end, in seconds since 1970."""
         start, end = (instant.timestamp() for instant in self.run.window or ())
-        held, skew, now = self._kept(), 0.0, start
-        while now < end:
-            notes: tuple[str, ...] = ()
-            try:
-                skew = self._skew()
-                held = self._with_new(held, start, min(time.time() + skew, end))
-            except (SourceError, OSError) as error:
-                notes = (say("watch", "not_reached", str(error)),)
-            now = min(time.time() + skew, end)
-            if held.series:
-                write_recording(held, self.file)
-            if abs(skew) > SKEW_S:
-                notes = (*notes, say("watch", "clock", skew))
-            yield max(now - start, 0.0), replace(held, window=(start, max(now, start))), notes
-            sleep(min(every_s, max(end - now, 0.0)))
+        return start, end
 
-    def _kept(self) -> Recording:
-        """Return what an earlier watch of this run saved with the same queries, or an empty recording."""
+    @property
+    def url(self) -> str:
+        """Address of the server."""
+        return str(self.run.url or self.source.url)
+
+    def kept(self) -> Recording:
+        """What an earlier watch kept of the same run, by the same queries."""
         questions = self.catalogue.questions(label_step_s=60.0, rate_s=self.source.rate_s)
-        asked = [self.run.url or self.source.url, self.run.window, self.source.step_s, [q.query for q in questions]]
+        asked = [self.url, self.run.window, self.source.step_s, [q.query for q in questions]]
         known = {"watched": hashlib.sha256(repr(asked).encode()).hexdigest()}
         try:
-            kept = read(self.file, catalogue=self.catalogue) if self.file.exists() else None
-        except InputError:  # a damaged file: pull everything again
-            kept = None
-        same = kept and kept.provenance.get("watched") == known["watched"]
-        return kept if kept and same else Recording((), (0.0, 0.0), stop_known=False, provenance=known)
+            found = read(self.file, catalogue=self.catalogue) if self.file.exists() else None
+        except InputError:  # damaged: all is asked for again
+            found = None
+        same = found and found.provenance.get("watched") == known["watched"]
+        return found if found and same else Recording((), (0.0, 0.0), stop_known=False, provenance=known)
 
-    def _skew(self) -> float:
+    def skew(self) -> float:
         """Seconds that the server's clock is ahead."""
-        url = self.run.url or self.source.url
-        session, _ = open_session(self.source, str(url))
-        with session:
-            stated = session.get(f"{url}/-/ready", timeout=timeouts(self.source)).headers.get("Date")
+        with open_session(self.source, self.url)[0] as session:
+            stated = session.get(f"{self.url}/-/ready", timeout=timeouts(self.source)).headers.get("Date")
         return parsedate_to_datetime(stated).timestamp() + 0.5 - time.time() if stated else 0.0
 
-    def _with_new(self, held: Recording, start: float, now: float) -> Recording:
-        """Return the recording so far with the new samples of the server."""
+    def with_new(self, held: Recording, now: float) -> Recording:
+        """What is held, with what is new on the server at its time `now`."""
+        (start, end), step_s = self.span, self.source.step_s
+        now = min(now, end)
         last = max((float(each.times[-1]) for each in held.series if each.times.size), default=start)
-        steps = math.floor((last - OVERLAP * self.source.rate_s - start) / self.source.step_s)
-        begin = start + max(steps, 0) * self.source.step_s
-        if now - begin < self.source.step_s:
+        begin = start + max(math.floor((last - OVERLAP * self.source.rate_s - start) / step_s), 0) * step_s
+        if now - begin < step_s:
             return held
         window = {name: dt.datetime.fromtimestamp(at, dt.UTC) for name, at in (("start", begin), ("end", now))}
         try:
@@ -102,11 +116,12 @@ class Follower:
             if error.key == WINDOW_KEYS:  # no sample in this window
                 return held
             raise
-        kept = {_key(each): each for each in held.series}
-        kept |= {_key(each): _joined(kept.get(_key(each)), each, begin) for each in new.series}
-        return replace(
-            held, series=tuple(kept.values()), window=(start, now), provenance={**new.provenance, **held.provenance}
-        )
+        series = {_key(each): each for each in held.series}
+        series |= {_key(each): _joined(series.get(_key(each)), each, begin) for each in new.series}
+        provenance = {**new.provenance, **held.provenance}
+        held = replace(held, series=tuple(series.values()), window=(start, now), provenance=provenance)
+        write_recording(held, self.file)
+        return held
 
 
 def _key(series: Series) -> tuple[object, ...]:

@@ -12,51 +12,64 @@ from buildcompare.text.numbers import change, interval
 from buildcompare.text.sentences import say
 from loadwatch.decide import Decision
 
-LOOK = "body{font:16px/1.5 system-ui;max-width:72rem;margin:1rem auto;padding:0 1rem} td{padding-right:1rem}"
+LOOK = """body{font:16px/1.5 system-ui;max-width:72rem;margin:1rem auto;padding:0 1rem}
+.watch b{font-size:1.5rem} .watch table{border-collapse:collapse;margin:1rem 0}
+.watch th,.watch td{text-align:left;padding:.2rem 1.5rem .2rem 0} .watch progress{width:100%;height:1rem}"""
+COLOURS = {"stop_invalid": "red", "stop_regression": "red", "stop_enough": "green", "finished": "blue"}
+
+
+def rows_of(decision: Decision) -> list[list[str]]:
+    """Headings, and of each number that decides its name, change, interval and range at the end."""
+    ends = [(row.end_low, row.end_high) for row in decision.rows]
+    known = [say("watch", "end", low, high) for low, high in ends]
+    cells = [[row.name, change(row.change_percent), interval(row.ci_low, row.ci_high)] for row in decision.rows]
+    return [say("watch", "columns").split("|"), *([*of, end] for of, end in zip(cells, known, strict=True))]
 
 
 def screen(decision: Decision) -> Any:
     """Render a decision for a terminal, with rich."""
     from rich.console import Group
+    from rich.panel import Panel
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    table = Table(*say("watch", "columns").split("|"), box=None, pad_edge=False)
-    for cells in cells_of(decision):
+    head, *rows = rows_of(decision)
+    table = Table(*head, box=None, pad_edge=False)
+    for cells in rows:
         table.add_row(*cells)
-    bar = ProgressBar(total=max(decision.length_s, 1.0), completed=decision.at_s, width=60)
-    return Group(decision.text, bar, table, *decision.notes)
-
-
-def cells_of(decision: Decision) -> list[tuple[str, str, str, str]]:
-    """Name, change, interval and range at the end of each row."""
-    ends = [(row.end_low, row.end_high) for row in decision.rows]
-    known = [change(high) if low is None else interval(low, high) for low, high in ends]
-    rows = zip(decision.rows, known, strict=True)
-    return [(row.name, change(row.change_percent), interval(row.ci_low, row.ci_high), end) for row, end in rows]
+    bar = ProgressBar(total=max(decision.length_s, 1.0), completed=decision.at_s)
+    shown: list[Any] = [decision.text, "", bar, *(["", table] if rows else []), *decision.notes]
+    colour = COLOURS.get(decision.code, "none")
+    return Panel(Group(*shown), title=say("watch", "headline", decision), title_align="left", border_style=colour)
 
 
 def figures_of(compared: TestView | None) -> list[Figure]:
     """Draw the load and what users feel; nothing before both builds are under load."""
-    felt = [row for row in compared.result.metrics if row.gate] if compared else []
-    graphs = [curves.graph(compared, row, row.slug) for row in felt] if compared else []
-    return [each for each in (compared and curves.users(compared), *graphs) if each]
+    if compared is None:
+        return []
+    felt = [curves.graph(compared, row, row.slug) for row in compared.result.metrics if row.gate]
+    return [each for each in (curves.users(compared), *felt) if each]
 
 
 def fragment(decision: Decision) -> str:
     """The decision as HTML."""
-    rows = [say("watch", "columns").split("|"), *cells_of(decision)]
-    lines = ("".join(f"<td>{html.escape(cell)}</td>" for cell in cells) for cells in rows)
-    table = "".join(f"<tr>{line}</tr>" for line in lines)
-    notes = "".join(f"<p>{html.escape(note)}</p>" for note in decision.notes)
-    return f"<p><strong>{html.escape(decision.text)}</strong></p>{notes}<table>{table}</table>"
+    head, *rows = rows_of(decision)
+    lines = [f"<tr>{''.join(f'<th scope=col>{html.escape(cell)}</th>' for cell in head)}</tr>"]
+    lines += [f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>" for cells in rows]
+    table = f"<table>{''.join(lines)}</table>" if rows else ""
+    bar = f'<progress aria-label="time" max="{decision.length_s:.0f}" value="{decision.at_s:.0f}"></progress>'
+    headline, *said = (
+        html.escape(each) for each in (say("watch", "headline", decision), decision.text, *decision.notes)
+    )
+    return f'<div class="watch"><b>{headline}</b>{bar}{"".join(f"<p>{each}</p>" for each in said)}{table}</div>'
 
 
 def page(decision: Decision, compared: TestView | None, every_s: float) -> str:
     """The decision and its charts as a page that loads itself again until the watch ends."""
     again = f'<meta http-equiv="refresh" content="{every_s:g}">' if decision.code == "running" else ""
     charts = "".join(element(each.chart) for each in figures_of(compared) if each.chart)
-    head = f'<meta charset="utf-8">{again}<title>{html.escape(decision.test)}</title><style>{themes()}{LOOK}</style>'
+    title = html.escape(f"{say('watch', 'headline', decision)}: {decision.test}")
+    head = f'<meta charset="utf-8">{again}<title>{title}</title><style>{themes()}{LOOK}</style>'
     shown = f'<main class="buildcompare">{fragment(decision)}{charts}</main><script>{component()}</script>'
     return f'<!doctype html><html lang="en">{head}{shown}</html>'
 
@@ -70,7 +83,7 @@ def widget() -> tuple[Any, Callable[[Decision, TestView | None], None]]:
     text, chart = HTML(), Chart()
 
     def shown(decision: Decision, compared: TestView | None) -> None:
-        text.value = fragment(decision)
+        text.value = f"<style>{LOOK[LOOK.index('.watch') :]}</style>{fragment(decision)}"
         chart.chart = next((each.chart for each in figures_of(compared) if each.chart), {})
 
     return VBox([text, chart]), shown

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shlex
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from buildcompare.comparison.analysis import with_noise
 from buildcompare.comparison.measure import TestView
 from buildcompare.comparison.reading import catalogue_of, read_recordings
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import Comparison, Test, read_params
+from buildcompare.config.params import Comparison, Run, Test, read_params
 from buildcompare.config.project import resolve, root, write_files
 from buildcompare.config.yaml import yaml_text
 from buildcompare.recordings.recording import Recording, utc
+from buildcompare.recordings.sources import read
 from buildcompare.text.sentences import say
-from loadwatch.decide import Code, Decision, Watched, decide, deciding_metrics
-from loadwatch.follow import Follower, replayed
+from loadwatch.decide import Code, Decision, decide
+from loadwatch.follow import Followed, followed, replayed
+from loadwatch.known import Watched, deciding_metrics
 
 WEBHOOK_S = 10.0  # time-out
 
@@ -30,17 +34,17 @@ class Ended(NamedTuple):
     report: Path | None
     """Folder of the report."""
     said: tuple[str, ...]
-    """Outcomes of the command and the webhook, in words."""
+    """What became of command and webhook."""
 
 
 def watch(
     comparison: Comparison | str | Path,
     test: str | None = None,
     *,
-    replay: bool = False,
+    replay: bool | str | Path = False,
     speed: float = 600.0,
     every_s: float = 60.0,
-    show: Callable[[Decision, TestView | None], object] | None = None,
+    show: Callable[[Decision, TestView | None], object] | Literal["widget"] | None = None,
     on_stop: str = "",
     webhook: str | None = None,
     report: bool = True,
@@ -54,11 +58,12 @@ def watch(
     test
         The test's name; by default the first.
     replay, speed
-        Show a finished run as if it went on, so many times as fast.
+        Show a finished run as if it went on, so many times as fast: the last run of `new`, or this recording.
     every_s
         Seconds between two looks.
     show
-        Called at each look with the decision and the comparison behind it (None before both builds are under load).
+        Called at each look with the decision and the comparison behind it (None before both builds are under load);
+        ``widget`` shows both in JupyterLab.
     on_stop
         A command that runs once if the test should stop, with the decision as JSON on its standard input.
     webhook
@@ -80,7 +85,7 @@ def watch(
     --------
     >>> ended = watch("params/v10.4.0-rc1.yaml", "mysql_bounded", replay=True, every_s=900.0, speed=1e9, report=False)
     >>> ended.decision.code.value, round(ended.decision.saved_s / 60)
-    ('stop_enough', 46)
+    ('stop_enough', 16)
     """
     params = comparison if isinstance(comparison, Comparison) else read_params(resolve(comparison))
     names = [each.name for each in params.tests]
@@ -88,53 +93,75 @@ def watch(
         raise InputError(file=params.file, key="test", expected="one of " + ", ".join(names), found=repr(test))
     chosen = params.tests[names.index(test) if test else 0]
     place = root() / "data/watch" / str(params.name) / chosen.name
-    watched, running = _watched(params, chosen, replay=replay)
+    watched, running = _watched(params, chosen, replay)
     if running:
         looks = replayed(running, every_s=every_s, speed=speed)
     else:
-        asked = {"metrics": deciding_metrics(watched.catalogue), "label_tables": [], "alerts": []}
-        only = watched.catalogue.model_copy(update=asked)
-        looks = Follower(chosen.new[-1], params.source, only, place / "new.watch.parquet").looks(every_s)
+        only = watched.catalogue.model_copy(
+            update={"metrics": deciding_metrics(watched.catalogue), "label_tables": [], "alerts": []}
+        )
+        runs = {"new": chosen.new[-1]} | ({"base": chosen.base[-1]} if watched.beside else {})
+        files = {side: place / f"{side}.watch.parquet" for side in runs}
+        looks = followed([Followed(run, params.source, only, files[side]) for side, run in runs.items()], every_s)
+    if show == "widget":
+        from IPython.display import display
+
+        from loadwatch.show import widget
+
+        box, show = widget()
+        display(box)  # type: ignore[no-untyped-call]
     decision = None
-    for at_s, recording, notes in looks:
-        decision, compared = decide(watched, recording, at_s)
+    for at_s, (recording, *beside), notes in looks:
+        seen = replace(watched, base=[*watched.base, *beside]) if beside else watched
+        decision, compared = decide(seen, recording, at_s)
         decision = decision.model_copy(update={"notes": notes})
         if show is not None:
             show(decision, compared)
         if decision.code != Code.RUNNING:
             break
-    assert decision is not None  # there is at least one look
-    acted = not replay and (place / "watch.json").exists()  # an earlier start of this watch has acted
-    said = _act(decision, place, on_stop, webhook) if decision.stops and not acted else ()
-    return Ended(decision, _report(params, chosen, decision, watched.start_s, place) if report else None, said)
+    assert decision is not None  # there is one look at least
+    file = place / f"watch-{watched.start_s:.0f}.json"
+    acted = not running and file.exists()  # before a restart
+    said = _act(decision, file, on_stop, webhook) if decision.stops and not acted else ()
+    recorded = chosen if isinstance(replay, bool) else _with_file(chosen, replay)
+    return Ended(decision, _report(params, recorded, decision, watched.start_s, place) if report else None, said)
 
 
-def _watched(params: Comparison, test: Test, *, replay: bool) -> tuple[Watched, Recording | None]:
-    """Read the earlier runs, and the recording to replay."""
-    last = test.new[-1]
+def _watched(params: Comparison, test: Test, replay: bool | str | Path) -> tuple[Watched, Recording | None]:
+    """Read what is known before the run, and the recording that is replayed."""
+    last, now = test.new[-1], dt.datetime.now(dt.UTC)
     if not replay and last.window is None:
         expected = "`start` and `end` of a run that goes on (or --replay)"
         raise InputError(file=params.file, key=f"{test.name}.new", expected=expected, found=last.file or "values")
+    beside = not replay and (window := test.base[-1].window) is not None and test.base[-1].is_pulled and window[1] > now
+    finished = {"base": test.base[:-1] if beside else test.base, "new": test.new if replay is True else test.new[:-1]}
     others = {each.name: each.model_copy(update={"base": [], "new": []}) for each in params.tests}
-    wanted = others | {test.name: test if replay else test.model_copy(update={"new": test.new[:-1]})}
-    read = read_recordings(params.model_copy(update={"tests": [*wanted.values()]}))[test.name]
-    running = read["new"].pop() if replay else None
-    catalogue, noise = with_noise(params, catalogue_of(params), [*read["base"], *read["new"]])
+    wanted = others | {test.name: test.model_copy(update=finished)}
+    known = read_recordings(params.model_copy(update={"tests": [*wanted.values()]}))[test.name]
+    catalogue, noise = with_noise(params, catalogue_of(params), [*known["base"], *known["new"]])
+    running = known["new"].pop() if replay is True else read(resolve(replay), catalogue=catalogue) if replay else None
     start_s, end_s = running.window if running else tuple(each.timestamp() for each in last.window or ())
-    labels = params.base.label, params.new.label
-    known = read["base"], start_s, end_s - start_s, read["new"], params.coordinator, labels
-    return Watched(test, catalogue, *known, noise.groups, noise.contrasts, params.planned_runs), running
+    watched = Watched(
+        test, catalogue, known["base"], start_s, end_s - start_s, known["new"], params.coordinator,
+        (params.base.label, params.new.label), noise.groups, noise.contrasts, params.planned_runs, bool(beside),
+    )  # fmt: skip
+    return watched, running
 
 
-def _act(decision: Decision, place: Path, on_stop: str, webhook: str | None) -> tuple[str, ...]:
-    """Run the command and call the webhook."""
-    text, said = decision.model_dump_json(indent=1), list[str]()
-    write_files({place / "watch.json": text})
+def _with_file(test: Test, recording: str | Path) -> Test:
+    run = Run(recording=str(resolve(recording)))
+    return test.model_copy(update={"new": [*test.new[:-1], run]})
+
+
+def _act(decision: Decision, file: Path, on_stop: str, webhook: str | None) -> tuple[str, ...]:
+    """Keep the decision in `file`, run the command and call the webhook."""
+    text, said, output = decision.model_dump_json(indent=1), list[str](), file.with_name("on-stop.txt")
+    write_files({file: text})
     if arguments := shlex.split(on_stop):
         try:
             done = subprocess.run(arguments, input=text, capture_output=True, text=True, check=False)
-            write_files({place / "on-stop.txt": done.stdout + done.stderr})
-            said.append(say("watch", "command", arguments[0], done.returncode, place / "on-stop.txt"))
+            write_files({output: done.stdout + done.stderr})
+            said.append(say("watch", "command", arguments[0], done.returncode, output))
         except OSError as error:
             said.append(say("watch", "command_failed", arguments[0], error.strerror))
     if webhook:

@@ -8,7 +8,8 @@ import pytest
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Test
 from buildcompare.recordings.recording import Recording
-from loadwatch.decide import Code, Decision, Watched, decide, reach_of
+from loadwatch.decide import Code, Decision, decide, reach_of
+from loadwatch.known import Watched
 from planted import faults, scaled
 from simulated import BOUNDED, UNBOUNDED, run
 

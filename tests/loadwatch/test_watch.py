@@ -59,11 +59,11 @@ def test_a_replay_ends_with_a_decision_a_report_and_one_command(place: Path, sen
     url, bodies = sent
     files = ["--page", str(place / "page.html"), "--json", str(place / "decision.json")]
     act = ["--on-stop", "wc -l", "--webhook", url]
-    replay = [PARAMS, "--test", "mysql_bounded", "--replay", "--speed", "1e9", "--every", "900"]
+    replay = ["--replay", PARAMS, "--test", "mysql_bounded", "--speed", "1e9", "--every", "900"]
     code, said = run(*replay, *files, *act)
-    assert (code, said.count("running"), "cannot change the verdict (Pass)" in said) == (10, 2, True), said
+    assert (code, said.count("running"), "cannot change the verdict (Pass)" in said) == (10, 4, True), said
     decision = json.loads((place / "decision.json").read_text())
-    assert (decision["code"], decision["verdict"], decision["at_s"]) == ("stop_enough", "pass", 2700.0)
+    assert (decision["code"], decision["verdict"], decision["at_s"]) == ("stop_enough", "pass", 4500.0)
     assert [json.loads(body) for body in bodies] == [decision]
     kept = place / "data/watch/v10.4.0-rc1/mysql_bounded/on-stop.txt"
     assert int(kept.read_text()) > 10
@@ -71,29 +71,34 @@ def test_a_replay_ends_with_a_decision_a_report_and_one_command(place: Path, sen
     assert ("http-equiv" in page, page.count("<build-chart") >= 3) == (False, True)
     report = place / "reports/v10.4.0-rc1-mysql_bounded-watch"
     results = Results.model_validate_json((report / "results.json").read_text())
-    assert results.comments[0].startswith("Stopped early, 45 min after the start")
-    assert results.tests[0].runs.new[0].duration_s == 2700.0
+    assert results.comments[0].startswith("Stopped early, 75 min after the start")
+    assert results.tests[0].runs.new[0].duration_s == 4500.0
     assert results.tests[0].runs.base[0].duration_s == 5445.0
 
 
 def test_looks_are_shown_as_they_come() -> None:
     shown = []
-    settings = {"replay": True, "speed": 1e9, "every_s": 1800.0, "report": False}
+    settings = {"replay": True, "speed": 1e9, "every_s": 2250.0, "report": False}
     ended = bc.watch(
         PARAMS, "mysql_bounded", show=lambda decision, compared: shown.append((decision, compared)), **settings
     )
     assert [each.code for each, _ in shown] == ["running", "stop_enough"]
     assert (ended.decision, ended.report, ended.said) == (shown[-1][0], None, ())
     assert shown[-1][1].result.name == "mysql_bounded"
+    again = bc.watch(
+        PARAMS, "mysql_bounded", **settings | {"replay": "data/recordings/v10.4.0-rc1/mysql_bounded/new.parquet"}
+    )
+    assert again.decision == ended.decision, "a recording beside the base of a params file"
 
 
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (["--test", "none", "--replay"], "test: expected one of mysql_bounded, "),
-        ([], "new: expected `start` and `end` of a run that goes on (or --replay), found data/recordings"),
+        ([PARAMS, "--test", "none"], "test: expected one of mysql_bounded, "),
+        (["--replay", "run.parquet"], "PARAMS: expected a params file that names the base, found --replay run.parquet"),
+        ([PARAMS], "new: expected `start` and `end` of a run that goes on (or --replay), found data/recordings"),
     ],
 )
 def test_faults_name_file_key_and_what_was_found(arguments: list[str], fault: str) -> None:
-    code, said = run(PARAMS, *arguments)
+    code, said = run(*arguments)
     assert (code, fault in said) == (3, True), said

@@ -1,0 +1,96 @@
+"""Hold what is known of a test when one looks at it: the finished runs, the plan, and what is recorded so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from buildcompare.config.catalogue import Catalogue, Metric
+from buildcompare.config.params import Coordinator, Test
+from buildcompare.load.view import RunView, Shape, view_run
+from buildcompare.recordings.recording import Recording
+from buildcompare.results.codes import SIDES, Pair
+from buildcompare.stats.noise import Contrasts, RepeatedRuns
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A test whose last run of the new build goes on, and what is known before."""
+
+    test: Test
+    catalogue: Catalogue
+    base: Sequence[Recording]
+    start_s: float
+    """Start of the run, in seconds since 1970."""
+    length_s: float
+    before: Sequence[Recording] = ()  # finished runs of the new build
+    coordinator: Coordinator = field(default_factory=Coordinator)
+    labels: tuple[str, str] = SIDES
+    groups: Sequence[RepeatedRuns] = ()
+    past: Contrasts | None = None
+    planned_runs: int | None = None
+    beside: bool = False
+    """Whether the last run of the base goes on too."""
+
+    def view(self, recording: Recording) -> RunView:
+        """View a run for this test, with what decides."""
+        return view_run(deciding(recording, self.catalogue), self.test.type, self.catalogue, self.coordinator)
+
+    @cached_property
+    def views(self) -> Pair[list[RunView]]:
+        """The other runs of both builds."""
+        return Pair(*([self.view(run) for run in runs] for runs in (self.base, self.before)))
+
+    @cached_property
+    def load(self) -> float:
+        """Load of a bounded test: as stated, else the base's; the base's level of an unbounded one."""
+        levels = [each.plateau_users for each in self.views.base if each.plateau_users]
+        stated = self.test.users if self.test.type == "bounded" else None
+        return float(stated or (np.median(levels) if levels else 0.0))
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """Shapes of the base's runs."""
+        return [each.shape for each in self.views.base if each.shape]
+
+    @cached_property
+    def slope(self) -> float:
+        """Users per second on the base's ramp; 0 if unknown."""
+        return next((each.ramp.slope for each in self.shapes if each.ramp and not each.proxy), 0.0)
+
+    @cached_property
+    def ramp(self) -> tuple[float, float]:
+        """Start and end of the base's ramp, in seconds since its start; of several runs the last."""
+        ends = [each.ramp.end_s for each in self.shapes if each.ramp]
+        return max((each.beginning.onset_s or 0.0 for each in self.shapes), default=0.0), max(ends, default=0.0)
+
+
+def cut(recording: Recording, at_s: float) -> Recording:
+    """The recording as it was so many seconds after its start; values of labels over the whole run are not known."""
+    end = min(recording.window[0] + at_s, recording.window[1])
+    sizes = [int(np.searchsorted(each.times, end, "right")) for each in recording.series]
+    parts = [(each.times[:size], each.values[:size]) for each, size in zip(recording.series, sizes, strict=True)]
+    series = (replace(each, times=times, values=values)
+              for each, (times, values) in zip(recording.series, parts, strict=True))  # fmt: skip
+    known = recording.stop_known and at_s >= recording.duration_s
+    window = recording.window[0], end
+    return replace(recording, series=tuple(series), window=window, stop_known=known, label_summaries=())
+
+
+def deciding_metrics(catalogue: Catalogue) -> list[Metric]:
+    """Metrics that decisions and faults rest on: load, what users feel, failures, requests, and what shows units."""
+    proxies = catalogue.proxies()
+    return [
+        m for m in catalogue.metrics
+        if m.load or m.gate or m.outcome or m.least_per or m in proxies or m.unit.endswith("/s")
+    ]  # fmt: skip
+
+
+def deciding(recording: Recording, catalogue: Catalogue) -> Recording:
+    """The recording with the series of :func:`deciding_metrics` and of error rates alone."""
+    slugs = {metric.slug for metric in deciding_metrics(catalogue)}
+    kept = (s for s in recording.series if s.role == "error" or (s.role == "graph" and s.metric in slugs))
+    return replace(recording, series=tuple(kept), label_summaries=())

@@ -1,0 +1,140 @@
+"""A watch of a server that fails, restarts, is late or has another clock, and of itself restarted in the middle."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import buildcompare as bc
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.errors import InputError, SourceError
+from buildcompare.config.params import Run, Source
+from buildcompare.config.yaml import yaml_text
+from buildcompare.recordings.prometheus import WINDOW_KEYS
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.table import write_recording
+from loadwatch import follow
+from loadwatch.follow import Followed, followed
+from loadwatch.known import cut
+from simulated import BOUNDED, run
+
+CATALOGUE = read_catalogue("mattermost")
+WHOLE = run(BOUNDED, 3).recording
+START, LENGTH_S, EVERY_S = WHOLE.window[0], 1200.0, 120.0
+
+
+class Server:
+    """A server of one recording on a clock of its own, on which only sleeping takes time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, late_s: float = 0.0, ahead_s: float = 0.0) -> None:
+        self.now, self.late_s, self.ahead_s = START + 6.0, late_s, ahead_s
+        self.down: Callable[[float], bool] = lambda _: False
+        self.asked: list[float] = []
+        self.takes_s = 0.0
+        monkeypatch.setattr(follow, "pull_run", self.pull)
+        monkeypatch.setattr("loadwatch.follow.time.time", lambda: self.now - self.ahead_s)
+        monkeypatch.setattr(Followed, "skew", lambda _: self.ahead_s)
+
+    def pull(self, asked: Run, *_: object) -> Recording:
+        begin, end = (instant.timestamp() for instant in asked.window or ())
+        self.now += self.takes_s
+        if self.down(self.now - START):
+            raise SourceError(url="http://server", expected="an answer", found="connection refused")
+        self.asked.append(end - begin)
+        until = cut(WHOLE, min(end, self.now - self.late_s) - START)
+        kept = [(each, each.times >= begin - 1e-3) for each in until.series]
+        series = tuple(replace(each, times=each.times[at], values=each.values[at]) for each, at in kept)
+        if not any(each.times.size for each in series):
+            raise InputError(file=None, key=WINDOW_KEYS, expected="samples", found="none")
+        return replace(until, series=series)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += max(seconds, 0.5)
+
+
+def of_server(file: Path, start_s: float = 0.0, length_s: float = LENGTH_S) -> Followed:
+    at = [dt.datetime.fromtimestamp(START + each, dt.UTC) for each in (start_s, start_s + length_s)]
+    source = Source(kind="prometheus", url="http://server", step_s=5.0, rate_s=60.0)
+    return Followed(Run(start=at[0], end=at[1]), source, CATALOGUE, file)
+
+
+def expected(length_s: float = LENGTH_S) -> dict[str, int]:
+    return {each.metric: int(np.sum(each.times <= START + length_s)) for each in WHOLE.graphs()}
+
+
+@pytest.mark.parametrize(
+    ("server", "down", "said"),
+    [
+        pytest.param({}, lambda _: False, "", id="as planned"),
+        pytest.param({}, lambda at: 300.0 < at < 800.0, "was not reached", id="the server restarts"),
+        pytest.param({"late_s": 90.0}, lambda _: False, "", id="late samples"),
+        pytest.param({"ahead_s": 40.0}, lambda _: False, "40 s ahead", id="a clock that is ahead"),
+        pytest.param({"ahead_s": -40.0}, lambda _: False, "40 s behind", id="a clock that is behind"),
+    ],
+)
+def test_nothing_is_lost_and_nothing_asked_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: dict[str, float], down: Any, said: str
+) -> None:
+    clock = Server(monkeypatch, **server)
+    clock.down = down
+    looks = list(followed([of_server(tmp_path / "new.parquet")], EVERY_S, sleep=clock.sleep))
+    at_s, (held,), _ = looks[-1]
+    late = server.get("late_s", 0.0)
+    assert (at_s, {each.metric: each.times.size for each in held.graphs()}) == (LENGTH_S, expected(LENGTH_S - late))
+    assert all(np.all(np.diff(each.times) > 0.0) for each in held.series)
+    assert sum(clock.asked) <= LENGTH_S + len(clock.asked) * (120.0 + 2.0 * 5.0 + late)
+    assert said in " ".join(note for _, _, notes in looks for note in notes)
+
+
+def test_a_watch_that_is_restarted_asks_only_for_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, file = Server(monkeypatch), tmp_path / "new.parquet"
+    for at_s, _, _ in followed([of_server(file)], EVERY_S, sleep=clock.sleep):
+        if at_s > 600.0:
+            break
+    clock.asked.clear()
+    clock.now += 60.0
+    *_, (_, (held,), _) = followed([of_server(file)], EVERY_S, sleep=clock.sleep)
+    assert clock.asked[0] < 400.0
+    assert {each.metric: each.times.size for each in held.graphs()} == expected()
+    clock.now = START + 300.0  # another run is another file's
+    assert not of_server(file, 60.0).kept().series
+
+
+def test_a_base_that_runs_beside_ends_the_watch_with_its_own_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Server(monkeypatch)
+    runs = [of_server(tmp_path / "new.parquet"), of_server(tmp_path / "base.parquet", 60.0, LENGTH_S + 240.0)]
+    looks = list(followed(runs, EVERY_S, sleep=clock.sleep))
+    times = [at_s for at_s, _, _ in looks]
+    assert (times == sorted(times), times[-1], times.count(LENGTH_S)) == (True, LENGTH_S, 1)
+    assert [each.duration_s for each in looks[-1][1]] == [LENGTH_S, LENGTH_S + 240.0]
+
+
+def test_a_command_runs_once_however_often_the_watch_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No sample ever comes: after four minutes that is a fault, and it stays one."""
+    write_recording(run(BOUNDED, 2).recording, tmp_path / "base.parquet")
+    at = [dt.datetime.fromtimestamp(START + each, dt.UTC).isoformat() for each in (0.0, LENGTH_S)]
+    params = {
+        "base": {"label": "v1"}, "new": {"label": "v2"}, "source": {"kind": "prometheus", "url": "http://server"},
+        "tests": [{"name": "t", "type": "bounded", "users": 5000,
+                   "base": {"recording": str(tmp_path / "base.parquet")}, "new": {"start": at[0], "end": at[1]}}],
+    }  # fmt: skip
+    (tmp_path / "live.yaml").write_text(yaml_text(params))
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
+    counting = f"sh -c 'echo once >> {tmp_path}/runs; cat'"
+    for _ in range(2):
+        clock = Server(monkeypatch, late_s=1e9)
+        clock.takes_s = 100.0
+        ended = bc.watch(tmp_path / "live.yaml", every_s=1e-3, on_stop=counting, report=False)
+        assert (ended.decision.code, ended.decision.fault.code) == ("stop_invalid", "silent_end")
+        assert ended.decision.at_s < 400.0
+    assert (tmp_path / "runs").read_text() == "once\n"
+    assert json.loads((tmp_path / "data/watch/live/t/on-stop.txt").read_text())["code"] == "stop_invalid"
