@@ -28,7 +28,7 @@ from buildcompare.results import MetricResult, Validity
 from buildcompare.results.base import Model, Number
 from buildcompare.results.codes import Better, Pair, Status, ValidityStatus, Verdict
 from buildcompare.stats.effects import GATE, Effect, judge, measure_effect, measure_effects
-from buildcompare.stats.levels import STRONGEST, mean_with_error
+from buildcompare.stats.levels import FEWEST, STRONGEST, mean_with_error
 from buildcompare.stats.noise import RunLevel, metric_noise
 from buildcompare.stats.planning import levels, percent, quantile
 from buildcompare.text.sentences import say
@@ -194,7 +194,8 @@ def _bounded(watched: Watched, compared: TestView, found: Estimates) -> Bounds:
     longer = {i: each.levels.map(lambda of: [replace(run, seconds=whole_s) for run in of]) for i, each in felt.items()}
     at_end = measure_effects(longer, {i: each.noise for i, each in felt.items()})
     for i, each in felt.items():
-        effect, errors = at_end[i], [_error(run, each.row) / len(runs) for runs in found.views for run in runs]
+        effect, repeated = at_end[i], len(found.views.base) > 1
+        errors = [_error(run, each.row, repeated=repeated) / len(runs) for runs in found.views for run in runs]
         if effect is None or each.effect is None:
             return OPEN
         reach = reach_of(part, least / whole_s) * math.hypot(*errors) * math.sqrt(1.0 - part)
@@ -223,14 +224,18 @@ def _known(name: str, slug: str, now: Effect, end: Effect, ends: tuple[float, fl
                  end_low=bounds[0], end_high=bounds[1], width_end=last[1] - last[0])  # fmt: skip
 
 
-def _error(view: RunView, row: MetricResult) -> float:
-    """Standard error, with what it may be off, of the logarithm of a metric's level in the steady window so far."""
+def _error(view: RunView, row: MetricResult, *, repeated: bool) -> float:
+    """Standard error of the logarithm of a metric's level in the steady window so far.
+
+    That of a report where the base has repeated runs: their scatter counts, and holds what one run's samples hide.
+    """
     if (series := view.recording.find(row.slug, row.labels)) is None or view.steady.window is None:
         return math.inf
     elapsed, values = view.recording.samples(series)
     values = values[(elapsed > view.steady.window[0]) & (elapsed <= view.steady.window[1])]
     positive = np.where(values > 0.0, values, np.nan)
-    return error_of(np.log(positive) if series.unit == TIMES else positive / np.nanmean(positive))
+    scaled = np.log(positive) if series.unit == TIMES else positive / np.nanmean(positive)
+    return float(np.nan_to_num(mean_with_error(scaled)[1], nan=math.inf)) if repeated else error_of(scaled)
 
 
 def error_of(values: FloatArray) -> float:
@@ -242,15 +247,16 @@ def error_of(values: FloatArray) -> float:
     with half of the effective samples.
     """
     finite = values[np.isfinite(values)]
-    if finite.size < 2 * max(BATCHES) or not finite.std() > 0.0:
+    if finite.size < FEWEST or not finite.std() > 0.0:
         return math.inf
     centred, size = finite - finite.mean(), finite.size
     rho = float(centred[1:] @ centred[:-1]) / float(centred[:-1] @ centred[:-1])
     raised = rho + (1.0 + 3.0 * rho) / size + AR_ERRORS * math.sqrt(max(1.0 - rho**2, 0.0) / size)
     innovations = centred[1:] - rho * centred[:-1]
     errors = [mean_with_error(values)[1], float(innovations.std()) / (1.0 - min(raised, STRONGEST)) / math.sqrt(size)]
-    batches = [np.array([part.mean() for part in np.array_split(finite, count)]) for count in BATCHES]
-    error = max(*errors, *(float(each.std(ddof=1)) / math.sqrt(each.size) for each in batches))
+    parts = [np.array_split(finite, count) for count in BATCHES if size >= 2 * count]
+    batches = [np.array([part.mean() for part in each]) for each in parts]
+    error = max([*errors, *(float(each.std(ddof=1)) / math.sqrt(each.size) for each in batches)])
     effective = min(float(finite.var()) / error**2, size)
     wider = quantile(1.0 - WITHIN / 4.0, effective / 2.0) / quantile(1.0 - WITHIN / 4.0, math.inf)
     return error * wider if effective >= LEAST_EFFECTIVE else math.inf
