@@ -35,9 +35,9 @@ from buildcompare.text.sentences import say
 from loadwatch.faults import Fault, Look, find_fault
 from loadwatch.known import Watched, cut
 
-WITHIN = 0.02  # error of all looks together: that the test ends outside of the stated range
-GRID = np.linspace(0.02, 0.98, 49)  # parts of a test at which levels are found; looks between them share these
-LEAST_WINDOWS = 2.0  # times the shortest steady window: the error of a shorter stretch is hardly known
+WITHIN = 0.02  # probability, over all looks, that the test ends outside of the stated range
+GRID = np.linspace(0.02, 0.98, 49)  # parts of a test at which levels are computed; other looks interpolate
+LEAST_WINDOWS = 2.0  # minimum stretch, in shortest steady windows: the error of a shorter one is uncertain
 BATCHES, AR_ERRORS, LEAST_EFFECTIVE = (8, 16), 0.5, 4.0
 """Numbers of batches, standard errors added to an autoregression, and least number of effective samples of a bound:
 chosen on simulated runs of other seeds than those that judge them."""
@@ -48,7 +48,7 @@ second published comparison set it (0.20 at most); in the others it is 0.10 at m
 
 
 class Code(StrEnum):
-    """What a look decides."""
+    """Decision of one look."""
 
     RUNNING = "running"
     INVALID = "stop_invalid"
@@ -58,14 +58,14 @@ class Code(StrEnum):
 
 
 class Known(Model):
-    """What is known of one number that decides: changes and widths in percent."""
+    """Estimate of one deciding metric: changes and widths in percent."""
 
     name: str
     slug: str
     change_percent: float
     ci_low: Number
     ci_high: Number
-    """95 % interval by the noise between runs, as a report of what was recorded says."""
+    """95 % interval from the noise between runs, as in a report of the recording so far."""
     end_low: Number
     end_high: Number
     """The change at the end of the test, over all looks; null without a bound."""
@@ -74,7 +74,7 @@ class Known(Model):
 
 
 class Decision(Model):
-    """What one look says; the JSON of a webhook."""
+    """Result of one look at a running test; the JSON of a webhook."""
 
     code: Code
     test: str
@@ -92,7 +92,7 @@ class Decision(Model):
     """Users that the new build's ramp is ahead, if that is significant."""
     fault: Fault | None = None
     notes: tuple[str, ...] = ()
-    """On the clock, and on pulls that failed."""
+    """Notes on clock differences and failed pulls."""
 
     @property
     def stops(self) -> bool:
@@ -161,7 +161,7 @@ def _compared(watched: Watched, view: RunView, *, whole: bool) -> TestView:
 
 
 def _rows_at_end(compared: TestView) -> tuple[Known, ...]:
-    """What the report of a finished test says of the metrics that users feel."""
+    """Rows of a finished test's report for the metrics that users feel."""
     felt = [(row, row.deciding) for row in compared.result.metrics if row.gate and row.deciding]
     return tuple(
         Known(name=row.full_name, slug=row.slug, change_percent=delta, ci_low=by.ci_low, ci_high=by.ci_high,
@@ -172,7 +172,7 @@ def _rows_at_end(compared: TestView) -> tuple[Known, ...]:
 
 
 Bounds = tuple[tuple[Known, ...], Verdict | None, Verdict | None]
-"""Rows, and the verdict if the rest of the test is as good and as bad as it may be; None if not known."""
+"""Rows, and the verdicts if the rest of the test is as good, and as bad, as possible; None if unknown."""
 OPEN: Bounds = ((), None, None)
 
 

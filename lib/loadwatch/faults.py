@@ -26,10 +26,10 @@ from buildcompare.text.sentences import say
 from buildcompare.validity.rules import APART, HELD, RunInTest, judge_runs
 from loadwatch.known import Watched
 
-CERTAIN = 4.0  # windows of rates: four minutes by default
-STALLED = 0.1  # part of the base's climb in the same time, below which a ramp stands still
+CERTAIN = 4.0  # rate windows before a fault is certain: four minutes by default
+STALLED = 0.1  # a ramp stalls if it climbs less than this part of the base's climb in the same time
 LOADED = 0.1  # part of the load from which units can be told, and of the base's users below which no ramp has begun
-SCRIPT = 1.5  # ratio of the requests of a user; releases differ by 1.1 at most
+SCRIPT = 1.5  # ratio of requests per user; releases differ by 1.1 at most
 ERRORS, ERROR_SHARE = 10.0, 1e-3  # least multiple of the base's worst minute, and part of the requests
 AT_ONCE = {ValidityCode.ANOTHER_BUILD, ValidityCode.UNLIKELY_UNIT}
 

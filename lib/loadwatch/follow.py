@@ -26,8 +26,8 @@ from buildcompare.text.sentences import say
 
 Seen = tuple[float, list[Recording], tuple[str, ...]]
 """Seconds since the start of the run, what is recorded of it and of runs beside it, and notes on the pull."""
-OVERLAP = 2.0  # windows of rates that are asked for again: samples may be late
-SKEW_S = 5.0  # difference of clocks worth a word: servers state theirs in whole seconds
+OVERLAP = 2.0  # rate windows to pull again, as samples may arrive late
+SKEW_S = 5.0  # clock difference worth a note; servers state their time in whole seconds
 
 
 def replayed(recording: Recording, *, every_s: float, speed: float) -> Iterator[Seen]:
@@ -84,13 +84,13 @@ class Followed:
         return str(self.run.url or self.source.url)
 
     def kept(self) -> Recording:
-        """What an earlier watch kept of the same run, by the same queries."""
+        """Return what an earlier watch of this run saved with the same queries, or an empty recording."""
         questions = self.catalogue.questions(label_step_s=60.0, rate_s=self.source.rate_s)
         asked = [self.url, self.run.window, self.source.step_s, [q.query for q in questions]]
         known = {"watched": hashlib.sha256(repr(asked).encode()).hexdigest()}
         try:
             found = read(self.file, catalogue=self.catalogue) if self.file.exists() else None
-        except InputError:  # damaged: all is asked for again
+        except InputError:  # a damaged file: pull everything again
             found = None
         same = found and found.provenance.get("watched") == known["watched"]
         return found if found and same else Recording((), (0.0, 0.0), stop_known=False, provenance=known)

@@ -18,7 +18,7 @@ from buildcompare.stats.noise import Contrasts, RepeatedRuns
 
 @dataclass(frozen=True)
 class Watched:
-    """A test whose last run of the new build goes on, and what is known before."""
+    """A test whose last run of the new build is still running, with its finished runs and noise."""
 
     test: Test
     catalogue: Catalogue

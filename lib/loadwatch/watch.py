@@ -34,7 +34,7 @@ class Ended(NamedTuple):
     report: Path | None
     """Folder of the report."""
     said: tuple[str, ...]
-    """What became of command and webhook."""
+    """Outcomes of the command and the webhook, in words."""
 
 
 def watch(
@@ -119,7 +119,7 @@ def watch(
             show(decision, compared)
         if decision.code != Code.RUNNING:
             break
-    assert decision is not None  # there is one look at least
+    assert decision is not None  # there is at least one look
     file = place / f"watch-{watched.start_s:.0f}.json"
     acted = not running and file.exists()  # before a restart
     said = _act(decision, file, on_stop, webhook) if decision.stops and not acted else ()
@@ -128,7 +128,7 @@ def watch(
 
 
 def _watched(params: Comparison, test: Test, replay: bool | str | Path) -> tuple[Watched, Recording | None]:
-    """Read what is known before the run, and the recording that is replayed."""
+    """Read the earlier runs, and the recording to replay."""
     last, now = test.new[-1], dt.datetime.now(dt.UTC)
     if not replay and last.window is None:
         expected = "`start` and `end` of a run that goes on (or --replay)"
