@@ -263,10 +263,10 @@ def error_of(values: FloatArray) -> float:
 
 
 def reach_of(part: float, first: float) -> float:
-    """Standard errors that the mean of this part of a test may still move, over all looks from the part `first` on.
+    """Bound on how far the mean of this part of a test may still move, in standard errors, for all looks from `first`.
 
-    From the end backwards the mean is a Brownian motion in the variance that is left, 1 / part - 1. The error `WITHIN`
-    is spent evenly over the time that is left (Lan & DeMets 1983, Biometrika 70).
+    Backwards from the end, the mean is a Brownian motion in the remaining variance, 1 / part - 1. The error `WITHIN` is
+    spent evenly over the remaining time (Lan & DeMets 1983, Biometrika 70).
     """
     grid = GRID[GRID >= min(first, 0.9)][::-1]  # noqa: SIM300
     spent = levels(tuple((1.0 / each - 1.0, 1.0 - each) for each in grid.tolist()), _spending)

@@ -93,7 +93,7 @@ def find_fault(look: Look) -> Fault | None:
 
 
 def _at_once(look: Look) -> Faults:
-    """Labels and units of the run, and whatever makes a finished base invalid."""
+    """Check labels and units of the run, and whether a finished base is valid."""
     watched, view, load = look.watched, look.view, look.watched.load
     last = view.load.dropna().to_numpy()[-5:] if view.load is not None else np.array([load])
     loaded = look.at_s >= look.lasting_s and last.size and float(np.median(last)) >= LOADED * load

@@ -46,7 +46,7 @@ class Watched:
 
     @cached_property
     def load(self) -> float:
-        """Load of a bounded test: as stated, else the base's; the base's level of an unbounded one."""
+        """Load of a test: the stated users of a bounded one; otherwise the median level of the finished base runs."""
         levels = [each.plateau_users for each in self.views.base if each.plateau_users]
         stated = self.test.users if self.test.type == "bounded" else None
         return float(stated or (np.median(levels) if levels else 0.0))
