@@ -124,7 +124,7 @@ def test_a_row_at_a_glance(change: dict[str, Any], expected: str) -> None:
          "Settle CPU in Bounded Postgres (+8.0 %): 3 runs of each build would show a change of 4.6 %."),
         (SuggestionKind.FIND_CAUSE,
          {"name": "supported users", "delta_percent": -10.1, "movers": [["Stack", 19.2]], "label": None},
-         "Find the cause of supported users −10.1 % in Bounded Postgres: Stack (+19.2 %) got worse too."),
+         "Find the cause of supported users −10.1 % in Bounded Postgres: Stack (+19.2 %) changed too."),
         (SuggestionKind.FIND_CAUSE, {"name": "P99", "delta_percent": 9.0, "movers": [], "label": ["GET /search", 24.2]},
          "Find the cause of P99 +9.0 % in Bounded Postgres: look at GET /search (+24.2 %) first."),
         (SuggestionKind.FIND_CAUSE, {"name": None, "delta_percent": 24.2, "movers": [], "label": ["select a b", 24.2]},
