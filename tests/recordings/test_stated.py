@@ -57,7 +57,8 @@ def tables(draw: st.DrawFn) -> Stated:
     rows = [f"{time.isoformat()},{cell}" for time, cell in zip(times, cells, strict=True)]
     head = f"timestamp,{called}"
     if is_long:
-        head = "timestamp,value,metric" + (",unit" if beside else "")
+        unit = draw(st.sampled_from(["unit", "Units", "UoM", "Einheit", "unit of measure"]))
+        head = "timestamp,value,metric" + (f",{unit}" if beside else "")
         rows = [f"{row},{called}" + (f",{beside}" if beside else "") for row in rows]
     size = min(sizes, default=Fraction(1))
     return Stated("\n".join([head, *rows, ""]), [float(number * size) for number in numbers], len(sizes) < 2)

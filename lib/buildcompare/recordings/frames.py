@@ -44,6 +44,7 @@ _NO_VALUE = ("", "null", "undefined")
 _CLOCK = re.compile(
     r"(?:|timestamp|date|time|date[ _]?time|ts|elapsed(?:[ _]time)?)(?:[ _]?[(\[]?(ms|s|us|µs|ns)[)\]]?)?"
 )
+_UNITS = re.compile(r"units?([_ ]of[_ ]measure(ment)?)?|uom|einheit(en)?|unité|unidad")
 _ZONE = re.compile(r"time[ _-]?zone|tz(?:info)?|utc[ _-]?offset|zeitzone")
 _SECONDS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
 _DIGITS = r"(?:19[7-9]|20\d)\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])?(?:[0-5]\d){0,2}"
@@ -124,7 +125,8 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
         yield from _wide(frame[values], times, file, catalogue)
         return
     labels = [column for column in frame.columns if column not in (clock, metric, zone, *values)]
-    units, seen = str(columns.get("unit", columns.get("units", "\0"))), set[tuple[object, ...]]()
+    units = str(next((column for name, column in columns.items() if _UNITS.fullmatch(name)), "\0"))
+    seen = set[tuple[object, ...]]()
     if len(labels) > MAX_LABELS:
         raise file.fault("columns", f"at most {MAX_LABELS} beside a metric and its value", str(len(labels)))
     groups = frame.groupby([metric, *labels], sort=False, dropna=False, observed=True)
