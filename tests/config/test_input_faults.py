@@ -244,9 +244,14 @@ COPIES = pa.table({"timestamp": np.arange(20_000.0), "metric": NAMES, "value": n
 data("recording", "a Parquet whose names take more than 100 MB written out", parquet(COPIES))
 data("labels", "a CSV without the columns", b"a,b\n1,2\n")
 data("labels", "one label twice", b"group,label,stat,value\napi,a,avg,1\napi,a,avg,2\n")
-IN_PERCENT = {"title": "Avg API times", "yaxes": [{"format": "percent"}], "snapshotData": [{"datapoints": [[1, 5]]}]}
+NOW_MS = 1_733_911_200_000
+IN_PERCENT = {
+    "title": "Avg API times",
+    "yaxes": [{"format": "percent"}],
+    "snapshotData": [{"datapoints": [[1, NOW_MS]]}],
+}
 data("snapshot", "a panel in a unit that its metric cannot have", json.dumps({"panels": [IN_PERCENT]}).encode())
-FIELDS = [{"type": "time", "values": [1, 2]}, {"type": "number", "values": [1, 2, 3]}]
+FIELDS = [{"type": "time", "values": [NOW_MS, NOW_MS + 1]}, {"type": "number", "values": [1, 2, 3]}]
 MORE = {"title": "RPS", "snapshotData": [{"fields": FIELDS}]}
 data("snapshot", "more values than times", json.dumps({"panels": [MORE]}).encode())
 LATE = {"title": "RPS", "snapshotData": [{"datapoints": [[1, 10**400]]}]}

@@ -118,7 +118,7 @@ def test_published_recordings_are_read_without_loss(real: Path) -> None:
                 points += len(expected)
             found = {(s.group, s.label, s.stat): s.value for s in recording.label_summaries}
             assert found == {(r.group, r.label, r.stat): r.value for r in labels.itertuples()}
-    assert (read, points > 400_000) == (34, True)
+    assert (read, points > 350_000) == (34, True)
 
 
 def test_a_table_may_be_larger_than_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
