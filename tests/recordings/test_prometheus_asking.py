@@ -1,6 +1,7 @@
 """How is a server asked, with which settings, and for what?"""
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,12 @@ def test_a_query_of_the_whole_window_is_never_asked_in_pieces(prometheus: Promet
 def test_the_client_library_asks_as_we_do(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROM_TOKEN", TOKEN)
     proxy.allowed = lambda headers: headers.get("Authorization") == f"Bearer {TOKEN}"
-    with prometheus_client(source(proxy.url, auth={"bearer_token_env": "PROM_TOKEN"})) as client:
+    login = source(proxy.url, auth={"bearer_token_env": "PROM_TOKEN"})
+    with pytest.raises(InputError, match="near: `go_goroutines`"):
+        record(run(), login, catalogue("go_gorutines"))
+    clock = time.monotonic  # a recording's time limit ends with it
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + 1_000)
+    with prometheus_client(login) as client:
         assert "go_goroutines" in client.all_metrics(params={"start": LONG_START, "end": BASE_START})
         client._method = "POST"  # long queries go into the body, not into the address
         rows = client.custom_query_range("long", at(LONG_START), at(LONG_START + 60), "5")

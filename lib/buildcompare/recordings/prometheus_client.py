@@ -136,16 +136,19 @@ class Client:
         """Repeat a request whose answer is damaged; urllib3 repeats refused connections and statuses."""
         started, most_s, attempt = time.monotonic(), PATIENCE * timeouts(self._source)[1], 0
         _limit.is_over = lambda: self.stopped.is_set() or time.monotonic() > started + most_s
-        while True:
-            attempt += 1
-            try:
-                return self._once(path, fields, read)
-            except PassingError as error:
-                if attempt > REPEATS or _limit.is_over() or self.stopped.wait(BACKOFF_S * 2 ** (attempt - 1)):
-                    raise self._failed("a whole answer", f"{error}, {attempt} times") from None
-            except _TrickleError:
-                expected = f"a whole answer within {most_s:g} s (see source.timeout_s)"
-                raise self._failed(expected, f"none after {time.monotonic() - started:.3g} s") from None
+        try:
+            while True:
+                attempt += 1
+                try:
+                    return self._once(path, fields, read)
+                except PassingError as error:
+                    if attempt > REPEATS or _limit.is_over() or self.stopped.wait(BACKOFF_S * 2 ** (attempt - 1)):
+                        raise self._failed("a whole answer", f"{error}, {attempt} times") from None
+        except _TrickleError:
+            expected = f"a whole answer within {most_s:g} s (see source.timeout_s)"
+            raise self._failed(expected, f"none after {time.monotonic() - started:.3g} s") from None
+        finally:
+            del _limit.is_over  # the thread's other requests, of a user's client, have limits of their own
 
     @cached_property
     def _server(self) -> tuple[partial[Any], str]:
