@@ -44,6 +44,8 @@ from loadsim.bundled import QUIET
 CATALOGUE = read_catalogue("mattermost")
 SLOWER = 1.1
 CALLED = ("regression", "improvement")
+LONGER = (10, 20, 50)
+"""Percent by which times of identical runs are made longer."""
 SMALL = ("v1-1.1", "v2-L110", "v2-L222")
 """The smallest machines, whose runs differ by 11 to 26 %: reported apart."""
 GROUPS = (2, 3, 4) * 4
@@ -184,19 +186,27 @@ def real() -> None:
     runs = dict(_ceiling(folder))
     groups = [RepeatedRuns(name, "unbounded", [], measure_noise_at_load(each)) for name, each in runs.items()]
     useful = [group for group in groups if group.name not in SMALL]
+    power = []
     for name, kept in (("identical pairs", useful), ("identical pairs, with the smallest machines", groups)):
         for how in ("catalogue", "calibration"):
-            tally = Tally()
+            tally, found = Tally(), {percent: [] for percent in LONGER}
             for group in kept:
                 known = [each for each in kept if each is not group] if how == "calibration" else []
                 for first, second in itertools.combinations(runs[group.name], 2):
                     tally.add(_judged([first], [second], known))
+                    for percent, both in itertools.product(LONGER, itertools.permutations((first, second))):
+                        judged = _judged(both[:1], both[1:], known, percent)
+                        found[percent] += [row.status == "regression" for slug, row in judged.items() if _is_time(slug)]
             print(tally.line(f"{tally.pairs} {name}, {how}"))
+            rates = (f"{100 * np.mean(each):11.1f}" for each in found.values())
+            power.append(f"{tally.pairs} {name}, {how}".ljust(70) + "".join(rates))
     for how, known in (("catalogue", []), ("calibration", useful)):
         tally = Tally()
         for sides in _comparisons(folder):
             tally.add(_judged(*sides, known))
         print(tally.line(f"{tally.pairs} releases, {how}"))
+    print(f"\nTimes of one of two identical runs {LONGER} % longer, both orders: percent of rows called a regression")
+    print("\n".join(power))
     print("\nRuns of one setup, standard deviation in percent: users, CPU at equal load, and errors within runs in it")
     for suite in ("v1-", "v2-"):
         names = [group.name for group in useful if group.name.startswith(suite)]
@@ -217,10 +227,18 @@ def _spread(name: str, setups: Sequence[Sequence[LoadedRun]]) -> str:
     return f"{name:46s}" + "".join(f"{100 * math.sqrt(each):11.2f}" for each in spreads)
 
 
+def _is_time(slug: str) -> bool:
+    return CATALOGUE.find(slug).unit == "seconds"
+
+
 def _judged(
-    base: Sequence[LoadedRun], new: Sequence[LoadedRun], known: Sequence[RepeatedRuns]
+    base: Sequence[LoadedRun], new: Sequence[LoadedRun], known: Sequence[RepeatedRuns], longer: float = 0.0
 ) -> dict[str, LoadAdjustedResult]:
+    """Judge two builds, the times of the new one `longer` by so many percent."""
     curves = {slug: each for slug, each in equal_load(base, new).items() if CATALOGUE.find(slug).known}
+    for slug in filter(_is_time, curves):
+        factor, each = 1.0 + longer / 100.0, curves[slug]
+        curves[slug] = replace(each, new=each.new * factor, log_ratio=each.log_ratio + math.log(factor))
     return judge(curves, (len(base), len(new)), known)
 
 
