@@ -13,7 +13,7 @@ FIXED = ("95 % interval", "90 % interval", "30 minutes", "p below 0.001")
 MOST = (3, 4, 5, 8)
 """So many entries of a list are named before "and 7 more"."""
 _UNITS = r"(?: ?%| min| ms| µs| ns| s| GB| MB| kB| B)?(?![\w.]*\w)"
-_NUMBER = re.compile(r"(?<![\w.])[+−-]?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?" + _UNITS)
+_NUMBER = re.compile(r"(?<![\w.])[+−-]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]\d+)?" + _UNITS)
 
 
 def without_evidence(finding: Finding, results: Results) -> list[str]:
@@ -73,7 +73,7 @@ def _sizes(value: Any) -> Iterator[int]:
 def _said(value: float) -> Iterator[str]:
     """Every way in which the report says a number."""
     for bound in ("", "lower", "upper"):
-        yield from (change(value, bound), change(value, bound).removesuffix(" %"), percent(abs(value), bound))
+        yield from (change(value, bound), change(value, bound).strip("× %"), percent(abs(value), bound))
         size = whole(abs(value), "", bound)
         yield from (size, f"{size} s", whole(value, "+", bound), significant(abs(value), 2, bound))
     yield from (f"{value:.2f}", percent(value))

@@ -15,6 +15,7 @@ _SCALES = {
     "seconds": ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (1e-6, "µs", 1e6), (0.0, "ns", 1e9)),
     "bytes": ((1e9, "GB", 1e-9), (1e6, "MB", 1e-6), (1e3, "kB", 1e-3), (0.0, "B", 1.0)),
 }
+_FACTORS_FROM = 1000.0  # percent: from here on a change is easier to read as a factor
 _LARGE = ((1e9, "billion"), (1e6, "million"))
 _DB_NAMES = {"postgresql": "Postgres", "postgres": "Postgres", "mysql": "MySQL", "mariadb": "MariaDB"}
 SHORT_UNITS = {"percent of one core": "%", "percent": "%"}
@@ -111,9 +112,11 @@ def unit_scale(largest: float, unit: str) -> tuple[float, str]:
 
 
 def change(percent: float | None, bound: str = "") -> str:
-    """Format a change with its sign: ``+6.1 %``; a dash for None."""
+    """Format a change with its sign, from +1,000 % on as a factor: ``+6.1 %``; a dash for None."""
     if percent is None:
         return MISSING
+    if percent >= _FACTORS_FROM:
+        return f"×{significant(1.0 + percent / 100.0, 3, bound)}"
     places = 1 if abs(percent) < 99.95 else 0
     text = f"{rounded(percent, places, bound):+,.{places}f}"
     return "0.0 %" if text in ("+0.0", "-0.0") else f"{text.replace('-', '−')} %"
@@ -123,6 +126,8 @@ def interval(low: float | None, high: float | None) -> str:
     """Format the interval of a change, rounded outward: ``+0.9 to +11.5 %``; a dash for None."""
     if low is None or high is None:
         return MISSING
+    if high >= _FACTORS_FROM:
+        return f"×{significant(1.0 + low / 100.0, 3, 'lower')} to ×{significant(1.0 + high / 100.0, 3, 'upper')}"
     return f"{change(low, 'lower').removesuffix(' %')} to {change(high, 'upper')}"
 
 
