@@ -4,4 +4,5 @@ from importlib import import_module
 
 
 def __getattr__(name: str) -> object:
-    return getattr(import_module("buildcompare.results.models"), name)
+    rows, models = (import_module(f"buildcompare.results.{each}") for each in ("rows", "models"))
+    return getattr(rows if hasattr(rows, name) else models, name)
