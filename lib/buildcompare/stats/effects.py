@@ -189,16 +189,18 @@ def measure_effect(base: Sequence[RunLevel], new: Sequence[RunLevel], noise: Noi
 
 
 def measure_effects(
-    levels: Mapping[Key, Pair[list[RunLevel]]], priors: Mapping[Key, Noise | None]
+    levels: Mapping[Key, Pair[list[RunLevel]]],
+    priors: Mapping[Key, Noise | None],
+    repeats: Mapping[Key, Noise | None] | None = None,
 ) -> dict[Key, Effect | None]:
     """Compare the mean log levels of base and new in each metric of a comparison.
 
-    The scatter of repeated runs counts beside the `priors` (:func:`~buildcompare.stats.noise.beside_repeats`).
-    None if a level is not above zero, or without noise.
+    The scatter of repeated runs, or `repeats`, counts beside the `priors`
+    (:func:`~buildcompare.stats.noise.beside_repeats`). None if a level is not above zero, or without noise.
     """
     used = {key: runs for key, runs in levels.items() if all(runs) and all_positive(*runs)}
     stated = {key: noise and in_windows(noise, *used[key]) for key, noise in priors.items() if key in used}
-    noises = beside_repeats(stated, {key: repeats_noise(*runs) for key, runs in used.items()})
+    noises = beside_repeats(stated, repeats or {key: repeats_noise(*runs) for key, runs in used.items()})
     effects: dict[Key, Effect | None] = dict.fromkeys(levels)
     for key, noise in noises.items():
         if noise is not None:
@@ -285,12 +287,11 @@ def judge_metrics(
     judgeable = [(i, metric, effect) for i, (metric, effect) in enumerate(effects) if effect is not None]
     for family in (GATE, "errors", "times", "other"):
         members = [each for each in judgeable if family_of(each[1]) == family]
-        weights = np.array([_power(effect, SOUGHT * metric.margin_percent) for _, metric, effect in members])
+        weights = _shares(members, looks.level if looks else ALPHA, gate=family == GATE)
         adjusted = holm([effect.p_value for *_, effect in members], weights)
-        for (i, metric, effect), p_adjusted, weight in zip(members, adjusted, weights, strict=True):
-            size = float(weights.sum() / weight)
+        for (i, metric, effect), p, size in zip(members, adjusted, weights.sum() / weights, strict=True):
             margin, better = metric.margin_percent, metric.better
-            judged[i] = judge(effect, margin, better, float(p_adjusted), family=family, size=size, looks=looks)
+            judged[i] = judge(effect, margin, better, float(p), family=family, size=float(size), looks=looks)
     return judged
 
 
@@ -299,10 +300,21 @@ def family_of(metric: Metric) -> str:
     return "errors" if metric.outcome else GATE if metric.gate else "times" if metric.unit == "seconds" else "other"
 
 
-def _power(effect: Effect, percent: float) -> float:
-    """Power of a metric alone for a change of this size, at least its rate of false calls in one direction."""
-    reach = math.log1p(percent / 100.0) / effect.sd - quantile(1.0 - ALPHA / 2.0, effect.df)
-    return max(float(special.ndtr(reach) if math.isinf(effect.df) else special.stdtr(effect.df, reach)), ALPHA / 2.0)
+def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate: bool) -> FloatArray:
+    """Share out a family's error by the power of each metric alone for a change of `SOUGHT` margins.
+
+    A gate needs no more than the chance of an estimate beyond its margin, without which it is not called.
+    """
+    parts = [(min(each.df, 1e9), each.sd, metric.margin_percent) for _, metric, each in members]
+    df, sd, margin = np.array(parts).reshape(-1, 3).T
+    sought = np.log1p(SOUGHT * margin / 100.0) / sd - special.stdtrit(df, 1.0 - ALPHA / 2.0)
+    power = np.maximum(special.stdtr(df, sought), ALPHA / 2.0)
+    chance = 2.0 * special.stdtr(df, -np.log1p(margin / 100.0) / sd) if gate else np.ones(df.size)
+    needed = np.maximum(chance / level, ALPHA / 2.0 / max(df.size, 1))
+    order = np.argsort(needed / power)
+    before, left = np.cumsum(needed[order]) - needed[order], np.cumsum(power[order][::-1])[::-1]
+    shares: FloatArray = np.minimum(needed, ((1.0 - before) / left).max(initial=0.0) * power)
+    return shares
 
 
 def judge_labels(

@@ -69,8 +69,7 @@ class RunLevels:
     metrics: Mapping[str, RunLevel] = field(default_factory=dict)  # by :func:`series_key`
     labels: pd.DataFrame = field(default_factory=lambda: NO_LABELS)
     """One row per label and statistic: `LABEL_KEY`, value (seconds) and calls in the window (NaN if unknown)."""
-    no_change: Mapping[str, float] = field(default_factory=dict)
-    """No-change penalty by metric (:func:`buildcompare.metrics.events.no_change`)."""
+    no_change: Mapping[str, float] = field(default_factory=dict)  # penalty by metric (`metrics/events.py:no_change`)
 
 
 @dataclass(frozen=True)
