@@ -28,50 +28,7 @@ known size can be injected. Tests, benchmarks, examples and the bundled recordin
 =================  =========================================================================
 """
 
-from loadsim.labels import Traffic
-from loadsim.run import SimulatedRun, Truth, simulate_run
-from loadsim.settings import (
-    Coordinator,
-    Gap,
-    Injection,
-    LabelEffect,
-    LabelSet,
-    LostAgent,
-    MetricEffect,
-    MetricLevels,
-    NanStretch,
-    NoiseModel,
-    Restart,
-    RunSettings,
-    ServerModel,
-    Thresholds,
-    Truncation,
-    random_settings,
-)
-from loadsim.shape import ShapeTruth, shape_truth, shift_truth
+import lazy_loader
 
-__all__ = [
-    "Coordinator",
-    "Gap",
-    "Injection",
-    "LabelEffect",
-    "LabelSet",
-    "LostAgent",
-    "MetricEffect",
-    "MetricLevels",
-    "NanStretch",
-    "NoiseModel",
-    "Restart",
-    "RunSettings",
-    "ServerModel",
-    "ShapeTruth",
-    "SimulatedRun",
-    "Thresholds",
-    "Traffic",
-    "Truncation",
-    "Truth",
-    "random_settings",
-    "shape_truth",
-    "shift_truth",
-    "simulate_run",
-]
+# The public names stand in __init__.pyi; the command line imports this package without numpy.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -81,8 +81,10 @@ def test_both_engines_publish_the_same_report(tmp_path: Path) -> None:
         created = results["provenance"].pop("run")["created"]
         notebook = files.pop(Path("comparison.ipynb"))
         files = {name: text.replace(created.encode(), b"WHEN") for name, text in files.items()}
-        published[engine] = {"results": json.dumps(results), **files, "cells": notebook.count(b'"cell_type"')}
+        counts = {name: notebook.count(f'"{name}"'.encode()) for name in ("cell_type", "image/png")}
+        published[engine] = {"results": json.dumps(results), **files, **counts}
     assert published["warm"] == published["kernel"]
+    assert counts["image/png"] == 1
 
 
 @pytest.mark.slow

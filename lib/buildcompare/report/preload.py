@@ -12,9 +12,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 # matplotlib reads this at its import; notebooks draw with it.
 os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-# jsonschema takes over a second to import checkers of addresses, colours and durations, seaborn a tenth of one to
-# import widgets, which no report needs.
-UNUSED = ("rfc3987_syntax", "rfc3986_validator", "isoduration", "webcolors", "uri_template", "fqdn", "ipywidgets")
+# jsonschema takes over a second to import checkers of addresses, colours and durations, seaborn half a one to import
+# widgets and scipy.stats, which it needs for cumulative densities only.
+UNUSED = ("rfc3987_syntax", "rfc3986_validator", "isoduration", "webcolors", "uri_template", "fqdn", "ipywidgets",
+          "scipy.stats")  # fmt: skip
 for name in UNUSED:
     sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # its import fails
 gc.disable()  # imports make no garbage, so collecting costs time only
@@ -36,6 +37,7 @@ for name in UNUSED:
         del sys.modules[name]
 
 import nbformat  # noqa: E402
+import pandas as pd  # noqa: E402
 
 from buildcompare.comparison.inputs import code_sha256  # noqa: E402
 from buildcompare.comparison.provenance import running_code  # noqa: E402
@@ -44,6 +46,7 @@ from buildcompare.config.errors import InputError  # noqa: E402
 from buildcompare.config.project import root  # noqa: E402
 from buildcompare.recordings.files import formats  # noqa: E402
 from buildcompare.report import sections  # noqa: E402
+from buildcompare.results import Results  # noqa: E402
 from buildcompare.text import sentences  # noqa: E402
 
 for environment in (sections.templates(), sentences.environment()):
@@ -51,7 +54,10 @@ for environment in (sections.templates(), sentences.environment()):
         if not name.startswith("sections/"):  # the loader finds these without their folder too
             environment.get_template(name)
 
+# Lookups in small tables take half the time that those of strings of Arrow do.
+pd.options.mode.string_storage = "python"
 formats()
+Results.model_rebuild()  # its schema, which takes the kinds of other packages
 running_code(root())
 code_sha256()
 nbformat.writes(nbformat.v4.new_notebook())  # type: ignore[no-untyped-call]  # compiles the schema of notebooks

@@ -1,12 +1,16 @@
 """Format numbers, units, changes, intervals, statuses and lists."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from buildcompare.config.catalogue import unit_of_label
 from buildcompare.config.outside import shown
-from buildcompare.results import Change
 from buildcompare.results.codes import Better, Status, Verdict
+
+if TYPE_CHECKING:
+    from buildcompare.results import Change
 
 MISSING = "–"
 LONGEST_LABEL = 60
@@ -200,6 +204,8 @@ def minutes(seconds: float | None, places: int = 1) -> str:
 
 def of_label(value: float, group: str) -> str:
     """Format the value of a label in the unit of its table."""
+    from buildcompare.config.catalogue import unit_of_label  # late: the command line needs no pydantic
+
     return quantity(value, unit_of_label(group))
 
 
