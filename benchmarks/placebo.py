@@ -5,8 +5,10 @@
 Two placebos, by kind of finding. First every two identical runs of Mattermost's ceiling tests are compared in both
 orders, judged by the other configurations; every second configuration, by name, belongs to the other half, so that a
 setting made on one half is checked on the other. Then every published release is analysed as it was and with
-base and new swapped: what a swap finds as often says nothing of the new build. `FOLDER` is the folder of real
-recordings (BUILDCOMPARE_REAL). With `--ledger` each release is judged by the noise that the others teach.
+base and new swapped: what a swap finds as often says nothing of the new build. As gains are losses when swapped,
+`left` counts the warnings without tests whose change is beyond doubt: a row that decides has p < `SURE`.
+`FOLDER` is the folder of real recordings (BUILDCOMPARE_REAL). With `--ledger` each release is judged by the noise that
+the others teach.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from identical import CATALOGUE, SMALL, read
@@ -29,10 +31,13 @@ from buildcompare.config.params import Comparison, Run, Test
 from buildcompare.history.ledger import entry_of, record
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import view_run
+from buildcompare.results import Finding, TestResult
 from buildcompare.stats.noise import RepeatedRuns
 from validity import published
 
-HEADER = f"{'':44} {'warning':>9} {'info':>9}"
+HEADER = f"{'':44} {'warning':>9} {'left':>9} {'info':>9}"
+SURE = 0.001
+"""p-value of a change beyond doubt: one of 1,000 unchanged rows has it, and the releases have about 200."""
 
 
 def main(*given: str) -> None:
@@ -106,10 +111,19 @@ def show_releases(
             releases = {name: each.model_copy(update={"history": ledger}) for name, each in releases.items()}
         for name, params in releases.items():
             results = analyse(params, recordings[name]).results
-            seen.add(str(results.verdict), results.findings)
+            sure = {test.name for test in results.tests if _sure(test)}
+            seen.add(str(results.verdict), results.findings, sure)
+            if sure:
+                print(f"{title}, {name}: beyond doubt: {', '.join(sorted(sure))}")
             if grave := [each.id for each in results.findings if each.severity != "info"]:
                 print(f"{title}, {name}: {', '.join(grave)}")
     seen.show(title)
+
+
+def _sure(test: TestResult) -> bool:
+    """Whether a row that the verdict of a test rests on changed beyond doubt."""
+    rows = [test.supported_users, *(metric.deciding for metric in test.metrics if metric.gate)]
+    return any(row is not None and row.p_value is not None and row.p_value < SURE for row in rows)
 
 
 class Counts:
@@ -119,23 +133,25 @@ class Counts:
         self.of = 0
         self.verdicts: Counter[str] = Counter()
         self.kinds: Counter[tuple[str, bool]] = Counter()
-        self.grave = 0
+        self.left: Counter[str] = Counter()
+        """Warnings by kind without tests whose change is beyond doubt."""
 
-    def add(self, verdict: str, found: list[findings.Finding]) -> None:
-        """Count one comparison."""
+    def add(self, verdict: str, found: list[Finding], sure: Collection[str] = ()) -> None:
+        """Count one comparison, in which the tests `sure` changed beyond doubt."""
         self.of += 1
         self.verdicts[verdict] += 1
         self.kinds.update({(str(each.kind), each.severity != "info") for each in found})
-        self.grave += any(each.severity != "info" for each in found)
+        grave = [each for each in found if each.severity != "info"]
+        self.kinds["any kind", True] += bool(grave)
+        self.left.update({kind for each in grave if each.test not in sure for kind in ("any kind", str(each.kind))})
 
     def show(self, title: str) -> None:
         """Print the table of one placebo."""
         print(f"\n{title}: {self.of} comparisons; {', '.join(f'{n} {v}' for v, n in sorted(self.verdicts.items()))}")
         print(HEADER)
-        print(f"{'any kind':44} {self.share(self.grave):>9}")
         for kind in sorted({kind for kind, _ in self.kinds}):
-            shares = " ".join(f"{self.share(self.kinds[kind, grave]):>9}" for grave in (True, False))
-            print(f"{kind:44} {shares}")
+            shares = self.kinds[kind, True], self.left[kind], self.kinds[kind, False]
+            print(f"{kind:44} {' '.join(f'{self.share(each):>9}' for each in shares)}")
 
     def share(self, count: int) -> str:
         """A count as a share of all comparisons."""
