@@ -81,7 +81,7 @@ def test_a_handler_eight_times_slower_stands_in_the_verdict(monkeypatch: pytest.
     assert re.search(
         rf"{HANDLER} avg takes [\d.]+ times as long \([\d,]+ calls, which add [\d.]+ % to the time of all calls", said
     )
-    assert re.search(rf"{HANDLER} avg [\d.]+ .?s → [\d.]+ .?s \(\+\d+ %, p99 .* calls in Bounded\)", found.detail)
+    assert re.search(rf"{HANDLER} avg [\d.]+ .?s → [\d.]+ .?s \(\+\d+ %, p99 .* calls in Load test\)", found.detail)
     rows = re.findall(r'<tr[^>]*><th scope="row">(\w+)</th>', sections.labels(analysis).html)
     assert rows[0] == HANDLER
     monkeypatch.setattr(sections, "MOST_LABELS", 1)  # of a long table what moved is shown

@@ -222,8 +222,8 @@ def db_name(db_engine: str | None) -> str:
 
 
 def test_words(kind: str, db_engine: str | None) -> str:
-    """Name a test by type and database: ``Unbounded Postgres``."""
-    return f"{kind.capitalize()} {db_name(db_engine)}".strip()
+    """Name a test by type and database: ``Unbounded Postgres``, ``Load test``."""
+    return "Load test" if kind == "bounded" and not db_engine else f"{kind.capitalize()} {db_name(db_engine)}".strip()
 
 
 def listed(items: Iterable[str], most: int = 5) -> str:
