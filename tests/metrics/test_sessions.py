@@ -11,7 +11,7 @@ import buildcompare as bc
 from buildcompare.comparison.plan import plan_text
 from buildcompare.results import Finding
 
-NAMES = [f"benchmark_{i}" for i in range(12)]
+NAMES = [f"benchmark_{i}" for i in range(16)]
 
 
 def session(seed: int, *, between: float = 0.0, slower: float = 1.0, build: int = 0) -> dict[str, list[float]]:
@@ -63,21 +63,21 @@ def test_processes_given_as_runs_of_a_session_count_once() -> None:
     assert finding(one).text.startswith("1 session of base (mon) and 1 of new (tue) cannot tell")
 
 
-@pytest.mark.parametrize("names", [["a", "b", "c", "d"], ["a", "b", "c", "e"]])
-def test_sessions_of_the_same_names_are_paired(names: list[str]) -> None:
+@pytest.mark.parametrize(("names", "between"), [("abcd", 0.05), ("abce", 0.05), ("abcd", 0.0)])
+def test_sessions_of_the_same_names_are_paired_if_intervals_narrow(names: str, between: float) -> None:
     frames = [
         pd.concat(
-            pd.DataFrame(session(seed, between=0.05, slower=slower, build=build)).assign(session=name)
+            pd.DataFrame(session(seed, between=between, slower=slower, build=build)).assign(session=name)
             for seed, name in order
         ).reset_index(drop=True)
         for build, (slower, order) in enumerate([(1.0, [*enumerate("abcd")]), (1.08, [*enumerate(names)][::-1])])
     ]
     seconds = {name: {"unit": "s"} for name in NAMES}
     result = bc.compare(*frames, metrics=seconds)
-    paired = names[-1] == "d"
+    paired = names == "abcd" and between > 0
     assert result.results.tests[0].sessions.paired == paired
     called = result.metrics["status"].eq("regression").sum()
-    assert called == len(NAMES) if paired else called < len(NAMES)
+    assert (called == len(NAMES)) == (names == "abcd")
     text = "4 sessions of each build, paired: a, b, c, d." if paired else "4 sessions of base (a, b, c, d) and 4 of new"
     assert text in finding(result).text
 
