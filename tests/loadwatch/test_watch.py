@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +12,7 @@ from typer.testing import CliRunner
 import buildcompare as bc
 from buildcompare.__main__ import app
 from buildcompare.results import Results
+from serving import Answer, serving
 
 PARAMS = "params/v10.4.0-rc1.yaml"
 
@@ -33,20 +32,12 @@ def sent() -> Iterator[tuple[str, list[bytes]]]:
     """An address, and what is posted there."""
     bodies: list[bytes] = []
 
-    class Kept(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(204)
-            self.end_headers()
+    def take(method: str, path: str, body: bytes) -> Answer:
+        bodies.append(body)
+        return 204, {}, b""
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Kept)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", bodies
-    server.shutdown()
-    server.server_close()
+    with serving(lambda path, asked: (404, {}, b""), take) as url:
+        yield url, bodies
 
 
 def run(*arguments: str) -> tuple[int, str]:

@@ -9,9 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any, get_args
 from urllib.parse import parse_qs
 
@@ -22,6 +20,7 @@ from typer.main import get_command
 
 from buildcompare import __main__ as command_line
 from buildcompare.results.codes import FailOn
+from serving import Answer, serving
 from support import users_curve, yaml_data
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/ci.md"
@@ -77,41 +76,24 @@ def forge() -> Iterator[Forge]:
         pytest.skip(f"{missing[0]} is not on the PATH")
     made = Forge()
 
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self, value: object) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(value).encode())
+    def answer(value: object) -> Answer:
+        return 200, {}, json.dumps(value).encode()
 
-        def do_GET(self) -> None:
-            assert re.search(r"/(issues|merge_requests)/7/(comments|notes)(\?per_page=100)?$", self.path), self.path
-            self.answer([{"id": i, "body": body} for i, body in made.bodies.items()])
+    def listed(path: str, asked: dict[str, list[str]]) -> Answer:
+        assert re.search(r"/(issues|merge_requests)/7/(comments|notes)$", path), path
+        assert asked in ({}, {"per_page": ["100"]})
+        return answer([{"id": i, "body": body} for i, body in made.bodies.items()])
 
-        def do_POST(self) -> None:
-            assert re.search(r"/(issues|merge_requests)/7/(comments|notes)$", self.path), self.path
-            self.put(max(made.bodies) + 1)
+    def put(method: str, path: str, body: bytes) -> Answer:
+        places = {"POST": r"/(issues|merge_requests)/7/(comments|notes)()$"}
+        found = re.search(places.get(method, r"/(issues/comments|merge_requests/7/notes)/()(\d+)$"), path)
+        assert found, path
+        at, sent = int(found[3] or max(made.bodies) + 1), body.decode()
+        made.bodies[at] = json.loads(sent)["body"] if sent.startswith("{") else parse_qs(sent)["body"][0]
+        return answer({"id": at})
 
-        def do_PATCH(self) -> None:
-            found = re.search(r"/(issues/comments|merge_requests/7/notes)/(\d+)$", self.path)
-            assert found, self.path
-            self.put(int(found[2]))
-
-        do_PUT = do_PATCH
-
-        def put(self, at: int) -> None:
-            sent = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            made.bodies[at] = json.loads(sent)["body"] if sent.startswith("{") else parse_qs(sent)["body"][0]
-            self.answer({"id": at})
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.address = f"http://127.0.0.1:{server.server_port}"
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield made
-    server.shutdown()
-    server.server_close()
+    with serving(listed, put) as made.address:
+        yield made
 
 
 def write_runs(folder: Path, case: str) -> None:

@@ -14,11 +14,11 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote, quote_plus, urlsplit
+from urllib.parse import quote, quote_plus
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -28,6 +28,7 @@ from buildcompare.config.errors import BuildcompareError, InputError, SourceErro
 from buildcompare.recordings import prometheus_answer, prometheus_client
 from buildcompare.recordings.sources import REQUEST, Slot, is_kept, read_run, record
 from pulling import catalogue, params, run, source
+from serving import Answer, Answering, serving
 from support import write_params
 
 LETTERS = string.ascii_letters + string.digits + "+/=~._-"
@@ -45,36 +46,6 @@ FORMS: dict[str, Callable[[str], str]] = {
     "in small letters": str.lower,
     "over many lines": lambda text: "\n".join(text[i : i + 10] for i in range(0, len(text), 10)),
 }
-Answer = tuple[int, dict[str, str], bytes]
-Answering = Callable[[str, dict[str, list[str]]], Answer]
-
-
-@contextlib.contextmanager
-def serving(answer: Answering, *, status_line: str = "") -> Iterator[str]:
-    """A server that answers each request as `answer` says."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            asked = urlsplit(self.path)
-            status, headers, body = answer(asked.path, parse_qs(asked.query))
-            self.send_response(status, status_line or None)
-            for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def matrix(asked: dict[str, list[str]], labels: dict[str, str], **more: Any) -> Answer:

@@ -9,6 +9,7 @@ of what was pulled. After each kill the command is run to its end: then all is a
 there is no file that such a run does not leave, hidden and temporary ones included.
 """
 
+import atexit
 import contextlib
 import functools
 import hashlib
@@ -21,18 +22,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "tests"))
 
 from buildcompare.figures import unpacked  # noqa: E402
+from serving import Answer, serving  # noqa: E402
 from support import small_params, write_params  # noqa: E402  # the tests' own parts
 
 State = dict[str, dict[str, str]]
@@ -208,42 +207,31 @@ def an_index(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
     return asked("index", "--output", folder / "out", "--history", folder / "ledger"), ["index.html"]
 
 
-class Answering(BaseHTTPRequestHandler):
-    """A server of one series, whose values a test chooses."""
+LEVEL = [1.0]
+"""The first value of the server's one series."""
 
-    level = 1.0
 
-    def do_GET(self) -> None:
-        """Answer a range query; nothing else is there."""
-        fields = parse_qs(urlsplit(self.path).query)
-        if "query" not in fields:
-            self.send_error(404)
-            return
-        start, end, step = (float(fields[name][0]) for name in ("start", "end", "step"))
-        values = [[start + i * step, str(self.level + i)] for i in range(int((end - start) / step) + 1)]
-        data = {"resultType": "matrix", "result": [{"metric": {"job": "a"}, "values": values}]}
-        body = json.dumps({"status": "success", "data": data}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Nobody reads it."""
+def answer(path: str, asked: dict[str, list[str]]) -> Answer:
+    """Answer a range query; nothing else is there."""
+    if "query" not in asked:
+        return 404, {}, b""
+    start, end, step = (float(asked[name][0]) for name in ("start", "end", "step"))
+    values = [[start + i * step, str(LEVEL[0] + i)] for i in range(int((end - start) / step) + 1)]
+    data = {"resultType": "matrix", "result": [{"metric": {"job": "a"}, "values": values}]}
+    return 200, {"Content-Type": "application/json"}, json.dumps({"status": "success", "data": data}).encode()
 
 
 @functools.cache
-def served() -> int:
-    """The port of the server."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server.server_port
+def served() -> str:
+    """The address of a server that lives as long as this program."""
+    until_the_end = contextlib.ExitStack()
+    atexit.register(until_the_end.close)
+    return until_the_end.enter_context(serving(answer))
 
 
 def a_pull(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
     """Two runs from a server."""
-    Answering.level = 1.0 if earlier else 1e6
+    LEVEL[0] = 1.0 if earlier else 1e6
     (folder / "root").mkdir(exist_ok=True)
     shutil.copytree(PROJECT / "params", folder / "root/params", dirs_exist_ok=True)
     if not (data := folder / "root/data").exists():
@@ -253,7 +241,7 @@ def a_pull(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
     window = [{"start": f"2024-01-01T0{i}:00:00Z", "end": f"2024-01-01T0{i}:30:00Z"} for i in (1, 2)]
     params = {
         "name": "pulled", "base": {"label": "a"}, "new": {"label": "b"},
-        "source": {"kind": "prometheus", "url": f"http://127.0.0.1:{served()}"},
+        "source": {"kind": "prometheus", "url": served()},
         "tests": [{"name": "t", "type": "bounded", "base": window[0], "new": window[1]}],
     }  # fmt: skip
     file = write_params(folder / "pulled.yaml", params)

@@ -4,6 +4,7 @@ import contextlib
 import glob
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -53,10 +54,11 @@ def resolve(path: str | Path, *, is_folder: bool = False) -> Path:
 def read_text(file: Path, expected: str, *, key: str | None = None, max_bytes: int) -> str:
     """Read a file in UTF-8; raise an InputError if it is missing, not text, or longer than `max_bytes`."""
     try:
-        if file.exists() and not file.is_file():
-            found = "a folder" if file.is_dir() else "no regular file"
-        elif (size := file.stat().st_size) > max_bytes:
-            expected, found = f"{expected}, at most {max_bytes:,} bytes", f"{size:,} bytes"
+        seen = file.stat()
+        if not stat.S_ISREG(seen.st_mode):
+            found = "a folder" if stat.S_ISDIR(seen.st_mode) else "no regular file"
+        elif seen.st_size > max_bytes:
+            expected, found = f"{expected}, at most {max_bytes:,} bytes", f"{seen.st_size:,} bytes"
         else:
             return file.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:

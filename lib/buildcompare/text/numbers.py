@@ -1,7 +1,5 @@
 """Format numbers, units, changes, intervals, statuses and lists."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -135,7 +133,7 @@ def interval(low: float | None, high: float | None) -> str:
     return f"{change(low, 'lower').removesuffix(' %')} to {change(high, 'upper')}"
 
 
-def moved(row: Change | None) -> tuple[str, str]:
+def moved(row: "Change | None") -> tuple[str, str]:
     """Format the change of `row` and its interval; a rise from zero has no percentage."""
     if row is None or row.delta_percent is None:
         return "from 0" if row and row.base == 0 and row.new else MISSING, MISSING
