@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -43,10 +43,7 @@ def watch(
     if (file := params or replay) is None or (params is None and file.suffix not in (".yaml", ".yml")):
         expected = "a params file that names the base"
         raise InputError(file=None, key="PARAMS", expected=expected, found=f"--replay {replay}" if replay else "none")
-    replayed = replay is not None and (replay == file or replay)
-    console, settings = Console(), {"replay": replayed, "speed": speed, "every_s": every, "report": report}
-    with contextlib.ExitStack() as stack:
-        live = stack.enter_context(Live(console=console)) if console.is_terminal else None
+    with Live(console=console) if (console := Console()).is_terminal else contextlib.nullcontext() as live:
 
         def shown(decision: Decision, compared: TestView | None) -> None:
             files = {page: show.page(decision, compared, every)} if page else {}
@@ -56,7 +53,10 @@ def watch(
             else:
                 say(decision.text, *decision.notes)
 
-        more: dict[str, Any] = {**settings, "show": shown, "on_stop": on_stop, "webhook": webhook}
-        ended = watching(file, test, **more)
-    say(*ended.said, *([f"{ended.report}/report.html"] if ended.report else []))
+        ended = watching(
+            file, test, replay=replay is not None and (replay == file or replay), speed=speed, every_s=every,
+            show=shown, on_stop=on_stop, webhook=webhook, report=report,
+        )  # fmt: skip
+    if said := [*ended.said, *([f"{ended.report}/report.html"] if ended.report else [])]:
+        say(*said)
     raise typer.Exit(EXIT[ended.decision.code])

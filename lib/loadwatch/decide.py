@@ -32,8 +32,8 @@ from buildcompare.stats.levels import FEWEST, STRONGEST, mean_with_error
 from buildcompare.stats.noise import RunLevel, metric_noise
 from buildcompare.stats.planning import levels, percent, quantile
 from buildcompare.text.sentences import say
-from loadwatch.faults import Fault, Look, find_fault
-from loadwatch.known import Watched, cut
+from loadwatch.faults import Fault, find_fault
+from loadwatch.known import Look, Watched, cut
 
 WITHIN = 0.02  # probability, over all looks, that the test ends outside of the stated range
 GRID = np.linspace(0.02, 0.98, 49)  # parts of a test at which levels are computed; other looks interpolate
@@ -119,21 +119,20 @@ def decide(watched: Watched, running: Recording, at_s: float) -> tuple[Decision,
     view, unbounded = look.view, not look.bounded
     ended = at_s >= watched.length_s or (unbounded and look.shut_down)  # its coordinator ends it
     fault = None if ended else find_fault(look)
-    compared, found = None, dict[str, object](code=Code.RUNNING)
+    compared, found = None, dict[str, object](code=Code.INVALID if fault else Code.RUNNING, fault=fault)
     if ended or fault or all(each.steady.window for each in (*watched.views.base, view)):
         compared = _compared(watched, view, whole=ended or unbounded or fault is not None)
         start_s, end_s = view.steady.window or (0.0, 0.0)
         found |= {"verdict": compared.result.verdict, "window_s": end_s - start_s}
-    if fault:
-        found |= {"code": Code.INVALID, "fault": fault}
-    elif compared and (ended or compared.estimates is None):
+    if compared and not fault and (ended or compared.estimates is None):
         found |= {"code": Code.FINISHED, "rows": _rows_at_end(compared)}
-    elif compared and compared.estimates:
+    elif compared and compared.estimates and not fault:
         rows, best, worst = (_unbounded if unbounded else _bounded)(watched, compared, compared.estimates)
         enough = Code.ENOUGH if best is not None and best == worst else Code.RUNNING
         code = Code.REGRESSION if best == Verdict.REGRESSION else enough
         found |= {"code": code, "verdict": None if code == Code.RUNNING else best, "rows": rows}
-        found["shift_users"] = _shift(watched, view) if unbounded else None
+        moved = shift(watched.shapes[0], view.shape) if unbounded and watched.shapes and view.shape else None
+        found["shift_users"] = moved.users if moved and moved.significant else None
     made = {"test": watched.test.name, "labels": watched.labels, "at_s": at_s, "length_s": watched.length_s}
     return Decision.model_validate(made | found), compared
 
@@ -141,22 +140,20 @@ def decide(watched: Watched, running: Recording, at_s: float) -> tuple[Decision,
 def _compared(watched: Watched, view: RunView, *, whole: bool) -> TestView:
     """Compare what was recorded so far; with finished runs as a whole, or over stretches of the same length."""
     runs = watched.views.map(lambda views: [each.recording for each in views])
-    test, start, end = watched.test, *(view.steady.window or (0.0, 0.0))
+    test, (start, end), unstated = watched.test, view.steady.window or (0.0, 0.0), Run.model_construct()
     if not whole:
         stretches = watched.views.map(lambda of: [(each.steady.window or (0.0, 0.0))[0] + end - start for each in of])
         runs = Pair.of(lambda side: [*map(cut, runs[side], stretches[side])])
-        test = test.model_copy(update={"base": [Run.model_construct() for _ in test.base]})
-    last = test.new[-1] if view.recording.stop_known else Run.model_construct()
+        test = test.model_copy(update={"base": [unstated] * len(test.base)})
+    last = test.new[-1] if view.recording.stop_known else unstated
     return compare_test(
         test.model_copy(update={"new": [*test.new[:-1], last]}),
         {"base": runs.base, "new": [*runs.new, view.recording]},
         watched.catalogue,
         coordinator=watched.coordinator,
-        groups=watched.groups,
-        past=watched.past,
         label_noise=LabelNoise((), watched.catalogue.label_tables),
         labels=watched.labels,
-        planned_runs=watched.planned_runs,
+        **watched.settings,
     )
 
 
@@ -200,8 +197,7 @@ def _bounded(watched: Watched, compared: TestView, found: Estimates) -> Bounds:
             return OPEN
         reach = reach_of(part, least / whole_s) * math.hypot(*errors) * math.sqrt(1.0 - part)
         ends = effect.log_ratio - reach, effect.log_ratio + reach
-        row = _known(each.row.full_name, each.row.slug, each.effect, effect, ends)
-        rows.append(row if math.isfinite(reach) else row.model_copy(update={"end_low": None, "end_high": None}))
+        rows.append(_known(each.row.full_name, each.row.slug, each.effect, effect, ends))
         likely = ends if math.isfinite(reach) else (0.0, 0.0)  # what is not known yet is no regression
         lower, upper = (replace(each, effect=replace(effect, log_ratio=end)) for end in likely)
         best[i], worst[i] = (upper, lower) if each.row.better == Better.HIGHER else (lower, upper)
@@ -219,9 +215,10 @@ def _verdict(compared: TestView, found: Estimates, measured: Sequence[Measured],
 
 
 def _known(name: str, slug: str, now: Effect, end: Effect, ends: tuple[float, float]) -> Known:
-    (low, high), last, bounds = now.interval(), end.interval(), [percent(each) for each in ends]
+    (low, high), last = now.interval(), end.interval()
+    end_low, end_high = (percent(each) if math.isfinite(each) else None for each in ends)
     return Known(name=name, slug=slug, change_percent=now.delta_percent, ci_low=low, ci_high=high,
-                 end_low=bounds[0], end_high=bounds[1], width_end=last[1] - last[0])  # fmt: skip
+                 end_low=end_low, end_high=end_high, width_end=last[1] - last[0])  # fmt: skip
 
 
 def _error(view: RunView, row: MetricResult, *, repeated: bool) -> float:
@@ -293,17 +290,11 @@ def _unbounded(watched: Watched, _: TestView, found: Estimates) -> Bounds:
     at_end = [RunLevel(float(count)) for count in counts if count]
     if load is None or watched.beside or not at_end:
         return OPEN
-    noise, like_base = metric_noise(load, "unbounded", watched.groups, watched.past), now[0] / float(np.mean(now[1:]))
+    noise, like_base = metric_noise(load, "unbounded", found.groups, found.past), now[0] / float(np.mean(now[1:]))
     most = like_base * math.exp(LAG + float(np.mean(np.log([run.level for run in at_end]))))
     seen, end = (measure_effect(at_end, [RunLevel(each)], noise) for each in (now[0], most))
     if seen is None or end is None:
         return OPEN
     status = judge(end, load.margin_percent, Better.HIGHER, family=GATE, looks=found.looks).status
-    row = _known(load.name, load.slug, seen, end, (end.log_ratio, end.log_ratio)).model_copy(update={"end_low": None})
+    row = _known(load.name, load.slug, seen, end, (-math.inf, end.log_ratio))
     return (row,), Verdict.REGRESSION if status == Status.REGRESSION else None, None
-
-
-def _shift(watched: Watched, view: RunView) -> float | None:
-    """Users that the new build's ramp is ahead, if that is significant."""
-    moved = shift(watched.shapes[0], view.shape) if watched.shapes and view.shape else None
-    return moved.users if moved and moved.significant else None

@@ -1,4 +1,4 @@
-"""Find faults that make a test worthless while it runs, each with the time at which it is certain.
+"""Find faults that make a test worthless while it runs.
 
 The rules are those of `buildcompare.validity`, on what is there so far. Few of them hold at once: users may come back,
 a ramp may go on, samples may be late. Those are certain once they have lasted `CERTAIN` times the window of rates.
@@ -9,24 +9,22 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 import numpy as np
 
 from buildcompare.load.curve import SteadyState, find_falls, samples
 from buildcompare.load.view import RunView
 from buildcompare.metrics.failures import attempts_name
-from buildcompare.recordings.recording import FloatArray, Series
+from buildcompare.recordings.recording import Series
 from buildcompare.results import ValidityReason
 from buildcompare.results.base import Model
 from buildcompare.results.codes import Better, Pair, ValidityCode, ValidityStatus
 from buildcompare.stats.levels import minute_means
 from buildcompare.text.sentences import say
 from buildcompare.validity.rules import APART, HELD, RunInTest, judge_runs
-from loadwatch.known import Watched
+from loadwatch.known import Look
 
-CERTAIN = 4.0  # rate windows before a fault is certain: four minutes by default
 STALLED = 0.1  # a ramp stalls if it climbs less than this part of the base's climb in the same time
 LOADED = 0.1  # part of the load from which units can be told, and of the base's users below which no ramp has begun
 SCRIPT = 1.5  # ratio of requests per user; releases differ by 1.1 at most
@@ -35,87 +33,54 @@ AT_ONCE = {ValidityCode.ANOTHER_BUILD, ValidityCode.UNLIKELY_UNIT}
 
 
 class Fault(Model):
-    """A fault that ends a test; times in seconds since the start of the run."""
+    """A fault that ends a test."""
 
     code: str
     """A code of `validity`, or `errors_began` or `another_script`."""
     since_s: float
-    certain_s: float
+    """Seconds since the start of the run; the fault is certain at the time of the decision."""
     text: str
 
 
 Faults = Iterator[Fault]
 
 
-@dataclass(frozen=True)
-class Look:
-    """What a look at a test sees; at `at_s` the clock goes on even where samples do not."""
-
-    watched: Watched
-    view: RunView
-    at_s: float
-
-    @property
-    def lasting_s(self) -> float:
-        """Seconds after which a fault is certain."""
-        return CERTAIN * self.view.rate_s
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the load is stated."""
-        return self.watched.test.type == "bounded"
-
-    @cached_property
-    def shut_down(self) -> bool:
-        """Whether the load ended long ago, after the base's ramp."""
-        stop = self.view.stop
-        long_ago_s = self.at_s - self.lasting_s
-        return stop is not None and stop.shutdown and long_ago_s >= stop.at_s >= self.watched.ramp[1]
-
-    def recent(self, series: Series) -> FloatArray:
-        """Means of the last `CERTAIN` windows of rates; NaN at a gap."""
-        width, start_s = self.view.rate_s, self.at_s - self.lasting_s
-        return minute_means(
-            *self.view.recording.samples(series), start_s=start_s, count=int(CERTAIN), width_s=width, closed="right"
-        )
-
-    def fault(self, code: ValidityCode, since_s: float, **numbers: float) -> Fault:
-        """A fault by the words of `validity`."""
-        reason = ValidityReason(code=code, status=ValidityStatus.INVALID, numbers=numbers)
-        return Fault(code=code, since_s=since_s, certain_s=self.at_s, text=say("validity", code, numbers, reason))
-
-
 def find_fault(look: Look) -> Fault | None:
     """Find the first certain fault of a run."""
     rules = (_at_once, _silent, _lost, _target, _errors, _another_script)
-    used = rules if look.at_s >= look.lasting_s else rules[:1]
+    used = rules if look.since_s >= 0.0 else rules[:1]
     return next(itertools.chain.from_iterable(rule(look) for rule in used), None)
+
+
+def _fault(code: ValidityCode, since_s: float, **numbers: float) -> Fault:
+    """A fault in the words of `validity`."""
+    reason = ValidityReason(code=code, status=ValidityStatus.INVALID, numbers=numbers)
+    return Fault(code=code, since_s=since_s, text=say("validity", code, numbers, reason))
 
 
 def _at_once(look: Look) -> Faults:
     """Check labels and units of the run, and whether a finished base is valid."""
     watched, view, load = look.watched, look.view, look.watched.load
     last = view.load.dropna().to_numpy()[-5:] if view.load is not None else np.array([load])
-    loaded = look.at_s >= look.lasting_s and last.size and float(np.median(last)) >= LOADED * load
-    recent = SteadyState((max(look.at_s - look.lasting_s, 0.0), look.at_s)) if loaded else SteadyState()
+    loaded = look.since_s >= 0.0 and last.size and float(np.median(last)) >= LOADED * load
+    recent = SteadyState((look.since_s, look.at_s)) if loaded else SteadyState()
     of_test = watched.test, watched.catalogue, watched.coordinator, Pair(*watched.labels)
     base = [RunInTest(each, *of_test) for each in watched.views.base]
-    new = RunInTest(replace(view, steady=recent), *of_test)
-    alone = judge_runs(Pair(base[: len(base) - watched.beside], [])).test.reasons
-    reasons = [each for each in alone if each.status == ValidityStatus.INVALID]
-    reasons += [each for each in judge_runs(Pair(base, [new])).test.reasons
-                if each.code in AT_ONCE and each.side == "new"]  # fmt: skip
-    for reason in reasons:
-        text = say("watch", "of_base", reason.text) if reason.side == "base" else reason.text
-        yield Fault(code=reason.code, since_s=0.0, certain_s=look.at_s, text=text)
+    for reason in judge_runs(Pair(base[: len(base) - watched.beside], [])).test.reasons:
+        if reason.status == ValidityStatus.INVALID:
+            yield Fault(code=reason.code, since_s=0.0, text=say("watch", "of_base", reason.text))
+    for reason in judge_runs(Pair(base, [RunInTest(replace(view, steady=recent), *of_test)])).test.reasons:
+        if reason.code in AT_ONCE and reason.side == "new":
+            yield Fault(code=reason.code, since_s=0.0, text=reason.text)
 
 
 def _silent(look: Look) -> Faults:
-    of_run = look.view.recording
-    last = max((float(each.times[np.isfinite(each.values)].max(initial=of_run.window[0])) for each in of_run.series),
-               default=of_run.window[0]) - of_run.window[0]  # fmt: skip
-    if look.at_s - last > look.lasting_s:
-        yield look.fault(ValidityCode.SILENT_END, last, seconds=look.at_s - last)
+    elapsed = (
+        each.times[np.isfinite(each.values)] - look.view.recording.window[0] for each in look.view.recording.series
+    )
+    last = max((float(each.max(initial=0.0)) for each in elapsed), default=0.0)
+    if last < look.since_s:
+        yield _fault(ValidityCode.SILENT_END, last, seconds=look.at_s - last)
 
 
 def _lost(look: Look) -> Faults:
@@ -123,41 +88,40 @@ def _lost(look: Look) -> Faults:
         return
     load, now = look.watched.load, float(users.dropna().iloc[-1])
     for fall in find_falls(users, fastest_fall=0.0 if look.bounded else look.watched.coordinator.fastest_fall):
-        lasted = look.at_s - fall.at_s
-        due = min(max(load, fall.before), fall.before + look.watched.slope * lasted)  # of a ramp that goes on
+        climbed = look.watched.slope * (look.at_s - fall.at_s)  # by a ramp that goes on
+        due = min(max(load, fall.before), fall.before + climbed)
         missing = now < min(due - (fall.before - fall.after) / 2.0, HELD * load)
         early = fall.at_s < look.watched.ramp[1]  # a bump of an unbounded test, from which the ramp starts again
         lost = missing if look.bounded else fall.back_s is None and not early
-        if fall.kind == "lost" and lost and lasted >= look.lasting_s:
-            numbers = {"at_s": fall.at_s, "before": fall.before, "after": fall.after, "times": 1.0}
-            yield look.fault(ValidityCode.USERS_LOST, fall.at_s, **numbers)
+        if fall.kind == "lost" and lost and fall.at_s <= look.since_s:
+            yield _fault(
+                ValidityCode.USERS_LOST, fall.at_s, at_s=fall.at_s, before=fall.before, after=fall.after, times=1.0
+            )
 
 
 def _target(look: Look) -> Faults:
     """A ramp that does not begin or stands still below the load of a bounded test, and users beyond it."""
-    watched, view, load = look.watched, look.view, look.watched.load
+    watched, view, load, since_s = look.watched, look.view, look.watched.load, look.since_s
     series = view.recording.total(watched.catalogue.load.slug) if watched.catalogue.load else None
     if not look.bounded or series is None or not load > 0.0:
         return
-    elapsed, users = samples(view.recording.curve(series))
-    since_s, begun = look.at_s - look.lasting_s, watched.ramp[0]
+    (elapsed, users), begun = samples(view.recording.curve(series)), watched.ramp[0]
     recent = users[elapsed > since_s]
     if recent.size and recent.min() > (1.0 + APART) * load:
-        yield look.fault(ValidityCode.LOADS_DIFFER, since_s, base=load, new=float(np.median(recent)))
-    if since_s < begun or not users.size or users.max() >= HELD * load:
+        yield _fault(ValidityCode.LOADS_DIFFER, since_s, base=load, new=float(np.median(recent)))
+    if since_s < begun or not users.size or (reached := float(users.max())) >= HELD * load:
         return
-    numbers = {"reached": float(users.max()), "target": load}
-    if users.max() < LOADED * min(watched.slope * (look.at_s - begun), load):
-        yield look.fault(ValidityCode.TARGET_NOT_REACHED, begun, **numbers)
+    if reached < LOADED * min(watched.slope * (look.at_s - begun), load):
+        yield _fault(ValidityCode.TARGET_NOT_REACHED, begun, reached=reached, target=load)
     before, now = (users[(elapsed > at - view.rate_s) & (elapsed <= at)] for at in (since_s, look.at_s))
     climbed = float(np.median(now) - np.median(before)) if now.size and before.size else math.inf
-    if since_s >= begun + look.lasting_s and climbed < STALLED * watched.slope * look.lasting_s:
-        yield look.fault(ValidityCode.TARGET_NOT_REACHED, since_s, **numbers)
+    lasting_s = look.at_s - since_s
+    if since_s >= begun + lasting_s and climbed < STALLED * watched.slope * lasting_s:
+        yield _fault(ValidityCode.TARGET_NOT_REACHED, since_s, reached=reached, target=load)
 
 
 def _errors(look: Look) -> Faults:
-    recording, since_s = look.view.recording, look.at_s - look.lasting_s
-    named = attempts_name(recording)
+    recording, named = look.view.recording, attempts_name(look.view.recording)
     requests = recording.total(named[0]) if named else None
     for series in recording.series:
         if series.role != "error" and look.watched.catalogue.find(series.name).outcome != "failures":
@@ -167,7 +131,7 @@ def _errors(look: Look) -> Faults:
         usual = max((_worst(each, series) for each in look.watched.views.base), default=0.0)
         if ((rates := look.recent(series)) > np.maximum(ERRORS * usual, enough)).all():
             text = say("watch", "errors_began", series.name, float(rates.mean()), usual, series.unit)
-            yield Fault(code="errors_began", since_s=since_s, certain_s=look.at_s, text=text)
+            yield Fault(code="errors_began", since_s=look.since_s, text=text)
 
 
 def _worst(view: RunView, like: Series) -> float:
@@ -179,10 +143,9 @@ def _worst(view: RunView, like: Series) -> float:
 
 def _another_script(look: Look) -> Faults:
     """Other requests of a user than the base's at the same time, while at least half of the load is there."""
-    named = attempts_name(look.view.recording)
+    named, per_user = attempts_name(look.view.recording), []
     if not look.bounded or named is None or look.watched.catalogue.find(named[0]).better != Better.NEUTRAL:
         return
-    per_user = []
     for each in (replace(look, view=view) for view in (*look.watched.views.base, look.view)):
         users, requests = (slug and each.view.recording.total(slug) for slug in (each.view.load_slug, named[0]))
         if each.view.users is None or not users or not requests:
@@ -193,5 +156,4 @@ def _another_script(look: Look) -> Faults:
     ratio = per_user[-1] / np.mean(per_user[:-1], axis=0)
     if (ratio > SCRIPT).all() or (ratio < 1.0 / SCRIPT).all():
         text = say("watch", "another_script", float(np.median(ratio)), named[1])
-        since_s = look.at_s - look.lasting_s
-        yield Fault(code="another_script", since_s=since_s, certain_s=look.at_s, text=text)
+        yield Fault(code="another_script", since_s=look.since_s, text=text)

@@ -23,6 +23,7 @@ from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import read
 from buildcompare.recordings.table import write_recording
 from buildcompare.text.sentences import say
+from loadwatch.known import cut
 
 Seen = tuple[float, list[Recording], tuple[str, ...]]
 """Seconds since the start of the run, what is recorded of it and of runs beside it, and notes on the pull."""
@@ -51,9 +52,13 @@ def followed(
         try:
             skew = runs[0].skew()
             held = [run.with_new(each, time.time() + skew) for run, each in zip(runs, held, strict=True)]
-        except (SourceError, OSError) as error:
-            notes = (say("watch", "not_reached", str(error)),)
+        except (InputError, SourceError, OSError) as error:
+            if isinstance(error, InputError) and error.key != "metrics":
+                raise
+            notes = (say("watch", "not_answered", str(error)),)  # or its exporters have not started
         now = time.time() + skew
+        if now < start:
+            notes = (*notes, say("watch", "not_begun", start - now))
         if abs(skew) > SKEW_S:
             notes = (*notes, say("watch", "clock", skew))
         if now < end or now >= last:
@@ -78,15 +83,10 @@ class Followed:
         start, end = (instant.timestamp() for instant in self.run.window or ())
         return start, end
 
-    @property
-    def url(self) -> str:
-        """Address of the server."""
-        return str(self.run.url or self.source.url)
-
     def kept(self) -> Recording:
         """Return what an earlier watch of this run saved with the same queries, or an empty recording."""
         questions = self.catalogue.questions(label_step_s=60.0, rate_s=self.source.rate_s)
-        asked = [self.url, self.run.window, self.source.step_s, [q.query for q in questions]]
+        asked = [self.run.url or self.source.url, self.run.window, self.source.step_s, [q.query for q in questions]]
         known = {"watched": hashlib.sha256(repr(asked).encode()).hexdigest()}
         try:
             found = read(self.file, catalogue=self.catalogue) if self.file.exists() else None
@@ -97,17 +97,17 @@ class Followed:
 
     def skew(self) -> float:
         """Seconds that the server's clock is ahead."""
-        with open_session(self.source, self.url)[0] as session:
-            stated = session.get(f"{self.url}/-/ready", timeout=timeouts(self.source)).headers.get("Date")
+        url = str(self.run.url or self.source.url)
+        with open_session(self.source, url)[0] as session:
+            stated = session.get(f"{url}/-/ready", timeout=timeouts(self.source)).headers.get("Date")
         return parsedate_to_datetime(stated).timestamp() + 0.5 - time.time() if stated else 0.0
 
     def with_new(self, held: Recording, now: float) -> Recording:
         """What is held, with what is new on the server at its time `now`."""
         (start, end), step_s = self.span, self.source.step_s
-        now = min(now, end)
         last = max((float(each.times[-1]) for each in held.series if each.times.size), default=start)
         begin = start + max(math.floor((last - OVERLAP * self.source.rate_s - start) / step_s), 0) * step_s
-        if now - begin < step_s:
+        if (now := min(now, end)) - begin < step_s:
             return held
         window = {name: dt.datetime.fromtimestamp(at, dt.UTC) for name, at in (("start", begin), ("end", now))}
         try:
@@ -116,21 +116,13 @@ class Followed:
             if error.key == WINDOW_KEYS:  # no sample in this window
                 return held
             raise
-        series = {_key(each): each for each in held.series}
-        series |= {_key(each): _joined(series.get(_key(each)), each, begin) for each in new.series}
+        series: dict[tuple[object, ...], Series] = {}
+        for each in (*cut(held, begin - start - 1e-3).series, *new.series):
+            key = each.metric, each.role, each.stat, tuple(sorted(each.labels.items()))
+            parts = [each] if key not in series else [series[key], each]
+            times, values = (np.concatenate([getattr(part, name) for part in parts]) for name in ("times", "values"))
+            series[key] = replace(each, times=times, values=values)
         provenance = {**new.provenance, **held.provenance}
         held = replace(held, series=tuple(series.values()), window=(start, now), provenance=provenance)
         write_recording(held, self.file)
         return held
-
-
-def _key(series: Series) -> tuple[object, ...]:
-    return series.metric, series.role, series.stat, tuple(sorted(series.labels.items()))
-
-
-def _joined(old: Series | None, new: Series, begin: float) -> Series:
-    if old is None:
-        return new
-    before = old.times < begin - 1e-3
-    times, values = (np.concatenate([a[before], b]) for a, b in ((old.times, new.times), (old.values, new.values)))
-    return replace(new, times=times, values=values)

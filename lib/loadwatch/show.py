@@ -13,17 +13,16 @@ from buildcompare.text.sentences import say
 from loadwatch.decide import Decision
 
 LOOK = """body{font:16px/1.5 system-ui;max-width:72rem;margin:1rem auto;padding:0 1rem}
-.watch b{font-size:1.5rem} .watch table{border-collapse:collapse;margin:1rem 0}
+.watch{line-height:1.5} .watch b{font-size:1.5rem} .watch table{border-collapse:collapse;margin:1rem 0}
 .watch th,.watch td{text-align:left;padding:.2rem 1.5rem .2rem 0} .watch progress{width:100%;height:1rem}"""
 COLOURS = {"stop_invalid": "red", "stop_regression": "red", "stop_enough": "green", "finished": "blue"}
 
 
 def rows_of(decision: Decision) -> list[list[str]]:
-    """Headings, and of each number that decides its name, change, interval and range at the end."""
-    ends = [(row.end_low, row.end_high) for row in decision.rows]
-    known = [say("watch", "end", low, high) for low, high in ends]
-    cells = [[row.name, change(row.change_percent), interval(row.ci_low, row.ci_high)] for row in decision.rows]
-    return [say("watch", "columns").split("|"), *([*of, end] for of, end in zip(cells, known, strict=True))]
+    """Headings, and of each number that decides its name, change, interval and range at the end; empty without any."""
+    cells = [[row.name, change(row.change_percent), interval(row.ci_low, row.ci_high),
+              say("watch", "end", row.end_low, row.end_high)] for row in decision.rows]  # fmt: skip
+    return [say("watch", "columns").split("|"), *cells] if cells else []
 
 
 def screen(decision: Decision) -> Any:
@@ -33,14 +32,13 @@ def screen(decision: Decision) -> Any:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    head, *rows = rows_of(decision)
-    table = Table(*head, box=None, pad_edge=False)
-    for cells in rows:
+    table = Table.grid(padding=(0, 2))
+    for cells in rows_of(decision):
         table.add_row(*cells)
     bar = ProgressBar(total=max(decision.length_s, 1.0), completed=decision.at_s)
-    shown: list[Any] = [decision.text, "", bar, *(["", table] if rows else []), *decision.notes]
-    colour = COLOURS.get(decision.code, "none")
-    return Panel(Group(*shown), title=say("watch", "headline", decision), title_align="left", border_style=colour)
+    shown = Group(say("watch", decision.code, decision, True), "", bar, "", table, *decision.notes)
+    title, colour = say("watch", "headline", decision), COLOURS.get(decision.code, "none")
+    return Panel(shown, title=title, title_align="left", border_style=colour)
 
 
 def figures_of(compared: TestView | None) -> list[Figure]:
@@ -53,15 +51,15 @@ def figures_of(compared: TestView | None) -> list[Figure]:
 
 def fragment(decision: Decision) -> str:
     """The decision as HTML."""
-    head, *rows = rows_of(decision)
-    lines = [f"<tr>{''.join(f'<th scope=col>{html.escape(cell)}</th>' for cell in head)}</tr>"]
-    lines += [f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>" for cells in rows]
-    table = f"<table>{''.join(lines)}</table>" if rows else ""
+    lines = [[html.escape(cell) for cell in cells] for cells in rows_of(decision)]
+    table = "".join(f"<tr>{''.join(f'<{tag}>{cell}</{tag}>' for cell in cells)}</tr>"
+                    for cells, tag in zip(lines, ("th", *("td" for _ in lines)), strict=False))  # fmt: skip
     bar = f'<progress aria-label="time" max="{decision.length_s:.0f}" value="{decision.at_s:.0f}"></progress>'
-    headline, *said = (
-        html.escape(each) for each in (say("watch", "headline", decision), decision.text, *decision.notes)
+    said = "".join(
+        f"<p>{html.escape(each)}</p>" for each in (say("watch", decision.code, decision, True), *decision.notes)
     )
-    return f'<div class="watch"><b>{headline}</b>{bar}{"".join(f"<p>{each}</p>" for each in said)}{table}</div>'
+    headline = html.escape(say("watch", "headline", decision))
+    return f'<div class="watch"><b>{headline}</b>{bar}{said}<table>{table}</table></div>'
 
 
 def page(decision: Decision, compared: TestView | None, every_s: float) -> str:

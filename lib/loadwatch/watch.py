@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -91,15 +93,15 @@ def watch(
     names = [each.name for each in params.tests]
     if test is not None and test not in names:
         raise InputError(file=params.file, key="test", expected="one of " + ", ".join(names), found=repr(test))
+    command = _checked(on_stop, webhook, every_s=every_s, speed=speed)
     chosen = params.tests[names.index(test) if test else 0]
     place = root() / "data/watch" / str(params.name) / chosen.name
     watched, running = _watched(params, chosen, replay)
     if running:
         looks = replayed(running, every_s=every_s, speed=speed)
     else:
-        only = watched.catalogue.model_copy(
-            update={"metrics": deciding_metrics(watched.catalogue), "label_tables": [], "alerts": []}
-        )
+        shown = {"metrics": deciding_metrics(watched.catalogue), "label_tables": [], "alerts": []}
+        only = watched.catalogue.model_copy(update=shown)
         runs = {"new": chosen.new[-1]} | ({"base": chosen.base[-1]} if watched.beside else {})
         files = {side: place / f"{side}.watch.parquet" for side in runs}
         looks = followed([Followed(run, params.source, only, files[side]) for side, run in runs.items()], every_s)
@@ -110,21 +112,35 @@ def watch(
 
         box, show = widget()
         display(box)  # type: ignore[no-untyped-call]
-    decision = None
     for at_s, (recording, *beside), notes in looks:
-        seen = replace(watched, base=[*watched.base, *beside]) if beside else watched
-        decision, compared = decide(seen, recording, at_s)
+        decision, compared = decide(replace(watched, base=[*watched.base, *beside]), recording, at_s)
         decision = decision.model_copy(update={"notes": notes})
         if show is not None:
             show(decision, compared)
         if decision.code != Code.RUNNING:
             break
-    assert decision is not None  # there is at least one look
     file = place / f"watch-{watched.start_s:.0f}.json"
     acted = not running and file.exists()  # before a restart
-    said = _act(decision, file, on_stop, webhook) if decision.stops and not acted else ()
-    recorded = chosen if isinstance(replay, bool) else _with_file(chosen, replay)
-    return Ended(decision, _report(params, recorded, decision, watched.start_s, place) if report else None, said)
+    said = _act(decision, file, command, webhook) if decision.stops and not acted else ()
+    if not isinstance(replay, bool):
+        chosen = chosen.model_copy(update={"new": [*chosen.new[:-1], Run(recording=str(resolve(replay)))]})
+    return Ended(decision, _report(params, chosen, decision, watched.start_s, place) if report else None, said)
+
+
+def _checked(on_stop: str, webhook: str | None, **numbers: float) -> list[str]:
+    """Refuse what would fail at the end of a watch; return the parts of the command."""
+    for key, number in numbers.items():
+        if not 0.0 < number < math.inf:
+            raise InputError(file=None, key=key, expected="a number above 0", found=f"{number:g}")
+    try:
+        command = shlex.split(on_stop)
+    except ValueError as error:
+        raise InputError(file=None, key="on_stop", expected="a command", found=f"{on_stop} ({error})") from None
+    if command and not shutil.which(command[0]):
+        raise InputError(file=None, key="on_stop", expected="a program that can be run", found=command[0])
+    if webhook and not webhook.startswith(("http://", "https://")):
+        raise InputError(file=None, key="webhook", expected="an address with http:// or https://", found=webhook)
+    return command
 
 
 def _watched(params: Comparison, test: Test, replay: bool | str | Path) -> tuple[Watched, Recording | None]:
@@ -141,29 +157,24 @@ def _watched(params: Comparison, test: Test, replay: bool | str | Path) -> tuple
     catalogue, noise = with_noise(params, catalogue_of(params), [*known["base"], *known["new"]])
     running = known["new"].pop() if replay is True else read(resolve(replay), catalogue=catalogue) if replay else None
     start_s, end_s = running.window if running else tuple(each.timestamp() for each in last.window or ())
-    watched = Watched(
+    settings = {"groups": noise.groups, "past": noise.contrasts, "planned_runs": params.planned_runs}
+    return Watched(
         test, catalogue, known["base"], start_s, end_s - start_s, known["new"], params.coordinator,
-        (params.base.label, params.new.label), noise.groups, noise.contrasts, params.planned_runs, bool(beside),
-    )  # fmt: skip
-    return watched, running
+        (params.base.label, params.new.label), settings, bool(beside),
+    ), running  # fmt: skip
 
 
-def _with_file(test: Test, recording: str | Path) -> Test:
-    run = Run(recording=str(resolve(recording)))
-    return test.model_copy(update={"new": [*test.new[:-1], run]})
-
-
-def _act(decision: Decision, file: Path, on_stop: str, webhook: str | None) -> tuple[str, ...]:
+def _act(decision: Decision, file: Path, command: list[str], webhook: str | None) -> tuple[str, ...]:
     """Keep the decision in `file`, run the command and call the webhook."""
     text, said, output = decision.model_dump_json(indent=1), list[str](), file.with_name("on-stop.txt")
     write_files({file: text})
-    if arguments := shlex.split(on_stop):
+    if command:
         try:
-            done = subprocess.run(arguments, input=text, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
             write_files({output: done.stdout + done.stderr})
-            said.append(say("watch", "command", arguments[0], done.returncode, output))
+            said.append(say("watch", "command", command[0], done.returncode, output))
         except OSError as error:
-            said.append(say("watch", "command_failed", arguments[0], error.strerror))
+            said.append(say("watch", "command_failed", command[0], error.strerror))
     if webhook:
         import requests
 

@@ -8,7 +8,7 @@ import pytest
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Test
 from buildcompare.recordings.recording import Recording
-from loadwatch.decide import Code, Decision, decide, reach_of
+from loadwatch.decide import Code, Decision, decide
 from loadwatch.known import Watched
 from planted import faults, scaled
 from simulated import BOUNDED, UNBOUNDED, run
@@ -42,7 +42,6 @@ def test_a_planted_fault_is_certain_within_five_minutes(name: str) -> None:
     late_s = 600.0 if since_s == 0.0 else since_s + 300.0  # a fault of the load shows under load
     found = ending(test, new, since_s + 60.0)
     assert (found.code, found.at_s <= late_s) == (Code.INVALID, True), found.text
-    assert found.fault.certain_s == found.at_s
 
 
 def test_identical_builds_are_stopped_for_no_fault_and_no_regression() -> None:
@@ -68,9 +67,3 @@ def test_a_loss_of_users_is_certain_once_both_curves_left_their_ramps() -> None:
     found = ending(watched(base, lost, "unbounded", 20_000), lost, every_s=600.0)
     assert (found.code, found.rows[0].end_low) == (Code.REGRESSION, None), found.text
     assert ending(watched(base, new, "unbounded", 20_000), new, every_s=600.0).code == Code.FINISHED
-
-
-def test_bounds_are_wider_early_and_narrower_than_a_bound_for_any_number_of_looks() -> None:
-    early, late = reach_of(0.15, 0.15), reach_of(0.9, 0.15)
-    assert 2.3 < early < 3.5
-    assert 2.3 < late < 4.5

@@ -87,6 +87,10 @@ def test_looks_are_shown_as_they_come() -> None:
     [
         ([PARAMS, "--test", "none"], "test: expected one of mysql_bounded, "),
         (["--replay", "run.parquet"], "PARAMS: expected a params file that names the base, found --replay run.parquet"),
+        (["--replay", PARAMS, "--speed", "0"], "speed: expected a number above 0, found 0"),
+        ([PARAMS, "--on-stop", "kill 'it"], "on_stop: expected a command, found kill 'it (No closing quotation)"),
+        ([PARAMS, "--on-stop", "no-such"], "on_stop: expected a program that can be run, found no-such"),
+        ([PARAMS, "--webhook", "host/hook"], "webhook: expected an address with http:// or https://, found host/hook"),
         ([PARAMS], "new: expected `start` and `end` of a run that goes on (or --replay), found data/recordings"),
     ],
 )
