@@ -142,7 +142,7 @@ class LabelSd(_Strict):
 
 def unit_of_label(group: str) -> str:
     """Unit of a table's values: seconds, or how often messages stand in logs."""
-    return "per minute" if group == "logs" else "seconds"
+    return {"logs": "per minute", "logs by user": "per user and minute"}.get(group, "seconds")
 
 
 class LabelTable(_Strict):

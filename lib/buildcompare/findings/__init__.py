@@ -187,6 +187,9 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
         movers = sorted(worse, key=lambda each: -abs(each[1]))[:MOST_MOVERS]
         slower = (each.evidence for each in of_labels.label_changed(test) if each.severity != Severity.INFO)
         label = next(((row["label"], row["delta_percent"]) for row in slower), None)
+        shares = {name: share for (name, _), (_, share) in of_labels.costs([test], "new").items()}
+        alone = max(shares, key=shares.__getitem__, default="")
+        first = (alone, None) if shares.get(alone, 0.0) >= of_labels.LEAST_NEW else label
         for name, row, _ in metrics.gate_rows(test):
             if (
                 row
@@ -194,7 +197,7 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
                 and row.status == Status.REGRESSION
                 and row.delta_percent is not None
             ):
-                evidence = {"name": name, "delta_percent": row.delta_percent, "movers": movers, "label": label}
+                evidence = {"name": name, "delta_percent": row.delta_percent, "movers": movers, "label": first}
                 found.append((abs(row.delta_percent), test.name, evidence))
         if label and test.verdict != Verdict.REGRESSION:
             found.append((0.0, test.name, {"name": None, "delta_percent": label[1], "movers": [], "label": label}))

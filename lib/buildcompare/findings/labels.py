@@ -26,6 +26,8 @@ MOST = 3
 PLACEBO = {"releases": 19, "swapped": 1, "pairs": 56, "identical": 2}
 """False alarms for labels without recorded calls (`benchmarks/placebo.py`): `swapped` of `releases` published releases
 with base and new swapped, `identical` of `pairs` comparisons of identical runs."""
+LEAST_NEW = 0.1
+"""Least part of the time of all calls that makes a label of the new build alone a warning."""
 LEAST_POINTS = 1.0
 """Least growth of a frame's share for a finding, in percentage points."""
 
@@ -158,12 +160,18 @@ def labels_in_one_build(tests: Sequence[TestResult]) -> Iterator[Found]:
     alone = grouped(((side, _only_in(test, side)), test.name) for side in SIDES for test in tests)
     for (side, labels), having in alone.items():
         if labels:
-            times = _times_of([test for test in tests if test.name in having], side)
-            ordered = sorted(labels, key=lambda each: -(times.get(each) or 0.0))
-            rows = [{"group": group, "label": label, "seconds": times.get((label, group))} for label, group in ordered]
+            known = costs([test for test in tests if test.name in having], side)
+            ordered = sorted(labels, key=lambda each: -known.get(each, (0.0, 0.0))[0])
+            rows = [
+                {"group": each[1], "label": each[0], "seconds": seconds, **({"share": share} if share else {})}
+                for each in ordered
+                for seconds, share in [known.get(each, (None, None))]
+            ]
             names = [f"{label} ({group})" for label, group in ordered]
             evidence = {"side": side, "labels": names, "rows": rows, "tests": having}
-            yield Found(FindingKind.LABELS_IN_ONE_BUILD, Severity.INFO, evidence, test=having[0])
+            is_costly = side == "new" and max((share for _, share in known.values()), default=0.0) >= LEAST_NEW
+            severity = Severity.WARNING if is_costly else Severity.INFO
+            yield Found(FindingKind.LABELS_IN_ONE_BUILD, severity, evidence, test=having[0])
 
 
 def _only_in(test: TestResult, side: Side) -> tuple[tuple[str, str], ...]:
@@ -173,13 +181,14 @@ def _only_in(test: TestResult, side: Side) -> tuple[tuple[str, str], ...]:
     return tuple(sorted({(row.label, row.group) for row in rows}))
 
 
-def _times_of(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], float]:
-    """Return the largest average of each label over `tests`, in seconds, by label and table."""
+def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tuple[float, float]]:
+    """Return the largest average in seconds of each label of only one build, and its part of the time of all calls."""
     rows = [row for test in tests for row in test.labels if row.stat == "avg" and row.only_in == side]
-    found: dict[tuple[str, str], float] = {}
-    for row, seconds in ((row, row.base if side == "base" else row.new) for row in rows):
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    for row in rows:
+        seconds, share = getattr(row, side), getattr(row.time_share, side, None) or 0.0
         if seconds is not None:
-            found[row.label, row.group] = max(seconds, found.get((row.label, row.group), 0.0))
+            found[row.label, row.group] = max((seconds, share), found.get((row.label, row.group), (0.0, 0.0)))
     return found
 
 

@@ -22,6 +22,7 @@ from buildcompare.stats.effects import TestedEffect, judge_labels
 from buildcompare.stats.noise import LABEL_KEY, label_frame
 
 CALLS = "calls"  # Statistic for the number of calls of a label in the window
+OTHERS = "(other "  # Begins the name under which a source counts its rarest labels together
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +159,9 @@ def label_table(
     keys = keys[keys.get_level_values("stat") != CALLS]
     values, at_least = (np.array([side[name].reindex(keys) for side in sides]) for name in ("value", "at_least"))
     absent = np.array([~keys.isin(side.index) for side in sides])
+    pooled = [{group for group, label, _ in side.index if label.startswith(OTHERS)} for side in sides]
     faults = {  # for each build; the first fault of either build counts
+        ReasonCode.AMONG_OTHERS: absent & [keys.get_level_values("group").isin(groups) for groups in pooled],
         ReasonCode.ONLY_IN: absent[::-1],
         ReasonCode.NEVER_CALLED: np.isnan(values),
         ReasonCode.BEYOND_LAST_BUCKET: at_least == True,  # noqa: E712  # a missing value is no bound
