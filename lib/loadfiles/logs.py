@@ -10,20 +10,22 @@ from typing import Any, BinaryIO
 import numpy as np
 import pandas as pd
 
-from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.catalogue import Catalogue, unit_of_label
+from buildcompare.labels.tables import OTHERS as RARE
 from buildcompare.recordings.files import LATEST, InputFile
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, Series
 
-GROUP, TOTAL = "logs", "Log messages"
+GROUP, BY_USER, TOTAL = "logs", "logs by user", "Log messages"
 MOST_MESSAGES = 150
 """Most messages; rarer ones are counted together as `OTHERS`."""
-OTHERS, UNREAD = "(other messages)", "(lines that are no JSON)"
+OTHERS, UNREAD = f"{RARE}messages)", "(lines that are no JSON)"
 LONGEST = 200
 """Longest message, in characters; longer ones are cut."""
 STEP_S, SHORT_S, SHORT_STEP_S = 60, 600, 10
 """Messages are counted by minute, in logs below ten minutes by ten seconds."""
 _MESSAGES, _TIMES = ("msg", "message", "event"), ("time", "ts", "timestamp", "@timestamp", "t")
+_USERS = ("user_id", "userId", "user", "username", "uid")
 _SECRET = re.compile(
     r"(?i)\b((?:[\w-]*(?:password|passwd|secret|token|api[-_]?key|credential)[\w-]*|authorization|cookie)[\"']?\s*[:=]\s*)"
     r"(?:(?:bearer|basic)\s+)?(?:\"[^\"]*\"|'[^']*'|\S+)|\b(bearer\s+)\S+"
@@ -59,20 +61,27 @@ def _of(line: Any, keys: tuple[str, ...]) -> Any:
 
 
 def read_log(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
-    """Count the messages of a log; a line without a time gets the time of the previous line."""
+    """Count the messages of a log; a line without a time gets the time of the previous line.
+
+    Where most lines name a user, messages are counted for each user that stands in the log at that time.
+    """
     times: list[Any] = []
     codes: list[int] = []
+    users: list[int] = []
     known: dict[str, int] = {}
+    names_of_users: dict[Any, int] = {None: -1}
     for raw in stream:
         try:
             line = json.loads(raw)
-            message, at = (_of(line, _MESSAGES), _of(line, _TIMES)) if isinstance(line, dict) else (None, None)
+            of = line if isinstance(line, dict) else {}
         except (ValueError, RecursionError):
-            message, at = None, None
+            of = {}
+        message, at, user = (_of(of, keys) for keys in (_MESSAGES, _TIMES, _USERS))
         if not raw.strip():
             continue
         codes.append(known.setdefault(UNREAD if message is None else masked(str(message)), len(known)))
         times.append(times[-1] if at is None and times else at)
+        users.append(names_of_users.setdefault(user, len(names_of_users) - 1))
     seconds = _seconds(times, file)
     start, end = float(seconds.min()), float(seconds.max())
     step = STEP_S if end - start >= SHORT_S else SHORT_STEP_S
@@ -81,16 +90,21 @@ def read_log(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recordi
         raise file.fault("times", f"a log of at least {2 * step} s", f"{end - start:.0f} s")
     names, most = [*known, OTHERS], [code for code, _ in Counter(codes).most_common(MOST_MESSAGES)]
     code = np.where(np.isin(codes, most), codes, len(known))
-    place = ((seconds - start) // step).astype(np.int64)
+    place, user_of = ((seconds - start) // step).astype(np.int64), np.array(users)
+    by_user = np.mean(user_of >= 0) > 0.5
+    pairs = np.unique(place[user_of >= 0] * len(names_of_users) + user_of[user_of >= 0])
+    active = np.bincount(pairs // len(names_of_users), minlength=ends.size + 1)[: ends.size]
 
     def rate(of: Any) -> FloatArray:
         return np.asarray(np.bincount(place[of], minlength=ends.size + 1)[: ends.size] * (60.0 / step))
 
+    def label(each: int) -> Series:
+        group = BY_USER if by_user else GROUP
+        rates = rate(code == each) / (np.maximum(active, 1) if by_user else 1)
+        return Series(group, names[each], unit_of_label(group), ends, rates, role="label", stat="avg")
+
     total = Series(catalogue.find(TOTAL).slug, TOTAL, "messages/min", ends, rate(code >= 0))
-    labels = (
-        Series(GROUP, names[each], "per minute", ends, rate(code == each), role="label", stat="avg")
-        for each in np.unique(code)
-    )
+    labels = map(label, np.unique(code))
     provenance = {"kind": GROUP, "files": [file.provenance], "rate_s": float(step)}
     return Recording((total, *labels), (start, end), stop_known=True, provenance=provenance)
 

@@ -11,13 +11,15 @@ import buildcompare as bc
 from loadfiles.logs import masked
 
 
-def log(file: Path, rates: dict[str, float], seed: int, seconds: int = 900) -> Path:
+def log(file: Path, rates: dict[str, float], seed: int, seconds: int = 900, users: int = 0) -> Path:
     """Write messages at random times, so many in a second; `{}` in a message is another number each time."""
     rng, lines = np.random.default_rng(seed), list[tuple[float, str]]()
     for message, rate in rates.items():
         times = 1.76e9 + rng.uniform(0, seconds, rng.poisson(rate * seconds))
         lines += [(float(at), message.format(rng.integers(1e6))) for at in times]
-    text = "".join(json.dumps({"ts": at, "msg": message}) + "\n" for at, message in sorted(lines))
+    of = [{"user_id": f"u{i % users}"} if users else {} for i in range(len(lines))]
+    every = zip(sorted(lines), of, strict=True)
+    text = "".join(json.dumps({"ts": at, "msg": message, **user}) + "\n" for (at, message), user in every)
     file.parent.mkdir(exist_ok=True)
     file.write_text(text + "Traceback: no JSON\n", "utf-8")
     return file
@@ -43,6 +45,19 @@ def test_messages_that_changed_came_and_went_are_named(tmp_path: Path) -> None:
         r"Invalid submitPerformanceReport\W+of new is logged 1[\d.]+ per minute instead of [\d.]+ per minute", texts
     )
     assert re.search(r"(?i)only new has 1 label: \W?slow query took # ms\W+logs, [\d.]+ per minute", texts)
+
+
+def test_messages_of_twice_the_users_are_compared_by_user_and_minute(tmp_path: Path) -> None:
+    rates = {"Invalid submitPerformanceReport": 2.0, "retry {}": 1.0, "saved": 4.0}
+    for run in range(3):
+        log(tmp_path / f"base/{run}.log", rates, run, users=20)
+        more = {message: 2 * rate for message, rate in rates.items()} | {"saved": 16.0}
+        log(tmp_path / f"new/{run}.log", more, 10 + run, users=40)
+    rows = bc.compare(tmp_path / "base", tmp_path / "new").labels.set_index("label")
+    assert set(rows["group"]) == {"logs by user"}
+    assert rows.loc["Invalid submitPerformanceReport", ["base", "new"]].tolist() == pytest.approx([6.0, 6.0], rel=0.05)
+    assert rows["status"].to_dict()["retry #"] != "regression"
+    assert rows.loc["saved", "status"] == "regression"
 
 
 @pytest.mark.parametrize(
