@@ -153,7 +153,6 @@ def of_load_testers() -> dict[str, list[bytes]]:
         return b"".join(text.splitlines(keepends=True)[:lines])
 
     sample = b'<httpSample t="15" ts="1760000000000" s="true" lb="a" na="5"><httpSample t="1" lb="b"/></httpSample>'
-    request = b"REQUEST\t\tGET /a\t1760000000000\t1760000000015\tOK\t \n"
     values = b'{"metadata":{"name":"b"},"runs":[{"values":[0.1,0.2]}]}'
     return {
         "k6.csv": [cut("k6.csv.gz")],
@@ -162,8 +161,10 @@ def of_load_testers() -> dict[str, list[bytes]]:
         "jmeter.csv": [cut("jmeter.jtl.gz")],
         "jmeter.xml": [b'<?xml version="1.0"?>\n<testResults version="1.2">' + 3 * sample + b"</testResults>"],
         "locust": [cut("locust/base/run1_stats_history.csv")],
-        "gatling": [b"RUN\ts\ts\t1760000000000\t \t3.9.5\nUSER\ts\tSTART\t1760000000000\n" + 3 * request],
+        "gatling": [cut("gatling.log.gz", 40)],
         "vegeta.csv": [cut("vegeta.csv.gz", 3)],
+        "vegeta.json": [cut("vegeta.json.gz", 3)],
+        "vegeta.txt": [b"Requests [total, rate]  3, 5.0\nLatencies [mean, 50]  2ms, 1.5s\nSuccess [ratio]  99.0%\n"],
         "vegeta": [b'{"latencies":{"mean":20000000,"50th":18000000,"95th":4e7,"99th":5e7},"rate":50.0,"success":0.99}'],
         "oha": [b'{"summary":{"successRate":0.9,"average":0.02,"requestsPerSec":5},"latencyPercentiles":{"p50":0.01}}'],
         "wrk": [b"Running 6s test @ http://a/\n    Latency    20.00ms\n  300 requests in 6.00s, 1MB read\n"],

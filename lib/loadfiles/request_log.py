@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
+from buildcompare.labels.tables import OTHERS as RARE
 from buildcompare.recordings.files import TESTED, InputFile
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, LabelSummary, Series
@@ -33,12 +34,12 @@ MOST_SAMPLES, MOST_LABEL_SAMPLES = 1_000, 60
 """Most samples of a graph, and of an endpoint; the step is the shortest of `STEPS_S` within this limit."""
 MOST_ENDPOINTS = 150
 """Most endpoints; rarer ones are counted together as `OTHERS`."""
-OTHERS = "(other endpoints)"
+OTHERS = f"{RARE}endpoints)"
 MOST_NAMES = 200_000
 MOST_NEW = 500_000
 """Counts that may wait to be added up: as many as were added up before, or so many."""
 LONGEST_RUN_S = 8 * 86_400
-SETTLE_S = 6.0
+SETTLE_S = 4.0
 """Rate window stated for these files: a steady window begins this long after the ramp, and lasts at least five times as
 long."""
 _BOUNDS = SHORTEST_S * WIDTH ** np.arange(math.ceil(math.log(LONGEST_S / SHORTEST_S, WIDTH)) + 1)
@@ -58,6 +59,7 @@ def endpoint_of(method: str, address: str) -> str:
     >>> endpoint_of("GET", "https://shop.example/users/42/orders?page=3")
     'GET /users/{id}/orders'
     """
+    address = address.removeprefix("${}").replace("${}", "{id}")  # what k6 makes of http.url`...`
     parts = urlsplit(address) if "://" in address else None
     path = (parts.path or "/") if parts else address.partition("?")[0]
     masked = "/".join("{id}" if _ID.fullmatch(part) else part for part in path.split("/"))

@@ -14,7 +14,7 @@ import xml.etree.ElementTree as ElementTree
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,8 +46,9 @@ _TEXT = pa.dictionary(pa.int32(), pa.string())
 _BLOCK = 4_000_000  # bytes
 _TIMES = ("http_req_duration", "grpc_req_duration")
 _FAILED = "http_req_failed"
-TRANSACTION = "Number of samples in transaction"
-"""Begins the message of JMeter's sums of samples, which the file holds too."""
+TRANSACTION = r"Number of samples in transaction : (\d+)"
+"""Begins the message of JMeter's sums of samples."""
+_SAMPLES = ("httpSample", "sample")
 
 
 class Tool(NamedTuple):
@@ -61,20 +62,23 @@ class Tool(NamedTuple):
 # ---- Tables of requests ---------------------------------------------------------------------------------------------
 
 
+def _header(file: InputFile) -> tuple[str, list[str]]:
+    """Return the delimiter of a CSV, and the cells of its first line."""
+    line = head_of(str(file.path)).partition(b"\n")[0].decode("utf-8-sig", "replace")
+    delimiter = max(",;\t", key=line.count)
+    return delimiter, next(csv.reader([line], delimiter=delimiter))
+
+
 def _batches(
     stream: BinaryIO, file: InputFile, types: Mapping[str, pa.DataType | None], *, names: list[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the columns `types` of a CSV piece by piece; `names` are those of a file without a header."""
-    head = stream.read(_BLOCK) if names is None else b""
-    line = head.partition(b"\n")[0].decode("utf-8-sig", "replace")
-    delimiter = max(",;\t", key=line.count)
-    if names is None and (
-        missing := [name for name in types if name not in next(csv.reader([line], delimiter=delimiter))]
-    ):
-        raise file.fault("columns", f"the column {missing[0]}", line[:80])
+    delimiter, header = _header(file)
+    if missing := [name for name in types if name not in (names or header)]:
+        raise file.fault("columns", f"the column {missing[0]}", delimiter.join(header)[:80])
     try:
         yield from arrow_csv.open_csv(
-            _Joined(head, stream),
+            stream,
             read_options=arrow_csv.ReadOptions(block_size=_BLOCK, use_threads=False, column_names=names),
             parse_options=arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=False),
             convert_options=arrow_csv.ConvertOptions(
@@ -85,20 +89,13 @@ def _batches(
         raise file.fault("rows", "a whole table", " ".join(str(error).split())[:160]) from None
 
 
-class _Joined(io.RawIOBase):
-    """A stream whose first bytes were read already."""
-
-    def __init__(self, head: bytes, stream: BinaryIO) -> None:
-        self._head, self._stream = head, stream
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        taken, self._head = (self._head, b"") if size < 0 else (self._head[:size], self._head[size:])
-        if size < 0 or len(taken) < size:
-            taken += self._stream.read(size - len(taken) if size >= 0 else -1)
-        return taken
+def _json_batches(stream: BinaryIO, file: InputFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the fields of `schema` of JSON lines piece by piece."""
+    options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    try:
+        yield from arrow_json.open_json(stream, arrow_json.ReadOptions(block_size=_BLOCK), options)
+    except pa.ArrowInvalid as error:
+        raise file.fault("lines", "JSON lines of the tool", " ".join(str(error).split())[:160]) from None
 
 
 def _coded(log: RequestLog, name: Callable[..., str], *columns: pa.DictionaryArray) -> npt.NDArray[np.int64]:
@@ -111,11 +108,16 @@ def _coded(log: RequestLog, name: Callable[..., str], *columns: pa.DictionaryArr
     return log.codes(map(name, *each_text))[row]
 
 
-def _seconds(times: pa.Array, unit: float) -> FloatArray:
-    """Convert times to seconds since 1970: numbers in `unit` seconds, or dates."""
+def _seconds(times: pa.Array, unit: float | None = None) -> FloatArray:
+    """Convert times to seconds since 1970: dates, or numbers in `unit` seconds (by default what their size tells)."""
+    if pa.types.is_string(times.type):
+        times = compute.replace_substring(times, "/", "-").cast(pa.timestamp("ns"))
     if pa.types.is_timestamp(times.type):
         return np.asarray(times.cast(pa.timestamp("ns")).cast(pa.int64()).to_numpy(zero_copy_only=False) / 1e9)
-    return np.asarray(times.to_numpy(zero_copy_only=False), dtype=np.float64) * unit
+    seconds = np.asarray(times.to_numpy(zero_copy_only=False), dtype=np.float64)
+    if unit is None:
+        unit = 1e-3 ** np.round(np.log10(seconds[:1].max(initial=1.0) / 10**9.2).clip(0) / 3)
+    return seconds * unit
 
 
 def _numbers(values: pa.Array) -> FloatArray:
@@ -129,7 +131,8 @@ class _Users:
         self._pieces: list[pd.Series] = []
 
     def add(self, times: FloatArray, users: FloatArray) -> None:
-        self._pieces.append(pd.Series(users).groupby(np.floor(times)).max())
+        if users.size:
+            self._pieces.append(pd.Series(users).groupby(np.floor(times)).max())
 
     def series(self) -> pd.Series | None:
         return pd.concat(self._pieces).groupby(level=0).max() if self._pieces else None
@@ -162,7 +165,7 @@ def read_k6_csv(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Reco
     rows = (
         (
             batch["metric_name"],
-            _seconds(batch["timestamp"], 1.0),
+            _seconds(batch["timestamp"]),
             batch["metric_value"].to_numpy(zero_copy_only=False),
             batch["method"],
             batch["name"],
@@ -177,52 +180,75 @@ def read_k6_json(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Rec
     tags = pa.struct([("method", pa.string()), ("name", pa.string())])
     data = pa.struct([("time", pa.timestamp("ns", "UTC")), ("value", pa.float64()), ("tags", tags)])
     schema = pa.schema([("metric", pa.string()), ("type", pa.string()), ("data", data)])
-    options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
 
     def rows() -> Iterator[tuple[Any, ...]]:
-        try:
-            for lines in arrow_json.open_json(stream, arrow_json.ReadOptions(block_size=_BLOCK), options):
-                batch = lines.filter(compute.equal(lines["type"], "Point"))
-                data = batch["data"]
-                tags = data.field("tags")
-                yield (
-                    batch["metric"].dictionary_encode(),
-                    _seconds(data.field("time"), 1.0),
-                    data.field("value").to_numpy(zero_copy_only=False),
-                    tags.field("method").dictionary_encode(),
-                    tags.field("name").dictionary_encode(),
-                )
-        except pa.ArrowInvalid as error:
-            raise file.fault("lines", "JSON lines of k6", " ".join(str(error).split())[:160]) from None
+        for lines in _json_batches(stream, file, schema):
+            batch = lines.filter(compute.equal(lines["type"], "Point"))
+            data = batch["data"]
+            tags = data.field("tags")
+            yield (
+                batch["metric"].dictionary_encode(),
+                _seconds(data.field("time")),
+                data.field("value").to_numpy(zero_copy_only=False),
+                tags.field("method").dictionary_encode(),
+                tags.field("name").dictionary_encode(),
+            )
 
     return _k6_points(rows(), file, catalogue)
 
 
+_JTL = re.findall(
+    r"\w+",
+    "timeStamp,elapsed,label,responseCode,responseMessage,threadName,dataType,success,failureMessage,bytes,sentBytes,"
+    "grpThreads,allThreads,URL,Latency,IdleTime,Connect",
+)
+"""Columns of JMeter by default."""
+
+
 def read_jmeter_csv(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
-    """Read the JTL file of ``jmeter -n -l FILE`` as CSV."""
-    log, users = RequestLog(file), _Users()
-    head = stream.read(100_000)
-    line = head.partition(b"\n")[0].decode("utf-8-sig", "replace")
-    header = next(csv.reader([line], delimiter=max(",;\t", key=line.count)))
+    """Read the JTL file of ``jmeter -n -l FILE`` as CSV; transactions count only where their samples are missing."""
+    log, users, sums, parts = RequestLog(file), _Users(), list[pa.RecordBatch](), 0
+    _, header = _header(file)
+    names = None if "timeStamp" in header else _JTL  # `print_field_names=false`
     types = {"timeStamp": None, "elapsed": pa.float64(), "label": _TEXT, "success": pa.bool_()}
-    types |= {
-        name: type_ for name, type_ in (("allThreads", pa.float64()), ("responseMessage", _TEXT)) if name in header
-    }
-    for rows in _batches(cast(BinaryIO, _Joined(head, stream)), file, types):
-        batch = rows
-        if not (pa.types.is_integer(batch["timeStamp"].type) or pa.types.is_timestamp(batch["timeStamp"].type)):
-            raise file.fault("timeStamp", "milliseconds since 1970", str(batch["timeStamp"][0]))
-        if "responseMessage" in types:
-            messages = batch["responseMessage"]
-            sums = [str(each).startswith(TRANSACTION) for each in messages.dictionary.to_pylist()]
-            if any(sums):
-                batch = batch.filter(pa.array(~np.array(sums)[messages.indices.fill_null(0).to_numpy()]))
-        times = _seconds(batch["timeStamp"], 1e-3)
+    optional = {"allThreads": pa.float64(), "responseMessage": _TEXT}
+    types |= {name: type_ for name, type_ in optional.items() if name in (names or header)}
+
+    def count(batch: pa.RecordBatch) -> None:
+        try:
+            times = _seconds(batch["timeStamp"], 1e-3)
+        except pa.ArrowInvalid:
+            raise file.fault("timeStamp", "milliseconds since 1970, or dates", str(batch["timeStamp"][0])) from None
         elapsed, success = _numbers(batch["elapsed"]), batch["success"].to_numpy(zero_copy_only=False)
         log.add(times, _coded(log, str, batch["label"]), elapsed_s=elapsed / 1e3, failed=~success.astype(bool))
         if "allThreads" in types:
             users.add(times, _numbers(batch["allThreads"]))
+
+    for batch in _batches(stream, file, types, names=names):
+        rows = batch
+        if "responseMessage" in types:
+            texts, places = batch["responseMessage"].dictionary.to_pylist(), batch["responseMessage"].indices
+            held = [int((re.match(TRANSACTION, text or "") or ("", 0))[1]) for text in texts] or [0]
+            held_by_row = np.array(held)[places.fill_null(0).to_numpy()]
+            if held_by_row.any():
+                sums.append(batch.filter(pa.array(held_by_row > 0)))
+                rows = batch.filter(pa.array(held_by_row == 0))
+                parts += int(held_by_row.sum())
+        parts -= rows.num_rows
+        count(rows)
+    for batch in sums if parts > 0 else ():
+        count(batch)
     return log.recording(catalogue, {"kind": "jmeter", "files": [file.provenance]}, users.series())
+
+
+def _single(sample: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    """Yield the samples of a transaction, which without a message was cut off, or the sample with all that it holds."""
+    inner, message = [each for each in sample if each.tag in _SAMPLES], sample.get("rm", "")
+    if not re.match(TRANSACTION, message) and (message or not inner or sample.tag == "httpSample"):
+        yield sample
+        return
+    for each in inner:
+        yield from _single(each)
 
 
 def read_jmeter_xml(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
@@ -244,14 +270,13 @@ def read_jmeter_xml(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> 
     try:
         # expat bounds what entities may grow to, since its version 2.4.1.
         for event, element in ElementTree.iterparse(stream, ("start", "end")):  # noqa: S314
-            if element.tag not in ("httpSample", "sample"):
+            if element.tag not in _SAMPLES:
                 continue
             depth += 1 if event == "start" else -1
             if event == "end" and depth == 0:
-                if not element.get("rm", "").startswith(TRANSACTION):
-                    rows.append(tuple(element.get(key, "") for key in keys))
+                rows += [tuple(each.get(key, "") for key in keys) for each in _single(element)]
                 element.clear()
-                if len(rows) == 50_000:
+                if len(rows) >= 50_000:
                     count()
     except ElementTree.ParseError as error:
         raise file.fault("XML", "a whole document", str(error)) from None
@@ -285,9 +310,10 @@ def read_gatling(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Rec
         try:
             if fields[0] == "REQUEST":
                 end = next(at for at, word in enumerate(fields) if word in ("OK", "KO") and at > 2)
-                start, stop = (int(each) for each in fields[end - 2 : end])
-                group = fields[end - 4] if end > 4 and not fields[end - 4].isdigit() else ""
-                name = " / ".join(part for part in (group.replace(",", " / "), fields[end - 3]) if part)
+                first = end - (4 if end > 6 and "".join(fields[end - 4 : end]).isdigit() else 2)  # 4 up to version 2.1
+                start, stop = int(fields[first]), int(fields[end - 1])
+                group = fields[first - 2] if first > 2 and not fields[first - 2].isdigit() else ""
+                name = " / ".join(part for part in (group.replace(",", " / "), fields[first - 1]) if part)
                 rows.append((name, start / 1e3, max(stop - start, 0) / 1e3, fields[end] == "KO"))
             elif fields[0] == "USER":
                 word = next(each for each in fields if each in ("START", "END"))
@@ -302,21 +328,27 @@ def read_gatling(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Rec
     return log.recording(catalogue, {"kind": "gatling", "files": [file.provenance]}, users)
 
 
-def _refuse_binary_log(_: BinaryIO, file: InputFile, __: Catalogue) -> Recording:
-    expected = "Gatling's text (up to version 3.9), or the requests as another format"
-    raise file.fault("format", expected, "the binary log of Gatling 3.10 or newer")
-
-
 _VEGETA = ["timestamp", "code", "latency", "out", "in", "error", "body", "attack", "seq", "method", "url", "headers"]
 
 
 def read_vegeta_csv(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
     """Read the file of ``vegeta encode --to csv``."""
-    log = RequestLog(file)
     types = {"timestamp": pa.int64(), "code": pa.int64(), "latency": pa.float64(), "method": _TEXT, "url": _TEXT}
-    for batch in _batches(stream, file, types, names=_VEGETA):
+    return _vegeta(_batches(stream, file, types, names=_VEGETA), file, catalogue)
+
+
+def read_vegeta_json(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
+    """Read the file of ``vegeta encode``."""
+    types = {"timestamp": pa.timestamp("ns", "UTC"), "code": pa.int64(), "latency": pa.float64()}
+    types |= {"method": pa.string(), "url": pa.string()}
+    return _vegeta(_json_batches(stream, file, pa.schema(types)), file, catalogue)
+
+
+def _vegeta(batches: Iterable[pa.RecordBatch], file: InputFile, catalogue: Catalogue) -> Recording:
+    log = RequestLog(file)
+    for batch in batches:
         codes, latency = (batch[name].to_numpy(zero_copy_only=False) for name in ("code", "latency"))
-        endpoints = _coded(log, endpoint_of, batch["method"], batch["url"])
+        endpoints = _coded(log, endpoint_of, *(batch[name].dictionary_encode() for name in ("method", "url")))
         failed = (codes < 200) | (codes >= 400)
         log.add(_seconds(batch["timestamp"], 1e-9), endpoints, elapsed_s=latency / 1e9, failed=failed)
     return log.recording(catalogue, {"kind": "vegeta", "files": [file.provenance]})
@@ -330,6 +362,8 @@ BESIDE = (STATS, "_failures.csv", "_exceptions.csv")
 _SHARES = {"p50": "50%", "p95": "95%", "p99": "99%"}
 _SUMS = ("Total Request Count", "Total Failure Count", "Total Average Response Time")
 _NUMBERS = dict.fromkeys(("User Count", *_SUMS, *_SHARES.values()), "float64")
+SKIPPED = 3
+"""Most seconds in a row that Locust may leave out; what happened meanwhile is spread over them."""
 _WHOLE = ("Type", "Name", "Request Count", "Failure Count", "Average Response Time", *_SHARES.values())
 
 
@@ -338,15 +372,22 @@ def read_locust(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Reco
     table = _locust_table(stream, file, ("Timestamp", "User Count", "Type", "Name", *_SUMS, *_SHARES.values()))
     series: list[Series] = []
     window: tuple[float, float] | None = None
-    for (kind, name), rows in table.groupby([table["Type"].fillna(""), "Name"], sort=False):
-        seconds = rows.drop_duplicates("Timestamp", keep="last").set_index("Timestamp").sort_index().astype(_NUMBERS)
-        if len(seconds) < 2:
+    table["total"] = table["Total Average Response Time"] * table["Total Request Count"]
+    for label, rows in table.groupby(_endpoints(table), sort=False):
+        numbers = rows.drop_duplicates(["Name", "Timestamp"], keep="last").astype(_NUMBERS).set_index("Timestamp")
+        several = len({*rows["Name"]}) > 1
+        stated = numbers[[*_NUMBERS, "total"]].groupby(level=0).sum() if several else numbers.sort_index()
+        if len(stated) < 2:
             continue
-        if name == "Aggregated":
+        stated.loc[:, [*_SHARES.values()] if several else []] = np.nan  # no percentile follows from others
+        every = stated.index.union(pd.RangeIndex(int(stated.index[0]), int(stated.index[-1])))
+        filled = stated[[*_NUMBERS, "total"]].reindex(every).interpolate("index", limit=SKIPPED, limit_area="inside")
+        seconds = stated.combine_first(filled).dropna(subset="total")
+        if label == "Aggregated":
             window = float(seconds.index[0]), float(seconds.index[-1])
             series += aggregated(_of_seconds(seconds), catalogue, users=seconds["User Count"].to_numpy()[1:])
         else:
-            series += labelled(_of_seconds(seconds), f"{kind} {name}".strip())
+            series += labelled(_of_seconds(seconds), str(label))
     if window is None:
         raise file.fault("rows", "at least two of the name Aggregated", "fewer")
     provenance = {"kind": "locust", "files": [file.provenance], "rate_s": SETTLE_S}
@@ -356,7 +397,7 @@ def read_locust(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Reco
 def _of_seconds(rows: pd.DataFrame) -> Intervals:
     """Take what happened between two rows of sums so far."""
     requests, failed, _ = (rows[name].diff().to_numpy()[1:] for name in _SUMS)
-    sums = (rows["Total Average Response Time"] * rows["Total Request Count"]).diff().to_numpy()[1:]
+    sums = rows["total"].diff().to_numpy()[1:]
     at = rows.index.to_numpy(dtype=float)
     return Intervals(
         at[1:],
@@ -378,15 +419,24 @@ def _locust_table(stream: BinaryIO, file: InputFile, columns: Iterable[str]) -> 
     return table
 
 
+def _endpoints(table: pd.DataFrame) -> pd.Series:
+    """Name the endpoint of each row; names that differ only by ids and queries are one endpoint."""
+    names = [*zip(table["Type"].fillna(""), table["Name"].fillna(""), strict=True)]
+    stated, masked = pd.Series(map(" ".join, names), dtype=str).str.strip(), [endpoint_of(*each) for each in names]
+    return stated.where(stated.groupby(masked).transform("nunique") == 1, masked).set_axis(table.index)
+
+
 def locust_summaries(stream: BinaryIO, file: InputFile) -> tuple[LabelSummary, ...]:
     """Read requests, mean and percentiles of each endpoint from ``..._stats.csv``."""
     table = _locust_table(stream, file, _WHOLE)
-    summaries = []
-    for row in table[table["Name"] != "Aggregated"].to_dict("records"):
-        label = f"{row['Type'] if isinstance(row['Type'], str) else ''} {row['Name']}".strip()
-        values = {"calls": row["Request Count"], "avg": row["Average Response Time"] / 1e3}
-        values |= {stat: row[column] / 1e3 for stat, column in _SHARES.items()}
-        summaries += [LabelSummary(GROUP, label, stat, float(value)) for stat, value in values.items()]
+    summaries = list[LabelSummary]()
+    for label, rows in table.groupby(_endpoints(table), sort=False):
+        if (rows["Name"] == "Aggregated").any():
+            continue
+        calls = rows["Request Count"]
+        values = {"calls": calls.sum(), "avg": (rows["Average Response Time"] * calls).sum() / calls.sum() / 1e3}
+        values |= {stat: rows[column].iloc[0] / 1e3 for stat, column in _SHARES.items() if len(rows) == 1}
+        summaries += [LabelSummary(GROUP, str(label), stat, float(value)) for stat, value in values.items()]
     return tuple(summaries)
 
 
@@ -398,20 +448,40 @@ def _begins(pattern: bytes) -> Callable[[bytes], bool]:
 
 
 def _is_jmeter(head: bytes) -> bool:
-    header = re.split(rb"[,;\t]", head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0].strip())
-    return {b"timeStamp", b"elapsed", b"label", b"success"} <= {*header}
+    line = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0].strip()
+    named = {b"timeStamp", b"elapsed", b"label"} <= {*re.split(rb"[,;\t]", line)}
+    return named or re.match(rb"\d{13},\d+,.*,(true|false),", line) is not None
 
 
 _K6_JSON = rb'\{(?=[^\n]*"type":\s*"(?:Metric|Point)")(?=[^\n]*"metric":)'
+_REFUSED = (
+    ("gatling", rb"\x00.{0,3}\x00.{0,40}?\d+\.\d+", "text (up to version 3.9)", "the binary log of a newer Gatling"),
+    ("vegeta", rb".{0,9}\x03\x01\x01\x06Result", "what `vegeta encode` makes of it", "the results of `vegeta attack`"),
+    ("vegeta", rb"Value\(ms\) +Percentile|Bucket +# +%", "`vegeta encode` or `vegeta report`", "a histogram"),
+    ("hey", rb"response-time,DNS\+dialup,", "what hey prints without `-o csv`", "times without dates"),
+    ("k6", rb".{0,9999}?http_req_duration\.*: avg=", "`--out csv` or `--summary-export`", "what k6 prints"),
+    ("locust", rb"Type,Name,Request Count,", "`..._stats_history.csv` beside it", "sums of the whole run"),
+)
+"""Tool, pattern, what is read instead, and what such a file is."""
+
+
+def _refusing(name: str, pattern: bytes, expected: str, found: str) -> Tool:
+    def refuse(_: BinaryIO, file: InputFile, __: Catalogue) -> Recording:
+        raise file.fault("format", expected, found)
+
+    return Tool(name, _begins(pattern), refuse)
+
+
 TOOLS = (
     Tool("k6", _begins(rb"metric_name,timestamp,metric_value"), read_k6_csv),
     Tool("k6", _begins(_K6_JSON), read_k6_json),
     Tool("jmeter", _is_jmeter, read_jmeter_csv),
     Tool("jmeter", _begins(rb"(?:<\?xml[^>]*>\s*)?<testResults\b"), read_jmeter_xml),
     Tool("locust", _begins(rb'"?Timestamp"?,"?User Count"?,'), read_locust),
-    Tool("gatling", _begins(rb"\x00.{0,3}\x00.{0,40}?\d+\.\d+"), _refuse_binary_log),
+    *(_refusing(*each) for each in _REFUSED),
     Tool("gatling", _begins(rb"(?:ASSERTION\t[^\n]*\n)*RUN\t"), read_gatling),
     Tool("vegeta", _begins(rb"\d{19},\d{1,3},\d+,\d+,\d+,"), read_vegeta_csv),
+    Tool("vegeta", _begins(rb'\{(?=[^\n]*"seq":)(?=[^\n]*"latency":)(?=[^\n]*"url":)'), read_vegeta_json),
     Tool("pyperf", _begins(pyperf.PATTERN), pyperf.read_pyperf),
     *(Tool(name, _begins(pattern), read) for name, pattern, read in SUMMARIES),
     Tool("logs", logs.is_log, logs.read_log),

@@ -1,12 +1,15 @@
 """Files of load testers, recorded from a small HTTP server: what is read equals an independent reading of each file."""
 
 import csv
+import datetime as dt
 import gzip
 import json
 import re
 import shutil
+import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -20,55 +23,78 @@ FILES = Path(__file__).parents[1] / "load_tools"
 Request = tuple[str, float, bool]  # endpoint, seconds, whether it failed
 
 
-def text_of(name: str) -> Iterable[str]:
-    with gzip.open(FILES / name, "rt", encoding="utf-8", newline="") as file:
-        yield from file
+def text_of(name: str) -> str:
+    return gzip.decompress((FILES / name).read_bytes()).decode("utf-8")
 
 
 def path_of(url: str) -> str:
-    return "/items/{id}" if "/items/" in url and ":id" not in url else "/" + url.partition("?")[0].rpartition("/")[2]
+    return re.sub(r"/\d+(?=/|$)", "/{id}", "/" + url.partition("?")[0].split("/", 3)[-1])
 
 
-def k6(points: Iterable[tuple[str, float, str, str]]) -> Iterator[Request]:
+def k6(points: Iterable[tuple[str, str, str, str]]) -> Iterator[Request]:
     """Requests of points (metric, value, method, name): times and failures stand in separate points, in one order."""
     times, failures = [], []
     for metric, value, method, name in points:
-        label = f"{method} {name if name.startswith('/') else path_of(name)}"
+        label = f"{method} {path_of(name) if '://' in name else name}"
         if metric == "http_req_duration":
-            times.append((label, value / 1e3))
+            times.append((label, float(value) / 1e3))
         elif metric == "http_req_failed":
-            failures.append(value > 0)
-    return ((label, seconds, bad) for (label, seconds), bad in zip(times, failures, strict=True))
+            failures.append(float(value) > 0)
+    return ((*time, bad) for time, bad in zip_longest(times, failures, fillvalue=False))  # type: ignore[misc]
 
 
-def k6_csv() -> Iterator[Request]:
-    rows = csv.DictReader(text_of("k6.csv.gz"))
-    return k6((row["metric_name"], float(row["metric_value"]), row["method"], row["name"]) for row in rows)
+def k6_csv(text: str) -> Iterator[Request]:
+    rows = csv.DictReader(text.splitlines())
+    return k6((row["metric_name"], row["metric_value"], row["method"], row["name"]) for row in rows)
 
 
-def k6_json() -> Iterator[Request]:
-    points = (json.loads(line) for line in text_of("k6.json.gz"))
-    of = ((each["metric"], each["data"]) for each in points if each["type"] == "Point")
+def k6_json(text: str) -> Iterator[Request]:
+    of = ((each["metric"], each["data"]) for each in map(json.loads, text.splitlines()) if each["type"] == "Point")
     return k6((m, data["value"], data["tags"].get("method", ""), data["tags"].get("name", "")) for m, data in of)
 
 
-def jmeter() -> Iterator[Request]:
-    for row in csv.DictReader(text_of("jmeter.jtl.gz")):
-        yield row["label"], int(row["elapsed"]) / 1e3, row["success"] != "true"
+def jmeter(text: str) -> Iterator[Request]:
+    for row in csv.DictReader(text.splitlines()):
+        if not row.get("responseMessage", "").startswith("Number of samples"):
+            yield row["label"], int(row["elapsed"]) / 1e3, row["success"] != "true"
 
 
-def vegeta() -> Iterator[Request]:
-    for row in csv.reader(text_of("vegeta.csv.gz")):
+def jmeter_xml(text: str) -> Iterator[Request]:
+    """The recorded plan puts its samples into transactions."""
+    root = ElementTree.fromstring(text)
+    for each in (*root.iterfind("httpSample"), *root.iterfind("sample/httpSample")):
+        yield each.attrib["lb"], int(each.attrib["t"]) / 1e3, each.attrib["s"] != "true"
+
+
+def gatling(text: str) -> Iterator[Request]:
+    for line in text.splitlines():
+        kind, *fields = line.split("\t")
+        if kind == "REQUEST":
+            group, name, start, end, status = fields[:5]
+            label = " / ".join([*filter(None, group.split(",")), name])
+            yield label, (int(end) - int(start)) / 1e3, status == "KO"
+
+
+def vegeta(text: str) -> Iterator[Request]:
+    for row in csv.reader(text.splitlines()):
         yield f"{row[9]} {path_of(row[10])}", int(row[2]) / 1e9, not 200 <= int(row[1]) < 400
 
 
-READERS = {"k6.csv.gz": k6_csv, "k6.json.gz": k6_json, "jmeter.jtl.gz": jmeter, "vegeta.csv.gz": vegeta}
+def vegeta_json(text: str) -> Iterator[Request]:
+    for row in map(json.loads, text.splitlines()):
+        yield f"{row['method']} {path_of(row['url'])}", row["latency"] / 1e9, not 200 <= row["code"] < 400
+
+
+READERS: dict[str, Callable[[str], Iterator[Request]]] = {
+    "k6.csv.gz": k6_csv, "k6.json.gz": k6_json, "jmeter.jtl.gz": jmeter, "jmeter.xml.gz": jmeter_xml,
+    "gatling.log.gz": gatling, "vegeta.csv.gz": vegeta, "vegeta.json.gz": vegeta_json,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_counts_and_means_are_exact_and_percentiles_within_two_percent(name: str) -> None:
-    times = defaultdict[str, list[float]](list)
-    for label, seconds, _ in READERS[name]():
+    times, requests = defaultdict[str, list[float]](list), [*READERS[name](text_of(name))]
+    for label, seconds, _ in requests:
         times[label].append(seconds)
     read = bc.read(FILES / name, catalogue="http")
     values = {(each.label, each.stat): each.value for each in read.label_summaries}
@@ -78,19 +104,30 @@ def test_counts_and_means_are_exact_and_percentiles_within_two_percent(name: str
         for stat, share in (("p50", 50), ("p95", 95), ("p99", 99)):
             exact = np.percentile(of, share, method="inverted_cdf")
             assert values[label, stat] == pytest.approx(exact, rel=0.02)
+    counted, bad = np.nan_to_num(read.total("requests").values), sum(bad for *_, bad in requests)
+    failed = next(each for each in read.series if each.role == "error")
+    assert (counted.sum(), failed.values.sum()) == pytest.approx((len(requests), bad))
+    part = np.nansum(counted * read.total("successful-requests").values) / counted.sum()
+    assert part == pytest.approx(100 - 100 * bad / len(requests))
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_rates_and_failures_of_all_intervals_add_up(name: str) -> None:
-    requests = [*READERS[name]()]
-    read = bc.read(FILES / name, catalogue="http")
-    totals = {slug: read.total(slug) for slug in ("requests", "successful-requests")}
-    failed = next(each for each in read.series if each.role == "error")
-    counted = np.nan_to_num(totals["requests"].values)
-    assert counted.sum() == pytest.approx(len(requests))
-    assert failed.values.sum() == pytest.approx(sum(bad for *_, bad in requests))
-    part = np.nansum(counted * totals["successful-requests"].values) / counted.sum()
-    assert part == pytest.approx(100 - 100 * sum(bad for *_, bad in requests) / len(requests))
+def test_a_file_that_ends_early_loses_nothing_or_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    text, file, whole, said = text_of(name), tmp_path / "run", 0, list[str]()
+    for share in range(1, 21):
+        cut = text[: len(text) * share // 21]
+        for part in (cut, cut[: cut.rindex("\n") + 1]):
+            file.write_text(part, "utf-8")
+            try:
+                read = bc.read(file, catalogue="http")
+            except bc.InputError as error:
+                said.append(str(error))
+                continue
+            calls = sum(each.value for each in read.label_summaries if each.stat == "calls")
+            assert calls == len([*READERS[name](part)])
+            whole += 1
+    assert all(re.fullmatch(r"\S+/run: .*expected .+, found .+", each) for each in said)
+    assert (whole >= 20, whole + len(said)) == (name != "jmeter.xml.gz", 40)  # no XML without its end
 
 
 def test_locust_is_read_as_its_files_say() -> None:
@@ -146,15 +183,21 @@ SUMMARIES = {
         '{"latencies":{"total":1,"mean":20000000,"50th":18000000,"95th":40000000,"99th":50000000},'
         '"requests":300,"rate":50.0,"throughput":49.5,"success":0.99}'
     ),
-    "oha": (
-        '{"summary":{"successRate":0.99,"average":0.02,"requestsPerSec":50.0},'
-        '"latencyPercentiles":{"p50":0.018,"p95":0.04,"p99":0.05}}'
+    "vegeta text": (
+        "Requests      [total, rate, throughput]         300, 50.00, 49.50\n"
+        "Latencies     [min, mean, 50, 90, 95, 99, max]  15ms, 20ms, 18000µs, 30ms, 40ms, 0m0.05s, 1m2.5s\n"
+        "Success       [ratio]                           99.00%\n"
+    ),
+    "oha": (  # whose success rate counts answers of any status
+        '{"summary":{"successRate":1.0,"average":0.02,"requestsPerSec":50.0},'
+        '"latencyPercentiles":{"p50":0.018,"p95":0.04,"p99":0.05},"statusCodeDistribution":{"200":297,"500":3}}'
     ),
     "wrk": (
         "Running 6s test @ http://127.0.0.1:80/\n  2 threads and 10 connections\n"
         "    Latency    20.00ms    2.00ms  50.00ms   80.00%\n  Latency Distribution\n"
         "     50%   18.00ms\n     95%   40.00ms\n     99%   50.00ms\n"
-        "  300 requests in 6.00s, 1MB read\n  Non-2xx or 3xx responses: 3\nRequests/sec:     50.00\n"
+        "  298 requests in 6.00s, 1MB read\n  Socket errors: connect 0, read 1, write 0, timeout 1\n"
+        "  Non-2xx or 3xx responses: 1\nRequests/sec:     50.00\n"
     ),
     "hey": (
         "\nSummary:\n  Total:\t6.0 secs\n  Average:\t0.0200 secs\n  Requests/sec:\t50.0\n\n"
@@ -165,44 +208,16 @@ SUMMARIES = {
 
 
 @pytest.mark.parametrize("tool", SUMMARIES)
-def test_summaries_of_four_tools_give_the_same_numbers(tool: str, tmp_path: Path) -> None:
+def test_summaries_of_all_tools_give_the_same_numbers(tool: str, tmp_path: Path) -> None:
     (tmp_path / "run.txt").write_text(SUMMARIES[tool])
     read = bc.read(tmp_path / "run.txt", catalogue="http")
-    assert read.provenance["kind"] == tool
+    assert read.provenance["kind"] == tool.split()[0]
     assert {each.metric: float(each.values[0]) for each in read.measurements} == pytest.approx(
         {
             "requests": 50.0, "response-time": 0.02, "p50-response-time": 0.018, "p95-response-time": 0.04,
             "p99-response-time": 0.05, "successful-requests": 99.0,
         }
     )  # fmt: skip
-
-
-def jmeter_xml(requests: Iterable[Request]) -> str:
-    samples = "".join(
-        f'<httpSample t="{round(1e3 * s)}" ts="{1760000000000 + 10 * i}" s="{"false" if bad else "true"}" '
-        f'lb="{label}" na="5">'
-        f'<httpSample t="1" ts="{1760000000000}" s="true" lb="part"/></httpSample>'
-        for i, (label, s, bad) in enumerate(requests)
-    )
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n<testResults version="1.2">{samples}</testResults>'
-
-
-def gatling(requests: Iterable[Request]) -> str:
-    lines = ["RUN\tshop.Simulation\tshop\t1760000000000\t \t3.9.5", "USER\tshop\tSTART\t1760000000000"]
-    for i, (label, seconds, bad) in enumerate(requests):
-        start = 1760000000000 + 10 * i
-        lines.append(f"REQUEST\t\t{label}\t{start}\t{start + round(1e3 * seconds)}\t{'KO' if bad else 'OK'}\t ")
-    return "\n".join([*lines, "USER\tshop\tEND\t1760000012000"]) + "\n"
-
-
-@pytest.mark.parametrize("write", [jmeter_xml, gatling])
-def test_other_formats_of_the_same_requests_agree(write: Callable[[Iterable[Request]], str], tmp_path: Path) -> None:
-    requests = [*jmeter()]
-    (tmp_path / "run.log").write_text(write(requests))
-    read, same = bc.read(tmp_path / "run.log", catalogue="http"), bc.read(FILES / "jmeter.jtl.gz", catalogue="http")
-    values, others = ({(e.label, e.stat): e.value for e in each.label_summaries} for each in (read, same))
-    assert values == pytest.approx(others, rel=1e-9)
-    assert max(read.total("users").values) == (1 if write is gatling else 5)
 
 
 @pytest.mark.parametrize(
@@ -213,6 +228,7 @@ def test_other_formats_of_the_same_requests_agree(write: Callable[[Iterable[Requ
         ("http://a", "GET /"),
         ("/search?q=1", "GET /search"),
         ("login page", "GET login page"),
+        ("${}/items/${}", "GET /items/{id}"),
     ],
 )
 def test_an_endpoint_is_a_path_without_ids(address: str, endpoint: str) -> None:
@@ -226,17 +242,25 @@ def test_an_endpoint_is_a_path_without_ids(address: str, endpoint: str) -> None:
         ("metric_name,timestamp,metric_value,method,name\nvus,1760000000,1,,\n", "requests: expected at least one"),
         ("metric_name,timestamp,metric_value,method,name\nhttp_req_duration,1760000000,-1,GET,/\n", "0 or more"),
         ("metric_name,timestamp,metric_value,method,name\nhttp_req_duration,1760000000\n", "rows: expected a whole"),
-        ('{"metric":"vus","type":"Point","data":{"time":5}}\n', "lines: expected JSON lines of k6"),
-        ("timeStamp,elapsed,label,success\n2024/12/11 10:00,5,a,true\n", "timeStamp: expected milliseconds"),
+        ('{"metric":"vus","type":"Point","data":{"time":5}}\n', "lines: expected JSON lines"),
+        ("timeStamp,elapsed,label,success\n11.12.2024 10:00,5,a,true\n", "timeStamp: expected milliseconds"),
+        ("timeStamp,elapsed,label\n1760000000000,5,a\n", "columns: expected the column success"),
+        ("1760000000000,5,a,200,true,1\n", "rows: expected a whole table"),
         ("timeStamp,elapsed,label,success\n1760000000000,5,a,maybe\n", "rows: expected a whole table"),
         ('<testResults version="1.2"><httpSample t="5" ts="17', "XML: expected a whole document"),
         ('<testResults><httpSample t="x" ts="1" s="true" lb="a"/></testResults>', "samples: expected numbers"),
         ("RUN\ta\tb\t1\t \t3.9\nREQUEST\t\ta\t5\tOK\n", "line 2: expected a REQUEST or USER of Gatling"),
         ("Timestamp,User Count,Type,Name\n1,1,,Aggregated\n", "columns: expected the column"),
-        ("metric_name,timestamp,metric_value,method,name\nhttp_req_duration,1760000000000,1,GET,/\n", "2000 to 2100"),
+        ("metric_name,timestamp,metric_value,method,name\nhttp_req_duration,7760000000,1,GET,/\n", "2000 to 2100"),
         ("\ufefftimeStamp,elapsed,label,success\n1760000000,5,a,true\n", "times: expected times from 2000 to 2100"),
         ("RUN\ta\tb\t1\t \t3.9\nREQUEST\t\ta\t1760000000\t1760000005\tOK\t \n", "times: expected times from 2000"),
-        ("Running 30s test @ http://a\n  Latency  10ns  1us\nRequests/sec: 10\n", "summary: .*'ns'"),
+        ("Running 30s test @ http://a\n  Latency  10xs  1us\nRequests/sec: 10\n", "summary: .*'xs'"),
+        ("\0\0\0\0\x063.13.1\0shop", "format: .*found the binary log of a newer Gatling"),
+        ("\x0f\x7f\x03\x01\x01\x06Result\x01", "format: expected what `vegeta encode` makes of it"),
+        ("Bucket         #     %       Histogram\n[0s,    10ms]  36    1.29%\n", "format: .*found a histogram"),
+        ("response-time,DNS+dialup,DNS\n0.1,0,0\n", "format: expected what hey prints"),
+        ("\n     http_req_duration..............: avg=29.9ms min=1ms\n", "format: .*found what k6 prints"),
+        ("Type,Name,Request Count,Failure Count\nGET,/,1,0\n", "format: .*history.csv` beside it"),
         ('{"metrics":{"http_req_duration":{"avg":"x"}}}', "summary: expected requests and their times"),
     ],
 )
@@ -246,10 +270,96 @@ def test_a_faulty_file_is_refused_in_one_line(contents: str, expected: str, tmp_
         bc.read(tmp_path / "run.txt", catalogue="http")
 
 
-def test_the_binary_log_of_a_newer_gatling_is_named(tmp_path: Path) -> None:
-    (tmp_path / "simulation.log").write_bytes(b"\x00\x00\x00\x00\x063.13.1\x00shop")
-    with pytest.raises(bc.InputError, match="binary log of Gatling"):
-        bc.read(tmp_path / "simulation.log", catalogue="http")
+VARIANTS = {
+    "k6 unix_milli": ("k6.csv.gz", lambda text: re.sub(r"(?m)^(\w+,\d{10}),", r"\g<1>000,", text)),
+    "k6 rfc3339": ("k6.csv.gz", lambda text: re.sub(r"(?<=,)\d{10}(?=,)", lambda at: f"{dated(at[0])}Z", text)),
+    "jmeter dates": ("jmeter.jtl.gz", lambda text: re.sub(
+        r"(?m)^(\d{10})(\d{3}),", lambda at: f"{dated(at[1], '/', ' ')}.{at[2]},", text)),
+    "jmeter tabs": ("jmeter.jtl.gz", lambda text: text.replace(",", "\t")),
+    "gatling 2.1": ("gatling.log.gz", lambda text: re.sub(
+        r"\t(\d{13})\t(\d{13})\t([OK]{2})", r"\t\1\t\1\t\2\t\2\t\3", text)),
+    "gatling 3.0": ("gatling.log.gz", lambda text: text.replace("REQUEST\t", "REQUEST\t17\t")),
+}  # fmt: skip
+
+
+def dated(seconds: str, day: str = "-", time: str = "T") -> str:
+    return dt.datetime.fromtimestamp(int(seconds), dt.UTC).strftime(f"%Y{day}%m{day}%d{time}%H:%M:%S")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_other_settings_of_a_tool_give_the_same_requests(variant: str, tmp_path: Path) -> None:
+    name, change = VARIANTS[variant]
+    text = change(text_of(name))
+    assert text != text_of(name)
+    (tmp_path / "run").write_text(text, "utf-8")
+    read, same = bc.read(tmp_path / "run", catalogue="http"), bc.read(FILES / name, catalogue="http")
+    assert read.label_summaries == same.label_summaries
+    assert read.total("requests").values.tolist() == same.total("requests").values.tolist()
+
+
+def test_jmeter_without_header_or_samples_in_transactions(tmp_path: Path) -> None:
+    row = "17600000{:05d},{},{},200,{},u 1-1,text,true,,66,121,2,3,null,{},0,0"
+    parts = [row.format(1000 * i, 20, "cart", "OK", 20) for i in range(8)]
+    sums = [row.format(1000 * i, 50, "Buy", '"Number of samples in transaction : 1, x"', 50) for i in range(8)]
+    read = {}
+    for name, rows in {"both": [*parts, *sums], "sums": sums}.items():
+        (tmp_path / name).write_text("\n".join(rows) + "\n", "utf-8")
+        recording = bc.read(tmp_path / name, catalogue="http")
+        assert recording.total("users").values[0] == 3
+        read[name] = {each.label: each.value for each in recording.label_summaries if each.stat == "calls"}
+    assert read == {"both": {"cart": 8}, "sums": {"Buy": 8}}
+
+
+def test_locust_skips_seconds_and_names_ids(tmp_path: Path) -> None:
+    """Seconds that Locust leaves out are no gaps, and addresses that differ by ids are one endpoint."""
+    lines = (FILES / "locust/base/run1_stats_history.csv").read_text("utf-8").splitlines(keepends=True)
+    (tmp_path / "run_stats_history.csv").write_text("".join(lines[:20] + lines[21:30] + lines[31:]), "utf-8")
+    stats = (FILES / "locust/base/run1_stats.csv").read_text("utf-8").replace("/cart", "/items/1")
+    (tmp_path / "run_stats.csv").write_text(stats.replace("/items/[id]", "/items/22"), "utf-8")
+    whole, read = bc.read(FILES / "locust/base/run1_stats_history.csv"), bc.read(tmp_path / "run_stats_history.csv")
+    for each in (whole, read):
+        assert set(np.diff(each.total("requests").times)) == {1.0}
+    assert read.total("requests").values.sum() == pytest.approx(whole.total("requests").values.sum())
+    calls, means = ({e.label: e.value for e in read.label_summaries if e.stat == stat} for stat in ("calls", "avg"))
+    before = {e.label: e.value for e in whole.label_summaries if e.stat == "calls"}
+    assert calls["GET /items/{id}"] == before["GET /cart"] + before["GET /items/[id]"]
+    assert 0.02 < means["GET /items/{id}"] < 0.04
+
+
+def requests_of(file: Path, seconds: dict[str, float], seed: int) -> None:
+    """Forty seconds of requests in random order, as vegeta writes them."""
+    rng, names = np.random.default_rng(seed), [*seconds]
+    took = rng.lognormal(0.0, 0.1, 6_000)
+    rows = (
+        f"{1_760_000_000_000_000_000 + i * 6_666_667},200,{int(1e9 * seconds[name] * took[i])},1,1,,,,{i},GET,{name},"
+        for i, name in enumerate(names[at] for at in rng.integers(len(names), size=took.size))
+    )
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("\n".join(rows) + "\n", "utf-8")
+
+
+def test_a_new_endpoint_that_takes_the_time_is_named_as_the_cause(tmp_path: Path) -> None:
+    for run in range(3):
+        requests_of(tmp_path / f"base/{run}.csv", {"/a": 0.02, "/b": 0.03, "/old": 0.02}, run)
+        requests_of(tmp_path / f"new/{run}.csv", {"/a": 0.02, "/b": 0.03, "/beta": 0.3}, 10 + run)
+    result = bc.compare(tmp_path / "base", tmp_path / "new")
+    (only,) = (each for each in result.results.findings if "GET /beta" in each.text)
+    assert only.severity == "warning"
+    assert re.search(r"Only new has 1 endpoint: GET /beta \(30. ms, 8[567] % of all time\)", only.text)
+    assert result.results.suggestions[0].text.endswith("look at GET /beta (new) first.")
+    assert result.results.tests[0].metrics[0].judged.status == "equivalent"  # at unchanged mix
+
+
+def test_rare_endpoints_are_not_said_to_be_gone(tmp_path: Path) -> None:
+    """Which of 200 equally rare endpoints a run counts as others is chance."""
+    seconds = {f"/page/{chr(97 + i // 20)}{chr(97 + i % 20)}": 0.02 for i in range(200)}
+    for run in range(2):
+        requests_of(tmp_path / f"base/{run}.csv", seconds, run)
+        requests_of(tmp_path / f"new/{run}.csv", seconds, 10 + run)
+    result = bc.compare(tmp_path / "base", tmp_path / "new")
+    assert "among_others" in {row.reason.code for row in result.results.tests[0].labels if row.reason}
+    assert result.labels["only_in"].isna().all()
+    assert "labels_in_one_build" not in {each.kind for each in result.results.findings}
 
 
 def test_a_folder_of_jtl_files_holds_runs(tmp_path: Path) -> None:

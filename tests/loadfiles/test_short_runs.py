@@ -64,7 +64,7 @@ def test_runs_of_a_few_seconds_are_not_judged_however_many() -> None:
     runs = [other(run, 1.0 + 0.0001 * i) for i in range(6)]
     result = bc.compare(runs[:3], runs[3:])
     assert set(result.metrics["status"]) == {"inconclusive"}
-    assert "13 s long; a steady window needs 37 s" in result.findings.loc[0, "text"]
+    assert "13 s long; a steady window needs 25 s" in result.findings.loc[0, "text"]
 
 
 def test_a_params_file_states_the_time_of_rates_of_its_files(tmp_path: Path) -> None:
