@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,10 +12,10 @@ import numpy as np
 from buildcompare.comparison.analysis import analyse
 from buildcompare.comparison.reading import Builds, build_names, with_catalogue
 from buildcompare.config.assumed import with_times
-from buildcompare.config.catalogue import Catalogue, Metric, read_catalogue
+from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.errors import InputError, plural
 from buildcompare.config.outside import one_line
-from buildcompare.config.params import FILE_KEYS, SLUG, Comparison, check_params, read_params
+from buildcompare.config.params import FILE_KEYS, SLUG, Comparison, check_params
 from buildcompare.config.project import resolve, root, write_files, writing
 from buildcompare.config.remote import is_remote
 from buildcompare.config.yaml import yaml_text
@@ -103,8 +103,8 @@ def _keys_of(run: Recording, path: str) -> dict[str, object]:
     """Name the file of a run, and its table of labels, as a params file does."""
     files = [str(each["path"]) for each in run.provenance["files"]]
     names = [Path(file).name for file in files]
-    beside = set().union(*(form.parts(names) for form in formats()))
-    main = [file for file, name in zip(files, names, strict=True) if ".labels." not in name and name not in beside]
+    parts = _parts(names)
+    main = [file for file, name in zip(files, names, strict=True) if ".labels." not in name and name not in parts]
     if len(main) != 1:
         expected = "one file for each run (join them to one table, or use `compare`)"
         found = f"{plural(len(main), 'file')} that are parts of one run"
@@ -112,6 +112,11 @@ def _keys_of(run: Recording, path: str) -> dict[str, object]:
     key = FILE_KEYS.get(str(run.provenance["kind"]), "recording" if run.series else "values")
     labels = next((each for each in files if ".labels." in Path(each).name), None)
     return {key: _stated(main[0]), **({"labels": _stated(labels)} if labels else {})}
+
+
+def _parts(names: Collection[str]) -> set[str]:
+    """Return the names of files that belong to another of these."""
+    return set().union(*(form.parts(names) for form in formats()))
 
 
 def _stated(path: str) -> str:
@@ -132,7 +137,9 @@ def _unused(path: str, runs: Sequence[Recording]) -> Iterator[str]:
     place = Path(path)
     if not is_remote(path) and place.is_dir():
         read = {Path(str(each["path"])).name for run in runs for each in run.provenance["files"]}
-        for each in sorted(place.iterdir()):
+        there = sorted(place.iterdir())
+        read |= _parts([each.name for each in there])
+        for each in there:
             if each.name not in read:
                 fits = "beside" if ENDING.search(each.name) else "ending"
                 why = "folder" if each.is_dir() else "hidden" if each.name.startswith(".") else fits
@@ -197,11 +204,10 @@ def write_draft(draft: Draft, output: Path | None, *, command: str, force: bool)
     place = file if output or root() == Path.cwd() else root() / file
     beside = place.parent / "metrics" / f"{file.stem}.yaml"
     is_listed = beside.absolute() == root() / "params/metrics" / beside.name
-    for each, read in ((place, read_params), (beside, lambda it: read_catalogue(str(it.absolute())))):
+    for each in (place, beside):
         if each.exists() and not force:
-            raise InputError(
-                file=each, key=None, expected="no file, or --force to overwrite it", found=_there(each, read)
-            )
+            expected, found = "no file, or --force to overwrite it", f"one of {each.stat().st_size:,} bytes"
+            raise InputError(file=each, key=None, expected=expected, found=found)
     params = draft.params.model_copy(update={"metrics": file.stem if is_listed else _stated(str(beside.absolute()))})
     catalogue = draft.catalogue.model_dump(mode="json", exclude_defaults=True)
     catalogue["metrics"] = [_stated_metric(each) for each in draft.catalogue.metrics]
@@ -221,17 +227,6 @@ def _stated_metric(metric: Metric) -> dict[str, object]:
     changed = metric.model_dump(mode="json", exclude_defaults=True, exclude={"known"})
     shown = {"better": str(metric.better), "margin_percent": metric.margin_percent, **changed}
     return {key: shown[key] for key in type(metric).model_fields if key in shown}
-
-
-def _there(file: Path, read: Callable[[Path], Comparison | Catalogue]) -> str:
-    """Say what a file holds that would be overwritten."""
-    try:
-        held = read(file)
-    except InputError:
-        return f"a file of {file.stat().st_size:,} bytes"
-    if isinstance(held, Comparison):
-        return f"a comparison of {held.base.label} and {held.new.label}"
-    return f"a catalogue of {plural(len(held.metrics), 'metric')}"
 
 
 def _template(name: str) -> Template:
