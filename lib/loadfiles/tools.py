@@ -48,6 +48,8 @@ _TIMES = ("http_req_duration", "grpc_req_duration")
 _FAILED = "http_req_failed"
 TRANSACTION = r"Number of samples in transaction : (\d+)"
 """Begins the message of JMeter's sums of samples."""
+CUT_OFF = 0.1
+"""Largest part of the samples of transactions that the end of a file may lack."""
 _SAMPLES = ("httpSample", "sample")
 
 
@@ -207,7 +209,7 @@ _JTL = re.findall(
 
 def read_jmeter_csv(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
     """Read the JTL file of ``jmeter -n -l FILE`` as CSV; transactions count only where their samples are missing."""
-    log, users, sums, parts = RequestLog(file), _Users(), list[pa.RecordBatch](), 0
+    log, users, sums, parts, kept = RequestLog(file), _Users(), list[pa.RecordBatch](), 0, 0
     _, header = _header(file)
     names = None if "timeStamp" in header else _JTL  # `print_field_names=false`
     types = {"timeStamp": None, "elapsed": pa.float64(), "label": _TEXT, "success": pa.bool_()}
@@ -234,9 +236,9 @@ def read_jmeter_csv(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> 
                 sums.append(batch.filter(pa.array(held_by_row > 0)))
                 rows = batch.filter(pa.array(held_by_row == 0))
                 parts += int(held_by_row.sum())
-        parts -= rows.num_rows
+        kept += rows.num_rows
         count(rows)
-    for batch in sums if parts > 0 else ():
+    for batch in sums if parts - kept > CUT_OFF * parts else ():
         count(batch)
     return log.recording(catalogue, {"kind": "jmeter", "files": [file.provenance]}, users.series())
 

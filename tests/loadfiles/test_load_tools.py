@@ -302,12 +302,12 @@ def test_jmeter_without_header_or_samples_in_transactions(tmp_path: Path) -> Non
     parts = [row.format(1000 * i, 20, "cart", "OK", 20) for i in range(8)]
     sums = [row.format(1000 * i, 50, "Buy", '"Number of samples in transaction : 1, x"', 50) for i in range(8)]
     read = {}
-    for name, rows in {"both": [*parts, *sums], "sums": sums}.items():
+    for name, rows in {"both": [*sums, *parts], "cut": [*sums, *parts, *parts, *sums[:1] * 9], "sums": sums}.items():
         (tmp_path / name).write_text("\n".join(rows) + "\n", "utf-8")
         recording = bc.read(tmp_path / name, catalogue="http")
         assert recording.total("users").values[0] == 3
         read[name] = {each.label: each.value for each in recording.label_summaries if each.stat == "calls"}
-    assert read == {"both": {"cart": 8}, "sums": {"Buy": 8}}
+    assert read == {"both": {"cart": 8}, "cut": {"cart": 16}, "sums": {"Buy": 8}}
 
 
 def test_locust_skips_seconds_and_names_ids(tmp_path: Path) -> None:
