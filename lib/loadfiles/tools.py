@@ -76,8 +76,8 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the columns `types` of a CSV piece by piece; `names` are those of a file without a header."""
     delimiter, header = _header(file)
-    if missing := [name for name in types if name not in (names or header)]:
-        raise file.fault("columns", f"the column {missing[0]}", delimiter.join(header)[:80])
+    if odd := [name for name in types if (names or header).count(name) != 1]:
+        raise file.fault("columns", f"the column {odd[0]} once", delimiter.join(header)[:80])
     try:
         yield from arrow_csv.open_csv(
             stream,
@@ -221,6 +221,8 @@ def read_jmeter_csv(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> 
             times = _seconds(batch["timeStamp"], 1e-3)
         except pa.ArrowInvalid:
             raise file.fault("timeStamp", "milliseconds since 1970, or dates", str(batch["timeStamp"][0])) from None
+        if batch["success"].null_count:
+            raise file.fault("success", "true or false", "nothing")
         elapsed, success = _numbers(batch["elapsed"]), batch["success"].to_numpy(zero_copy_only=False)
         log.add(times, _coded(log, str, batch["label"]), elapsed_s=elapsed / 1e3, failed=~success.astype(bool))
         if "allThreads" in types:
@@ -266,6 +268,8 @@ def read_jmeter_xml(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> 
         except ValueError as error:
             raise file.fault("samples", "numbers in `ts` and `t`", str(error)[:80]) from None
         log.add(times, log.codes(table["lb"]), elapsed_s=elapsed, failed=(table["s"] != "true").to_numpy())
+        if not table["s"].isin(["true", "false"]).all():
+            raise file.fault("samples", "`s` of true or false", repr(table["s"].iloc[0]))
         threads = pd.to_numeric(table["na"], errors="coerce")
         users.add(times[threads.notna()], threads.dropna().to_numpy(dtype=np.float64))
 
@@ -398,8 +402,8 @@ def read_locust(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Reco
 
 def _of_seconds(rows: pd.DataFrame) -> Intervals:
     """Take what happened between two rows of sums so far."""
-    requests, failed, _ = (rows[name].diff().to_numpy()[1:] for name in _SUMS)
-    sums = rows["total"].diff().to_numpy()[1:]
+    counts = rows[[*_SUMS[:2], "total"]].diff()
+    requests, failed, sums = counts.mask(counts[_SUMS[0]] < 0).to_numpy()[1:].T  # --reset-stats begins again
     at = rows.index.to_numpy(dtype=float)
     return Intervals(
         at[1:],

@@ -13,6 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import buildcompare as bc
@@ -130,7 +131,7 @@ def test_a_file_that_ends_early_loses_nothing_or_is_refused_in_one_line(name: st
     assert (whole >= 20, whole + len(said)) == (name != "jmeter.xml.gz", 40)  # no XML without its end
 
 
-def test_locust_is_read_as_its_files_say() -> None:
+def test_locust_is_read_as_its_files_say(tmp_path: Path) -> None:
     whole = [
         row
         for row in csv.DictReader((FILES / "locust/base/run1_stats.csv").read_text().splitlines())
@@ -141,6 +142,10 @@ def test_locust_is_read_as_its_files_say() -> None:
     read = bc.read(FILES / "locust/base/run1_stats_history.csv", catalogue="http")
     rates, times = (read.total(slug).values for slug in ("requests", "response-time"))
     assert rates.sum() == pytest.approx(sums[-1][0] - sums[0][0])
+    table = pd.read_csv(FILES / "locust/base/run1_stats_history.csv")
+    table.loc[table["Timestamp"] > table["Timestamp"].median(), "Total Request Count"] = 0  # --reset-stats
+    table.to_csv(tmp_path / "run_stats_history.csv", index=False)
+    assert np.nanmin(bc.read(tmp_path / "run_stats_history.csv", catalogue="http").total("requests").values) == 0
     assert np.nansum(rates * times) == pytest.approx((np.prod(sums[-1]) - np.prod(sums[0])) / 1e3)
     columns = {"calls": "Request Count", "avg": "Average Response Time", "p50": "50%", "p95": "95%", "p99": "99%"}
     assert {(each.label, each.stat): each.value for each in read.label_summaries} == pytest.approx({
@@ -238,17 +243,24 @@ def test_an_endpoint_is_a_path_without_ids(address: str, endpoint: str) -> None:
 @pytest.mark.parametrize(
     ("contents", "expected"),
     [
-        ("metric_name,timestamp,metric_value\nvus,1,1\n", "columns: expected the column method"),
+        ("metric_name,timestamp,metric_value\nvus,1,1\n", "columns: expected the column method once"),
         ("metric_name,timestamp,metric_value,method,name\nvus,1760000000,1,,\n", "requests: expected at least one"),
         ("metric_name,timestamp,metric_value,method,name\nhttp_req_duration,1760000000,-1,GET,/\n", "0 or more"),
         ("metric_name,timestamp,metric_value,method,name\nhttp_req_duration,1760000000\n", "rows: expected a whole"),
         ('{"metric":"vus","type":"Point","data":{"time":5}}\n', "lines: expected JSON lines"),
         ("timeStamp,elapsed,label,success\n11.12.2024 10:00,5,a,true\n", "timeStamp: expected milliseconds"),
-        ("timeStamp,elapsed,label\n1760000000000,5,a\n", "columns: expected the column success"),
+        ("timeStamp,elapsed,label\n1760000000000,5,a\n", "columns: expected the column success once"),
+        ("timeStamp,elapsed,label,success,label\n1760000000000,5,a,true,b\n", "expected the column label once"),
+        ("timeStamp,elapsed,label,success\n1760000000000,5,a,\n", "success: expected true or false"),
         ("1760000000000,5,a,200,true,1\n", "rows: expected a whole table"),
         ("timeStamp,elapsed,label,success\n1760000000000,5,a,maybe\n", "rows: expected a whole table"),
         ('<testResults version="1.2"><httpSample t="5" ts="17', "XML: expected a whole document"),
         ('<testResults><httpSample t="x" ts="1" s="true" lb="a"/></testResults>', "samples: expected numbers"),
+        ('<testResults><sample t="5" ts="1760000000000" s="TRUE" lb="a"/></testResults>', "`s` of true or false"),
+        *(
+            (f'{{"ts":{first},"msg":"a"}}\n{{"ts":{last},"msg":"a"}}\n', "times: expected times of one unit")
+            for first, last in ((0, 900_000), (1_760_000_000, 1_760_000_900_000))
+        ),
         ("RUN\ta\tb\t1\t \t3.9\nREQUEST\t\ta\t5\tOK\n", "line 2: expected a REQUEST or USER of Gatling"),
         ("Timestamp,User Count,Type,Name\n1,1,,Aggregated\n", "columns: expected the column"),
         ("metric_name,timestamp,metric_value,method,name\nhttp_req_duration,7760000000,1,GET,/\n", "2000 to 2100"),

@@ -54,6 +54,8 @@ def test_a_wide_frame(index: object) -> None:
 
 def test_a_frame_comes_back_long_and_within_its_window() -> None:
     frame = pd.DataFrame({"rps": np.arange(4.0)}, index=pd.to_timedelta([0, 5, 10, 15], unit="s"))
+    lasting = pd.DataFrame({"P99 API times": pd.to_timedelta([120, 130, 140], unit="ms")}, index=[0, 5, 10])
+    assert Recording.from_frame(lasting).series[0].values.tolist() == [0.12, 0.13, 0.14]
     recording = Recording.from_frame(frame, window=(5, 15), stop_known=True)
     assert recording.curve(recording.series[0]).to_dict() == {0.0: 1.0, 5.0: 2.0, 10.0: 3.0}
     assert recording.stop_known

@@ -57,7 +57,7 @@ def tables(draw: st.DrawFn) -> Stated:
     rows = [f"{time.isoformat()},{cell}" for time, cell in zip(times, cells, strict=True)]
     head = f"timestamp,{called}"
     if is_long:
-        unit = draw(st.sampled_from(["unit", "Units", "UoM", "Einheit", "unit of measure"]))
+        unit = draw(st.sampled_from(["unit", "Units", "UoM", "value_unit", "suffix"]))
         head = "timestamp,value,metric" + (f",{unit}" if beside else "")
         rows = [f"{row},{called}" + (f",{beside}" if beside else "") for row in rows]
     size = min(sizes, default=Fraction(1))
@@ -120,10 +120,13 @@ def test_elapsed_times_that_may_be_milliseconds_need_a_line(unit: str, last: flo
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("time,CPU Utilization (‰)\n0,1\n5,2\n", "found '‰'"),
+        ("time,RPS, RPS\n0,1,2\n5,1,2\n", "'RPS' twice"),
+        ("time,RPS\n0,1\n5,2\0\n", "line 3: expected a number"),
         ("time,RPS\n2024-10-27 02:59:55,1\n2024-10-27 02:00:00,1\n", "line 3: expected each hour once"),
         *(
             (f"time,metric,value,{name}\n2024-12-11 12:59:55,RPS,1,EST\n", f"{name}: expected times in UTC")
-            for name in ("timezone", "Time Zone", "tz", "utc_offset")
+            for name in ("timezone", "Time Zone", "tz_name", "utc_offset", "region")
         ),
         *(
             ("\n".join(["time,RPS", *(f"{each},1" for each in times.split()), ""]), "expected times of one reading")

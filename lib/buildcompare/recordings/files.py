@@ -273,6 +273,12 @@ def unit_factor(file: InputFile, key: str, stated: str, unit: str, *, is_suffix:
     raise file.fault(key, of_value if is_suffix else of_panel, repr(stated))
 
 
+def is_unit(text: str, unit: str) -> bool:
+    """Whether `text` is a unit as behind a value, of the quantity of the catalogue's `unit` if that has one."""
+    wanted = SUFFIXES.get(unit, (_quantity(unit),))[0]
+    return text in SUFFIXES and (not unit or SUFFIXES[text][0] == wanted != "")
+
+
 def _quantity(unit: str) -> str:
     """Quantity of a unit of the catalogue, among those that Grafana's units measure; empty for counts."""
     usual = {"percent of one core": "percent"}.get(unit, unit)

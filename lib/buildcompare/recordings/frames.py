@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import LATEST, MAX_GRAPHS, SUFFIXES, TESTED, Curve, InputFile, series_of, unit_factor
+from buildcompare.recordings.files import LATEST, MAX_GRAPHS, TESTED, Curve, InputFile, is_unit, series_of, unit_factor
 from buildcompare.recordings.series import FloatArray, Note, Series
 
 if TYPE_CHECKING:
@@ -44,17 +44,22 @@ _NO_VALUE = ("", "null", "undefined")
 _CLOCK = re.compile(
     r"(?:|timestamp|date|time|date[ _]?time|ts|elapsed(?:[ _]time)?)(?:[ _]?[(\[]?(ms|s|us|µs|ns)[)\]]?)?"
 )
-_UNITS = re.compile(r"units?([_ ]of[_ ]measure(ment)?)?|uom|einheit(en)?|unité|unidad")
-_ZONE = re.compile(r"time[ _-]?zone|tz(?:info)?|utc[ _-]?offset|zeitzone")
+_UNITS = re.compile(r"(?:(?:value|metric)[_ ]?)?units?([_ ](of|name).*)?|uom|einheit(en)?|unité|unidad")
+_ZONE = re.compile(r"time[ _-]?zone|(?:.*[ _-])?tz(?:info|[ _-]?name)?|(?:utc|gmt)[ _-]?offset|zeitzone")
+_OF_ZONE = re.compile(
+    r"(?:Africa|America|Asia|Atlantic|Australia|Europe|Pacific)/\w+|(?:UTC|GMT)[+-]\d.*|[+-]\d\d:\d\d|CES?T|[ECMP][SD]T"
+)
 _SECONDS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
-_DIGITS = r"(?:19[7-9]|20\d)\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])?(?:[0-5]\d){0,2}"
-"""Digits of a date, such as 202412111000."""
+_DIGITS = r"(?:(?:19[7-9]|20\d)\d{0}{1}?(?:[0-5]\d){{0,2}}|\d\d{0}{1}[0-5]\d)".format(
+    r"(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])", r"(?:[01]\d|2[0-3])"
+)
+"""Digits of a date, such as 202412111000 or 2412111000."""
 _SERIALS = 36_526.0, 73_051.0
 """The years 2000 to 2100 as days of spreadsheets, whose day 25,569 is the first of 1970."""
 _DAY_OR_MONTH = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})\b(.*)")
 _GRAFANA_NAME = re.compile(r"(.+)-data(?:-as-\w+)?-\d{4}-\d\d-\d\d.*\.csv(?:\.gz)?")
 """Name of a panel's CSV from Grafana: the panel's title and the time of the export."""
-_NUMBER = r"^\s*(?P<number>[+-]?[\d.,]*\d[.,]?(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\d\s.,].*)?$"
+_NUMBER = r"^\s*(?P<number>[+-]?[\d.,]*\d[.,]?(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\d\s.,\x00][^\x00]*)?$"
 """A number with either decimal mark, and its unit; for RE2, whose ``\\d`` is ASCII only."""
 _PLAIN = r"(?i)^\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)\s*$"
 _READINGS = {
@@ -117,7 +122,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
     if SEPARATOR in frame.attrs:
         frame = with_decimal_points(frame, values, file, clock=clock)
     times = _times(frame[clock], file)
-    zone = next((column for name, column in columns.items() if _ZONE.fullmatch(name)), None)
+    zone = next((each for name, each in columns.items() if _ZONE.fullmatch(name) or _is_of_zones(frame[each])), None)
     if zone and not ({*frame[zone].astype(str)} <= {"", "UTC", "GMT", "Z"} or _is_zoned(frame[clock]).all()):
         expected = "times in UTC, or with their zone (2024-01-01T10:00:00+01:00)"
         raise file.fault(str(zone), expected, f"{frame[clock].iloc[0]} in {frame[zone].iloc[0]}")
@@ -125,7 +130,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
         yield from _wide(frame[values], times, file, catalogue)
         return
     labels = [column for column in frame.columns if column not in (clock, metric, zone, *values)]
-    units = str(next((column for name, column in columns.items() if _UNITS.fullmatch(name)), "\0"))
+    units = {str(column) for name, column in columns.items() if _UNITS.fullmatch(name)}
     seen = set[tuple[object, ...]]()
     if len(labels) > MAX_LABELS:
         raise file.fault("columns", f"at most {MAX_LABELS} beside a metric and its value", str(len(labels)))
@@ -142,11 +147,13 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
         column = frame[values[0]].iloc[rows]
         texts = dict(zip(map(str, labels), map(str, own), strict=True))
         name, in_name = _unit_in(name, catalogue)
-        unit, beside = catalogue.find(name).unit, texts.pop(units, "").strip()
-        beside = "" if beside == "nan" else beside
-        if beside and not unit and beside not in SUFFIXES:
-            texts[units], beside = beside, ""  # the unit becomes a label
-        read = numbers_of(column, file, unit, stated=(in_name, beside))
+        unit, beside = catalogue.find(name).unit, []
+        for label, text in [*texts.items()]:
+            stated = text.strip().replace("nan", "")
+            if (is_unit(stated, unit) or not stated or unit) if label in units else unit and is_unit(stated, unit):
+                beside.append(stated)
+                del texts[label]
+        read = numbers_of(column, file, unit, stated=(in_name, *beside))
         if (name, *texts.items()) in seen:
             raise file.fault(f"{metric}, {_row(file, frame.index, rows[0])}", f"one unit of {name}", "a second one")
         seen.add((name, *texts.items()))
@@ -173,8 +180,9 @@ def _unit_in(column: str, catalogue: Catalogue) -> tuple[str, str]:
     parts = re.fullmatch(r"(.+?)\s*[(\[{]([^()\[\]{}]+)[)\]}]", column)
     parts = parts or re.fullmatch(r"(.+?)[\s,_/-]+(?:in )?([^\s,_/-]+)", column)
     if parts and catalogue.find(parts[1]).known:
-        is_suffix = parts[2] in SUFFIXES
-        if is_suffix or (column[-1] in ")]}" and not catalogue.find(column).known):
+        whole = catalogue.find(column)
+        is_other = whole.known and (whole.name == column or whole.slug != catalogue.find(parts[1]).slug)
+        if is_unit(parts[2], "") or (column[-1] in ")]}" and not is_other):
             return parts[1], parts[2]
     return column, ""
 
@@ -220,7 +228,7 @@ def _times(column: pd.Series, file: InputFile) -> FloatArray:
     fits = [unit for unit, size in _SECONDS.items() if EARLIEST * size <= low and high < LATEST * size]
     near = [unit for unit, size in _SECONDS.items() if TESTED[0] * size <= low and high < TESTED[1] * size]
     unit, other = stated or [*fits, "s"][0], ""
-    if all(re.fullmatch(_DIGITS, f"{each:.0f}") for each in (low, high)):
+    if all(re.fullmatch(_DIGITS, f"{each:.0f}") for each in (low, high)) and (numbers % 100 < 60).all():
         other = "date"
     elif _SERIALS[0] <= low and high < _SERIALS[1] and step < 0.5:
         other = "days"
@@ -242,9 +250,15 @@ def _times(column: pd.Series, file: InputFile) -> FloatArray:
         return np.asarray(np.round((numbers - 25_569.0) * 86_400.0, 3))
     if unit == "date":
         texts = pd.Series(np.char.mod("%.0f", numbers), column.index, name=name)
-        dates = pd.to_datetime(texts, format="%Y%m%d%H%M%S"[: len(texts.iloc[0]) - 2], errors="coerce")
+        is_short = re.fullmatch(r"(?!19|20).{10}", texts.iloc[0])
+        form = "%y%m%d%H%M" if is_short else "%Y%m%d%H%M%S"[: len(texts.iloc[0]) - 2]
+        dates = pd.to_datetime(texts, format=form, errors="coerce")
         return _instants(dates.astype(str), file, place)
     return numbers / _SECONDS[unit]
+
+
+def _is_of_zones(column: pd.Series) -> bool:
+    return all(part.astype(str).str.fullmatch(_OF_ZONE.pattern).all() for part in (column[:1], column))
 
 
 def _is_zoned(times: pd.Series) -> npt.NDArray[np.bool_]:
@@ -294,6 +308,8 @@ def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: Se
     """Convert texts to values in `unit`, from the unit after each number or those `stated` elsewhere; NaN if empty."""
     import pyarrow.compute as pc
 
+    if column.dtype.kind == "m":
+        column, stated = column.dt.total_seconds(), (*stated, "s")
     place = partial(_row, file, column.index)
     factors: dict[str, float] = {}
 
@@ -373,6 +389,8 @@ def _texts(column: pd.Series, *, clean: bool = True) -> pa.ChunkedArray:
 
 def _all_numbers(column: pd.Series) -> FloatArray | None:
     """Convert a column to numbers, NaN for empty cells; None if a cell is no plain number."""
+    if column.dtype.kind == "m":  # durations have a unit
+        return None
     if pd.api.types.is_numeric_dtype(column):
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     for clean in (False, True):  # most columns need no cleaning, which takes as long as the rest

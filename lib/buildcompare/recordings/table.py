@@ -134,9 +134,9 @@ def _read_delimited(file: InputFile, expected: str, fits: Callable[[list[str]], 
             raise file.fault("columns", f"at most {MAX_COLUMNS}", str(len(header)))
         if len(separators) != 1:
             raise file.fault("columns", expected, ", ".join(map(repr, header[:8])) or "none")
-        if twice := sorted({name for name in header if name and header.count(name) > 1}):
-            raise file.fault("columns", "each name once", f"{twice[0]!r} twice")
         names = [name.strip() for name in header]
+        if twice := sorted({name for name in names if name and names.count(name) > 1}):
+            raise file.fault("columns", "each name once", f"{twice[0]!r} twice")
         table = pa_csv.read_csv(
             pa.BufferReader(contents),
             pa_csv.ReadOptions(column_names=names, skip_rows=2 if marked else 1, use_threads=THREADS),
