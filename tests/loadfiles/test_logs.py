@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import buildcompare as bc
+from buildcompare.findings.verdict import opening
 from loadfiles.logs import masked
 
 
@@ -53,7 +54,9 @@ def test_messages_of_twice_the_users_are_compared_by_user_and_minute(tmp_path: P
         log(tmp_path / f"base/{run}.log", rates, run, users=20)
         more = {message: 2 * rate for message, rate in rates.items()} | {"saved": 16.0}
         log(tmp_path / f"new/{run}.log", more, 10 + run, users=40)
-    rows = bc.compare(tmp_path / "base", tmp_path / "new").labels.set_index("label")
+    result = bc.compare(tmp_path / "base", tmp_path / "new")
+    assert "saved is logged more (+1" in opening(result.results).sentence
+    rows = result.labels.set_index("label")
     assert set(rows["group"]) == {"logs by user"}
     assert rows.loc["Invalid submitPerformanceReport", ["base", "new"]].tolist() == pytest.approx([6.0, 6.0], rel=0.05)
     assert rows["status"].to_dict()["retry #"] != "regression"
