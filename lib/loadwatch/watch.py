@@ -113,7 +113,8 @@ def watch(
         box, show = widget()
         display(box)  # type: ignore[no-untyped-call]
     for at_s, (recording, *beside), notes in looks:
-        decision, compared = decide(replace(watched, base=[*watched.base, *beside]), recording, at_s)
+        seen = replace(watched, base=[*watched.base, *beside]) if beside else watched  # which keeps its views
+        decision, compared = decide(seen, recording, at_s)
         decision = decision.model_copy(update={"notes": notes})
         if show is not None:
             show(decision, compared)
