@@ -69,7 +69,7 @@ def code_sha256() -> str:
     """A hash of the library's files and of the versions of the packages that it asks for."""
     made = hashlib.sha256()
     for library in (Path(__file__).parents[1], *(kind.folder for kind in kinds())):
-        for file in sorted(file for file in library.rglob("*") if file.is_file() and file.suffix != ".pyc"):
+        for file in sorted(file for file in library.rglob("*") if file.is_file() and file.parent.name != "__pycache__"):
             made.update(f"{file.relative_to(library).as_posix()}\n".encode() + file.read_bytes())
     for asked in metadata.requires("buildcompare") or ():
         name, marker = re.split(r"[^\w.-]", asked, maxsplit=1)[0], asked.partition(";")[2]

@@ -345,17 +345,10 @@ def open_session(source: Source, url: str) -> tuple[Session, list[str]]:
     session = Session()
     # Repeat what passes (no connection, busy statuses), never a query that ran too long; a query changes nothing.
     repeats = _Repeats(
-        REPEATS,
-        backoff_factor=BACKOFF_S,
-        retry_after_max=math.ceil(min(MAX_WAIT_S, source.timeout_s)),
-        allowed_methods={"GET", "POST"},
-        status_forcelist=_BUSY,
-        read=0,
-        redirect=0,
-        other=0,
-        raise_on_status=False,
+        REPEATS, backoff_factor=BACKOFF_S, retry_after_max=math.ceil(min(MAX_WAIT_S, source.timeout_s)), read=0,
+        redirect=0, other=0, allowed_methods={"GET", "POST"}, status_forcelist=_BUSY, raise_on_status=False,
         raise_on_redirect=False,
-    )
+    )  # fmt: skip
     for scheme in ("http://", "https://"):
         session.mount(scheme, _Adapter(2, source.threads, repeats, pool_block=True))
     session.headers.update({"Accept-Encoding": "gzip" if source.gzip else "identity", "User-Agent": "buildcompare"})

@@ -15,14 +15,10 @@ from buildcompare.report import processes
 
 NAME = "warm"
 LANGUAGE = {
-    "codemirror_mode": {"name": "ipython", "version": 3},
-    "file_extension": ".py",
-    "mimetype": "text/x-python",
-    "name": "python",
-    "nbconvert_exporter": "python",
-    "pygments_lexer": "ipython3",
+    "codemirror_mode": {"name": "ipython", "version": 3}, "file_extension": ".py", "mimetype": "text/x-python",
+    "name": "python", "nbconvert_exporter": "python", "pygments_lexer": "ipython3",
     "version": platform.python_version(),
-}
+}  # fmt: skip
 """Language metadata of an executed notebook, as from a kernel."""
 CAN_FAIL = "raises-exception"
 """Tag of cells that may fail without ending the notebook."""

@@ -325,6 +325,7 @@ def templates() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=sentences.compiled(__file__),
     )
     usable = {name: getattr(module, name) for module, names in CALLABLE for name in names.split()}
     made.filters |= usable | {"test_title": title_of}

@@ -7,9 +7,12 @@ a template.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +22,7 @@ from buildcompare.results.codes import Pair
 from buildcompare.text import numbers
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import BytecodeCache, Environment
 
 MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
 """Most names in one sentence; the others are counted."""
@@ -61,6 +64,24 @@ def macros(file: str) -> Any:
     return environment().get_template(f"{file}.j2").module
 
 
+def compiled(module: str) -> BytecodeCache:
+    """Make a cache of compiled templates beside the byte code of `module`, which sets up their environment."""
+    from jinja2.bccache import Bucket, FileSystemBytecodeCache
+
+    place, setup = Path(module).with_name("__pycache__"), Path(module).read_text("utf-8") + version("jinja2")
+
+    class Compiled(FileSystemBytecodeCache):
+        def get_source_checksum(self, source: str) -> str:
+            return super().get_source_checksum(source + setup)
+
+        def dump_bytecode(self, bucket: Bucket) -> None:
+            with suppress(OSError):  # a folder that cannot be written
+                if not sys.dont_write_bytecode:
+                    super().dump_bytecode(bucket)
+
+    return Compiled(str(place), "%s.pyc")
+
+
 @cache
 def environment() -> Environment:
     """Make the environment of the sentences' templates."""
@@ -82,6 +103,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         extensions=[OneLine],
         finalize=_written,
+        bytecode_cache=compiled(__file__),
         optimized=False,  # most sentences are said once or never
     )
     usable = {function.__name__: function for function in (*_FILTERS, each, largest_first, title)}
