@@ -92,10 +92,10 @@ def with_effects(measured: Sequence[Measured], *, paired: bool = False) -> list[
 
 def _repeats(base: Sequence[RunLevel], new: Sequence[RunLevel], *, paired: bool) -> Noise | None:
     """Noise of one run from the repeats of a metric; not of pairs if a session lacks the metric."""
-    if not paired or len(base) != len(new):
+    if not paired or len(base) != len(new) or not all_positive(base, new):
         return repeats_noise(base, new)
-    ratios = [one.level / other.level for other, one in zip(base, new, strict=True)]
-    return repeats_noise([RunLevel(ratio ** math.sqrt(0.5)) for ratio in ratios])
+    both = zip(base, new, strict=True)
+    return repeats_noise([RunLevel((one.level / other.level) ** math.sqrt(0.5)) for other, one in both])
 
 
 def run_levels(levels: Pair[list[Level]]) -> Pair[list[RunLevel]]:
@@ -124,17 +124,15 @@ def measure_measurements(
         levels = Pair.of(lambda side: [level_of(each, metric.unit) for each in _values(runs[side], metric.slug)])  # noqa: B023
         missing = [side for side in SIDES if not levels[side]]
         effect = compare_failures(metric, Pair.of(lambda side: _tried(runs[side], metric)), timed=False)  # noqa: B023
-        reason, usable = None, run_levels(levels)
+        reason = None
         if effect is None and missing:
             reason = Reason(code=ReasonCode.NOT_RECORDED, build=missing[0])
         elif effect is None and delta_percent(*levels.map(lambda runs: level_of_build(metric, runs))) is None:  # noqa: B023
             reason = Reason(code=zero_base(metric, levels.new))
-        elif effect is None and not all_positive(*usable):
-            reason = Reason(code=ReasonCode.NOT_POSITIVE)
         noise = metric_noise(metric, "benchmark", groups, past)
         if stated and noise is None and metric.unit == "seconds":
             noise = BETWEEN_SESSIONS
-        rows.append(Measured(metric.name, unjudged_row(metric, levels, reason), effect, usable, noise))
+        rows.append(Measured(metric.name, unjudged_row(metric, levels, reason), effect, run_levels(levels), noise))
     return with_effects(rows, paired=paired)
 
 

@@ -305,16 +305,16 @@ def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate
 
     A gate needs no more than the chance of an estimate beyond its margin, without which it is not called.
     """
-    parts = [(min(each.df, 1e9), each.sd, metric.margin_percent) for _, metric, each in members]
-    df, sd, margin = np.array(parts).reshape(-1, 3).T
+    df, sd, margin = (
+        np.array([(min(each.df, 1e9), each.sd, m.margin_percent) for _, m, each in members]).reshape(-1, 3).T
+    )
     sought = np.log1p(SOUGHT * margin / 100.0) / sd - special.stdtrit(df, 1.0 - ALPHA / 2.0)
     power = np.maximum(special.stdtr(df, sought), ALPHA / 2.0)
     chance = 2.0 * special.stdtr(df, -np.log1p(margin / 100.0) / sd) if gate else np.ones(df.size)
     needed = np.maximum(chance / level, ALPHA / 2.0 / max(df.size, 1))
     order = np.argsort(needed / power)
     before, left = np.cumsum(needed[order]) - needed[order], np.cumsum(power[order][::-1])[::-1]
-    shares: FloatArray = np.minimum(needed, ((1.0 - before) / left).max(initial=0.0) * power)
-    return shares
+    return np.asarray(np.minimum(needed, ((1.0 - before) / left).max(initial=0.0) * power), dtype=np.float64)
 
 
 def judge_labels(
