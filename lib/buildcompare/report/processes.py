@@ -31,8 +31,9 @@ _asker: Connection | None = None  # In a child, the pipe to the process that wai
 
 
 def is_safe() -> bool:
-    """Test whether processes can be forked: not on Windows, nor on macOS, whose system libraries do not allow it."""
-    return sys.platform not in ("darwin", "win32") and "forkserver" in multiprocessing.get_all_start_methods()
+    """Test whether Python forks by default: not on Windows, nor on macOS, whose system libraries do not allow it."""
+    methods = multiprocessing.get_all_start_methods()  # the default first
+    return methods[0] != "spawn" and "forkserver" in methods
 
 
 def is_child() -> bool:
