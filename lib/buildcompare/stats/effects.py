@@ -195,8 +195,7 @@ def measure_effects(
 ) -> dict[Key, Effect | None]:
     """Compare the mean log levels of base and new in each metric of a comparison.
 
-    The scatter of repeated runs, or `repeats`, counts beside the `priors`
-    (:func:`~buildcompare.stats.noise.beside_repeats`). None if a level is not above zero, or without noise.
+    `repeats`, by default of `levels`, count beside `priors`. None if a level is not above zero, or without noise.
     """
     used = {key: runs for key, runs in levels.items() if all(runs) and all_positive(*runs)}
     stated = {key: noise and in_windows(noise, *used[key]) for key, noise in priors.items() if key in used}
@@ -305,9 +304,8 @@ def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate
 
     A gate needs no more than the chance of an estimate beyond its margin, without which it is not called.
     """
-    df, sd, margin = (
-        np.array([(min(each.df, 1e9), each.sd, m.margin_percent) for _, m, each in members]).reshape(-1, 3).T
-    )
+    parts = [(min(each.df, 1e9), each.sd, metric.margin_percent) for _, metric, each in members]
+    df, sd, margin = np.array(parts).reshape(-1, 3).T
     sought = np.log1p(SOUGHT * margin / 100.0) / sd - special.stdtrit(df, 1.0 - ALPHA / 2.0)
     power = np.maximum(special.stdtr(df, sought), ALPHA / 2.0)
     chance = 2.0 * special.stdtr(df, -np.log1p(margin / 100.0) / sd) if gate else np.ones(df.size)
