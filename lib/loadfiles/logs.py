@@ -123,5 +123,5 @@ def _seconds(times: list[Any], file: InputFile) -> FloatArray:
         raise file.fault("times", "times in ISO 8601, or numbers of one unit", str(error)[:100]) from None
     if not ((seconds >= TESTED[0]) & (seconds < TESTED[1])).all():
         extremes = f"{seconds.min():.12g} to {seconds.max():.12g} s"
-        raise file.fault("times", "times of one unit between 2000 and 2100", extremes)
+        raise file.fault("times", "times of one unit between 2000 and 2037", extremes)
     return seconds

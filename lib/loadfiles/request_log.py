@@ -99,7 +99,7 @@ class RequestLog:
             raise self._file.fault(None, "times of requests of 0 or more", "others")
         if not ((times >= TESTED[0]) & (times < TESTED[1])).all():
             found = f"{times.min():.12g} to {times.max():.12g} s since 1970"
-            raise self._file.fault("times", "times from 2000 to 2100 in the unit of the format", found)
+            raise self._file.fault("times", "times from 2000 to 2037 in the unit of the format", found)
         lasted = np.zeros(times.size) if elapsed_s is None else elapsed_s
         bucket = np.minimum(np.searchsorted(_BOUNDS, lasted), _BOUNDS.size - 1)
         of_second = (np.floor(times).astype(np.int64) << _CODE_BITS) | codes
