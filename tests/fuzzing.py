@@ -390,7 +390,7 @@ def _other_parquet(table: pa.Table, rng: random.Random) -> bytes:
     elif way == 2:
         kinds = (pa.string(), pa.int8(), pa.timestamp("ns", "Asia/Tokyo"), pa.duration("s"), pa.date32(), pa.float16())
         table = table.set_column(place, name, column.cast(rng.choice(kinds), safe=False))
-    elif way == 3:
+    elif way == 3 and table.num_rows:
         values = column.to_pylist()
         values[rng.randrange(len(values))] = rng.choice((None, values[0], *ODD))
         table = table.set_column(place, name, pa.array(values))
