@@ -308,7 +308,7 @@ def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "ma
 def history(
     ledger: Annotated[str, argument("FOLDER", "A ledger, such as data/history/NAME or s3://bucket/NAME.")],
     metrics: Metrics = "mattermost",
-    last: Annotated[int, typer.Option(min=0, help="So many of the newest comparisons; 0: all.")] = 100,
+    last: Annotated[int, typer.Option(min=0, help="Number of the newest comparisons to print; 0: all.")] = 100,
     only: Annotated[str | None, option("--only", "The comparison of this name alone.")] = None,
 ) -> None:
     """Print what a ledger states: setup, drift, databases and changes, comparison by comparison."""

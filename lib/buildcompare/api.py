@@ -274,7 +274,7 @@ class Shown:
         display(*parts_of(self, section))  # type: ignore[no-untyped-call]  # IPython's has no types
 
     def save(self) -> None:
-        """Keep results.json in the notebook; run by hand, save it too, unless a report was published there."""
+        """Keep results.json in the notebook; unless this run publishes a report, also save the file."""
         from IPython.display import display
 
         if not self.published:

@@ -154,7 +154,7 @@ class RankResult(Model):
     last: int
     """Number of variants that are not significantly worse."""
     runs_to_next: int | None = None
-    """Runs of each that distinguish it from the next with a probability of 80 %; null if distinguished, or above 99."""
+    """Runs per variant that separate it from the next with a probability of 80 %; null if separate now, or above 99."""
 
 
 class ClaimResult(Unproven):

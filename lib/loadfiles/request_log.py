@@ -37,7 +37,7 @@ MOST_ENDPOINTS = 150
 OTHERS = f"{RARE}endpoints)"
 MOST_NAMES = 200_000
 MOST_NEW = 500_000
-"""Counts that may wait to be added up: as many as were added up before, or so many."""
+"""Most counts that wait to be summed; more may wait if the sums so far have more rows."""
 LONGEST_RUN_S = 8 * 86_400
 SETTLE_S = 4.0
 """Rate window stated for these files: a steady window begins this long after the ramp, and lasts at least five times as

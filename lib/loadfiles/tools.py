@@ -302,7 +302,7 @@ def _text_lines(stream: BinaryIO, file: InputFile) -> Iterator[tuple[int, str]]:
 
 
 def read_gatling(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
-    """Read Gatling's ``simulation.log`` of version 2 to 3.9, which is text."""
+    """Read Gatling's ``simulation.log`` of version 2 to 3.9, text with four times a request up to 2.1, later two."""
     log, rows, joined = RequestLog(file), list[tuple[str, float, float, bool]](), list[tuple[float, int]]()
 
     def count() -> None:
@@ -316,7 +316,7 @@ def read_gatling(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Rec
         try:
             if fields[0] == "REQUEST":
                 end = next(at for at, word in enumerate(fields) if word in ("OK", "KO") and at > 2)
-                first = end - (4 if end > 6 and "".join(fields[end - 4 : end]).isdigit() else 2)  # 4 up to version 2.1
+                first = end - (4 if end > 6 and "".join(fields[end - 4 : end]).isdigit() else 2)
                 start, stop = int(fields[first]), int(fields[end - 1])
                 group = fields[first - 2] if first > 2 and not fields[first - 2].isdigit() else ""
                 name = " / ".join(part for part in (group.replace(",", " / "), fields[first - 1]) if part)
@@ -385,7 +385,7 @@ def read_locust(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Reco
         stated = numbers[[*_NUMBERS, "total"]].groupby(level=0).sum() if several else numbers.sort_index()
         if len(stated) < 2:
             continue
-        stated.loc[:, [*_SHARES.values()] if several else []] = np.nan  # no percentile follows from others
+        stated.loc[:, [*_SHARES.values()] if several else []] = np.nan  # percentiles cannot be combined
         every = stated.index.union(pd.RangeIndex(int(stated.index[0]), int(stated.index[-1])))
         filled = stated[[*_NUMBERS, "total"]].reindex(every).interpolate("index", limit=SKIPPED, limit_area="inside")
         seconds = stated.combine_first(filled).dropna(subset="total")

@@ -22,7 +22,7 @@ from buildcompare.text.sentences import say
 from loadinit.files import MOST_LABELS, Draft
 
 MOST_METRICS, MOST_ROWS, MOST_SERIES = 60, 150, 10_000
-"""Most metrics of a catalogue, values of a label that becomes a table, and inspected series of a metric."""
+"""Limits: metrics of a catalogue, values of a label that becomes a table, and series of a metric that are read."""
 ENDPOINT = ("endpoint", "handler", "route", "path", "uri", "url", "operation", "grpc_method", "view", "method")
 STATUS = ("code", "status", "status_code", "http_status", "http_status_code", "http_response_status_code")
 """Labels that name an endpoint or a status, the surest first."""
@@ -74,7 +74,7 @@ class _Server:
     gauges: set[str]
     """Names that the server declares as gauges, whatever their suffix."""
     metrics: dict[str, Metric] = field(default_factory=dict)
-    """By slug."""
+    """Metrics by slug."""
     tables: list[LabelTable] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
 

@@ -57,7 +57,7 @@ _AVERAGES = {"api": "avg-api-times", "store": "avg-store-times"}
 class Traffic:
     """Factors on the calls and on the times of labels, by ``group/label``; ``group/*`` means every label of a group.
 
-    It is not part of `RunSettings`: without it a recording has no series of labels.
+    A recording has series of labels only with it, so it is not part of `RunSettings`.
     """
 
     calls: tuple[tuple[str, float], ...] = ()

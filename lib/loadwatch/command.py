@@ -23,7 +23,7 @@ def watch(
     params: Annotated[Path | None, argument("PARAMS", "A params file; the last run of `new` is watched.")] = None,
     test: Annotated[str | None, option("--test", "The test's name (default: the first).")] = None,
     replay: Annotated[Path | None, option("--replay", "Show a params file's run or a recording as if live.")] = None,
-    speed: Annotated[float, option("--speed", "Of a replay: so many times as fast.")] = 600.0,
+    speed: Annotated[float, option("--speed", "How many times faster a replay runs than the test did.")] = 600.0,
     every: Annotated[float, option("--every", "Seconds between two looks.")] = 60.0,
     page: Annotated[Path | None, option("--page", "Write a page here that loads itself again.")] = None,
     json_: Annotated[Path | None, option("--json", "Write the last decision here.")] = None,

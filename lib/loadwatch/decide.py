@@ -43,8 +43,8 @@ BATCHES, AR_ERRORS, LEAST_EFFECTIVE = (8, 16), 0.5, 4.0
 chosen on simulated runs of other seeds than those that judge them."""
 SETTLED_S, NOW_S = 1200.0, 600.0  # after the ramps of an unbounded test, and the stretch that gives its level now
 LAG = 0.21
-"""Part (log) of the distance to the base at the same time that an unbounded run makes up at most until its end. Every
-second published comparison set it (0.20 at most); in the others it is 0.10 at most, in identical runs 0.15."""
+"""Largest log ratio by which an unbounded run catches up with the base from now to its end. Every second published
+comparison set it (0.20 at most); in the others it is 0.10 at most, in identical runs 0.15."""
 
 
 class Code(StrEnum):

@@ -104,7 +104,7 @@ class Look:
 
 
 def cut(recording: Recording, at_s: float) -> Recording:
-    """The recording as it was so many seconds after its start; values of labels over the whole run are not known."""
+    """The recording as it was `at_s` seconds after its start; values of labels over the whole run are not known."""
     end = min(recording.window[0] + at_s, recording.window[1])
     sizes = [int(np.searchsorted(each.times, end, "right")) for each in recording.series]
     series = tuple(replace(each, times=each.times[:size], values=each.values[:size])

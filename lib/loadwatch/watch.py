@@ -60,7 +60,7 @@ def watch(
     test
         The test's name; by default the first.
     replay, speed
-        Show a finished run as if it went on, so many times as fast: the last run of `new`, or this recording.
+        Show a finished run as if it went on, `speed` times as fast: the last run of `new`, or this recording.
     every_s
         Seconds between two looks.
     show

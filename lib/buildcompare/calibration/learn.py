@@ -257,9 +257,9 @@ Columns named by a number in `INJECTED`: an injected change of that percentage i
 def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> dict[str, Any] | None:
     """Judge every pair of runs of a group like two builds, with the noise of the other groups; None for one group.
 
-    One run of each pair is then scaled, one metric or label at a time. The result counts `rows` of metrics and labels,
-    rows `called` changed (false alarms), 95 % intervals `covering` zero, and, by injected percentage, rows `found` to
-    change in the injected direction.
+    One run of each pair is then scaled, one metric or label at a time. The result counts, for metrics and for labels,
+    `rows`, rows reported as changed (`called`: false alarms), 95 % intervals that include zero (`covering`), and, by
+    injected percentage, rows that are reported to change in the injected direction (`found`).
     """
     if len(groups) < 2:
         return None
@@ -283,7 +283,7 @@ def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> di
 def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> pd.DataFrame:
     """Judge the metrics of each pair of runs; one row per metric with the columns `COLUMNS`.
 
-    Of unbounded runs the load is one of them, judged as supported users are.
+    In unbounded runs the load is one of them, judged like supported users.
     """
     rows = []
     for group in groups:

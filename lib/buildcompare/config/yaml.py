@@ -76,7 +76,7 @@ class _Resolver(VersionedResolver):
     """Tag plain scalars by `_SCALARS` in every version of YAML."""
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
-        """The tag of a node without one."""
+        """Choose the tag of a node that states none."""
         if kind is not ScalarNode or not implicit[0]:
             return super().resolve(kind, value, implicit)
         names = (name for name, (pattern, _) in _SCALARS.items() if re.fullmatch(pattern, value))

@@ -77,7 +77,7 @@ def of_comparison(tests: Sequence[TestResult]) -> Verdict:
 def shortcomings(results: Results) -> frozenset[FailOn]:
     """Return the words of ``--fail-on`` that apply to `results`.
 
-    A regression of a valid test counts beside an invalid test, whose verdict comes first in that of the comparison.
+    A regression of a valid test counts even if another test is invalid and so makes the comparison invalid.
     """
     verdicts = {results.verdict, *(test.verdict for test in results.tests)}
     words: tuple[FailOn, ...] = ("regression", "invalid", "inconclusive")

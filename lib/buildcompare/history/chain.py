@@ -91,7 +91,7 @@ FIGURES = ["users_base", "users_new", "errors_base", "errors_new"]
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """Comparisons in the order of their chain, then studies, with what is usual between them.
+    """Comparisons in the order of their chain, then studies, and the usual differences between them.
 
     `noise` is that of one run's supported users; without it nothing is compared.
     """

@@ -55,7 +55,7 @@ class LevelSeries:
 
 
 def level_frame(releases: Sequence[Sequence[LedgerTest]]) -> pd.DataFrame:
-    """One row per metric and build of each test: levels are means over so many `runs`.
+    """One row per metric and build of each test: levels are means; `runs` is the number of runs.
 
     Columns: release (its place), type, db_engine, name (only if tests of a release share both), test, metric, misread
     (True if read off plots), side, level, runs.

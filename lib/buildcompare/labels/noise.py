@@ -85,7 +85,7 @@ class LabelNoise:
     ) -> pd.DataFrame:
         """Return the shared change of each row's table (`shared`, log scale) and the row's `effect` beyond it, or None.
 
-        `rows` have the columns of `LABEL_KEY`, base and new: the means over so many `runs`, positive (else: no effect).
+        `rows` have the columns of `LABEL_KEY`, base and new: means over `runs` runs, positive (else: no effect).
         With `repeats`, the scatter of the comparison's runs counts: one column for each key, one row for each run,
         with the build as index. Then `rows` have the column calls too (0 if unknown).
         """

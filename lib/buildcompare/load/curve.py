@@ -245,7 +245,7 @@ def find_falls(
             continue
         end = int(np.searchsorted(elapsed, elapsed[first] + AT_ONCE_S, "right"))
         start = steepest = first + int(np.argmax(-np.diff(users[first : end + 1])))
-        # The start of the fall: earlier samples that fall faster than the coordinator.
+        # The fall includes earlier samples that drop faster than the coordinator removes users.
         while start > 0 and users[start - 1] - users[start] > max(0.02 * may[first], ordered[start - 1]):
             start -= 1
         before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])

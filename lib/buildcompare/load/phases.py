@@ -172,7 +172,7 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     if not most > 0:
         return None
     start_s, end_s, slope = next(s for s, rise in zip(stretches, rises, strict=True) if rise >= MAIN_PART * most)
-    # A pixel's tolerance would turn the slow approach to the equilibrium into a kink.
+    # With the tolerance of a pixel, the slow approach to the equilibrium would count as a kink.
     after = _stretch(curve, end_s + LAG_S, pixel=0.0)
     kinked = after and after[1] - after[0] >= AFTER_S and SLOWER[0] * slope <= after[2] <= SLOWER[1] * slope
     return Ramp(start_s, end_s, slope, end_s if kinked else None, complete=bool(end_s < curve.elapsed[-1]))
@@ -214,7 +214,7 @@ FALL_STEPS = 5.0  # smallest fall of a wave, in actions of the coordinator
 ROW, ROW_S = 3, 600.0
 """Waves begin with three falls in a row, each within `ROW_S` of the one before: published waves have periods of 145 to
 250 s, and a missed one doubles the distance."""
-PAUSE_S = 1200.0  # a row of falls is no wave yet if the pause after it is longer than this and than the row
+PAUSE_S = 1200.0  # waves do not begin with a row of falls if the pause after it is longer than this and than the row
 CYCLE_STEPS = 2.0  # smallest fall of a cycle, in actions: a missed one would double the period
 FEWEST_CYCLES = 4  # minimum number of cycles for a period (three distances)
 RESOLVED, ALIASED = 8.0, 3.0
@@ -387,7 +387,7 @@ def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> 
 
 
 def _red(power: FloatArray, frequency: FloatArray, sample_s: float, used: npt.NDArray[np.bool_]) -> FloatArray:
-    """Best AR(1) spectrum; its level follows from its coefficient."""
+    """Fit an AR(1) spectrum to `power` by Whittle likelihood at the `used` frequencies."""
     phi = np.concatenate([np.linspace(0.0, 0.9, 46), 1.0 - np.geomspace(0.095, 0.002, 30)])[:, np.newaxis]
     shape = 1.0 / (1.0 + phi**2 - 2.0 * phi * np.cos(2.0 * np.pi * frequency * sample_s))
     level = (power / shape)[:, used].mean(axis=1, keepdims=True)

@@ -83,7 +83,7 @@ class Shape:
     waves: Waves
     plateau: Plateau | None
     lost: float | None
-    """User-seconds lost against the ideal ramp, up to the end of the linear one; None if the start was not recorded."""
+    """User-seconds below the ideal ramp, up to the end of the linear part; None if the start was not recorded."""
     top_s: float | None  # start of a bounded run's plateau
 
     @property
@@ -266,7 +266,7 @@ def reading_error(metric: Metric, views: Views) -> float:
 
 
 def run_level(level: Level) -> RunLevel:
-    """Level for a calibration or a judgement."""
+    """Convert a level to the form that calibrations and tests use."""
     return RunLevel(level.value or 0.0, level.se_log, level.seconds)
 
 
@@ -330,7 +330,7 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
     )
 
 
-FEWEST = 12  # minimum number of times at which a gap is measured
+FEWEST = 12  # minimum number of moments at which the gap between two ramps is measured
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
 """Standard deviation of one run's delay without repeated runs: root of the sum of squares of these seconds and of this
 part of the mean onset. About 1.5 times that of 200 simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`: 10 to 13

@@ -75,7 +75,7 @@ def judge_measured(
 
 
 def _decided_by(row: MetricResult, test: Test) -> str:
-    """Row of a metric that the verdict counts (see :class:`MetricResult`)."""
+    """Name the row of a metric that the verdict uses (see :class:`MetricResult`)."""
     if test.type == "bounded":
         return "traffic_mix" if row.mix else "level"
     if row.load_adjusted is None or row.load_adjusted.p_value is None:

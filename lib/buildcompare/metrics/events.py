@@ -32,8 +32,8 @@ LARGEST = 1e100  # larger values are left out like NaN: their squares would over
 NOTHING = 1e-9  # a level below this part of the change counts as zero
 Z95 = 1.96  # normal quantile of a two-sided 95 % interval
 TIME_95 = 7.35
-"""Splits that gain at most this many variances less than the best lie in the 95 % interval of a change's time (Hansen
-2000, table 1)."""
+"""The 95 % interval of a change's time holds all splits whose gain is less than the best by at most this many variances
+(Hansen 2000, table 1)."""
 LONGEST_EXCURSION_S = 1200.0
 """A metric that comes back later has two level shifts: 20 minutes are most of an unbounded test's 30."""
 LASTING_S = 300.0

@@ -38,7 +38,7 @@ def attempts_name(recording: Recording) -> tuple[str, str] | None:
 
 
 def tried(level: Level, view: RunView) -> Tried:
-    """Put the attempts of a run over time beside the level of its failures."""
+    """Pair the level of a run's failures with that of its attempts, if they were recorded over time."""
     name = attempts_name(view.recording)
     series = view.recording.total(name[0]) if name else None
     return Tried(level) if name is None or series is None else Tried(level, view.level(series), name[1])
@@ -70,7 +70,7 @@ def _counted(metric: Metric, run: Tried, whole: float, *, timed: bool) -> tuple[
     """Share of failures of one run, and its attempts; NaN if unknown."""
     level, value, seconds = run.level, run.level.value or 0.0, run.level.seconds if timed else 1.0
     attempts = (run.attempts.value if run.attempts else None) or math.nan
-    exact = run.unit.endswith("/s") == timed  # attempts per second over time, else a count
+    exact = run.unit.endswith("/s") == timed  # a rate for timed runs, else a count
     rate = metric.unit.endswith("/s")
     if metric.outcome == "successes" or metric.unit in SHARES:
         share = min(max(1.0 - value / whole if metric.outcome == "successes" else value / whole, 0.0), 1.0)

@@ -136,7 +136,7 @@ class Format(NamedTuple):
     recognise: Callable[[bytes], bool]  # whether a file is of these formats, by its first `HEAD_BYTES` bytes, unpacked
     read: Callable[[str, Catalogue], Recording]  # reads the file of this path
     parts: Callable[[Iterable[str]], set[str]] = lambda _: set()
-    """Of the names in a folder, those of files that are read with another file."""
+    """Select, from the names in a folder, files that are read together with another file."""
 
 
 @cache

@@ -117,7 +117,7 @@ def _numbers(text: bytes, opening: IndexArray, closing: IndexArray) -> Pairs:
     offsets = np.full(4 * closing.size + 1, letters.size)  # where a time, ``,"``, a value and ``"],[`` start
     offsets[0], offsets[4:-1:4] = 0, closing[:-1] + 4
     offsets[1::4], offsets[2::4], offsets[3::4] = opening - 1, opening + 1, closing
-    is_number = np.full(closing.size // 2 + 1, 0b01010101, np.uint8)  # Arrow skips the text between them
+    is_number = np.full(closing.size // 2 + 1, 0b01010101, np.uint8)  # Arrow skips what is no number
     buffers = [pa.py_buffer(each) for each in (is_number, offsets, text)]
     words = pa.Array.from_buffers(pa.large_string(), offsets.size - 1, buffers)
     numbers = np.frombuffer(words.cast(pa.float64()).buffers()[1], count=offsets.size - 1)

@@ -152,9 +152,9 @@ class Client:
 
     @cached_property
     def _server(self) -> tuple[partial[Any], str]:
-        """The function that sends a request, and the start of its address: a path, or all of it through a proxy.
+        """Function that sends requests, and the start of their addresses: a path, or through a proxy the whole URL.
 
-        requests prepares it once: for each request that takes more CPU time than the rest of a small query.
+        Both are prepared once: repeating it for each request takes more CPU time than the rest of a small query.
         """
         session = self._session
         adapter: Any = session.get_adapter(self.url)

@@ -64,7 +64,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Order:
-    """Order of a report: the params file, settings of `publish`, and settings of the printed table, if any.
+    """A report to make: the params file, settings of `publish`, and settings of the printed table, if any.
 
     The setting `output` may be a URL of another file system.
     """
@@ -77,7 +77,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of an order: exit code, line to print, words of ``--fail-on`` that apply, whether a report was kept."""
+    """Outcome of making a report: exit code, line to print, values of ``--fail-on`` that apply, report kept or not."""
 
     code: int
     said: str

@@ -89,7 +89,7 @@ def _shell(outputs: _Outputs) -> Any:
 
 
 class WarmEngine:
-    """Runs cells in a child of the fork server, or here if this process is one.
+    """Runs cells in a child of the fork server; in this process if it is such a child.
 
     It is no subclass of papermill's engine, because papermill imports this module during its import.
     """

@@ -12,7 +12,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 # matplotlib reads this at its import; notebooks draw with it.
 os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-# jsonschema takes over a second to import checkers of addresses, colours and durations, seaborn half a one to import
+# jsonschema takes over a second to import checkers of addresses, colours and durations, seaborn half a second to import
 # widgets and scipy.stats, which it needs for cumulative densities only.
 UNUSED = ("rfc3987_syntax", "rfc3986_validator", "isoduration", "webcolors", "uri_template", "fqdn", "ipywidgets",
           "scipy.stats")  # fmt: skip
@@ -57,7 +57,7 @@ for environment in (sections.templates(), sentences.environment()):
 # Lookups in small tables take half the time that those of strings of Arrow do.
 pd.options.mode.string_storage = "python"
 formats()
-Results.model_rebuild()  # its schema, which takes the kinds of other packages
+Results.model_rebuild()  # build its schema, which includes the kinds of other packages
 running_code(root())
 code_sha256()
 nbformat.writes(nbformat.v4.new_notebook())  # type: ignore[no-untyped-call]  # compiles the schema of notebooks

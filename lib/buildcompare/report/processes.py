@@ -55,8 +55,8 @@ def in_child(
 ) -> T:
     """Call `task` in a child and return its result; `hear` gets the number of each cell that it runs.
 
-    The child may take this share of the machine's memory, or `LEAST_MEMORY`: beyond it has a MemoryError, before the
-    system kills others.
+    The child may take this share of the machine's memory, or `LEAST_MEMORY`; beyond that it gets a MemoryError,
+    before the system kills other processes.
 
     A child that ends before its task is an :class:`ExecutionError`. A task must catch all its exceptions.
     """

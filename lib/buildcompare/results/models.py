@@ -133,7 +133,7 @@ class AlertResult(Model):
     build: Side
     alert: str
     name: str = ""
-    """Of the alert, as the catalogue has it."""
+    """Name of the alert in the catalogue."""
     threshold: float
     first_s: Number
     """When its query first reached the threshold; null if never."""

@@ -36,7 +36,7 @@ class Decided(Tested):
     """A change that a verdict may rest on."""
 
     p_worse_one_sided: Number = None
-    """Adjusted one-sided p-value, if the change is worse than the margin."""
+    """Adjusted one-sided p-value of a change that is worse than the margin; null for other changes."""
     no_worse_than_percent: Number = None
     """For `not_worse`: the margin, or the bad end of the interval if that is larger."""
     min_detectable_percent: Number = None

@@ -41,7 +41,7 @@ class RampUp(Model):
     kink_s: Number = None
     """When the ramp bent at the first alert, after which the coordinator rests: no defect."""
     lost_user_seconds: Number = None
-    """User-seconds below the ideal ramp, up to the end of the linear one."""
+    """User-seconds below the ideal ramp, up to the end of the linear part."""
     wave_onset_s: Number = None
     wave_onset_users: Number = None
     wave_period_s: Number = None

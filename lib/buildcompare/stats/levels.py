@@ -20,7 +20,7 @@ MINUTE_S = 60.0  # window of rates in queries: closer samples share data
 class Level:
     """Level of a metric over a window of one run."""
 
-    value: float | None  # mean, for times geometric; None if the window holds no number
+    value: float | None  # mean (geometric for times); None if the window holds no number
     mean: float | None  # arithmetic mean of the same samples
     samples: int
     missing: int  # samples that are NaN, infinite or absent, or times not above zero

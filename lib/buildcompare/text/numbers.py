@@ -45,7 +45,7 @@ def printable(text: str) -> str:
 
 
 def rounded(value: float, places: int, bound: str = "") -> float:
-    """Round to decimal `places`: a bound that is ``lower`` down, one that is ``upper`` up."""
+    """Round to decimal `places`; a ``lower`` bound is rounded down, an ``upper`` bound up."""
     if not bound or not math.isfinite(value):
         return round(value, places)
     scaled = value * 10.0**places  # sums of floating-point numbers are off by less than 1e-6

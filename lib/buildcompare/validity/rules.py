@@ -87,7 +87,7 @@ class RunInTest:
         shape, reported = self.view.shape, self.view.run.supported_users
         if self.test.type == "bounded" or shape is None or shape.ramp is None:
             return None
-        if shape.stop.shutdown or reported is not None:  # it is whole
+        if shape.stop.shutdown or reported is not None:  # the run was not cut
             return None
         stop_s, line = shape.stop.at_s, shape.ramp
         since_s = [stop_s - curves.WINDOW_S, max(stop_s - CLIMBING_S, line.start_s)]
@@ -98,7 +98,7 @@ class RunInTest:
 
     @cached_property
     def covered(self) -> dict[str, float]:
-        """Part of the steady window with numbers in the fullest series, by metric of the catalogue."""
+        """Share of the steady window with samples, in the fullest series of each metric of the catalogue."""
         parts: dict[str, float] = {}
         for series in self.view.recording.graphs() if self.view.steady.window else ():
             part = self.view.recording.coverage(series, self.view.steady.window).fraction
