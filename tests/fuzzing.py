@@ -360,7 +360,7 @@ def restructured(contents: bytes, rng: random.Random) -> bytes | None:
     """A file that its format's library still reads, with parts exchanged, doubled or replaced; None of other kinds."""
     if contents[:4] == b"PAR1":
         with contextlib.suppress(pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError):
-            return _other_parquet(pq.read_table(io.BytesIO(contents)), rng)
+            return _other_parquet(pq.read_table(io.BytesIO(contents), page_checksum_verification=True), rng)
         return None
     if contents == PPROF:
         with contextlib.suppress(ValueError, IndexError):  # no message was left
