@@ -15,6 +15,7 @@ from buildcompare.labels.tables import OTHERS as RARE
 from buildcompare.recordings.files import LATEST, TESTED, InputFile
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, Series
+from loadfiles.request_log import LONGEST_RUN_S
 
 GROUP, BY_USER, TOTAL = "logs", "logs by user", "Log messages"
 MOST_MESSAGES = 150
@@ -84,6 +85,8 @@ def read_log(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recordi
         users.append(names_of_users.setdefault(user, len(names_of_users) - 1))
     seconds = _seconds(times, file)
     start, end = float(seconds.min()), float(seconds.max())
+    if end - start > LONGEST_RUN_S:
+        raise file.fault("times", f"a log of at most {LONGEST_RUN_S // 86_400} days", f"{end - start:,.0f} s")
     step = STEP_S if end - start >= SHORT_S else SHORT_STEP_S
     ends = np.arange(start + step, end + 1e-6, step)
     if ends.size < 2:
@@ -117,7 +120,7 @@ def _seconds(times: list[Any], file: InputFile) -> FloatArray:
             seconds = np.asarray((found - pd.Timestamp(0, tz="UTC")).dt.total_seconds(), dtype=np.float64)
         else:
             seconds = np.asarray(times, dtype=np.float64)
-            while seconds.max() >= LATEST:  # milliseconds or finer
+            while LATEST <= seconds.max() < np.inf:  # milliseconds or finer
                 seconds = seconds / 1000.0
     except (ValueError, TypeError, OverflowError) as error:
         raise file.fault("times", "times in ISO 8601, or numbers of one unit", str(error)[:100]) from None

@@ -386,7 +386,8 @@ def read_locust(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Reco
         if len(stated) < 2:
             continue
         stated.loc[:, [*_SHARES.values()] if several else []] = np.nan  # percentiles cannot be combined
-        every = stated.index.union(pd.RangeIndex(int(stated.index[0]), int(stated.index[-1])))
+        at = stated.index.to_numpy()
+        every = np.unique(np.concatenate([at, *(at[:-1][np.diff(at) > i] + i for i in range(1, SKIPPED + 1))]))
         filled = stated[[*_NUMBERS, "total"]].reindex(every).interpolate("index", limit=SKIPPED, limit_area="inside")
         seconds = stated.combine_first(filled).dropna(subset="total")
         if label == "Aggregated":
