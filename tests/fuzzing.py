@@ -56,124 +56,24 @@ HANGS_S = 10.0
 TURNS = ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI")
 TIMES = 1.7e9 + 5.0 * np.arange(8)
 EXAMPLE = Recording((Series("rps", "RPS", "", TIMES, TIMES),), (TIMES[0], TIMES[-1]), True)
-SUMMARY = b"""\
-pgbench (15.4)
-transaction type: <builtin: select only>
-scaling factor: 50
-query mode: prepared
-number of clients: 8
-number of threads: 4
-maximum number of tries: 3
-duration: 30 s
-number of transactions actually processed: 1202211
-number of failed transactions: 12 (0.001%)
-latency average = 0.200 ms (including failures)
-initial connection time = 12.345 ms
-tps = 40086.123456 (without initial connection time)
-"""
-PROGRESS = b"""\
-progress: 5.0 s, 540.2 tps, lat 7.210 ms stddev 2.715, 0 failed
-progress: 10.0 s, 554.8 tps, lat 7.010 ms stddev 2.615, 0 failed
-"""
-LOG = b"0 199 2241 0 1175850568 995598\n0 200 2465 0 1175850568 998079\n1 1 3000 0 1175850569 608\n"
-VMSTAT = b"""\
-procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu----- -----timestamp-----
- r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa st                 UTC
- 3  0      0 21333016  56404 2989900    0    0   237  1210  518 1599 70  5 24  0  0 2024-03-01 16:08:08
- 4  1      0 21333016  56404 2989900    0    0     0     8  575  152 60  1 39  0  0 2024-03-01 16:08:10
-"""
-PPROF = (  # sample_type, two texts for it, a function, a location of it, a sample there
-    b"\x0a\x04\x08\x01\x10\x02" + b"\x32\x00\x32\x03cpu\x32\x02ns\x32\x04main"
-    b"\x2a\x04\x08\x01\x10\x03" + b"\x22\x06\x08\x01\x22\x02\x08\x01" + b"\x12\x06\x0a\x01\x01\x12\x01\x05"
-)
-GROUPS = b"""\
-source: {kind: recorded}
-groups:
-  - name: a
-    type: bounded
-    runs: [{recording: a.csv}, {recording: b.csv, start: "2024-01-01T00:00:00Z", end: "2024-01-02T00:00:00Z"}]
-"""
-MATRIX = b"""\
-name: modes
-factors: {mode: [simple, prepared], clients: [1, 8]}
-workload: [clients]
-repeats: 2
-seed: 7
-targets: ["127.0.0.1:5432"]
-command: [pgbench, -M, "{mode}", -c, "{clients}", bench]
-beside: {iostat.json: {shell: "iostat -o JSON 5"}}
-ready: {pattern: "^tps = (.*)"}
-result: {values: {tps: "tps = ([0-9.]+)"}}
-"""
-PAST = b"""\
-release,monthly,order,base_label,new_label,db,test_type,su_base,su_new,errors_base,delta_pct,dataset
-v9.6,yes,1,v9.5.0,v9.6.0-rc1,mysql,unbounded,9230,9219,3,-0.119,large
-v9.6,yes,1,v9.5.0,v9.6.0-rc1,postgresql,bounded,,,0,,large
-study,study,,a,b,mysql,bounded,,,,,
-"""
-ENTRY: dict[str, Any] = {
-    "schema_version": 1, "name": "x", "kind": "monthly", "position": 1, "base": {"label": "v9.5.0", "version": "9.5.0"},
-    "new": {"label": "v9.6.0", "version": "9.6.0"}, "verdict": "pass", "source": "report", "setup": {"Dataset": "a|b"},
-    "coordinator": {"rest_s": 2.0}, "servers": ["v9"],
-    "tests": [{
-        "name": "t", "type": "unbounded", "db_engine": "mysql", "users": 900,
-        "supported_users": {"base": 9230.0, "new": 9219.5}, "errors": {"base": 3}, "looks": [[1, 1]],
-        "levels_of_runs": {"rps": {"base": [1.5], "new": [2.5]}}, "within_se_log": {"rps": 0.1},
-        "at_load": {"rps": {"users": 900.0, "base": 1.0, "new": 2.0, "within_se_log": 0.1}}, "misread": ["rps"],
-        "windows_s": {"base": [60.0], "new": [60.0]}, "samples": ["00ff"], "written": {"base": 9230, "new": None},
-    }],
-}  # fmt: skip
-CALIBRATION = {
-    "method": 7, "metrics": "mattermost", "self_check": {"metrics": {"rows": 2, "called": 0}},
-    "groups": [{
-        "name": "a", "type": "bounded", "at_load": {"rps": [0.1, 0.01, 3.0]},
-        "runs": [{"inputs": ["a.csv"], "ids": ["00ff"], "metrics": {"rps": [1.5, 0.1, None]},
-                  "labels": {"api": {"avg": {"getPost": [0.1, None]}}}, "no_change": {"rps": 3.0}}] * 2,
-    }],
-}  # fmt: skip
+SEEDS = Path(__file__).parent / "seeds"
+"""Small whole files, named `KIND-WHAT` by the reader that takes them."""
+
+
+def seed(name: str) -> bytes:
+    return (SEEDS / name).read_bytes()
+
+
+ENTRY: dict[str, Any] = json.loads(seed("entry-report"))
+PPROF, MATRIX = seed("profile-pprof"), seed("matrix-modes")
 END = "\nby *hand*\n<!-- hand-written end"
-COMMENTED = b"""\
-base: {label: a}
-new: {label: b}
-source: {kind: recorded}
-comments: # those of
-  - 'an analyst'
-tests:
-  - {name: t, type: bounded, base: {recording: a.csv}, new: {recording: b.csv}}
-"""
 
 
-def of_load_testers() -> dict[str, list[bytes]]:
-    """Small files of load testers, by format."""
-    recorded = CORPUS.parent / "load_tools"
-
-    def cut(name: str, lines: int = 12) -> bytes:
-        contents = (recorded / name).read_bytes()
-        text = gzip.decompress(contents) if name.endswith(".gz") else contents
-        return b"".join(text.splitlines(keepends=True)[:lines])
-
-    sample = b'<httpSample t="15" ts="1760000000000" s="true" lb="a" na="5"><httpSample t="1" lb="b"/></httpSample>'
-    values = b'{"metadata":{"name":"b"},"runs":[{"values":[0.1,0.2]}]}'
-    return {
-        "k6.csv": [cut("k6.csv.gz")],
-        "k6.json": [cut("k6.json.gz")],
-        "k6-summary": [(recorded / "k6-summary.json").read_bytes()],
-        "jmeter.csv": [cut("jmeter.jtl.gz")],
-        "jmeter.xml": [b'<?xml version="1.0"?>\n<testResults version="1.2">' + 3 * sample + b"</testResults>"],
-        "locust": [cut("locust/base/run1_stats_history.csv")],
-        "gatling": [cut("gatling.log.gz", 40)],
-        "vegeta.csv": [cut("vegeta.csv.gz", 3)],
-        "vegeta.json": [cut("vegeta.json.gz", 3)],
-        "vegeta.txt": [b"Requests [total, rate]  3, 5.0\nLatencies [mean, 50]  2ms, 1.5s\nSuccess [ratio]  99.0%\n"],
-        "vegeta": [b'{"latencies":{"mean":20000000,"50th":18000000,"95th":4e7,"99th":5e7},"rate":50.0,"success":0.99}'],
-        "oha": [b'{"summary":{"successRate":0.9,"average":0.02,"requestsPerSec":5},"latencyPercentiles":{"p50":0.01}}'],
-        "wrk": [b"Running 6s test @ http://a/\n    Latency    20.00ms\n  300 requests in 6.00s, 1MB read\n"],
-        "hey": [
-            b"Summary:\n  Total:\t6.0 secs\n  Average:\t0.0200 secs\n  Requests/sec:\t50.0\n  [200]\t9 responses\n"
-        ],
-        "logs": [b"".join(b'{"ts":%d,"msg":"a %d"}\n' % (1_760_000_000 + i, i) for i in range(0, 60, 10))],
-        "pyperf": [b'{"benchmarks":[' + values + b'],"version":"1.0"}'],
-    }
+def cut(name: str, lines: int = 12) -> bytes:
+    """The first lines of a recorded file of a load tester."""
+    contents = (CORPUS.parent / "load_tools" / name).read_bytes()
+    text = gzip.decompress(contents) if name.endswith(".gz") else contents
+    return b"".join(text.splitlines(keepends=True)[:lines])
 
 
 def right(folder: Path) -> dict[str, list[bytes]]:
@@ -182,58 +82,29 @@ def right(folder: Path) -> dict[str, list[bytes]]:
     head = pq.read_table(folder / "o").schema.metadata[b"buildcompare"]
     foreign = io.BytesIO()
     pq.write_table(pa.table({"timestamp": TIMES, "metric": ["rps"] * 8, "value": TIMES}), foreign)
-    ltctl = {key: {"a": 1.0} for key in ("AvgStoreTimes", "P99StoreTimes", "AvgAPITimes", "P99APITimes")}
-    points = [[t, "1"] for t in TIMES]
-    window = {"StartTime": "2023-11-14T22:13:20Z", "EndTime": "2023-11-14T22:14:20Z"}
-    fields = [{"type": "time", "values": [1e12, 2e12]}, {"type": "number", "values": [1, 2], "labels": {"a": "b"}}]
-    data = {"values": [[1e12, 2e12], [1, None]], "entities": [None, {"NaN": [1]}]}
-    target = {"snapshot": [{"schema": {"fields": fields}, "data": data}]}
-    panels = [{"title": "RPS", "snapshotData": [{"fields": fields}]}, {"title": "P99", "targets": [target]}]
-    answer = {"metric": {"a": "b"}, "values": points}
-    asked = {"warnings": ["a"], "data": {"resultType": "matrix", "result": [answer]}}
-    disk = {"disk_device": "vda", "r/s": 1.5, "util": 30.0}
-    stamps = [{"timestamp": f"03/01/2024 04:00:0{i} PM", "avg-cpu": {"user": 1.0 * i}, "disk": [disk]} for i in (0, 1)]
-    cpu = [{"timestamp": "04:00:01 PM", "cpu-load": [{"cpu": "all", "usr": 1.5}]}]
-    sadf = [{"timestamp": {"date": "2024-03-01", "time": "04:00:01", "utc": 1}, "network": {"net-dev": [
-        {"iface": "eth0", "rxkB": 1.5}]}}]  # fmt: skip
-
-    def text(*values: Any) -> list[bytes]:
-        return [json.dumps(value).encode() for value in values]
-
-    return {
-        **of_load_testers(),
+    whole = {
         "ours": [(folder / "o").read_bytes()],
         "pulled": [(folder / "o").read_bytes()],
         "head": [head],
         "parquet": [foreign.getvalue()],
-        "csv": [
-            b"timestamp,metric,value,host\n1,rps,1,a\n2,rps,2,a\n",
-            b"\xef\xbb\xbfTime;P99 API times (ms);RPS\n2024-01-01 00:00:00;1,5 ms;2\n2024-01-01 00:00:05;1,25;3\n",
-            "time_ms\tA\n1700000000000\t1e3\n".encode("utf-16"),
-        ],
-        "labels": [b"group,label,stat,value\napi,getPost,avg,0.1\napi,getPost,p99,0.5\n"],
-        "ltctl": text({**window, **ltctl, "Graphs": [{"Name": "RPS", "Values": points}]}),
-        "grafana": text({"dashboard": {"panels": panels}}),
-        "pgbench": [SUMMARY, PROGRESS, LOG],
-        "sysstat": [VMSTAT, *text(*({"sysstat": {"hosts": [host]}} for host in (
-            {"date": "03/13/24", "statistics": stamps}, {"date": "2024-03-01", "statistics": cpu},
-            {"file-date": "2024-03-01", "statistics": sadf})))],
-        "profile": [b"main;f (a.py:1);g 12\nmain 1\n", PPROF, gzip.compress(PPROF)],
-        "answer": text({"status": "success", **asked}, {"status": "error", "errorType": "x", "error": "y"}),
+        "profile": [gzip.compress(PPROF)],
+        "k6.csv": [cut("k6.csv.gz")],
+        "k6.json": [cut("k6.json.gz")],
+        "k6-summary": [cut("k6-summary.json", 1000)],
+        "jmeter.csv": [cut("jmeter.jtl.gz")],
+        "locust": [cut("locust/base/run1_stats_history.csv")],
+        "gatling": [cut("gatling.log.gz", 40)],
+        "vegeta.csv": [cut("vegeta.csv.gz", 3)],
+        "vegeta.json": [cut("vegeta.json.gz", 3)],
         "params": [(PROJECT / "params/v9.6.0-rc1.yaml").read_bytes(), (PROJECT / "docs/template.yaml").read_bytes()],
-        "comments": [COMMENTED],
         "catalogue": [(PROJECT / "params/metrics/pgbench.yaml").read_bytes()],
         "variants": [(PROJECT / "params/azbench.yaml").read_bytes()[:1500].rsplit(b"  - levels", 1)[0]],
-        "matrix": [MATRIX],
-        "state": text({"key": "k", "facts": {"Kernel": ["6"]}, "cells": {"c": {
-            "status": "done", "seconds": 1.5, "result": {"values": {"tps": 5.0}}, "processes": [[5, "x"]]}}}),
-        "groups": [GROUPS],
-        "calibration": text(CALIBRATION),
-        "entry": text(ENTRY),
-        "past": [PAST],
-        "results": text(a_report()),
+        "results": [json.dumps(a_report()).encode()],
         "written": ["\n".join(["# x", *map(markers, BLOCKS)]).replace("\n<!-- hand-written end", END).encode()],
-    }  # fmt: skip
+    }
+    for file in sorted(SEEDS.iterdir()):
+        whole.setdefault(file.name.partition("-")[0], []).append(file.read_bytes())
+    return whole
 
 
 def a_report() -> dict[str, Any]:
@@ -316,11 +187,13 @@ def _written(path: Path, contents: bytes) -> str:
     return ""
 
 
+RECORDINGS = (
+    "ours", "parquet", "csv", "ltctl", "grafana", "pgbench", "sysstat", "k6.csv", "k6.json", "k6-summary", "jmeter.csv",
+    "jmeter.xml", "locust", "gatling", "vegeta.csv", "vegeta.json", "vegeta.txt", "vegeta", "oha", "wrk", "hey", "logs",
+    "pyperf",
+)  # fmt: skip
 READERS: dict[str, Callable[[Path, bytes], str]] = {
-    **dict.fromkeys(
-        ("ours", "parquet", "csv", "ltctl", "grafana", "pgbench", "sysstat", *of_load_testers()),
-        lambda path, _: repr(bc.read(path)),
-    ),
+    **dict.fromkeys(RECORDINGS, lambda path, _: repr(bc.read(path))),
     "pulled": _kept, "head": _head, "labels": _labels, "answer": _answer, "state": _state, "results": _results,
     "written": _written,
     "profile": lambda path, _: repr(len(read_profile(str(path)).stacks)),

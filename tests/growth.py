@@ -29,15 +29,16 @@ def _entry(size: int) -> bytes:
 
 
 def _vmstat(size: int) -> bytes:
-    line = fuzzing.VMSTAT.splitlines(True)[-1].decode()
+    line = VMSTAT.splitlines(True)[-1].decode()
     start = dt.datetime(2024, 3, 2, tzinfo=dt.UTC)
     times = (start + dt.timedelta(seconds=i) for i in range(size))
-    return fuzzing.VMSTAT + "".join(line.replace("2024-03-01 16:08:10", f"{at:%F %T}") for at in times).encode()
+    return VMSTAT + "".join(line.replace("2024-03-01 16:08:10", f"{at:%F %T}") for at in times).encode()
 
 
 CSV = "timestamp,metric,value\n"
-PARAMS = fuzzing.COMMENTED.decode().replace("comments: # those of\n  - 'an analyst'\n", "comments:\n")
-PAST = fuzzing.PAST.decode().splitlines()[0] + "\n"
+VMSTAT = fuzzing.seed("sysstat-vmstat")
+PARAMS = fuzzing.seed("comments-params").decode().replace("comments: # those of\n  - 'an analyst'\n", "comments:\n")
+PAST = fuzzing.seed("past-table").decode().splitlines()[0] + "\n"
 CASES: dict[str, tuple[str, Callable[[int], bytes], int]] = {
     "rows of a table": ("csv", _rows("{t},rps,1\n", CSV), 1_800_000),
     "columns of a table": ("csv", lambda size: b"timestamp" + b",x" * size + b"\n1\n", 10_000_000),

@@ -16,8 +16,8 @@ import buildcompare as bc
 import fuzzing
 from support import sure
 
-LINE = fuzzing.VMSTAT.decode().splitlines(keepends=True)[-1]
-VMSTAT = fuzzing.VMSTAT.decode() + LINE.replace(":10", ":12").replace(" 4  1", " 5  1")
+TWO_SAMPLES = fuzzing.seed("sysstat-vmstat").decode()
+VMSTAT = TWO_SAMPLES + TWO_SAMPLES.splitlines(keepends=True)[-1].replace(":10", ":12").replace(" 4  1", " 5  1")
 DISK = {"disk_device": "vda", "r/s": 1.5, "w/s": 2.5, "util": 30.0}
 IOSTAT = {"date": "03/01/24", "statistics": [
     {"timestamp": f"03/01/2024 04:00:0{i} PM", "avg-cpu": {"user": 1.0 * i, "idle": 90.0}, "disk": [DISK]}

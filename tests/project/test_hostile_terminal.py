@@ -33,7 +33,7 @@ def test_no_command_lets_data_steer_the_terminal(tmp_path: Path) -> None:
     odd.write_text(f'base: {{label: "{evil}"}}\n"{evil}": 1\n')
     named = tmp_path / f"odd{EVIL.replace('/', '')}.csv"
     named.write_text(f"a,{EVIL}\n")
-    (tmp_path / "odd.csv").write_text(fuzzing.PAST.decode().replace("v9.6", f'"{EVIL}"'))
+    (tmp_path / "odd.csv").write_text(fuzzing.seed("past-table").decode().replace("v9.6", f'"{EVIL}"'))
     (tmp_path / "odd.json").write_text(json.dumps({**fuzzing.ENTRY, "kind": EVIL, EVIL: 1}))
     ledger = tmp_path / "ledger"
     ledger.mkdir()
