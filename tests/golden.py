@@ -41,7 +41,7 @@ def made(report: Path) -> dict[str, str]:
     for test in results["tests"]:
         test["labels"] = _table(test["labels"])
         test["metrics"] = [_without_nulls(row) for row in test["metrics"]]
-    files = {"results.json": "\n".join(_lines(_rounded(_without_sentences(results)))) + "\n"}
+    files = {"results.json": "\n".join(_lines(_kept(results))) + "\n"}
     if results["comparison"] == BUNDLED[0]:
         files["README.md"] = (report / "README.md").read_text("utf-8")
         shown = Results.model_validate_json((report / "results.json").read_text("utf-8"))
@@ -53,12 +53,6 @@ def made(report: Path) -> dict[str, str]:
 def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
     inner = {key: _without_nulls(each) if isinstance(each, dict) else each for key, each in row.items()}
     return {key: each for key, each in inner.items() if each is not None}
-
-
-def _without_sentences(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_sentences(each) for key, each in value.items() if key not in SENTENCES}
-    return [_without_sentences(each) for each in value] if isinstance(value, list) else value
 
 
 def kept(name: str) -> dict[str, str]:
@@ -90,15 +84,16 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _rounded(value: Any) -> Any:
+def _kept(value: Any) -> Any:
+    """What is kept of results: no sentences, and numbers rounded."""
     if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
+        return {key: _kept(each) for key, each in value.items() if key not in SENTENCES}
     if isinstance(value, list):
-        return [_rounded(each) for each in value]
+        return [_kept(each) for each in value]
     if not isinstance(value, float):
         return value
-    kept = float(f"{value:.{DIGITS}g}")
-    return int(kept) if kept.is_integer() else kept
+    rounded = float(f"{value:.{DIGITS}g}")
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 def _table(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -60,10 +60,7 @@ def real_params(real: Path, release: str, base: str, new: str, **more: Any) -> d
         db, kind = folder.name.split("_")
         runs: dict[str, dict[str, Any]] = {}
         for i, side in enumerate(("base", "new")):
-            runs[side] = {
-                "recording": str(folder / f"{side}.csv.gz"),
-                "labels": str(folder / f"{side}.labels.csv.gz"),
-            }
+            runs[side] = {"recording": str(folder / f"{side}.csv.gz"), "labels": str(folder / f"{side}.labels.csv.gz")}
             if (release, folder.name) in REPORTED:
                 runs[side]["supported_users"] = REPORTED[release, folder.name][i]
         tests.append({"name": folder.name, "type": kind, "db_engine": db, **runs})
@@ -131,6 +128,13 @@ def command(*arguments: object, **environment: str | None) -> Result:
     return CliRunner(env=environment).invoke(app, [str(each) for each in arguments])
 
 
+def refused(*arguments: object, **environment: str | None) -> str:
+    """The one line with which a command refuses its input."""
+    done = command(*arguments, **environment)
+    assert (done.exit_code, done.stderr.count("\n")) == (3, 1), done.output
+    return done.stderr
+
+
 def analysed(params: Mapping[str, Any]) -> analysis.Analysis:
     """The comparison that these params ask for."""
     checked = check_params(params)
@@ -154,20 +158,12 @@ def users_curve(plateau: float, *, ramp_s: float, hold_s: float, step_s: float =
 
 def csv_text(metrics: Mapping[str, np.ndarray], *, step_s: float = 5.0) -> str:
     """Curves as a table of samples; a NaN is written as an empty value."""
-    frames = [
-        pd.DataFrame(
-            {
-                "timestamp": pd.Timestamp("2024-01-01T00:00:00Z")
-                + pd.to_timedelta(np.arange(len(v)) * step_s, unit="s"),
-                "metric": name,
-                "value": v,
-            }
-        )
-        for name, v in metrics.items()
-    ]
-    table = pd.concat(frames)
-    table["timestamp"] = table["timestamp"].dt.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return table.to_csv(index=False)
+    frames = []
+    for name, values in metrics.items():
+        elapsed = pd.to_timedelta(np.arange(len(values)) * step_s, unit="s")
+        times = (pd.Timestamp("2024-01-01") + elapsed).strftime("%Y-%m-%dT%H:%M:%SZ")
+        frames.append(pd.DataFrame({"timestamp": times, "metric": name, "value": values}))
+    return pd.concat(frames).to_csv(index=False)
 
 
 def write_csv(file: Path, metrics: Mapping[str, np.ndarray], *, step_s: float = 5.0) -> Path:

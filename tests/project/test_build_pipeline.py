@@ -12,6 +12,7 @@ from buildcompare.report import junit, markdown
 from buildcompare.results import Results, TestPlan
 from buildcompare.results.codes import Status, Verdict
 from support import command as run
+from support import refused
 
 LOCUST = Path(__file__).parents[1] / "load_tools/locust"
 MOST_LINES = 60
@@ -50,9 +51,7 @@ def test_compare_writes_comment_and_junit_and_appends_to_the_step_summary(tmp_pa
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     summary = {"GITHUB_STEP_SUMMARY": str(tmp_path)}
     for option, environment in (["--markdown", tmp_path], {}), (["--junit", tmp_path], {}), ([], summary):
-        done = run("compare", LOCUST / "base", LOCUST / "base", "--quiet", *option, **environment)
-        assert (done.exit_code, done.stderr.count("\n")) == (3, 1)
-        assert f"{tmp_path}" in done.stderr
+        assert f"{tmp_path}" in refused("compare", LOCUST / "base", LOCUST / "base", "--quiet", *option, **environment)
 
 
 def test_the_comment_says_what_the_page_says(slower: Results) -> None:
@@ -163,9 +162,8 @@ def test_runs_are_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("buildcompare.comparison.baselines.shutil.copy2", full)
-    done = run("compare", LOCUST / "base", "--baseline", tmp_path / "kept", "--keep")
-    assert done.exit_code == 3
-    assert "expected a folder that can be written, found No space left on device" in done.stderr
+    said = refused("compare", LOCUST / "base", "--baseline", tmp_path / "kept", "--keep")
+    assert "expected a folder that can be written, found No space left on device" in said
     assert [*(tmp_path / "kept").iterdir()] == []
 
 
@@ -173,14 +171,11 @@ def test_runs_are_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.M
     "arguments", [["a"], ["a", "b", "--baseline", "c"], ["a", "b", "--keep"], ["a", "--baseline", __file__]]
 )
 def test_what_is_compared_is_stated_once(arguments: list[str]) -> None:
-    done = run("compare", *arguments)
-    assert done.exit_code == 3
-    assert done.stderr.count("\n") == 1
+    refused("compare", *arguments)
 
 
 def test_a_folder_that_holds_something_else_is_named(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x/about.json").write_text("{}", "utf-8")
-    done = run("compare", LOCUST / "new", "--baseline", tmp_path)
-    assert done.exit_code == 3
-    assert "x/about.json: expected what `--keep` wrote, found KeyError: 'load'" in done.stderr
+    said = refused("compare", LOCUST / "new", "--baseline", tmp_path)
+    assert "x/about.json: expected what `--keep` wrote, found KeyError: 'load'" in said

@@ -19,10 +19,7 @@ from buildcompare.stats.noise import label_frame
 from prometheus_server import BASE_START, LENGTH_S, LONG_S, LONG_START, NEW_START, Prometheus
 from pulling import at, bits, catalogue, raw, run, same, source
 
-TABLES = {
-    "store": ("mattermost_db_store_time", "method"),
-    "api": ("mattermost_api_time", "handler"),
-}
+TABLES = {"store": ("mattermost_db_store_time", "method"), "api": ("mattermost_api_time", "handler")}
 
 
 @pytest.mark.parametrize(("side", "start"), [("base", BASE_START), ("new", NEW_START)])

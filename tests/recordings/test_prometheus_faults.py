@@ -120,8 +120,7 @@ def test_retry_after_is_kept_up_to_a_minute(proxy: Proxy, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("url", "found"),
-    [("http://127.0.0.1:{}", "Connection refused"), ("http://nowhere.invalid", ".*[Nn]ame")],
+    ("url", "found"), [("http://127.0.0.1:{}", "Connection refused"), ("http://nowhere.invalid", ".*[Nn]ame")]
 )
 def test_nobody_listens(url: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     url = url.format(world.free_port())

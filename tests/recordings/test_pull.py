@@ -112,10 +112,7 @@ def test_an_interrupted_pull_goes_on_where_it_stopped(elsewhere: Path, proxy: Pr
 
 @pytest.mark.parametrize(
     ("status", "error", "words"),
-    [
-        (400, InputError, "a query that the server accepts at"),
-        (500, SourceError, "expected an answer, found HTTP 500"),
-    ],
+    [(400, InputError, "a query that the server accepts at"), (500, SourceError, "expected an answer, found HTTP 500")],
 )
 def test_a_fault_names_the_test_the_build_the_run_and_the_query(
     elsewhere: Path, proxy: Proxy, status: int, error: type[BuildcompareError], words: str

@@ -128,9 +128,7 @@ CATALOGUE = {
         {"name": "Users", "slug": "users", "unit": "users", "load": True, "query": "users"},
         {"name": "Response", "slug": "response", "unit": "seconds", "better": "lower", "query": "response"},
     ],
-    "label_tables": [
-        {"group": "api", "title": "Handlers", "label": "handler", "queries": {"avg": "avg({window})"}},
-    ],
+    "label_tables": [{"group": "api", "title": "Handlers", "label": "handler", "queries": {"avg": "avg({window})"}}],
 }
 ASK = """
 import sys

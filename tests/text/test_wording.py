@@ -69,8 +69,7 @@ def test_every_kind_has_a_sentence_and_a_sample() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "codes"),
-    [("findings", FindingKind), ("suggestions", SuggestionKind), ("validity", ValidityCode)],
+    ("file", "codes"), [("findings", FindingKind), ("suggestions", SuggestionKind), ("validity", ValidityCode)]
 )
 def test_every_code_has_a_macro_of_its_name(file: str, codes: type[StrEnum]) -> None:
     assert [code for code in codes if not callable(getattr(macros(file), code, None))] == []
