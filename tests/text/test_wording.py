@@ -39,7 +39,7 @@ CHANGE = {
     "delta_percent": 23.64, "ci_low": 17.0, "ci_high": 30.5, "status": "regression", "margin_percent": 10.0,
     "by_chance_percent": 5.6,
 }  # fmt: skip
-SAMPLES = yaml_data(Path(__file__).with_name("findings.yaml").read_text("utf-8"))
+SAMPLES, WORDS = (yaml_data(Path(__file__).with_name(f"{n}.yaml").read_text("utf-8")) for n in ("findings", "words"))
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
@@ -75,65 +75,21 @@ def test_every_code_has_a_macro_of_its_name(file: str, codes: type[StrEnum]) -> 
     assert [code for code in codes if not callable(getattr(macros(file), code, None))] == []
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({}, "+23.6 %: regression // 95 % interval +17.0 to +30.5 %: more than chance and more than the margin of 10 %."),
-        ({"status": "equivalent", "delta_percent": 0.4, "ci_low": -8.0, "ci_high": 10.5},
-         "+0.4 %: no difference beyond 10 % // 95 % interval −8.0 to +10.5 %; the 90 % interval lies within the margin."),
-        ({"ci_low": None}, "+23.6 %, which may be chance // Run-to-run noise is not known here."),
-        ({"status": "inconclusive"},
-         "+23.6 %, which may be a change, but is not certain // 95 % interval +17.0 to +30.5 %: significant alone, not after adjusting for all metrics."),
-        ({"status": "inconclusive", "ci_low": -3.0},
-         "+23.6 %, which cannot be told from chance // 95 % interval −3.0 to +30.5 %: chance moves this by up to 5.6 %."),
-        ({"delta_percent": 6.0, "ci_low": 1.0, "ci_high": 11.0},
-         "+6.0 %: regression // 95 % interval +1.0 to +11.0 %: more than chance and perhaps more than the margin of 10 %."),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("change", "expected"), WORDS["conclusions"])
 def test_a_conclusion_in_words(change: dict[str, Any], expected: str) -> None:
     row = {**CHANGE, "no_worse_than_percent": None, **change}
     assert " // ".join(say("reasons", part, row, "lower") for part in ("told", "basis")) == expected
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({}, "regression"),
-        ({"status": "not_worse", "no_worse_than_percent": 19.0}, "no worse than 19 %"),
-        ({"status": "inconclusive", "ci_low": -3.0}, "no change shown; up to 31 % worse is possible"),
-        ({"status": "inconclusive"}, "may be worse"),
-        ({"status": "inconclusive", "ci_low": None}, "not judged"),
-        ({"status": "not_comparable", "base": 0.0}, "not comparable"),
-        ({"status": "not_comparable", "base": 0.0, "new": 0.0}, "0 in both"),
-    ],
-)
+@pytest.mark.parametrize(("change", "expected"), WORDS["glances"])
 def test_a_row_at_a_glance(change: dict[str, Any], expected: str) -> None:
     row = {**CHANGE, "base": 1.0, "new": 1.3, "no_worse_than_percent": None, **change}
     assert say("reasons", "at_a_glance", row, "lower") == expected
 
 
-@pytest.mark.parametrize(
-    ("kind", "evidence", "expected"),
-    [
-        (SuggestionKind.RERUN, {"status": "invalid", "load_unknown": False}, "Run Bounded Postgres again: it is no valid test."),
-        (SuggestionKind.RERUN, {"status": "limited", "load_unknown": True},
-         "Record the connected users in Bounded Postgres: its load is unknown."),
-        (SuggestionKind.SETTLE, {"name": "CPU", "delta_percent": 8.0, "required_runs": 3,
-                                 "required_runs_show_percent": 4.6},
-         "Settle CPU in Bounded Postgres (+8.0 %): 3 runs of each build would show a change of 4.6 %."),
-        (SuggestionKind.FIND_CAUSE,
-         {"name": "supported users", "delta_percent": -10.1, "movers": [["Stack", 19.2]], "label": None},
-         "Find the cause of supported users −10.1 % in Bounded Postgres: Stack (+19.2 %) changed too."),
-        (SuggestionKind.FIND_CAUSE, {"name": "P99", "delta_percent": 9.0, "movers": [], "label": ["GET /search", 24.2]},
-         "Find the cause of P99 +9.0 % in Bounded Postgres: look at GET /search (+24.2 %) first."),
-        (SuggestionKind.FIND_CAUSE, {"name": None, "delta_percent": 24.2, "movers": [], "label": ["select a b", 24.2]},
-         "Find the cause of “select a b” +24.2 % in Bounded Postgres."),
-        (SuggestionKind.LOOK_AT_LABEL, {"label": "getPost", "stat": "avg", "marked": 2, "largest_percent": 60.0},
-         "Look at getPost: avg is slower in 2 tests, by up to +60.0 %."),
-    ],
-)  # fmt: skip
-def test_a_suggestion_in_words(kind: SuggestionKind, evidence: dict[str, Any], expected: str) -> None:
-    assert suggestion(kind, evidence, NAMES, test=PG).text == expected
+@pytest.mark.parametrize(("kind", "evidence", "expected"), WORDS["suggestions"])
+def test_a_suggestion_in_words(kind: str, evidence: dict[str, Any], expected: str) -> None:
+    assert suggestion(SuggestionKind(kind), evidence, NAMES, test=PG).text == expected
 
 
 def test_reasons_in_words() -> None:
