@@ -1,6 +1,7 @@
 """A server whose answers a test gives."""
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -9,6 +10,13 @@ from urllib.parse import parse_qs, urlsplit
 
 Answer = tuple[int, dict[str, str], bytes]
 Answering = Callable[[str, dict[str, list[str]]], Answer]
+
+
+def matrix(labels: Mapping[str, str], values: Sequence[Sequence[object]], **more: object) -> Answer:
+    """A Prometheus's answer to a range query: one series."""
+    data = {"resultType": "matrix", "result": [{"metric": labels, "values": values}]}
+    body = json.dumps({"status": "success", "data": data, **more}).encode()
+    return 200, {"Content-Type": "application/json"}, body
 
 
 @contextmanager

@@ -77,17 +77,15 @@ def test_names_and_labels_become_queries(server: str, tmp_path: Path) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     catalogue = read_catalogue(str(tmp_path / "metrics/x.yaml"))
     queries = {each.slug: each.query for each in catalogue.metrics}
-    mean = (
-        "sum(rate(http_request_duration_seconds_sum[{rate}])) / sum(rate(http_request_duration_seconds_count[{rate}]))"
-    )
-    assert queries["http-request-duration-seconds-mean"] == mean
-    p99 = "histogram_quantile(0.99, sum(rate(http_request_duration_seconds_bucket[{rate}])) by (le))"
-    assert queries["http-request-duration-seconds-p99"] == p99
-    every, good = "http_requests_total", 'http_requests_total{code!~"5..|error.*|fail.*"}'
-    assert (
-        queries["successful-http-requests-total"] == f"100 * sum(rate({good}[{{rate}}])) / sum(rate({every}[{{rate}}]))"
-    )
-    assert queries["cpu"] == "sum(rate(process_cpu_seconds_total{{app}}[{rate}])) * 100"
+    time, every = "http_request_duration_seconds", "http_requests_total"
+    good = f'{every}{{code!~"5..|error.*|fail.*"}}'
+    written = {
+        "http-request-duration-seconds-mean": f"sum(rate({time}_sum[{{rate}}])) / sum(rate({time}_count[{{rate}}]))",
+        "http-request-duration-seconds-p99": f"histogram_quantile(0.99, sum(rate({time}_bucket[{{rate}}])) by (le))",
+        "successful-http-requests-total": f"100 * sum(rate({good}[{{rate}}])) / sum(rate({every}[{{rate}}]))",
+        "cpu": "sum(rate(process_cpu_seconds_total{{app}}[{rate}])) * 100",
+    }
+    assert {slug: queries[slug] for slug in written} == written
     assert catalogue.variables == {"app": 'job=~"shop"'}
     assert {"host-cpu", "process-resident-memory-bytes", "queue-backlog"} <= {*queries}
     assert catalogue.load.slug == "active-users"

@@ -8,7 +8,6 @@ import subprocess
 import time
 import urllib.request
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,8 @@ from buildcompare.report import sections
 from buildcompare.results import dumps
 from buildcompare.results.schema import json_schema
 from prometheus_server import LENGTH_S, NEW_START, Exchange, Fault, Prometheus, Proxy, Servers, free_port, needed
-from pulling import params
+from pulling import at, params
 from support import command, sure, write_params
-
-
-def at(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 @pytest.fixture
@@ -86,7 +81,7 @@ def test_a_changed_question_is_asked_again(elsewhere: Path, proxy: Proxy, change
     once = queries(proxy)
     changed = params(proxy.url, **({"step_s": 10} if change == "step" else {}))
     if change == "window":
-        changed["tests"][0]["new"]["end"] = at(NEW_START + LENGTH_S - 60)
+        changed["tests"][0]["new"]["end"] = at(NEW_START + LENGTH_S - 60).isoformat()
     workbench.read_recordings(comparison(elsewhere, changed))
     assert queries(proxy) == (2 * once if change == "step" else once + once // 2)
 
@@ -120,7 +115,7 @@ def test_a_fault_names_the_test_the_build_the_run_and_the_query(
     two = params(proxy.url)
     two["tests"].insert(0, {**two["tests"][0], "name": "earlier"})
     new = two["tests"][1]["new"]
-    two["tests"][1]["new"] = [new, {**new, "end": at(NEW_START + LENGTH_S - 60)}]
+    two["tests"][1]["new"] = [new, {**new, "end": at(NEW_START + LENGTH_S - 60).isoformat()}]
     pulled = queries(proxy)
     workbench.read_recordings(comparison(elsewhere, {**two, "tests": two["tests"][:1]}))
     one_run = (queries(proxy) - pulled) // 2

@@ -28,7 +28,7 @@ from buildcompare.config.errors import BuildcompareError, InputError, SourceErro
 from buildcompare.recordings import prometheus_answer, prometheus_client
 from buildcompare.recordings.sources import REQUEST, Slot, is_kept, read_run, record
 from pulling import catalogue, params, run, source
-from serving import Answer, Answering, serving
+from serving import Answer, Answering, matrix, serving
 from support import write_params
 
 LETTERS = string.ascii_letters + string.digits + "+/=~._-"
@@ -48,12 +48,11 @@ FORMS: dict[str, Callable[[str], str]] = {
 }
 
 
-def matrix(asked: dict[str, list[str]], labels: dict[str, str], **more: Any) -> Answer:
+def five(asked: dict[str, list[str]], labels: dict[str, str], **more: Any) -> Answer:
+    """The first five points that were asked for, or the one."""
     first, step = float(asked["start"][0]), float(asked["step"][0])
     values = [[first + i * step, str(i)] for i in range(1 if asked["start"] == asked["end"] else 5)]
-    data = {"resultType": "matrix", "result": [{"metric": labels, "values": values}]}
-    body = json.dumps({"status": "success", "data": data, **more}).encode()
-    return 200, {"Content-Type": "application/json"}, body
+    return matrix(labels, values, **more)
 
 
 def ranges(answer: Callable[[dict[str, list[str]]], Answer]) -> Answering:
@@ -94,7 +93,7 @@ def test_a_token_in_every_field_of_an_answer(form: str, tmp_path: Path, caplog: 
     def answer(path: str, asked: dict[str, list[str]]) -> Answer:
         headers = {"Content-Type": "application/json", "X-Echo": said}
         if path.endswith("query_range"):
-            return matrix(asked, {"instance": said, "job": "a"}, warnings=[f"no store {said}"], infos=[said])
+            return five(asked, {"instance": said, "job": "a"}, warnings=[f"no store {said}"], infos=[said])
         if path.endswith("buildinfo"):
             return 200, headers, json.dumps({"data": {"application": said, "version": said}}).encode()
         return 200, {"Content-Type": "text/plain"}, said.encode()
@@ -163,9 +162,7 @@ def test_a_token_in_every_field_reaches_no_output(tmp_path: Path, project: Path)
         values = {"users": np.minimum((times - first) / 2, 100.0)}.get(query, 0.01 + 0.001 * np.sin(times))
         labels = {"__name__": TOKEN, "handler": TOKEN, f"x{TOKEN}": TOKEN, **every}
         rows = [[float(time), repr(float(value))] for time, value in zip(times, values, strict=True)]
-        data = {"resultType": "matrix", "result": [{"metric": labels, "values": rows}]}
-        more = {"warnings": [*every.values()], "infos": [*every.values()]}
-        return 200, headers, json.dumps({"status": "success", "data": data, **more}).encode()
+        return 200, headers, matrix(labels, rows, warnings=[*every.values()], infos=[*every.values()])[2]
 
     for name in ("notebooks", "params"):
         (tmp_path / name).symlink_to(project / name)
@@ -232,7 +229,7 @@ def test_a_token_in_the_type_of_an_answer(kind: str) -> None:
     assert hidden(str(caught.value))
 
 
-tenants = ranges(lambda asked: matrix(asked, {"instance": "a"}))
+tenants = ranges(lambda asked: five(asked, {"instance": "a"}))
 
 
 def test_what_was_pulled_for_one_tenant_is_never_another_s(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +277,7 @@ def test_a_damaged_file_of_what_was_pulled_is_said_and_pulled_again_on_demand(tm
     ],
 )
 def test_an_answer_that_is_not_whole_is_no_recording(more: dict[str, Any], words: str) -> None:
-    answer = ranges(lambda asked: matrix(asked, {}, **more))
+    answer = ranges(lambda asked: five(asked, {}, **more))
     with serving(answer) as url, pytest.raises(SourceError, match=words):
         record(run(), asking(url), catalogue("up"))
 
@@ -288,7 +285,7 @@ def test_an_answer_that_is_not_whole_is_no_recording(more: dict[str, Any], words
 def test_an_answer_with_half_of_the_points_is_noted() -> None:
     def answer(asked: dict[str, list[str]]) -> Answer:
         asked = {**asked, "step": [str(2 * float(asked["step"][0]))]}
-        return matrix(asked, {})
+        return five(asked, {})
 
     with serving(ranges(answer)) as url:
         [note] = record(run(), asking(url), catalogue("up")).notes
@@ -306,7 +303,7 @@ def test_a_slow_answer_holds_up_no_other() -> None:
         answered.add(asked["query"][0])
         if len(answered) == len(names) - 1:
             others.set()
-        return matrix(asked, {})
+        return five(asked, {})
 
     with serving(ranges(answer)) as url:
         found = record(run(), source(url, threads=2), catalogue(*names))
@@ -318,7 +315,7 @@ def test_a_server_is_asked_on(way: str, monkeypatch: pytest.MonkeyPatch) -> None
     names = [f"m{i}" for i in range(20)]
 
     def answer(asked: dict[str, list[str]]) -> Answer:
-        status, headers, body = matrix(asked, {})
+        status, headers, body = five(asked, {})
         return status, {**headers, **({} if way == "through a proxy" else {"Connection": "close"})}, body
 
     with serving(ranges(answer)) as url:
@@ -339,8 +336,7 @@ def test_values_at_other_times_than_asked_are_no_answer(times: str) -> None:
             "too many": [first + i * step for i in range(5_000)],
             "400 digits": [first, int("9" * 400)],
         }[times]
-        data = {"resultType": "matrix", "result": [{"metric": {}, "values": [[t, "1"] for t in made]}]}
-        return 200, {"Content-Type": "application/json"}, json.dumps({"status": "success", "data": data}).encode()
+        return matrix({}, [[time, "1"] for time in made])
 
     with serving(ranges(answer)) as url, pytest.raises(SourceError, match=r"whole answer|times that were asked for"):
         record(run(), asking(url), catalogue("up"))

@@ -31,7 +31,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "tests"))
 
 from buildcompare.figures import unpacked  # noqa: E402
-from serving import Answer, serving  # noqa: E402
+from serving import Answer, matrix, serving  # noqa: E402
 from support import small_params, write_params  # noqa: E402  # the tests' own parts
 
 State = dict[str, dict[str, str]]
@@ -217,8 +217,7 @@ def answer(path: str, asked: dict[str, list[str]]) -> Answer:
         return 404, {}, b""
     start, end, step = (float(asked[name][0]) for name in ("start", "end", "step"))
     values = [[start + i * step, str(LEVEL[0] + i)] for i in range(int((end - start) / step) + 1)]
-    data = {"resultType": "matrix", "result": [{"metric": {"job": "a"}, "values": values}]}
-    return 200, {"Content-Type": "application/json"}, json.dumps({"status": "success", "data": data}).encode()
+    return matrix({"job": "a"}, values)
 
 
 @functools.cache

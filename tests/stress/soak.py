@@ -108,12 +108,12 @@ def held(command: int, temporary: Path) -> Held:
     """What a command and its fork server hold now; a report under way is the fork server's child."""
     own = Path("/proc", str(command))
     servers = [Path("/proc", number) for number in sorted(children(own))]
-    opened = [target(link) for each in (own, *servers) for link in links(each)]
+    open_files = [target for each in (own, *servers) for target in opened(each)]
     memory = [int((each / "statm").read_text().split()[1]) * PAGE_MB for each in (own, *servers)]
-    sockets = sum(each.startswith("socket:") for each in opened)
+    sockets = sum(each.startswith("socket:") for each in open_files)
     cpu_s = sum(ticks(each) for each in (own, *servers)) * TICK_S
     return Held(
-        cpu_s, memory[0], sum(memory[1:]), len(opened), sockets, 1 + len(servers), len(list(temporary.iterdir()))
+        cpu_s, memory[0], sum(memory[1:]), len(open_files), sockets, 1 + len(servers), len(list(temporary.iterdir()))
     )
 
 
@@ -127,18 +127,12 @@ def ticks(process: Path) -> int:
     return sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:15]))
 
 
-def links(process: Path) -> Iterator[Path]:
-    """What a process has open."""
+def opened(process: Path) -> Iterator[str]:
+    """What a process has open; it may close a file, or end, meanwhile."""
     with suppress(FileNotFoundError):
-        yield from (process / "fd").iterdir()
-
-
-def target(link: Path) -> str:
-    """What an open file is; empty where it was closed meanwhile."""
-    try:
-        return str(link.readlink())
-    except FileNotFoundError:
-        return ""
+        for link in (process / "fd").iterdir():
+            with suppress(FileNotFoundError):
+                yield str(link.readlink())
 
 
 if __name__ == "__main__":
