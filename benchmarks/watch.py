@@ -36,7 +36,7 @@ from buildcompare.recordings.sources import record
 from buildcompare.results.codes import SIDES
 from buildcompare.stats.levels import mean_with_error
 from loadwatch.decide import Code, Decision, decide, error_of, reach_of
-from loadwatch.known import Watched
+from loadwatch.look import Watched
 from validity import CATALOGUE, identical, published
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -68,7 +68,7 @@ def report(tests: Iterator[tuple[str, Test, dict[str, Recording]]]) -> None:
     for name, test, runs in tests:
         for base, new in (SIDES, SIDES[::-1]):
             turned = test if base == "base" else test.model_copy(update={"base": test.new, "new": test.base})
-            watched = Watched(turned, CATALOGUE, [runs[base]], runs[new].window[0], runs[new].duration_s)
+            watched = Watched(turned, CATALOGUE, [runs[base]], runs[new].duration_s)
             seen, whole = replay(watched, runs[new])
             known = str(seen.verdict)
             differs = known != whole
@@ -108,7 +108,7 @@ def faults(real: Path) -> None:
     late: list[float] = []
     for name, test, source in [each for each in published(real) if each[1].type == "bounded"][1::4]:
         runs = read(test, source)
-        watched = Watched(test, CATALOGUE, [runs["base"]], runs["new"].window[0], runs["new"].duration_s)
+        watched = Watched(test, CATALOGUE, [runs["base"]], runs["new"].duration_s)
         watched = replace(watched, labels=("v8.6.0", "v8.7.0"))
         view = watched.view(runs["new"])
         if view.steady.window is None:
@@ -170,7 +170,7 @@ def cost(real: Path) -> None:
     """CPU of a look at minute 180 with 500 series, and memory while 12 hours are replayed."""
     _name, test, source = next(each for each in published(real) if each[1].type == "bounded")
     runs = {side: long(run, 43_200.0) for side, run in read(test, source).items()}
-    watched = Watched(test, CATALOGUE, [long(runs["base"], 10_800.0)], 0.0, 43_200.0)
+    watched = Watched(test, CATALOGUE, [long(runs["base"], 10_800.0)], 43_200.0)
     decide(watched, runs["new"], 10_800.0)
     began = time.process_time()
     for at_s in np.arange(10_800.0, 11_400.0, 60.0):

@@ -26,10 +26,8 @@ def watch(
     speed: Annotated[float, option("--speed", "How many times faster a replay runs than the test did.")] = 600.0,
     every: Annotated[float, option("--every", "Seconds between two looks.")] = 60.0,
     page: Annotated[Path | None, option("--page", "Write a page here that loads itself again.")] = None,
-    json_: Annotated[Path | None, option("--json", "Write the last decision here.")] = None,
     on_stop: Annotated[str, option("--on-stop", "Run this once if the test should stop.")] = "",
     webhook: Annotated[str | None, option("--webhook", "Send the decision here as JSON.")] = None,
-    report: Annotated[bool, typer.Option("--report/--no-report", help="Report what was recorded.")] = True,
 ) -> None:
     """Watch a test while it runs: exits with 10 if the rest cannot matter, 11 for a regression, 12 for a fault."""
     from rich.console import Console
@@ -46,8 +44,7 @@ def watch(
     with Live(console=console) if (console := Console()).is_terminal else contextlib.nullcontext() as live:
 
         def shown(decision: Decision, compared: TestView | None) -> None:
-            files = {page: show.page(decision, compared, every)} if page else {}
-            write_files(files | ({json_: decision.model_dump_json(indent=1)} if json_ else {}))
+            write_files({page: show.page(decision, compared, every)} if page else {})
             if live:
                 live.update(show.screen(decision), refresh=True)
             else:
@@ -55,8 +52,7 @@ def watch(
 
         ended = watching(
             file, test, replay=replay is not None and (replay == file or replay), speed=speed, every_s=every,
-            show=shown, on_stop=on_stop, webhook=webhook, report=report,
+            show=shown, on_stop=on_stop, webhook=webhook,
         )  # fmt: skip
-    if said := [*ended.said, *([f"{ended.report}/report.html"] if ended.report else [])]:
-        say(*said)
+    say(*ended.said, f"{ended.report}/report.html")
     raise typer.Exit(EXIT[ended.decision.code])

@@ -24,16 +24,15 @@ from buildcompare.load.view import TIMES, RunView, shift
 from buildcompare.metrics.compare import judge_measured
 from buildcompare.metrics.measurements import Measured
 from buildcompare.recordings.recording import FloatArray, Recording
-from buildcompare.results import MetricResult, Validity
+from buildcompare.results import ErrorRateResult, MetricResult, Validity
 from buildcompare.results.base import Model, Number
-from buildcompare.results.codes import Better, Pair, Status, ValidityStatus, Verdict
+from buildcompare.results.codes import SIDES, Better, Status, ValidityStatus, Verdict
 from buildcompare.stats.effects import GATE, Effect, judge, measure_effect, measure_effects
 from buildcompare.stats.levels import FEWEST, STRONGEST, mean_with_error
 from buildcompare.stats.noise import RunLevel, metric_noise
 from buildcompare.stats.planning import levels, percent, quantile
 from buildcompare.text.sentences import say
-from loadwatch.faults import Fault, find_fault
-from loadwatch.known import Look, Watched, cut
+from loadwatch.look import Fault, Look, Watched, cut, find_fault
 
 WITHIN = 0.02  # probability, over all looks, that the test ends outside of the stated range
 GRID = np.linspace(0.02, 0.98, 49)  # parts of a test at which levels are computed; other looks interpolate
@@ -116,39 +115,44 @@ def decide(watched: Watched, running: Recording, at_s: float) -> tuple[Decision,
     Returns the decision, and the comparison behind it for figures; None before both builds are under load.
     """
     look = Look(watched, watched.view(cut(running, at_s)), at_s)
-    view, unbounded = look.view, not look.bounded
-    ended = at_s >= watched.length_s or (unbounded and look.shut_down)  # its coordinator ends it
+    ended = at_s >= watched.length_s or look.shut_down
     fault = None if ended else find_fault(look)
-    compared, found = None, dict[str, object](code=Code.INVALID if fault else Code.RUNNING, fault=fault)
-    if ended or fault or all(each.steady.window for each in (*watched.views.base, view)):
-        compared = _compared(watched, view, whole=ended or unbounded or fault is not None)
-        start_s, end_s = view.steady.window or (0.0, 0.0)
-        found |= {"verdict": compared.result.verdict, "window_s": end_s - start_s}
-    if compared and not fault and (ended or compared.estimates is None):
-        found |= {"code": Code.FINISHED, "rows": _rows_at_end(compared)}
-    elif compared and compared.estimates and not fault:
-        rows, best, worst = (_unbounded if unbounded else _bounded)(watched, compared, compared.estimates)
+    made = Decision(code=Code.INVALID if fault else Code.RUNNING, test=watched.test.name, labels=watched.labels,
+                    at_s=at_s, length_s=watched.length_s, fault=fault)  # fmt: skip
+    if not (ended or fault or all(each.steady.window for each in (*watched.views.base, look.view))):
+        return made, None
+    compared = _compared(look, ended=ended, whole=ended or fault is not None or not look.bounded)
+    start_s, end_s = look.view.steady.window or (0.0, 0.0)
+    found: dict[str, object] = {"window_s": end_s - start_s, "verdict": compared.result.verdict}
+    if not fault and (ended or compared.estimates is None):
+        felt = [(row, by, by.delta_percent) for row in compared.result.metrics if row.gate and (by := row.deciding)]
+        rows = [Known(name=row.full_name, slug=row.slug, change_percent=delta, ci_low=by.ci_low, ci_high=by.ci_high,
+                      end_low=delta, end_high=delta) for row, by, delta in felt if delta is not None]  # fmt: skip
+        found |= {"code": Code.FINISHED, "rows": tuple(rows)}
+    elif not fault and compared.estimates:
+        rows, best, worst = (_bounded if look.bounded else _unbounded)(watched, compared, compared.estimates)
         enough = Code.ENOUGH if best is not None and best == worst else Code.RUNNING
         code = Code.REGRESSION if best == Verdict.REGRESSION else enough
-        found |= {"code": code, "verdict": None if code == Code.RUNNING else best, "rows": rows}
-        moved = shift(watched.shapes[0], view.shape) if unbounded and watched.shapes and view.shape else None
+        found |= {"code": code, "verdict": None if code == Code.RUNNING else best, "rows": tuple(rows)}
+        ramps = None if look.bounded or not watched.shapes else look.view.shape
+        moved = shift(watched.shapes[0], ramps) if ramps else None
         found["shift_users"] = moved.users if moved and moved.significant else None
-    made = {"test": watched.test.name, "labels": watched.labels, "at_s": at_s, "length_s": watched.length_s}
-    return Decision.model_validate(made | found), compared
+    return made.model_copy(update=found), compared
 
 
-def _compared(watched: Watched, view: RunView, *, whole: bool) -> TestView:
+def _compared(look: Look, *, ended: bool, whole: bool) -> TestView:
     """Compare what was recorded so far; with finished runs as a whole, or over stretches of the same length."""
-    runs = watched.views.map(lambda views: [each.recording for each in views])
-    test, (start, end), unstated = watched.test, view.steady.window or (0.0, 0.0), Run.model_construct()
-    if not whole:
-        stretches = watched.views.map(lambda of: [(each.steady.window or (0.0, 0.0))[0] + end - start for each in of])
-        runs = Pair.of(lambda side: [*map(cut, runs[side], stretches[side])])
-        test = test.model_copy(update={"base": [unstated] * len(test.base)})
-    last = test.new[-1] if view.recording.stop_known else unstated
+    watched, test, (start, end) = look.watched, look.watched.test, look.view.steady.window or (0.0, 0.0)
+
+    def recording(of: RunView) -> Recording:
+        return of.recording if whole else cut(of.recording, (of.steady.window or (0.0, 0.0))[0] + end - start)
+
+    runs = watched.views.map(lambda views: [*map(recording, views)])
+    if not ended:  # the params state values of whole runs
+        test = test.model_copy(update={side: [Run.model_construct()] * len(test.runs(side)) for side in SIDES})
     return compare_test(
-        test.model_copy(update={"new": [*test.new[:-1], last]}),
-        {"base": runs.base, "new": [*runs.new, view.recording]},
+        test,
+        {"base": runs.base, "new": [*runs.new, look.view.recording]},
         watched.catalogue,
         coordinator=watched.coordinator,
         label_noise=LabelNoise((), watched.catalogue.label_tables),
@@ -157,82 +161,70 @@ def _compared(watched: Watched, view: RunView, *, whole: bool) -> TestView:
     )
 
 
-def _rows_at_end(compared: TestView) -> tuple[Known, ...]:
-    """Rows of a finished test's report for the metrics that users feel."""
-    felt = [(row, row.deciding) for row in compared.result.metrics if row.gate and row.deciding]
-    return tuple(
-        Known(name=row.full_name, slug=row.slug, change_percent=delta, ci_low=by.ci_low, ci_high=by.ci_high,
-              end_low=delta, end_high=delta)
-        for row, by in felt
-        if by and (delta := by.delta_percent) is not None
-    )  # fmt: skip
-
-
-Bounds = tuple[tuple[Known, ...], Verdict | None, Verdict | None]
+Bounds = tuple[list[Known], Verdict | None, Verdict | None]
 """Rows, and the verdicts if the rest of the test is as good, and as bad, as possible; None if unknown."""
-OPEN: Bounds = ((), None, None)
+OPEN: Bounds = ([], None, None)
+
+
+def _known(name: str, slug: str, now: Effect, end: Effect, ends: tuple[Number, Number]) -> Known:
+    (low, high), last = now.interval(), end.interval()
+    return Known(name=name, slug=slug, change_percent=now.delta_percent, ci_low=low, ci_high=high,
+                 end_low=ends[0], end_high=ends[1], width_end=last[1] - last[0])  # fmt: skip
 
 
 def _bounded(watched: Watched, compared: TestView, found: Estimates) -> Bounds:
     """Bound the levels of a bounded test at its end.
 
     The mean of a part `f` of a window differs from that of the whole by a normal value of variance (1 - f) se^2.
+    Standard errors are those of the report where the base has repeated runs.
     """
     running, rows = found.views.new[-1], list[Known]()
-    least, (start, end) = LEAST_WINDOWS * running.shortest_s, running.steady.window or (0.0, 0.0)
-    lasting = {metric.slug for metric in watched.catalogue.metrics if not metric.outcome}  # counts have no level
-    felt = {
-        i: each for i, each in enumerate(found.metrics) if each.row.gate and each.effect and each.row.slug in lasting
-    }
+    start, end = running.steady.window or (0.0, 0.0)
+    felt = {i: each for i, each in enumerate(found.metrics)
+            if each.row.gate and each.effect and not watched.catalogue.find(each.metric_name).outcome}  # fmt: skip
+    least, whole_s = LEAST_WINDOWS * running.shortest_s, max(watched.length_s - start, end - start)
     if end - start < least or not felt:
         return OPEN
-    whole_s = max(watched.length_s - start, end - start)
-    part, best, worst = (end - start) / whole_s, [*found.metrics], [*found.metrics]
     longer = {i: each.levels.map(lambda of: [replace(run, seconds=whole_s) for run in of]) for i, each in felt.items()}
     at_end = measure_effects(longer, {i: each.noise for i, each in felt.items()})
+    part, best, worst = (end - start) / whole_s, [*found.metrics], [*found.metrics]
+    standard = reach_of(part, least / whole_s) * math.sqrt(1.0 - part)
     for i, each in felt.items():
-        effect, repeated = at_end[i], len(found.views.base) > 1
-        errors = [_error(run, each.row, repeated=repeated) / len(runs) for runs in found.views for run in runs]
-        if effect is None or each.effect is None:
+        effect, now = at_end[i], each.effect
+        if effect is None or now is None:
             return OPEN
-        reach = reach_of(part, least / whole_s) * math.hypot(*errors) * math.sqrt(1.0 - part)
-        ends = effect.log_ratio - reach, effect.log_ratio + reach
-        rows.append(_known(each.row.full_name, each.row.slug, each.effect, effect, ends))
-        likely = ends if math.isfinite(reach) else (0.0, 0.0)  # what is not known yet is no regression
-        lower, upper = (replace(each, effect=replace(effect, log_ratio=end)) for end in likely)
+        errors = each.levels.map(lambda of: [run.se_log for run in of])  # their scatter holds what samples hide
+        if len(found.views.base) == 1:
+            errors = found.views.map(lambda of: [_error(view, each.row) for view in of])  # noqa: B023
+        reach = standard * math.hypot(*(error / len(of) for of in errors for error in of))
+        known = math.isfinite(reach)  # what is not known yet is no regression
+        ends = (effect.log_ratio - reach, effect.log_ratio + reach) if known else (0.0, 0.0)
+        range_ = (percent(ends[0]), percent(ends[1])) if known else (None, None)
+        rows.append(_known(each.row.full_name, each.row.slug, now, effect, range_))
+        lower, upper = (replace(each, effect=replace(effect, log_ratio=at)) for at in ends)
         best[i], worst[i] = (upper, lower) if each.row.better == Better.HIGHER else (lower, upper)
-    at_best = _verdict(compared, found, best)
+    at_best, at_worst = _verdict(compared, found, best), _verdict(compared, found, worst, compared.result.errors)
     if any(row.end_high is None for row in rows):
-        return tuple(rows), at_best if at_best == Verdict.REGRESSION else None, None
-    return tuple(rows), at_best, _verdict(compared, found, worst, errors=True)
+        return rows, at_best if at_best == Verdict.REGRESSION else None, None
+    return rows, at_best, at_worst
 
 
-def _verdict(compared: TestView, found: Estimates, measured: Sequence[Measured], *, errors: bool = False) -> Verdict:
-    """The verdict of a valid test with these levels; with the errors so far, or as if there were none."""
+def _verdict(
+    compared: TestView, found: Estimates, measured: Sequence[Measured], errors: Sequence[ErrorRateResult] = ()
+) -> Verdict:
+    """The verdict of a valid test with these levels and error rates."""
     rows = judge_measured(measured, found.test, compared.catalogue, looks=found.looks)
-    valid = Validity(status=ValidityStatus.VALID)
-    return verdict.of_test(rows, None, valid, compared.result.errors if errors else ())
+    return verdict.of_test(rows, None, Validity(status=ValidityStatus.VALID), errors)
 
 
-def _known(name: str, slug: str, now: Effect, end: Effect, ends: tuple[float, float]) -> Known:
-    (low, high), last = now.interval(), end.interval()
-    end_low, end_high = (percent(each) if math.isfinite(each) else None for each in ends)
-    return Known(name=name, slug=slug, change_percent=now.delta_percent, ci_low=low, ci_high=high,
-                 end_low=end_low, end_high=end_high, width_end=last[1] - last[0])  # fmt: skip
-
-
-def _error(view: RunView, row: MetricResult, *, repeated: bool) -> float:
-    """Standard error of the logarithm of a metric's level in the steady window so far.
-
-    That of a report where the base has repeated runs: their scatter counts, and holds what one run's samples hide.
-    """
+def _error(view: RunView, row: MetricResult) -> float:
+    """Careful standard error of the logarithm of a metric's level in the steady window so far."""
     if (series := view.recording.find(row.slug, row.labels)) is None or view.steady.window is None:
         return math.inf
     elapsed, values = view.recording.samples(series)
     values = values[(elapsed > view.steady.window[0]) & (elapsed <= view.steady.window[1])]
     positive = np.where(values > 0.0, values, np.nan)
-    scaled = np.log(positive) if series.unit == TIMES else positive / np.nanmean(positive)
-    return float(np.nan_to_num(mean_with_error(scaled)[1], nan=math.inf)) if repeated else error_of(scaled)
+    return error_of(np.log(positive) if series.unit == TIMES else positive / np.nanmean(positive))
 
 
 def error_of(values: FloatArray) -> float:
@@ -276,25 +268,23 @@ def _spending(left: float) -> float:
 
 def _unbounded(watched: Watched, _: TestView, found: Estimates) -> Bounds:
     """Bound the supported users of an unbounded test from above, once both curves have left their ramps."""
-    load, views = watched.catalogue.load, [found.views.new[-1], *found.views.base]
-    now_s, now = min(each.stop.at_s if each.stop else 0.0 for each in views), list[float]()
+    load, views = watched.catalogue.load, [*found.views.base, found.views.new[-1]]
+    now_s, now = min(each.stop.at_s if each.stop else 0.0 for each in views), list[RunLevel]()
     for each in views:
         line = each.shape.ramp if each.shape else None
         elapsed, users = samples(each.users, now_s) if each.users is not None else (np.zeros(0), np.zeros(0))
         recent = users[elapsed > now_s - NOW_S]
         if line is None or not line.complete or now_s - line.end_s < SETTLED_S or not recent.size:
             return OPEN
-        now.append(float(recent.mean()))
-    counts = [(each.estimate and each.estimate.estimated) or run.supported_users
-              for run, each in zip(watched.test.base, found.views.base, strict=True)]  # fmt: skip
-    at_end = [RunLevel(float(count)) for count in counts if count]
-    if load is None or watched.beside or not at_end:
+        now.append(RunLevel(float(recent.mean())))
+    stated = any(run.supported_users or (each.estimate and each.estimate.estimated)
+                 for run, each in zip(watched.test.base, found.views.base, strict=True))  # fmt: skip
+    if load is None or watched.beside or not stated:
         return OPEN
-    noise, like_base = metric_noise(load, "unbounded", found.groups, found.past), now[0] / float(np.mean(now[1:]))
-    most = like_base * math.exp(LAG + float(np.mean(np.log([run.level for run in at_end]))))
-    seen, end = (measure_effect(at_end, [RunLevel(each)], noise) for each in (now[0], most))
-    if seen is None or end is None:
+    seen = measure_effect(now[:-1], now[-1:], metric_noise(load, "unbounded", found.groups, found.past))
+    if seen is None:
         return OPEN
+    end = replace(seen, log_ratio=seen.log_ratio + LAG)
     status = judge(end, load.margin_percent, Better.HIGHER, family=GATE, looks=found.looks).status
-    row = _known(load.name, load.slug, seen, end, (-math.inf, end.log_ratio))
-    return (row,), Verdict.REGRESSION if status == Status.REGRESSION else None, None
+    row = _known(load.name, load.slug, seen, end, (None, end.delta_percent))
+    return [row], Verdict.REGRESSION if status == Status.REGRESSION else None, None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +21,7 @@ from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import read
 from buildcompare.recordings.table import write_recording
 from buildcompare.text.sentences import say
-from loadwatch.known import cut
+from loadwatch.look import cut
 
 Seen = tuple[float, list[Recording], tuple[str, ...]]
 """Seconds since the start of the run, what is recorded of it and of runs beside it, and notes on the pull."""
@@ -33,12 +31,9 @@ SKEW_S = 5.0  # clock difference worth a note; servers state their time in whole
 
 def replayed(recording: Recording, *, every_s: float, speed: float) -> Iterator[Seen]:
     """Yield a look each `every_s` seconds of a recording, `speed` times as fast as it was recorded."""
-    for number in itertools.count(1):
+    for at_s in (*np.arange(every_s, recording.duration_s, every_s).tolist(), recording.duration_s):
         time.sleep(every_s / speed)
-        at_s = min(number * every_s, recording.duration_s)
         yield at_s, [recording], ()
-        if at_s >= recording.duration_s:
-            return
 
 
 def followed(
@@ -87,13 +82,14 @@ class Followed:
         """Return what an earlier watch of this run saved with the same queries, or an empty recording."""
         questions = self.catalogue.questions(label_step_s=60.0, rate_s=self.source.rate_s)
         asked = [self.run.url or self.source.url, self.run.window, self.source.step_s, [q.query for q in questions]]
-        known = {"watched": hashlib.sha256(repr(asked).encode()).hexdigest()}
+        known = {"watched": repr(asked)}
         try:
             found = read(self.file, catalogue=self.catalogue) if self.file.exists() else None
         except InputError:  # a damaged file: pull everything again
             found = None
-        same = found and found.provenance.get("watched") == known["watched"]
-        return found if found and same else Recording((), (0.0, 0.0), stop_known=False, provenance=known)
+        if found and found.provenance.get("watched") == known["watched"]:
+            return found
+        return Recording((), (0.0, 0.0), stop_known=False, provenance=known)
 
     def skew(self) -> float:
         """Seconds that the server's clock is ahead."""

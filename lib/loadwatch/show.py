@@ -43,23 +43,22 @@ def screen(decision: Decision) -> Any:
 
 def figures_of(compared: TestView | None) -> list[Figure]:
     """Draw the load and what users feel; nothing before both builds are under load."""
-    if compared is None:
-        return []
-    felt = [curves.graph(compared, row, row.slug) for row in compared.result.metrics if row.gate]
-    return [each for each in (curves.users(compared), *felt) if each]
+    felt = [curves.graph(compared, row, row.slug) for row in compared.result.metrics if row.gate] if compared else []
+    return [each for each in (compared and curves.users(compared), *felt) if each]
 
 
 def fragment(decision: Decision) -> str:
     """The decision as HTML."""
-    lines = [[html.escape(cell) for cell in cells] for cells in rows_of(decision)]
-    table = "".join(f"<tr>{''.join(f'<{tag}>{cell}</{tag}>' for cell in cells)}</tr>"
-                    for cells, tag in zip(lines, ("th", *("td" for _ in lines)), strict=False))  # fmt: skip
+
+    def line(tag: str, cells: list[str]) -> str:
+        return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
     bar = f'<progress aria-label="time" max="{decision.length_s:.0f}" value="{decision.at_s:.0f}"></progress>'
-    said = "".join(
-        f"<p>{html.escape(each)}</p>" for each in (say("watch", decision.code, decision, True), *decision.notes)
-    )
+    said = [say("watch", decision.code, decision, True), *decision.notes]
+    table = "".join(line("td" if i else "th", cells) for i, cells in enumerate(rows_of(decision)))
+    texts = "".join(f"<p>{html.escape(each)}</p>" for each in said)
     headline = html.escape(say("watch", "headline", decision))
-    return f'<div class="watch"><b>{headline}</b>{bar}{said}<table>{table}</table></div>'
+    return f'<div class="watch"><b>{headline}</b>{bar}{texts}<table>{table}</table></div>'
 
 
 def page(decision: Decision, compared: TestView | None, every_s: float) -> str:
@@ -72,8 +71,9 @@ def page(decision: Decision, compared: TestView | None, every_s: float) -> str:
     return f'<!doctype html><html lang="en">{head}{shown}</html>'
 
 
-def widget() -> tuple[Any, Callable[[Decision, TestView | None], None]]:
-    """Make a widget for JupyterLab, and the function that shows a look in it."""
+def widget() -> Callable[[Decision, TestView | None], None]:
+    """Display a widget in JupyterLab; return the function that shows a look in it."""
+    from IPython.display import display
     from ipywidgets import HTML, VBox
 
     from investigation.widgets import Chart
@@ -84,4 +84,5 @@ def widget() -> tuple[Any, Callable[[Decision, TestView | None], None]]:
         text.value = f"<style>{LOOK[LOOK.index('.watch') :]}</style>{fragment(decision)}"
         chart.chart = next((each.chart for each in figures_of(compared) if each.chart), {})
 
-    return VBox([text, chart]), shown
+    display(VBox([text, chart]))  # type: ignore[no-untyped-call]
+    return shown

@@ -24,7 +24,7 @@ from buildcompare.recordings.sources import read
 from buildcompare.text.sentences import say
 from loadwatch.decide import Code, Decision, decide
 from loadwatch.follow import Followed, followed, replayed
-from loadwatch.known import Watched, deciding_metrics
+from loadwatch.look import Watched, deciding_metrics
 
 WEBHOOK_S = 10.0  # time-out
 
@@ -90,11 +90,11 @@ def watch(
     ('stop_enough', 16)
     """
     params = comparison if isinstance(comparison, Comparison) else read_params(resolve(comparison))
-    names = [each.name for each in params.tests]
-    if test is not None and test not in names:
-        raise InputError(file=params.file, key="test", expected="one of " + ", ".join(names), found=repr(test))
+    chosen = next((each for each in params.tests if test in (None, each.name)), None)
+    if chosen is None:
+        expected = "one of " + ", ".join(each.name for each in params.tests)
+        raise InputError(file=params.file, key="test", expected=expected, found=repr(test))
     command = _checked(on_stop, webhook, every_s=every_s, speed=speed)
-    chosen = params.tests[names.index(test) if test else 0]
     place = root() / "data/watch" / str(params.name) / chosen.name
     watched, running = _watched(params, chosen, replay)
     if running:
@@ -106,12 +106,9 @@ def watch(
         files = {side: place / f"{side}.watch.parquet" for side in runs}
         looks = followed([Followed(run, params.source, only, files[side]) for side, run in runs.items()], every_s)
     if show == "widget":
-        from IPython.display import display
-
         from loadwatch.show import widget
 
-        box, show = widget()
-        display(box)  # type: ignore[no-untyped-call]
+        show = widget()
     for at_s, (recording, *beside), notes in looks:
         seen = replace(watched, base=[*watched.base, *beside]) if beside else watched  # which keeps its views
         decision, compared = decide(seen, recording, at_s)
@@ -120,12 +117,12 @@ def watch(
             show(decision, compared)
         if decision.code != Code.RUNNING:
             break
-    file = place / f"watch-{watched.start_s:.0f}.json"
+    file = place / f"watch-{recording.window[0]:.0f}.json"
     acted = not running and file.exists()  # before a restart
     said = _act(decision, file, command, webhook) if decision.stops and not acted else ()
     if not isinstance(replay, bool):
         chosen = chosen.model_copy(update={"new": [*chosen.new[:-1], Run(recording=str(resolve(replay)))]})
-    return Ended(decision, _report(params, chosen, decision, watched.start_s, place) if report else None, said)
+    return Ended(decision, _report(params, chosen, decision, recording.window[0], place) if report else None, said)
 
 
 def _checked(on_stop: str, webhook: str | None, **numbers: float) -> list[str]:
@@ -157,10 +154,10 @@ def _watched(params: Comparison, test: Test, replay: bool | str | Path) -> tuple
     known = read_recordings(params.model_copy(update={"tests": [*wanted.values()]}))[test.name]
     catalogue, noise = with_noise(params, catalogue_of(params), [*known["base"], *known["new"]])
     running = known["new"].pop() if replay is True else read(resolve(replay), catalogue=catalogue) if replay else None
-    start_s, end_s = running.window if running else tuple(each.timestamp() for each in last.window or ())
+    start_s, end_s = running.window if running else [each.timestamp() for each in last.window or ()]
     settings = {"groups": noise.groups, "past": noise.contrasts, "planned_runs": params.planned_runs}
     return Watched(
-        test, catalogue, known["base"], start_s, end_s - start_s, known["new"], params.coordinator,
+        test, catalogue, known["base"], end_s - start_s, known["new"], params.coordinator,
         (params.base.label, params.new.label), settings, bool(beside),
     ), running  # fmt: skip
 

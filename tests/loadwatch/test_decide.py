@@ -9,7 +9,7 @@ from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Test
 from buildcompare.recordings.recording import Recording
 from loadwatch.decide import Code, Decision, decide
-from loadwatch.known import Watched
+from loadwatch.look import Watched
 from planted import faults, scaled
 from simulated import BOUNDED, UNBOUNDED, run
 
@@ -21,7 +21,7 @@ PLANTED = faults(RAMP_S, HELD_S)
 def watched(base: Recording, new: Recording, kind: str = "bounded", users: int = 5000) -> Watched:
     runs = [Run(recording="any.parquet")]
     test = Test(name="t", type=kind, users=users, base=runs, new=runs)
-    return Watched(test, CATALOGUE, [base], new.window[0], new.duration_s, labels=("v8.6.0", "v8.7.0"))
+    return Watched(test, CATALOGUE, [base], new.duration_s, labels=("v8.6.0", "v8.7.0"))
 
 
 def ending(test: Watched, new: Recording, since_s: float = 60.0, every_s: float = 60.0) -> Decision:

@@ -22,7 +22,7 @@ from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.table import write_recording
 from loadwatch import follow
 from loadwatch.follow import Followed, followed
-from loadwatch.known import cut
+from loadwatch.look import cut
 from simulated import BOUNDED, run
 
 CATALOGUE = read_catalogue("mattermost")

@@ -48,14 +48,12 @@ def run(*arguments: str) -> tuple[int, str]:
 @pytest.mark.slow
 def test_a_replay_ends_with_a_decision_a_report_and_one_command(place: Path, sent: tuple[str, list[bytes]]) -> None:
     url, bodies = sent
-    files = ["--page", str(place / "page.html"), "--json", str(place / "decision.json")]
-    act = ["--on-stop", "wc -l", "--webhook", url]
+    act = ["--page", str(place / "page.html"), "--on-stop", "wc -l", "--webhook", url]
     replay = ["--replay", PARAMS, "--test", "mysql_bounded", "--speed", "1e9", "--every", "900"]
-    code, said = run(*replay, *files, *act)
+    code, said = run(*replay, *act)
     assert (code, said.count("running"), "cannot change the verdict (Pass)" in said) == (10, 4, True), said
-    decision = json.loads((place / "decision.json").read_text())
+    (decision,) = map(json.loads, bodies)
     assert (decision["code"], decision["verdict"], decision["at_s"]) == ("stop_enough", "pass", 4500.0)
-    assert [json.loads(body) for body in bodies] == [decision]
     kept = place / "data/watch/v10.4.0-rc1/mysql_bounded/on-stop.txt"
     assert int(kept.read_text()) > 10
     page = (place / "page.html").read_text()
