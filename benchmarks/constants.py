@@ -3,13 +3,13 @@
     python benchmarks/constants.py [ROOM ...] [ROOM/FILE:NAME ...] [--list]
 
 Every number with a name in capitals in `load/`, `metrics/`, `stats/`, `validity/` and `labels/` is found in the syntax
-trees. Pairs of identical runs (BUILDCOMPARE_REAL, `ceiling/`) are compared at half and at twice each number; in the new
-run every second metric is 30 % larger and every tenth label four times as large. Printed are the rates, of metrics and
-of labels: rows without a planted change that are called worse or better (false), rows with one that are called worse
-(found); the width of the 95 % intervals as a ratio to that of today; and the events of one run only. A number without
-any effect on results.json "decides nothing here": it may still serve inputs that these pairs lack, such as gaps,
-ledgers, repeated runs or benchmarks. A number that only other constants or default values use takes effect at import
-and is listed apart. `--list` measures nothing.
+trees. Pairs of identical runs (BUILDCOMPARE_REAL, `ceiling/`) are compared at half and at twice each number, but one
+below 1 at most halfway to 1; in the new run every second metric is 30 % larger and every tenth label four times as
+large. Printed are the rates, of metrics and of labels: rows without a planted change that are called worse or better
+(false), rows with one that are called worse (found); the width of the 95 % intervals as a ratio to that of today; and
+the events of one run only. A number without any effect on results.json "decides nothing here": it may still serve
+inputs that these pairs lack, such as gaps, ledgers, repeated runs or benchmarks. A number that only other constants or
+default values use takes effect at import and is listed apart. `--list` measures nothing.
 """
 
 from __future__ import annotations
@@ -93,10 +93,12 @@ def names_in_functions() -> frozenset[str]:
 
 
 def scaled(value: Value, factor: float) -> Value:
-    """`value` times `factor`; whole numbers stay whole and at least 1."""
+    """`value` times `factor`; whole numbers stay whole and at least 1, and parts stay below 1."""
     if isinstance(value, tuple):
         return tuple(scaled(each, factor) for each in value)  # type: ignore[misc]
-    return max(round(value * factor), 1) if isinstance(value, int) else value * factor
+    if isinstance(value, int):
+        return max(round(value * factor), 1)
+    return min(value * factor, (1.0 + value) / 2.0) if 0.0 < value < 1.0 else value * factor
 
 
 def bind(constant: Constant, value: Value) -> None:
