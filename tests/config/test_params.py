@@ -6,42 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fuzzing
 from buildcompare.comparison.analysis import read_recordings
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FILE_KEYS, Comparison, Run, Test, read_params
 from support import write_csv
 
-# The example of the design, every key of it.
-EXAMPLE = """\
-name: v10.4.0-rc1
-base: {label: "v10.3.0"}
-new:  {label: "v10.4.0-rc1"}
-metrics: mattermost
-source: {kind: prometheus, url: "http://localhost:9090"}
-tests:
-  - name: postgresql_unbounded
-    type: unbounded
-    db_engine: postgresql
-    users: 20000
-    base: {start: "2024-12-11T10:00:00Z", end: 2024-12-11T11:53:00Z, supported_users: 6537}
-    new:  {start: "2024-12-11T14:00:00Z", end: "2024-12-11T15:53:00Z", supported_users: 6934}
-  - name: mysql_bounded
-    type: bounded
-    db_engine: mysql
-    users: 5000
-    base: [{report: runs/base-1.out.gz}, {report: runs/base-2.out.gz}]
-    new:  [{report: runs/new-1.out.gz}]
-setup:
-  Load-test version: "[`v1.24.0`](https://example.org/v1.24.0)"
-  Users: 7500
-grafana: {Bounded - MySQL: "https://example.org/snapshot"}
-coordinator: {users_inc: 8, users_dec: 8, rest_s: 2}
-comments: []
-action_items: []
-action_items_title: Action Items
-calibration: data/calibration/mattermost.json
-history: data/history/mattermost
-"""
+EXAMPLE = fuzzing.seed("params-design").decode()
 
 BAD = [
     # what stands in the file, what to put there, key, expected, found; docs/input-faults.md has more

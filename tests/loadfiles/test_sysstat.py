@@ -18,20 +18,7 @@ from support import sure
 
 TWO_SAMPLES = fuzzing.seed("sysstat-vmstat").decode()
 VMSTAT = TWO_SAMPLES + TWO_SAMPLES.splitlines(keepends=True)[-1].replace(":10", ":12").replace(" 4  1", " 5  1")
-DISK = {"disk_device": "vda", "r/s": 1.5, "w/s": 2.5, "util": 30.0}
-IOSTAT = {"date": "03/01/24", "statistics": [
-    {"timestamp": f"03/01/2024 04:00:0{i} PM", "avg-cpu": {"user": 1.0 * i, "idle": 90.0}, "disk": [DISK]}
-    for i in range(3)
-]}  # fmt: skip
-SADF = {"file-date": "2024-03-01", "statistics": [
-    {
-        "timestamp": {"date": f"2024-03-0{day}", "time": clock, "utc": 1, "interval": 5},
-        "cpu-load": [{"cpu": "all", "idle": idle}, {"cpu": "0", "idle": 1.0}],
-        "disk": [{"disk-device": "sda", "tps": 100.5}, {"disk-device": "sdb", "tps": 7.0}],
-        "network": {"net-dev": [{"iface": "eth0", "rxkB": 5.5}]},
-    }
-    for day, clock, idle in ((1, "23:59:55", 10.0), (2, "00:00:00", 20.0))
-]}  # fmt: skip
+IOSTAT, SADF = (json.loads(fuzzing.seed(f"sysstat-{name}"))["sysstat"]["hosts"][0] for name in ("iostat", "sadf"))
 
 
 def read(tmp_path: Path, contents: str | dict[str, Any]) -> bc.Recording:

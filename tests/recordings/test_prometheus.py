@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+import fuzzing
 import prometheus_server as world
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
@@ -128,18 +129,8 @@ def test_nan_infinities_and_the_smallest_and_largest_numbers(servers: world.Serv
     assert bits(series.values[[3, 5, 8, 10, 11]]) == bits(odd)
 
 
-EMPTY = b'{"status":"success","data":{"resultType":"matrix","result":[]}}'
-QUOTED = b"""{"status":"success","data":{"resultType":"matrix","result":[
-{"metric":{"a":"x\\"values\\":[[1"},"values":[[1,"2"]]}]},"warnings":["w"],"infos":["i","w"]}"""
-ODD = b"""{"status":"success","isPartial":false,"data":{"resultType":"matrix","result":[
-{"metric":{},"values":[[1.5,"+Inf"],[2.25,"-Inf"],[3,"NaN"],[4,"-0"],[5,"1e-310"]]},
-{"metric":{"values":"]]"},"values":[[7,"8"]]}]}}"""
-SPACED = b'{"data": {"resultType": "matrix", "result": [{"metric": {"a": "b"}, "values": [[1, "2"], [3, "4"]]}]}}'
-MIXED = b"""{"status":"success","data":{"resultType":"matrix","result":[
-{"metric":{"a":"}"},"values":[[1,"2"],[3,"4"]],"histograms":[[5,{"count":"1","buckets":[[0,"1","2","1"]]}]]},
-{"metric":{"a":"{"},"values":[[1,"6"],[3,"7"]]},{"metric":{},"values":[[1,"2"],[3, "4"]] },
-{"values":[[8,"9"]],"metric":{"b":"\\"]]}"}},{"metric":{"c":""},"values":[]}]}}"""
-SKELETONS = [EMPTY, QUOTED, ODD, SPACED, MIXED]
+QUOTED, ODD = fuzzing.seed("answer-quoted"), fuzzing.seed("answer-odd")
+SKELETONS = [QUOTED, ODD, *(fuzzing.seed(f"answer-{name}") for name in ("empty", "spaced", "mixed", "matrix"))]
 
 
 def whole_answer(body: bytes, chunk: int = 1 << 30) -> Answer:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import fuzzing
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
@@ -23,16 +24,7 @@ from support import test_folders
 
 LTCTL, RECORDED = Source(kind="ltctl"), Source(kind="recorded")
 CATALOGUE = read_catalogue("mattermost")
-REPORT: dict[str, Any] = {
-    "Label": "x", "StartTime": "2024-01-01T00:00:00Z", "EndTime": "2024-01-01T00:01:00Z",
-    "AvgStoreTimes": {"UserStore.Get": "0.001", "PostStore.Get": "NaN"}, "P99StoreTimes": {"UserStore.Get": "10"},
-    "AvgAPITimes": {}, "P99APITimes": {},
-    "Graphs": [
-        {"Name": "RPS", "Values": [[1704067200, "1.5"], [1704067205.25, "NaN"], [1704067215, "+Inf"]]},
-        {"Name": "Websocket connections", "Values": None},
-        {"Name": "Something new", "Values": [[1704067200, "1"]]},
-    ],
-}  # fmt: skip
+REPORT: dict[str, Any] = json.loads(fuzzing.seed("ltctl-report"))
 
 
 def same(values: np.ndarray, expected: np.ndarray) -> bool:
