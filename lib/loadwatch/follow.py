@@ -39,27 +39,32 @@ def replayed(recording: Recording, *, every_s: float, speed: float) -> Iterator[
 def followed(
     runs: Sequence[Followed], every_s: float, *, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[Seen]:
-    """Yield a look each `every_s` seconds at the first run until all have ended; a server that fails is asked again."""
+    """Yield a look each `every_s` seconds at the first run until all have ended.
+
+    A server that fails is asked again; until it answers, looks stay at the time of its last answer.
+    """
     (start, end), last = runs[0].span, max(run.span[1] for run in runs)
-    held, skew, now = [run.kept() for run in runs], 0.0, start
+    held, skew, now, seen = [run.kept() for run in runs], 0.0, start, start
     while now < last:
-        notes: tuple[str, ...] = ()
+        notes, answered = tuple[str, ...](), True
         try:
             skew = runs[0].skew()
             held = [run.with_new(each, time.time() + skew) for run, each in zip(runs, held, strict=True)]
         except (InputError, SourceError, OSError) as error:
             if isinstance(error, InputError) and error.key != "metrics":
                 raise
-            notes = (say("watch", "not_answered", str(error)),)  # or its exporters have not started
+            answered = isinstance(error, InputError)  # but its exporters have not started
+            notes = (say("watch", "not_answered", str(error)),)
         now = time.time() + skew
+        seen = now if answered or now >= last else seen
         if now < start:
             notes = (*notes, say("watch", "not_begun", start - now))
         if abs(skew) > SKEW_S:
             notes = (*notes, say("watch", "clock", skew))
         if now < end or now >= last:
-            until = [(run.span[0], max(min(now, run.span[1]), run.span[0])) for run in runs]
+            until = [(run.span[0], max(min(seen, run.span[1]), run.span[0])) for run in runs]
             shown = [replace(each, window=window) for each, window in zip(held, until, strict=True)]
-            yield max(min(now, end) - start, 0.0), shown, notes
+            yield max(min(seen, end) - start, 0.0), shown, notes
         sleep(max(min(every_s, last - now), 0.0))
 
 

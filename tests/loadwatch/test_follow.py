@@ -94,6 +94,7 @@ def test_nothing_is_lost_and_nothing_asked_twice(
     assert all(np.all(np.diff(each.times) > 0.0) for each in held.series)
     assert sum(clock.asked) <= LENGTH_S + len(clock.asked) * (120.0 + 2.0 * 5.0 + late)
     assert said in " ".join(note for _, _, notes in looks for note in notes)
+    assert all(at_s <= 300.0 for at_s, _, notes in looks if "refused" in " ".join(notes)), "no silence of the run"
 
 
 def test_a_watch_that_is_restarted_asks_only_for_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
