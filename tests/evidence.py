@@ -21,11 +21,13 @@ def without_evidence(finding: Finding, results: Results) -> list[str]:
     text = finding.whole
     for name in sorted(_names(finding, results), key=len, reverse=True):
         text = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w])", "…", text)
-    sizes = {int(size) for size in _sizes(finding.evidence)}
+    nodes = [*_nodes(finding.evidence)]
+    sizes = {len(each) for each in nodes if isinstance(each, (dict, list))}
     text = re.sub(
         r" and (\d+) more", lambda more: "" if sizes & {int(more[1]) + most for most in MOST} else more[0], text
     )
-    held = {words for value in (*_numbers(finding.evidence), *sizes) for words in _said(value)}
+    numbers = [float(each) for each in nodes if isinstance(each, (int, float)) and not isinstance(each, bool)]
+    held = {words for value in (*numbers, *sizes) for words in _said(value)}
     held |= {words for words in _strings(finding.evidence) if words.isdigit()}  # a setting: said as it was written
     return [number for number in _NUMBER.findall(text) if number.strip() not in held]
 
@@ -53,21 +55,12 @@ def _strings(value: Any) -> Iterator[str]:
         yield value
 
 
-def _numbers(value: Any) -> Iterator[float]:
-    """Every number."""
+def _nodes(value: Any) -> Iterator[Any]:
+    """The value, and all that lists and mappings in it hold."""
+    yield value
     if isinstance(value, (dict, list)):
         for each in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(each)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield float(value)
-
-
-def _sizes(value: Any) -> Iterator[int]:
-    """How many entries every list and every mapping of the evidence has."""
-    if isinstance(value, (dict, list)):
-        yield len(value)
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _sizes(each)
+            yield from _nodes(each)
 
 
 def _said(value: float) -> Iterator[str]:

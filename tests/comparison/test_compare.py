@@ -79,15 +79,6 @@ def test_a_metric_that_all_but_vanishes_breaks_no_report(factor: float) -> None:
     assert say("reasons", "explain", row)
 
 
-def test_runs_of_one_build_are_averaged() -> None:
-    users = users_curve(1000, ramp_s=600, hold_s=3000)
-    runs = [recording(number_of_connected_devices=users, rps=np.full(users.size, v)) for v in (4.0, 6.0, 11.0)]
-    result = compared(runs[:2], runs[2:])
-    rps = next(metric for metric in result.metrics if metric.slug == "rps")
-    assert (rps.base, rps.new) == (pytest.approx(math.sqrt(24.0)), 11.0)
-    assert (rps.delta_percent, len(result.runs.base)) == (pytest.approx(100 * (11.0 / math.sqrt(24.0) - 1.0)), 2)
-
-
 def test_what_is_missing_is_said_with_its_size() -> None:
     users = users_curve(1000, ramp_s=600, hold_s=3000)
     holes = np.ones(users.size)

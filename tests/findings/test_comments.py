@@ -24,22 +24,14 @@ _FIGURE = re.compile(r"[+−-]?\d[\d,]*(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class Claim:
-    """One row of the page: what somebody claimed, and where we say it.
-
-    Attributes
-    ----------
-    said
-        Parts of one generated sentence, in their order; figures to hold against the claim are between ``**``.
-    claimed
-        For each of these figures: what was claimed and how far ours may be from it; None where nobody gave a figure.
-    """
+    """One row of the page: what somebody claimed, and where we say it, with our figures between ``**``."""
 
     release: str
     about: str
     finding: str
     place: str
     said: tuple[str, ...]
-    claimed: tuple[tuple[float, float] | None, ...]
+    claimed: tuple[tuple[float, float] | None, ...]  # by figure: the claim, and how far ours may be from it
 
     @property
     def figures(self) -> list[float]:

@@ -40,6 +40,7 @@ def limits(run: SimulatedRun, thresholds: dict[str, float] | None = None) -> Lim
         (RunSettings(), "client-average"),
         (RunSettings(server=HOT), "app-cpu"),
         (RunSettings(coordinator=Coordinator(thresholds=Thresholds(client_p99_s=0.9))), "client-p99"),
+        (RunSettings(server=ServerModel(error_percent_at_capacity=0.1)), "client-5xx"),
     ],
 )
 @pytest.mark.parametrize("seed", range(3))
@@ -49,6 +50,7 @@ def test_the_limit_is_the_one_that_the_coordinator_met(settings: RunSettings, sl
     found = limits(run, {"client-p99": rule.client_p99_s or math.inf})
     truth = run.truth
     assert ALERTS[truth.limited_by or ""] == sure(found.limiting("base")).alert == slug
+    assert truth.alerts[truth.limited_by or ""] == max(truth.alerts.values())
     assert sure(found.first("base")).first_s == pytest.approx(sure(truth.first_alert_s), abs=5.0)
     seen = {use.alert: use.first_s is not None for use in found.alerts}
     assert {ALERTS[name] for name in truth.alerts} == {slug for slug, fired in seen.items() if fired}

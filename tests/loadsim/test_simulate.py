@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from loadsim import Coordinator, NoiseModel, ServerModel
+from loadsim import Coordinator, NoiseModel
 from loadsim.coordinator import FeedbackLoop
 from simulated import BOUNDED, UNBOUNDED, run, values
 
@@ -78,20 +78,3 @@ def test_a_run_that_carries_fewer_users_takes_no_more_cpu_for_each() -> None:
     assert np.ptp([each.truth.capacity_users for each in runs]) > 0.03 * runs[0].truth.capacity_users
     cpu = [values(each.recording, "cpu-utilization")[600:].mean() for each in runs]
     np.testing.assert_allclose(cpu, cpu[0], rtol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("server", "limit"),
-    [
-        (ServerModel(), "client_avg"),
-        (
-            ServerModel(cpu_at_capacity_percent=90.0, client_avg_at_capacity_s=0.05, error_percent_at_capacity=0.001),
-            "app_cpu",
-        ),
-        (ServerModel(client_p99_ratio=40.0), "client_p99"),
-        (ServerModel(error_percent_at_capacity=0.1), "client_errors"),
-    ],
-)
-def test_the_truth_names_what_limited_the_run(server: ServerModel, limit: str) -> None:
-    truth = run(replace(UNBOUNDED, server=server)).truth
-    assert (truth.limited_by, truth.alerts[limit]) == (limit, max(truth.alerts.values()))

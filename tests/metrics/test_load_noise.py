@@ -232,26 +232,23 @@ def test_a_calibration_keeps_what_runs_differ_by_at_equal_load(learned: Learned)
     assert (found.noise_source, found.noise_of) == ("calibration", "equal_load")
 
 
-def test_a_group_that_is_judged_teaches_nothing_at_equal_load(learned: Learned, tmp_path: Path) -> None:
+def test_a_judged_group_teaches_nothing_and_a_file_without_equal_load_teaches_levels(
+    learned: Learned, tmp_path: Path
+) -> None:
     file, runs = learned
     document = json.loads(file.read_text("utf-8"))
-    only = tmp_path / "one.json"
-    only.write_text(json.dumps(document | {"groups": document["groups"][:1]}))
-    own = at_load(runs["g0"][0], runs["g0"][1], only)
-    assert (own.noise_source, own.noise_of) == ("catalogue", "equal_load")
-    other = at_load(*runs["g2"], only)  # type: ignore[call-arg]  # a pair
-    assert (other.noise_source, other.noise_of) == ("calibration", "equal_load")
-
-
-def test_a_file_from_before_equal_load_was_measured_is_read(learned: Learned, tmp_path: Path) -> None:
-    file, runs = learned
-    document = json.loads(file.read_text("utf-8"))
-    for group in document["groups"]:
-        del group["at_load"]
-    old = tmp_path / "old.json"
-    old.write_text(json.dumps(document | {"method": 3}))
-    found = at_load(*runs["g2"], old)  # type: ignore[call-arg]  # a pair
-    assert (found.noise_source, found.noise_of) == ("calibration", "levels")
+    only = {**document, "groups": document["groups"][:1]}
+    without = [{key: each for key, each in group.items() if key != "at_load"} for group in document["groups"]]
+    old = {**document, "method": 3, "groups": without}
+    for kept, judged_runs, expected in (
+        (only, "g0", ("catalogue", "equal_load")),
+        (only, "g2", ("calibration", "equal_load")),
+        (old, "g2", ("calibration", "levels")),
+    ):
+        (tmp_path / "kept.json").write_text(json.dumps(kept))
+        base, new = runs[judged_runs][:2]
+        found = at_load(base, new, tmp_path / "kept.json")
+        assert (found.noise_source, found.noise_of) == expected
 
 
 def simulated(settings: RunSettings, seed: int) -> LoadedRun:
