@@ -126,8 +126,7 @@ def test_every_whole_published_curve_gives_the_published_figure(real: Path, comp
 
 
 @pytest.mark.parametrize(
-    ("run", "truth"),
-    [("v1-1.3-1", 25000), ("v1-1.3-2", 25000), ("v1-1.3-3", 25000), ("v1-2.1.b-1", 70000)],
+    ("run", "truth"), [("v1-1.3-1", 25000), ("v1-1.3-2", 25000), ("v1-1.3-3", 25000), ("v1-2.1.b-1", 70000)]
 )
 def test_ceiling_runs_give_the_published_figure(real: Path, run: str, truth: int) -> None:
     recording = record(Run(report=str(real / f"ceiling/{run}.out.gz")), Source(kind="ltctl"), CATALOGUE)

@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 import buildcompare as bc
-from loadsim import (
-    LabelEffect,
-    LabelSet,
-    MetricEffect,
-    NoiseModel,
-    Restart,
-)
+from loadsim import LabelEffect, LabelSet, MetricEffect, NoiseModel, Restart
 from loadsim.bundled import bundled_runs, write_bundled
 from simulated import BOUNDED, UNBOUNDED, USERS, bundled, run, values
 

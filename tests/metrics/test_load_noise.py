@@ -13,25 +13,13 @@ import pytest
 from buildcompare.calibration.learn import beside_runs, read_calibration
 from buildcompare.config.catalogue import RunSd, read_catalogue
 from buildcompare.load.view import view_run
-from buildcompare.metrics.equal_load import (
-    LoadedRun,
-    MetricAtLoad,
-    equal_load,
-    loaded_run,
-)
+from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load, loaded_run
 from buildcompare.metrics.judge_at_load import MeasuredAtLoad, effect_at_load, measure_noise_at_load, noise_at_load
 from buildcompare.recordings.table import write_recording
 from buildcompare.results import LoadAdjustedResult
 from buildcompare.results.codes import Pair
 from buildcompare.stats.effects import Effect, measure_effects
-from buildcompare.stats.noise import (
-    Noise,
-    NoiseAtEqualLoad,
-    RepeatedRuns,
-    RunLevel,
-    RunLevels,
-    metric_noise,
-)
+from buildcompare.stats.noise import Noise, NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels, metric_noise
 from loadsim import Coordinator, RunSettings, ServerModel, Thresholds, simulate_run
 from support import analysed, command, sure, write_params
 

@@ -152,8 +152,7 @@ LOOKS = [("wide", "light"), ("narrow", "dark"), ("zoomed", "light")]
 
 
 @pytest.mark.parametrize(
-    ("name", "view", "scheme"),
-    [*((name, *look) for name in PAGES for look in LOOKS), (REAL, "narrow", "dark")],
+    ("name", "view", "scheme"), [*((name, *look) for name in PAGES for look in LOOKS), (REAL, "narrow", "dark")]
 )
 def test_axe_finds_nothing_serious(file: Path, browser: Any, view: str, scheme: str) -> None:
     assert look(browser, file, view, scheme, grave_violations) == []
@@ -176,8 +175,7 @@ def test_nothing_is_cut(file: Path, browser: Any, view: str, *, javascript: bool
 
 
 @pytest.mark.parametrize(
-    ("name", "view"),
-    [*((name, "narrow") for name in (*PAGES, REAL)), ("small", "wide")],
+    ("name", "view"), [*((name, "narrow") for name in (*PAGES, REAL)), ("small", "wide")]
 )  # narrow, where most regions scroll
 def test_the_keyboard_alone_reaches_everything(file: Path, name: str, browser: Any, view: str) -> None:
     """Every link, fold, field, button and scrolling region, by the Tab key, with a focus that is seen."""
