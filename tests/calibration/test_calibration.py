@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support import analysed, command, users_curve, write_csv, write_params
+from support import analysed, command, refused, users_curve, write_csv, write_params
 
 
 def run_files(folder: Path, groups: int, runs: int, *, sd: float = 0.02, seed: int = 1) -> list[dict[str, Any]]:
@@ -120,9 +120,8 @@ def short(folder: Path) -> dict[str, str]:
 def test_a_wrong_file_is_refused(tmp_path: Path, change: Callable[[dict[str, Any], Path], object], said: str) -> None:
     given = {"source": {"kind": "recorded"}, "groups": run_files(tmp_path, 2, 2)}
     change(given, tmp_path)
-    result = calibrate(write_params(tmp_path / "groups.yaml", given), tmp_path / "out.json")
-    assert result.exit_code == 3
-    assert said in re.sub(r"\(line \d+\)", "(line {})", result.output)
+    told = refused("calibrate", write_params(tmp_path / "groups.yaml", given), "--output", tmp_path / "out.json")
+    assert said in re.sub(r"\(line \d+\)", "(line {})", told)
     assert not (tmp_path / "out.json").exists()
 
 
@@ -139,7 +138,6 @@ def test_a_single_group_has_no_self_check(tmp_path: Path) -> None:
 def test_an_output_that_cannot_be_written_is_said_before_the_work(tmp_path: Path, output: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
-    result = calibrate(spec_file(tmp_path, run_files(tmp_path, 1, 2)), tmp_path / output)
-    assert result.exit_code == 3
-    assert "--output: expected" in result.output
+    spec = spec_file(tmp_path, run_files(tmp_path, 1, 2))
+    assert "--output: expected" in refused("calibrate", spec, "--output", tmp_path / output)
     assert not list(tmp_path.rglob("*.part"))

@@ -114,7 +114,6 @@ def test_what_is_between_comparisons_is_more_than_between_runs(looked: History, 
 
 
 def test_the_docs_say_what_is_computed(looked: History, table: pd.DataFrame, project: Path) -> None:
-    """docs/history.md states figures of the published history: each is made again here."""
     docs = " ".join((project / "docs/history.md").read_text("utf-8").split())
     by_db = {row.db_engine: row for row in looked.chain.between}
     postgres, mysql = by_db["postgresql"], by_db["mysql"]

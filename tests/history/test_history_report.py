@@ -14,7 +14,7 @@ from buildcompare.report import sections
 from buildcompare.results import Results
 from buildcompare.results.codes import NoHistory
 from ledgers import entry
-from support import analysed, command, small_params, write_params
+from support import analysed, command, refused, small_params, write_params
 
 
 def earlier(name: str, position: int | None, builds: tuple[str, str], users: tuple[float, float], **more: Any) -> Entry:
@@ -89,23 +89,19 @@ def test_only_what_was_before_counts(small: Any, tmp_path: Path, recorded: list[
 def test_what_cannot_be_recorded_is_said_at_once(
     small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is pulled or run."""
 
-    def refused(params: dict[str, Any], *more: str) -> str:
-        file = write_params(tmp_path / "small.yaml", params)
-        done = command("report", file, "-o", tmp_path / "out", *more)
-        assert done.exit_code == 3
-        assert not (tmp_path / "out").exists()
-        return done.stderr
+    def said(params: dict[str, Any], *more: str) -> str:
+        return refused("report", write_params(tmp_path / "small.yaml", params), "-o", tmp_path / "out", *more)
 
     monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
     monkeypatch.setattr(workbench, "pull_recordings", lambda *_, **__: pytest.fail("recordings were pulled"))
-    assert "history: expected the folder of a ledger" in refused({**small, "history": None}, "--record")
-    assert "--study: expected --record" in refused(small, "--study")
+    assert "history: expected the folder of a ledger" in said({**small, "history": None}, "--record")
+    assert "--study: expected --record" in said(small, "--study")
     record(tmp_path / "ledger", [earlier("imported", 1, ("1.0.0", "1.1.0"), (1000.0, 1000.0))])
-    assert "the same comparison as 'imported'" in refused(small, "--record")
+    assert "the same comparison as 'imported'" in said(small, "--record")
     (tmp_path / "ledger/x.json").write_text("{}")
-    assert "x.json" in refused(small)
+    assert "x.json" in said(small)
+    assert not (tmp_path / "out").exists()
 
 
 def test_recording_says_where(tmp_path: Path) -> None:
@@ -137,9 +133,8 @@ def test_only_record_records(small: dict[str, Any], tmp_path: Path) -> None:
     assert (kept.setup, kept.coordinator) == (small["setup"], {"users_inc": 8.0, "users_dec": 8.0, "rest_s": 2.0})
     file = write_params(tmp_path / "other.yaml", {**small, "new": {"label": "v9.9.9"}})
     before = (tmp_path / "out/results.json").read_bytes()
-    refused = command("report", file, "-o", out, "--record")
-    assert refused.exit_code == 3
-    assert "small.json: name: expected the comparison of v1.0.0 with v9.9.9" in refused.stderr
+    said = refused("report", file, "-o", out, "--record")
+    assert "small.json: name: expected the comparison of v1.0.0 with v9.9.9" in said
     assert (tmp_path / "out/results.json").read_bytes() == before
     assert [entry.new.label for entry in read_ledger(tmp_path / "ledger").entries] == ["v1.1.0"]
 

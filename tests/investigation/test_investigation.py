@@ -75,26 +75,24 @@ def test_over_the_runs_own_windows_it_gives_the_numbers_of_the_report(seen: bc.I
 
 
 def test_over_another_window_levels_are_those_of_its_samples(seen: bc.Investigation) -> None:
-    cpu = seen.choose("postgresql_bounded", "cpu-utilization").over([3000, 4000])
+    whole = seen.choose("postgresql_bounded", "cpu-utilization")
+    cpu = whole.over([3000, 4000])
     means = {}
     for side, recordings in cpu.view.recordings.items():
         curve = recordings[0].curve(recordings[0].find("cpu-utilization"))
         means[side] = curve[(curve.index > 3000) & (curve.index <= 4000)].mean()
     assert (cpu.row.base, cpu.row.new) == (pytest.approx(means["base"]), pytest.approx(means["new"]))
     assert cpu.row.delta_percent == pytest.approx(100 * (means["new"] / means["base"] - 1))
-    assert cpu.row != seen.choose("postgresql_bounded", "cpu-utilization").row
+    assert cpu.row != whole.row
     assert cpu.levels["level"].tolist() == pytest.approx([means["base"], means["new"]])
     assert cpu.samples.groupby("build")["inside"].sum().tolist() == [200, 200]
     shown = cpu.answer.loc["windows"]
     assert (shown["base"], shown["ci_low"], shown["status"]) == (cpu.row.base, cpu.row.ci_low, cpu.row.status)
     assert shown["n_effective"] == cpu.row.n_effective
-
-
-def test_a_window_of_one_build_leaves_the_other_alone(seen: bc.Investigation) -> None:
-    one = seen.choose("postgresql_bounded", "cpu-utilization").over(new=[3000, 4000])
-    assert one.row.base == pytest.approx(seen.choose("postgresql_bounded", "cpu-utilization").row.base)
+    one = whole.over(new=[3000, 4000])
+    assert one.row.base == pytest.approx(whole.row.base), "a window of one build leaves the other alone"
     assert one.levels["from_s"].tolist()[1] == 3000
-    assert one.over().row == seen.choose("postgresql_bounded", "cpu-utilization").row
+    assert one.over().row == whole.row
 
 
 def test_the_claims_lead_to_the_status_of_every_metric(seen: bc.Investigation) -> None:

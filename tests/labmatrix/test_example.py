@@ -118,7 +118,6 @@ def test_what_is_missing_is_named_with_its_package(project: Path, tmp_path: Path
 
 @pytest.mark.untraced
 def test_identical_runs_are_called_in_five_of_a_hundred_at_most(project: Path) -> None:
-    """A small version of benchmarks/example.py."""
     rates = [*runpy.run_path(str(project / "benchmarks/example.py"))["rates"](40)]
     assert len(rates) == 13
     for each in rates:

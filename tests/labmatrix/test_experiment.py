@@ -20,7 +20,7 @@ from buildcompare.config.yaml import checked
 from labmatrix.experiment.matrix import Cell, Matrix, cells, read_matrix
 from labmatrix.experiment.run import CELLS, CellState, State, _born, _clear
 from labmatrix.params import read_variants
-from support import command, write_params, yaml_data
+from support import command, refused, write_params, yaml_data
 
 FACTORS = {"cache": ["on", "off"], "size": [1, 2, 3], "disk": ["local", "managed"]}
 
@@ -225,8 +225,7 @@ def test_killed_in_the_middle_it_goes_on_without_repeating_or_losing_a_cell(tmp_
     with (tmp_path / "said").open("wb") as said:
         first = subprocess.Popen(command, env={**os.environ, "HOLD": "1"}, stdout=said, stderr=said)
         wait_for(lambda: (tmp_path / "held").exists() and (tmp_path / "held").read_text().strip())
-        busy = run(file, "--output", out)
-        assert (busy.exit_code, "expected no other run at work in it" in busy.stderr) == (3, True)
+        assert "expected no other run at work in it" in refused("run", file, "--output", out)
         first.send_signal(signal.SIGKILL)
         first.wait()
     state = state_of(out)
@@ -237,7 +236,7 @@ def test_killed_in_the_middle_it_goes_on_without_repeating_or_losing_a_cell(tmp_
 
     (tmp_path / "other").mkdir()
     other = written(tmp_path / "other", seed=8)
-    assert "expected the experiment that this folder was begun with" in run(other, "--output", out).stderr
+    assert "expected the experiment that this folder was begun with" in refused("run", other, "--output", out)
     done = run(file, "--output", out)
     assert done.exit_code == 0, done.stderr
     assert done.stdout.splitlines()[0].startswith("6 of 12")
@@ -281,24 +280,19 @@ def test_what_another_machine_left_running_is_not_looked_for_here(tmp_path: Path
 def test_what_is_missing_stops_it_before_the_first_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DB_PASSWORD", raising=False)
     file, out = written(tmp_path, credentials=["DB_PASSWORD"]), tmp_path / "out"
-    stopped = run(file, "--output", out)
-    assert stopped.exit_code == 3
-    assert f"{file}: credentials[0] (line" in stopped.stderr
-    assert "found DB_PASSWORD without a value" in stopped.stderr
+    said = refused("run", file, "--output", out)
+    assert re.search(rf"{file}: credentials\[0\] \(line .*found DB_PASSWORD without a value", said)
 
     monkeypatch.setenv("DB_PASSWORD", "not-the-one")
     check = {"shell": 'if [ "$DB_PASSWORD" != secret ]; then echo "denied: $DB_PASSWORD" >&2; exit 2; fi'}
-    file = written(tmp_path, credentials=["DB_PASSWORD"], checks=[check])
-    stopped = run(file, "--output", out)
-    assert stopped.exit_code == 3
-    assert "checks[0] (line" in stopped.stderr
-    assert "expected a command that succeeds, found exit code 2: denied: ***" in stopped.stderr
+    said = refused("run", written(tmp_path, credentials=["DB_PASSWORD"], checks=[check]), "--output", out)
+    assert "checks[0] (line" in said
+    assert "expected a command that succeeds, found exit code 2: denied: ***" in said
 
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    stopped = run(written(tmp_path, targets=[f"127.0.0.1:{port}"]), "--output", out)
-    assert stopped.exit_code == 3
-    assert "expected a target that answers, found 127.0.0.1" in stopped.stderr
+    said = refused("run", written(tmp_path, targets=[f"127.0.0.1:{port}"]), "--output", out)
+    assert "expected a target that answers, found 127.0.0.1" in said
 
     source = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}"}
     stopped = run(written(tmp_path, source=source), "--output", out)
@@ -338,6 +332,5 @@ def test_a_wrong_matrix_is_refused(tmp_path: Path, more: Mapping[str, Any], said
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    stopped = run(written(tmp_path), "--output", tmp_path)
-    assert (stopped.exit_code, "expected a new or empty folder" in stopped.stderr) == (3, True)
+    assert "expected a new or empty folder" in refused("run", written(tmp_path), "--output", tmp_path)
     assert not (tmp_path / "log").exists()

@@ -98,7 +98,6 @@ def test_without_blocks_a_contrast_is_that_of_the_pooled_t_test() -> None:
 
 @pytest.mark.untraced
 def test_intervals_hold_the_truth_and_absent_effects_are_rarely_called(project: Path) -> None:
-    """A small version of benchmarks/variants.py."""
     measure = runpy.run_path(str(project / "benchmarks/variants.py"))["measure"]
     for design, count in (("2 x 3, a cell missing, two runs", 150), ("2 x 2, four rounds that drift", 25)):
         found = measure(design, range(1000, 1000 + count))
@@ -116,7 +115,6 @@ def test_stated_noise_judges_single_runs() -> None:
 
 
 def test_how_many_runs_would_show_a_difference() -> None:
-    """A simulation of as many runs as are said to be needed finds it in four of five cases."""
     count = runs_needed(np.log(1.1))["5"]
     rng = np.random.default_rng(5)
     base, new = rng.normal(0, np.log(1.05), (2, 4000, count))

@@ -64,24 +64,17 @@ def test_runs_of_one_build_differ_by_what_was_asked_for() -> None:
     assert ratio[280] == pytest.approx(expected, rel=2e-3)
 
 
-def injected(*injections: object) -> tuple[bc.Recording, bc.Recording]:
-    return run(BOUNDED).recording, run(replace(BOUNDED, injections=injections)).recording  # type: ignore[arg-type]
-
-
-def test_a_metric_effect_is_exactly_its_factor_and_touches_nothing_else() -> None:
-    plain, changed = injected(MetricEffect("avg-api-times", 1.2), MetricEffect("heap-in-use", 1.5, at_s=3000.0))
+def test_effects_are_exactly_their_factors_and_touch_nothing_else() -> None:
+    metrics = MetricEffect("avg-api-times", 1.2), MetricEffect("heap-in-use", 1.5, at_s=3000.0)
+    label = LabelEffect("store", "PostStore.Save", 3.0)
+    plain, changed = run(BOUNDED).recording, run(replace(BOUNDED, injections=(*metrics, label))).recording
     for before, after in zip(plain.series, changed.series, strict=True):
         late = before.times - plain.window[0] >= 3000.0
         factor = {"avg-api-times": 1.2, "heap-in-use": np.where(late, 1.5, 1.0)}.get(before.metric, 1.0)
         np.testing.assert_allclose(after.values, before.values * factor, rtol=1e-15)
-    assert plain.label_summaries == changed.label_summaries
-
-
-def test_a_label_effect_is_exactly_its_factor() -> None:
-    plain, changed = injected(LabelEffect("store", "PostStore.Save", 3.0))
-    for before, after in zip(plain.label_summaries, changed.label_summaries, strict=True):
-        factor = 3.0 if before.label == "PostStore.Save" else 1.0
-        assert after.value == before.value * factor
+    for label_before, label_after in zip(plain.label_summaries, changed.label_summaries, strict=True):
+        times = 3.0 if label_before.label == "PostStore.Save" else 1.0
+        assert label_after.value == label_before.value * times
 
 
 @pytest.mark.slow

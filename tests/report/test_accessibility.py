@@ -178,7 +178,6 @@ def test_nothing_is_cut(file: Path, browser: Any, view: str, *, javascript: bool
     ("name", "view"), [*((name, "narrow") for name in (*PAGES, REAL)), ("small", "wide")]
 )  # narrow, where most regions scroll
 def test_the_keyboard_alone_reaches_everything(file: Path, name: str, browser: Any, view: str) -> None:
-    """Every link, fold, field, button and scrolling region, by the Tab key, with a focus that is seen."""
     stops, unseen, left = look(browser, file, view, "dark", walk)
     assert stops > (40 if name == REAL else 5)
     assert (unseen, left) == ([], [])

@@ -86,7 +86,6 @@ def test_killed_at_any_step_of_taking_a_place(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_publications_at_one_time_lose_nobody_s_file(project: Path) -> None:
-    """A short run of the stress program: publications, and records in one ledger."""
     command = [sys.executable, "tests/stress/races.py", "400"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
