@@ -24,6 +24,7 @@ from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, LabelSummary, Series
 
 GROUP = "endpoint"
+FAILURES = "failed-requests", "Failed requests", "requests/s"
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 WIDTH = 1.02
 """Ratio of two bounds of neighbouring buckets: the largest relative error of a percentile is 2 %."""
@@ -225,14 +226,16 @@ def aggregated(all_requests: Intervals, catalogue: Catalogue, *, users: FloatArr
     for name, numbers in {**values, **({} if users is None else {"Users": users})}.items():
         metric = catalogue.find(name)
         yield Series(metric.slug, name, metric.unit, all_requests.at, numbers)
-    yield Series("failed-requests", "Failed requests", "requests/s", all_requests.at, failures, role="error")
+    yield Series(*FAILURES, all_requests.at, failures, role="error")
 
 
 def labelled(requests: Intervals, label: str) -> Iterable[Series]:
-    """Yield the calls, mean and percentiles of one endpoint."""
+    """Yield the calls, mean, percentiles and failures of one endpoint."""
     values = {"calls": requests.requests / requests.lasting_s, "avg": requests.mean_s, **requests.shares_s}
     for stat, numbers in values.items():
         yield Series(GROUP, label, "seconds", requests.at, numbers, role="label", stat=stat)
+    failures = requests.failed / requests.lasting_s
+    yield Series(*FAILURES, requests.at, failures, role="error", labels={GROUP: label})
 
 
 def _buckets(at: FloatArray, rates: FloatArray, bounds: FloatArray, label: str) -> Iterable[Series]:

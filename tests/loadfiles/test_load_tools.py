@@ -18,6 +18,7 @@ import pytest
 
 import buildcompare as bc
 import fuzzing
+from buildcompare.findings.verdict import opening
 from buildcompare.recordings.sources import read_runs
 from loadfiles.request_log import endpoint_of
 
@@ -313,14 +314,17 @@ def test_locust_skips_seconds_and_names_ids(tmp_path: Path) -> None:
     assert 0.02 < means["GET /items/{id}"] < 0.04
 
 
-def requests_of(file: Path, seconds: dict[str, float], seed: int) -> None:
-    """Forty seconds of requests in random order, as vegeta writes them."""
+def requests_of(file: Path, seconds: dict[str, float], seed: int, failing: str = "") -> None:
+    """Forty seconds of requests in random order, as vegeta writes them; every tenth of all fails, if at `failing`."""
     rng, names = np.random.default_rng(seed), [*seconds]
     took = rng.lognormal(0.0, 0.1, 6_000)
-    rows = (
+    at = rng.integers(len(names), size=took.size)
+    rows = [
         f"{1_760_000_000_000_000_000 + i * 6_666_667},200,{int(1e9 * seconds[name] * took[i])},1,1,,,,{i},GET,{name},"
-        for i, name in enumerate(names[at] for at in rng.integers(len(names), size=took.size))
-    )
+        for i, name in enumerate(names[k] for k in at)
+    ]
+    for i in range(0, len(rows), 10) if failing else ():
+        rows[i] = rows[i].replace(",200,", ",500,", 1) if names[at[i]] == failing else rows[i]
     file.parent.mkdir(exist_ok=True)
     file.write_text("\n".join(rows) + "\n", "utf-8")
 
@@ -337,6 +341,18 @@ def test_a_new_endpoint_that_takes_the_time_is_named_as_the_cause(tmp_path: Path
     assert result.results.tests[0].metrics[0].judged.status == "equivalent"  # at unchanged mix
 
 
+def test_the_endpoint_that_fails_most_is_named(tmp_path: Path) -> None:
+    for run in range(3):
+        requests_of(tmp_path / f"base/{run}.csv", {"/a": 0.02, "/b": 0.03}, run)
+        requests_of(tmp_path / f"new/{run}.csv", {"/a": 0.02, "/b": 0.03}, 10 + run, failing="/b")
+    results = bc.compare(tmp_path / "base", tmp_path / "new").results
+    (errors,) = results.tests[0].errors
+    assert errors.most is not None
+    assert (errors.most.label, errors.most.base, errors.most.new) == ("GET /b", 0.0, pytest.approx(errors.new))
+    assert re.search(r"GET /b fails most \(7\.\d+ requests/s against 0 requests/s\)", opening(results).sentence)
+    assert "look at GET /b first, which fails most" in results.suggestions[0].text
+
+
 def test_rare_endpoints_are_not_said_to_be_gone(tmp_path: Path) -> None:
     """Which of 200 equally rare endpoints a run counts as others is chance."""
     seconds = {f"/page/{chr(97 + i // 20)}{chr(97 + i % 20)}": 0.02 for i in range(200)}
@@ -349,6 +365,9 @@ def test_rare_endpoints_are_not_said_to_be_gone(tmp_path: Path) -> None:
     assert "labels_in_one_build" not in {each.kind for each in result.results.findings}
 
 
-def test_a_folder_of_jtl_files_holds_runs(tmp_path: Path) -> None:
-    shutil.copy(FILES / "jmeter.jtl.gz", tmp_path / "run1.jtl.gz")
-    assert [run.provenance["kind"] for run in read_runs(tmp_path)] == ["jmeter"]
+def test_a_folder_holds_files_of_runs_or_a_folder_for_each(tmp_path: Path) -> None:
+    for name in ("flat/run1.jtl.gz", "nested/1/run.jtl.gz", "nested/2/run.jtl.gz"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(FILES / "jmeter.jtl.gz", tmp_path / name)
+    assert [run.provenance["kind"] for run in read_runs(tmp_path / "flat")] == ["jmeter"]
+    assert len(read_runs(tmp_path / "nested")) == 2

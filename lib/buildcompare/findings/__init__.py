@@ -184,6 +184,7 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
     for test in (each for each in tests if each.verdict != Verdict.INVALID):
         beside = [(each.name, each.judged) for each in test.metrics if not each.gate and each.better != "neutral"]
         worse = [(name, row.delta_percent or 0.0) for name, row in beside if row.status == Status.REGRESSION]
+        fails = next((row.most.label for row in metrics.risen(test) if row.most), None)
         movers = sorted(worse, key=lambda each: -abs(each[1]))[:MOST_MOVERS]
         slower = (each.evidence for each in of_labels.label_changed(test) if each.severity != Severity.INFO)
         label = next(((row["label"], row["delta_percent"]) for row in slower), None)
@@ -198,7 +199,7 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
                 and row.delta_percent is not None
             ):
                 evidence = {"name": name, "delta_percent": row.delta_percent, "movers": movers, "label": first}
-                found.append((abs(row.delta_percent), test.name, evidence))
+                found.append((abs(row.delta_percent), test.name, evidence | {"fails": fails}))
         if label and test.verdict != Verdict.REGRESSION:
             found.append((0.0, test.name, {"name": None, "delta_percent": label[1], "movers": [], "label": label}))
     for _, name, evidence in sorted(found, key=lambda each: -each[0])[:1]:

@@ -245,6 +245,11 @@ def failing(row: ErrorRateResult) -> bool:
     return row.new >= max(FAILING_PERCENT, ERRORS_TIMES * row.base)
 
 
+def risen(test: TestResult) -> list[ErrorRateResult]:
+    """Return the error rates that rose beyond chance."""
+    return [row for row in test.errors if row.status == Status.REGRESSION]
+
+
 def counted_errors(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Report the errors that the load-test tool counted in all tests, relative to the connected users."""
     evidence = {

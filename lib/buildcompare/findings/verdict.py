@@ -9,7 +9,7 @@ from buildcompare.config.catalogue import outcome
 from buildcompare.config.kinds import kind_of_results
 from buildcompare.findings.finding import grouped
 from buildcompare.findings.labels import labels_beyond_noise
-from buildcompare.findings.metrics import USERS, failing, few_sessions, gate_rows, lost
+from buildcompare.findings.metrics import USERS, failing, few_sessions, gate_rows, lost, risen
 from buildcompare.results import (
     Decided,
     ErrorRateResult,
@@ -180,6 +180,8 @@ def opening(results: Results) -> Opening:
     named = " " + say("opening", "labels_beyond_noise", slower) if slower else ""
     if not slower and results.verdict != Verdict.PASS and (labels := _slower_labels(results)):
         named = " " + say("opening", "labels_slower", labels)
+    for row in [row for test in valid for row in risen(test) if row.most][:1]:
+        named += " " + say("opening", "fails_most", row)
     return replace(made, sentence=limited + made.sentence + named)
 
 

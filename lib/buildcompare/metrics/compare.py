@@ -18,7 +18,7 @@ from buildcompare.metrics.measurements import (
     zero_base,
 )
 from buildcompare.recordings.recording import Series
-from buildcompare.results import ErrorRateResult, LoadAdjustedResult, MetricResult
+from buildcompare.results import ErrorRateResult, FailingLabel, LoadAdjustedResult, MetricResult
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, Pair, ReasonCode, Side, Status
 from buildcompare.stats.effects import TestedEffect, judge_metrics
@@ -153,7 +153,28 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
         for metric, row in zip(metrics, rows, strict=True)
     ]
     tested = judge_metrics(effects, looks)
-    return [_error_row(*row[:3], *row[4:], judged) for row, judged in zip(rows, tested, strict=True)]
+    made = [_error_row(*row[:3], *row[4:], judged) for row, judged in zip(rows, tested, strict=True)]
+    return [row.model_copy(update={"most": _most_failing(views, row.slug)}) for row in made]
+
+
+def _most_failing(views: Views, slug: str) -> FailingLabel | None:
+    """Label whose rate rose most, where rates were recorded by label beside their sum."""
+    rates = views.map(lambda runs: _rates_by_label(runs, slug))
+    rows = [FailingLabel(label=label, base=rates.base.get(label, 0.0), new=new) for label, new in rates.new.items()]
+    return max((row for row in rows if row.new > row.base), key=lambda row: row.new - row.base, default=None)
+
+
+def _rates_by_label(runs: Sequence[RunView], slug: str) -> dict[str, float]:
+    """Mean rate of each label over the steady windows of a build's runs."""
+    rates: dict[str, list[float]] = {}
+    for view in runs:
+        start, end = view.steady.window or view.steady.shown or (0.0, 0.0)
+        found = _error_series(view, slug)
+        for series in [] if found and found[0].labels else found[1:]:
+            elapsed, values = view.recording.samples(series)
+            inside = values[(elapsed > start) & (elapsed <= end)]
+            rates.setdefault(", ".join(series.labels.values()), []).extend(inside[np.isfinite(inside)].tolist())
+    return {label: float(np.mean(each)) for label, each in rates.items() if each}
 
 
 def _counted_errors(test: Test, views: Views) -> tuple[Pair[list[Tried]], Pair[float | None], Reason | None]:
@@ -189,12 +210,15 @@ def _error_row(
 
 def _rate(view: RunView, slug: str) -> Level | None:
     """Rate over the steady window of one run; None without samples, which are no rate of zero."""
-    window = view.steady.window or view.steady.shown
-    for series in view.recording.series:
-        if series.role == "error" and series.metric == slug and window is not None:
-            level = measure_level(view.recording.curve(series), window)
-            return None if level.value is None else level
-    return None
+    window, found = view.steady.window or view.steady.shown, _error_series(view, slug)
+    level = measure_level(view.recording.curve(found[0]), window) if found and window is not None else None
+    return None if level is None or level.value is None else level
+
+
+def _error_series(view: RunView, slug: str) -> list[Series]:
+    """Series of an error rate: first the sum, then the labels'."""
+    found = (series for series in view.recording.series if series.role == "error" and series.metric == slug)
+    return sorted(found, key=lambda series: len(series.labels))
 
 
 def _user_minutes(view: RunView, *, bounded: bool) -> float | None:

@@ -113,7 +113,8 @@ def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> li
     Parameters
     ----------
     path
-        A file that :func:`read` reads, or a folder of such files; other files and subfolders are ignored.
+        A file that :func:`read` reads, or a folder of such files; other files are ignored. A folder without such files
+        may hold a folder for each run.
     catalogue
         A catalogue's name, path or contents.
 
@@ -137,6 +138,9 @@ def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> li
     place, files = resolve(_here(path)), [Path(path)]
     if place.is_dir():
         names = sorted(each.name for each in place.iterdir() if _RECORDING.fullmatch(each.name))
+        if not names:
+            inside = (each for each in place.glob("[!.]*/*") if _RECORDING.fullmatch(each.name))
+            names = sorted(f"{each.parent.name}/{each.name}" for each in inside)
         beside = set().union(*(form.parts(names) for form in formats()))
         files = [Path(path, name) for name in names if ".labels." not in name and name not in beside]
     runs = []

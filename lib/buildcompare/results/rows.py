@@ -227,6 +227,14 @@ class PooledResult(MetricRow):
     noise_source: NoiseSource
 
 
+class FailingLabel(Model):
+    """Mean rates of failures of one label."""
+
+    label: str
+    base: float
+    new: float
+
+
 class ErrorRateResult(Tested, MetricRow):
     """Failures per attempt in one test: means over the steady windows.
 
@@ -238,6 +246,8 @@ class ErrorRateResult(Tested, MetricRow):
     delta: Number
     """New minus base in `unit`, because rates are often zero."""
     reason: Reason | None
+    most: FailingLabel | None = None
+    """The label whose rate rose most; null if none did, or if rates were recorded for all labels together."""
 
 
 class LabelRow(Model):
