@@ -83,6 +83,32 @@ def published(folder: Path, side: str) -> Shape:
     return shape(recorded(recording))
 
 
+@pytest.mark.parametrize(
+    ("db", "side", "bumps", "onset", "waves"),
+    [
+        ("postgresql", "base", (1, 1), 210, 2720),
+        ("postgresql", "new", (2, 4), 1090, 4045),
+        ("mysql", "base", (1, 1), 250, 2915),
+        ("mysql", "new", (2, 4), 905, 3440),
+    ],
+)
+def test_the_shapes_of_v10_4(real: Path, db: str, side: str, bumps: tuple[int, int], onset: int, waves: int) -> None:
+    found = published(real / f"comparisons/v10.4/{db}_unbounded", side)
+    assert bumps[0] <= len(found.beginning.bumps) <= bumps[1]
+    assert found.beginning.onset_s == pytest.approx(onset, abs=90.0)
+    assert (found.waves.onset_s, found.waves.claimed) == (pytest.approx(waves, abs=180.0), True)
+    assert sure(found.ramp).slope == pytest.approx(2.1, rel=0.08)
+
+
+@pytest.mark.parametrize(("db", "behind"), [("postgresql", -1600), ("mysql", -900)])
+def test_the_shift_of_v10_4(real: Path, db: str, behind: int) -> None:
+    folder = real / f"comparisons/v10.4/{db}_unbounded"
+    moved = sure(shift(published(folder, "base"), published(folder, "new")))
+    assert moved.users == pytest.approx(behind, rel=0.1)
+    assert moved.users_ci[0] < behind < moved.users_ci[1]
+    assert moved.significant
+
+
 def test_the_early_bump_came_with_a_data_set_and_went_with_it(real: Path) -> None:
     bumpy = ("v9.2", "v9.5", "v9.6", "v9.8", "v9.10", "v10.1", "v10.4")
     there, elsewhere = [], []

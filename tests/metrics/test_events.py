@@ -1,7 +1,7 @@
 """Events against curves whose truth is in the call, and the known events of published load tests."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from buildcompare.findings import load
 from buildcompare.metrics.compare_events import PlacedEvent, match_events
 from buildcompare.metrics.events import MetricEvent, RunEvents, find_events
 from buildcompare.recordings.recording import Recording, Series
-from buildcompare.results import Event
+from buildcompare.results import Event, Results
 from quiet import compared
 
 CATALOGUE = read_catalogue("mattermost")
@@ -279,3 +279,22 @@ def test_five_events_are_told_of_and_the_rest_in_one_line() -> None:
     (more,) = [each for each in found if each.kind == "more_events"]
     assert more.evidence == {"groups": [1, 2, 3]}
     assert [each.kind for each in load.events(result.model_copy(update={"events": small[:5]}))] == ["event"] * 5
+
+
+def of_bounded(results: Results, db: str, metric: str, build: str) -> tuple[Event, list[Event]]:
+    """The one event of a metric that warns of a build of a published comparison, and its group."""
+    (test,) = [each for each in results.tests if each.name == f"{db}_bounded"]
+    (event,) = [each for each in test.events if (each.metric, each.build) == (metric, build) and each.warning]
+    return event, [each for each in test.events if each.group == event.group]
+
+
+def test_v9_1_goroutines_spiked_with_stack_and_p99_api(compared: Callable[[str], Results]) -> None:
+    spike, group = of_bounded(compared("v9.1"), "mysql", "goroutines-in-use", "base")
+    assert (spike.matched, spike.kind, spike.at_s / 60) == (False, "spike", pytest.approx(31.6, abs=1.0))
+    assert spike.size_percent == pytest.approx(9.4, abs=0.5)  # its mean; the highest sample is 11 % up
+    assert {each.metric for each in group} == {"goroutines-in-use", "p99-api-times", "stack-in-use"}
+
+
+def test_v11_1_heap_stepped_up(compared: Callable[[str], Results]) -> None:
+    step, _ = of_bounded(compared("v11.1"), "postgresql", "heap-in-use", "base")
+    assert (step.matched, step.kind, step.at_s / 60) == (False, "level", pytest.approx(43.0, abs=1.0))

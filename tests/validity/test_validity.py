@@ -158,6 +158,14 @@ def test_v8_0_is_invalid_since_its_curves_belong_to_other_runs(real: Path) -> No
     }
 
 
+def test_v9_2_is_limited_until_its_agent_is_lost(real: Path) -> None:
+    found = published(real, "v9.2", "mysql_bounded")
+    assert (found.test.status, codes(found)) == ("limited", {("users_lost", "new")})
+    assert found.test.valid_until_s == pytest.approx(75 * 60, abs=30)
+    numbers = found.test.reasons[0].numbers
+    assert (round(numbers["before"]), round(numbers["after"])) == (5003, 4546)
+
+
 def test_identical_runs_are_valid(real: Path) -> None:
     """Two users' curves, two of the smallest machine with its goroutines, and two bounded ones."""
     for pair, kind in (
