@@ -71,9 +71,10 @@ class RequestLog:
     """Requests of one run, counted piece by piece."""
 
     def __init__(self, file: InputFile) -> None:
-        self._file = file
+        self.file = file
         self._codes: dict[str, int] = {}
         self._pieces: list[pd.DataFrame] = []
+        self._users: list[pd.Series] = []
         self._new = 0  # rows that came since pieces were added up
 
     def codes(self, names: Iterable[str]) -> npt.NDArray[np.int64]:
@@ -81,7 +82,7 @@ class RequestLog:
         codes = [self._codes.setdefault(name, len(self._codes)) for name in names]
         if len(self._codes) > MOST_NAMES:
             expected = f"at most {MOST_NAMES:,} names of requests (give similar addresses one name)"
-            raise self._file.fault("endpoints", expected, "more")
+            raise self.file.fault("endpoints", expected, "more")
         return np.array(codes, dtype=np.int64)
 
     def add(
@@ -97,10 +98,10 @@ class RequestLog:
         Without `elapsed_s` only the failures are counted, of requests that are counted elsewhere.
         """
         if elapsed_s is not None and not (np.isfinite(elapsed_s).all() and (elapsed_s >= 0).all()):
-            raise self._file.fault(None, "times of requests of 0 or more", "others")
+            raise self.file.fault(None, "times of requests of 0 or more", "others")
         if not ((times >= TESTED[0]) & (times < TESTED[1])).all():
             found = f"{times.min():.12g} to {times.max():.12g} s since 1970"
-            raise self._file.fault("times", "times from 2000 to 2037 in the unit of the format", found)
+            raise self.file.fault("times", "times from 2000 to 2037 in the unit of the format", found)
         lasted = np.zeros(times.size) if elapsed_s is None else elapsed_s
         bucket = np.minimum(np.searchsorted(_BOUNDS, lasted), _BOUNDS.size - 1)
         of_second = (np.floor(times).astype(np.int64) << _CODE_BITS) | codes
@@ -115,30 +116,31 @@ class RequestLog:
         if self._new > max(MOST_NEW, len(self._pieces[0])):
             self._pieces, self._new = [self._counted()], 0
 
+    def add_users(self, times: FloatArray, users: FloatArray) -> None:
+        """Note how many users are connected; the largest number of a second counts."""
+        if users.size:
+            self._users.append(pd.Series(users).groupby(np.floor(times)).max())
+
     def _counted(self) -> pd.DataFrame:
         return pd.concat(self._pieces).groupby(level=0, sort=False).sum()
 
-    def recording(
-        self,
-        catalogue: Catalogue,
-        provenance: Mapping[str, Any],
-        users: pd.Series | None = None,
-    ) -> Recording:
-        """Make the recording; `users` are connected users by second since 1970."""
+    def recording(self, catalogue: Catalogue, kind: str) -> Recording:
+        """Make the recording."""
         counts = self._counted() if self._pieces else pd.DataFrame(columns=_COLUMNS)
         if not counts["requests"].sum():
-            raise self._file.fault("requests", "at least one", "none")
+            raise self.file.fault("requests", "at least one", "none")
         of_second, bucket = np.divmod(counts.index.to_numpy(), 1 << _BUCKET_BITS)
         seconds, codes = np.divmod(of_second, 1 << _CODE_BITS)
         counts = counts.assign(second=seconds, code=codes, bucket=bucket)
         start, end = int(counts["second"].min()), int(counts["second"].max()) + 1
         if end - start > LONGEST_RUN_S:
-            raise self._file.fault("times", f"a run of at most {LONGEST_RUN_S // 86_400} days", f"{end - start:,} s")
+            raise self.file.fault("times", f"a run of at most {LONGEST_RUN_S // 86_400} days", f"{end - start:,} s")
         counts["code"] = self._kept(counts)
         names = [*self._codes, OTHERS]
         at, step = _ends(start, end, MOST_SAMPLES)
         connected = None
-        if users is not None:
+        if self._users:
+            users = pd.concat(self._users).groupby(level=0).max()
             place = np.searchsorted(at, users.index.to_numpy(dtype=float), side="right")
             connected = users.groupby(place).mean().reindex(range(at.size)).ffill().bfill(limit=1).to_numpy(dtype=float)
         series = [*aggregated(_by_interval(counts, at, step)[0], catalogue, users=connected)]
@@ -150,7 +152,7 @@ class RequestLog:
             series += [*labelled(requests, name), *_buckets(at, buckets / step, bounds, name)]
             summaries += _summary(rows, name)
         window = (float(start), float(end))
-        about = {**provenance, "rate_s": max(SETTLE_S, series[0].step_s)}
+        about = {"kind": kind, "files": [self.file.provenance], "rate_s": max(SETTLE_S, series[0].step_s)}
         return Recording(tuple(series), window, True, tuple(summaries), provenance=about)
 
     def _kept(self, counts: pd.DataFrame) -> pd.Series:

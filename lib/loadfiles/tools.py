@@ -14,6 +14,8 @@ import xml.etree.ElementTree as ElementTree
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
+from operator import itemgetter
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -44,6 +46,7 @@ from loadfiles.summaries import SUMMARIES
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _BLOCK = 4_000_000  # bytes
+_ROWS = 50_000
 _TIMES = ("http_req_duration", "grpc_req_duration")
 _FAILED = "http_req_failed"
 TRANSACTION = r"Number of samples in transaction : (\d+)"
@@ -126,77 +129,38 @@ def _numbers(values: pa.Array) -> FloatArray:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-class _Users:
-    """The number of users by second, of which the largest counts."""
-
-    def __init__(self) -> None:
-        self._pieces: list[pd.Series] = []
-
-    def add(self, times: FloatArray, users: FloatArray) -> None:
-        if users.size:
-            self._pieces.append(pd.Series(users).groupby(np.floor(times)).max())
-
-    def series(self) -> pd.Series | None:
-        return pd.concat(self._pieces).groupby(level=0).max() if self._pieces else None
-
-
-def _k6_points(
-    batches: Iterable[tuple[pa.DictionaryArray, FloatArray, FloatArray, pa.DictionaryArray, pa.DictionaryArray]],
-    file: InputFile,
-    catalogue: Catalogue,
-) -> Recording:
-    """Count k6's points: metric, time in seconds, value (milliseconds for times), method and name."""
-    log, users = RequestLog(file), _Users()
-    for metric, times, values, method, name in batches:
-        metrics, which = metric.dictionary.to_pylist(), metric.indices.to_numpy()
-        for code, text in enumerate(metrics):
+def _k6_points(batches: Iterable[Iterable[pa.Array]], log: RequestLog) -> None:
+    """Count k6's points: metric, time, value (milliseconds for times), method and name."""
+    for batch in batches:
+        metric, at, value, method, name = batch
+        metric, method, name = (each.dictionary_encode() for each in (metric, method, name))
+        times, values, which = _seconds(at), _numbers(value), metric.indices.to_numpy()
+        for code, text in enumerate(metric.dictionary.to_pylist()):
             rows = np.flatnonzero(which == code)
             if text == "vus":
-                users.add(times[rows], values[rows])
+                log.add_users(times[rows], values[rows])
             elif text in (*_TIMES, _FAILED):
                 taken = pa.array(rows)
                 codes = _coded(log, endpoint_of, method.take(taken), name.take(taken))
                 counted = {"failed": values[rows] > 0} if text == _FAILED else {"elapsed_s": values[rows] / 1e3}
                 log.add(times[rows], codes, **counted)
-    return log.recording(catalogue, {"kind": "k6", "files": [file.provenance]}, users.series())
 
 
-def read_k6_csv(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
-    """Read the file of ``k6 run --out csv=FILE``."""
+def count_k6_csv(stream: BinaryIO, log: RequestLog) -> None:
+    """Count the file of ``k6 run --out csv=FILE``."""
     types = {"metric_name": _TEXT, "timestamp": None, "metric_value": pa.float64(), "method": _TEXT, "name": _TEXT}
-    rows = (
-        (
-            batch["metric_name"],
-            _seconds(batch["timestamp"]),
-            batch["metric_value"].to_numpy(zero_copy_only=False),
-            batch["method"],
-            batch["name"],
-        )
-        for batch in _batches(stream, file, types)
-    )
-    return _k6_points(rows, file, catalogue)
+    _k6_points(([batch[name] for name in types] for batch in _batches(stream, log.file, types)), log)
 
 
-def read_k6_json(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
-    """Read the file of ``k6 run --out json=FILE``."""
+def count_k6_json(stream: BinaryIO, log: RequestLog) -> None:
+    """Count the file of ``k6 run --out json=FILE``."""
     tags = pa.struct([("method", pa.string()), ("name", pa.string())])
     data = pa.struct([("time", pa.timestamp("ns", "UTC")), ("value", pa.float64()), ("tags", tags)])
     schema = pa.schema([("metric", pa.string()), ("type", pa.string()), ("data", data)])
-
-    def rows() -> Iterator[tuple[Any, ...]]:
-        for lines in _json_batches(stream, file, schema):
-            batch = lines.filter(compute.equal(lines["type"], "Point"))
-            data = batch["data"]
-            tags = data.field("tags")
-            yield (
-                batch["metric"].dictionary_encode(),
-                _seconds(data.field("time")),
-                data.field("value").to_numpy(zero_copy_only=False),
-                tags.field("method").dictionary_encode(),
-                tags.field("name").dictionary_encode(),
-            )
-
-    return _k6_points(rows(), file, catalogue)
+    lines = _json_batches(stream, log.file, schema)
+    points = (batch.filter(compute.equal(batch["type"], "Point")) for batch in lines)
+    fields = (("time",), ("value",), ("tags", "method"), ("tags", "name"))
+    _k6_points(([each["metric"], *(compute.struct_field(each["data"], at) for at in fields)] for each in points), log)
 
 
 _JTL = re.findall(
@@ -207,9 +171,9 @@ _JTL = re.findall(
 """Columns of JMeter by default."""
 
 
-def read_jmeter_csv(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
-    """Read the JTL file of ``jmeter -n -l FILE`` as CSV; transactions count only where their samples are missing."""
-    log, users, sums, parts, kept = RequestLog(file), _Users(), list[pa.RecordBatch](), 0, 0
+def count_jmeter_csv(stream: BinaryIO, log: RequestLog) -> None:
+    """Count the JTL file of ``jmeter -n -l FILE`` as CSV; transactions count only where their samples are missing."""
+    file, sums, parts, kept = log.file, list[pa.RecordBatch](), 0, 0
     _, header = _header(file)
     names = None if "timeStamp" in header else _JTL  # `print_field_names=false`
     types = {"timeStamp": None, "elapsed": pa.float64(), "label": _TEXT, "success": pa.bool_()}
@@ -226,7 +190,7 @@ def read_jmeter_csv(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> 
         elapsed, success = _numbers(batch["elapsed"]), batch["success"].to_numpy(zero_copy_only=False)
         log.add(times, _coded(log, str, batch["label"]), elapsed_s=elapsed / 1e3, failed=~success.astype(bool))
         if "allThreads" in types:
-            users.add(times, _numbers(batch["allThreads"]))
+            log.add_users(times, _numbers(batch["allThreads"]))
 
     for batch in _batches(stream, file, types, names=names):
         rows = batch
@@ -242,7 +206,6 @@ def read_jmeter_csv(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> 
         count(rows)
     for batch in sums if parts - kept > CUT_OFF * parts else ():
         count(batch)
-    return log.recording(catalogue, {"kind": "jmeter", "files": [file.provenance]}, users.series())
 
 
 def _single(sample: ElementTree.Element) -> Iterator[ElementTree.Element]:
@@ -255,24 +218,9 @@ def _single(sample: ElementTree.Element) -> Iterator[ElementTree.Element]:
         yield from _single(each)
 
 
-def read_jmeter_xml(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
-    """Read the JTL file of JMeter as XML; samples inside samples are parts of them."""
-    log, users, rows, depth = RequestLog(file), _Users(), list[tuple[str, ...]](), 0
-    keys = ("ts", "t", "s", "lb", "na")
-
-    def count() -> None:
-        table = pd.DataFrame(rows, columns=[*keys])
-        rows.clear()
-        try:
-            times, elapsed = (np.asarray(table[key], dtype=np.float64) / 1e3 for key in ("ts", "t"))
-        except ValueError as error:
-            raise file.fault("samples", "numbers in `ts` and `t`", str(error)[:80]) from None
-        log.add(times, log.codes(table["lb"]), elapsed_s=elapsed, failed=(table["s"] != "true").to_numpy())
-        if not table["s"].isin(["true", "false"]).all():
-            raise file.fault("samples", "`s` of true or false", repr(table["s"].iloc[0]))
-        threads = pd.to_numeric(table["na"], errors="coerce")
-        users.add(times[threads.notna()], threads.dropna().to_numpy(dtype=np.float64))
-
+def _jmeter_samples(stream: BinaryIO, file: InputFile, keys: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the attributes `keys` of each sample; samples inside samples are parts of them."""
+    depth = 0
     try:
         # expat bounds what entities may grow to, since its version 2.4.1.
         for event, element in ElementTree.iterparse(stream, ("start", "end")):  # noqa: S314
@@ -280,15 +228,31 @@ def read_jmeter_xml(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> 
                 continue
             depth += 1 if event == "start" else -1
             if event == "end" and depth == 0:
-                rows += [tuple(each.get(key, "") for key in keys) for each in _single(element)]
+                yield from ([each.get(key, "") for key in keys] for each in _single(element))
                 element.clear()
-                if len(rows) >= 50_000:
-                    count()
     except ElementTree.ParseError as error:
         raise file.fault("XML", "a whole document", str(error)) from None
-    if rows:
-        count()
-    return log.recording(catalogue, {"kind": "jmeter", "files": [file.provenance]}, users.series())
+
+
+def count_jmeter_xml(stream: BinaryIO, log: RequestLog) -> None:
+    """Count the JTL file of JMeter as XML."""
+    keys = ("ts", "t", "s", "lb", "na")
+    for table in _tables(_jmeter_samples(stream, log.file, keys), keys):
+        try:
+            times, elapsed = (np.asarray(table[key], dtype=np.float64) / 1e3 for key in ("ts", "t"))
+        except ValueError as error:
+            raise log.file.fault("samples", "numbers in `ts` and `t`", str(error)[:80]) from None
+        log.add(times, log.codes(table["lb"]), elapsed_s=elapsed, failed=(table["s"] != "true").to_numpy())
+        if not table["s"].isin(["true", "false"]).all():
+            raise log.file.fault("samples", "`s` of true or false", repr(table["s"].iloc[0]))
+        threads = pd.to_numeric(table["na"], errors="coerce")
+        log.add_users(times[threads.notna()], threads.dropna().to_numpy(dtype=np.float64))
+
+
+def _tables(rows: Iterator[Any], columns: Iterable[str]) -> Iterator[pd.DataFrame]:
+    """Yield rows as tables that fit in memory."""
+    while table := [*islice(rows, _ROWS)]:
+        yield pd.DataFrame(table, columns=[*columns])
 
 
 def _text_lines(stream: BinaryIO, file: InputFile) -> Iterator[tuple[int, str]]:
@@ -301,63 +265,56 @@ def _text_lines(stream: BinaryIO, file: InputFile) -> Iterator[tuple[int, str]]:
         text.detach()  # the caller closes the stream
 
 
-def read_gatling(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
-    """Read Gatling's ``simulation.log`` of version 2 to 3.9, text with four times a request up to 2.1, later two."""
-    log, rows, joined = RequestLog(file), list[tuple[str, float, float, bool]](), list[tuple[float, int]]()
+def count_gatling(stream: BinaryIO, log: RequestLog) -> None:
+    """Count Gatling's ``simulation.log`` of version 2 to 3.9, text with four times a request up to 2.1, later two."""
+    joined = list[tuple[float, int]]()
 
-    def count() -> None:
-        if rows:
-            names, start, elapsed, failed = zip(*rows, strict=True)
-            log.add(np.array(start), log.codes(names), elapsed_s=np.array(elapsed), failed=np.array(failed))
-            rows.clear()
+    def requests() -> Iterator[tuple[str, float, float, bool]]:
+        for number, line in _text_lines(stream, log.file):
+            fields = line.rstrip("\r\n").split("\t")
+            try:
+                if fields[0] == "REQUEST":
+                    end = next(at for at, word in enumerate(fields) if word in ("OK", "KO") and at > 2)
+                    first = end - (4 if end > 6 and "".join(fields[end - 4 : end]).isdigit() else 2)
+                    start, stop = int(fields[first]), int(fields[end - 1])
+                    group = fields[first - 2] if first > 2 and not fields[first - 2].isdigit() else ""
+                    name = " / ".join(part for part in (group.replace(",", " / "), fields[first - 1]) if part)
+                    yield name, start / 1e3, max(stop - start, 0) / 1e3, fields[end] == "KO"
+                elif fields[0] == "USER":
+                    word = next(each for each in fields if each in ("START", "END"))
+                    joined.append((int(fields[-1] or fields[-2]) / 1e3, 1 if word == "START" else -1))
+            except (StopIteration, ValueError, IndexError):
+                raise log.file.fault(f"line {number}", "a REQUEST or USER of Gatling", repr(line[:80])) from None
 
-    for number, line in _text_lines(stream, file):
-        fields = line.rstrip("\r\n").split("\t")
-        try:
-            if fields[0] == "REQUEST":
-                end = next(at for at, word in enumerate(fields) if word in ("OK", "KO") and at > 2)
-                first = end - (4 if end > 6 and "".join(fields[end - 4 : end]).isdigit() else 2)
-                start, stop = int(fields[first]), int(fields[end - 1])
-                group = fields[first - 2] if first > 2 and not fields[first - 2].isdigit() else ""
-                name = " / ".join(part for part in (group.replace(",", " / "), fields[first - 1]) if part)
-                rows.append((name, start / 1e3, max(stop - start, 0) / 1e3, fields[end] == "KO"))
-            elif fields[0] == "USER":
-                word = next(each for each in fields if each in ("START", "END"))
-                joined.append((int(fields[-1] or fields[-2]) / 1e3, 1 if word == "START" else -1))
-        except (StopIteration, ValueError, IndexError):
-            raise file.fault(f"line {number}", "a REQUEST or USER of Gatling", repr(line[:80])) from None
-        if len(rows) == 50_000:
-            count()
-    count()
-    active = pd.DataFrame(joined, columns=["time", "change"]).sort_values("time", kind="stable")
-    users = active["change"].cumsum().groupby(np.floor(active["time"])).max() if joined else None
-    return log.recording(catalogue, {"kind": "gatling", "files": [file.provenance]}, users)
+    for table in _tables(requests(), ("name", "start", "elapsed", "failed")):
+        start, elapsed, failed = (table[name].to_numpy() for name in ("start", "elapsed", "failed"))
+        log.add(start, log.codes(table["name"]), elapsed_s=elapsed, failed=failed)
+    active = pd.DataFrame(sorted(joined, key=itemgetter(0)), columns=["time", "change"], dtype=np.float64)
+    log.add_users(active["time"].to_numpy(), active["change"].cumsum().to_numpy())
 
 
 _VEGETA = ["timestamp", "code", "latency", "out", "in", "error", "body", "attack", "seq", "method", "url", "headers"]
 
 
-def read_vegeta_csv(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
-    """Read the file of ``vegeta encode --to csv``."""
+def count_vegeta_csv(stream: BinaryIO, log: RequestLog) -> None:
+    """Count the file of ``vegeta encode --to csv``."""
     types = {"timestamp": pa.int64(), "code": pa.int64(), "latency": pa.float64(), "method": _TEXT, "url": _TEXT}
-    return _vegeta(_batches(stream, file, types, names=_VEGETA), file, catalogue)
+    _vegeta(_batches(stream, log.file, types, names=_VEGETA), log)
 
 
-def read_vegeta_json(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
-    """Read the file of ``vegeta encode``."""
+def count_vegeta_json(stream: BinaryIO, log: RequestLog) -> None:
+    """Count the file of ``vegeta encode``."""
     types = {"timestamp": pa.timestamp("ns", "UTC"), "code": pa.int64(), "latency": pa.float64()}
     types |= {"method": pa.string(), "url": pa.string()}
-    return _vegeta(_json_batches(stream, file, pa.schema(types)), file, catalogue)
+    _vegeta(_json_batches(stream, log.file, pa.schema(types)), log)
 
 
-def _vegeta(batches: Iterable[pa.RecordBatch], file: InputFile, catalogue: Catalogue) -> Recording:
-    log = RequestLog(file)
+def _vegeta(batches: Iterable[pa.RecordBatch], log: RequestLog) -> None:
     for batch in batches:
         codes, latency = (batch[name].to_numpy(zero_copy_only=False) for name in ("code", "latency"))
         endpoints = _coded(log, endpoint_of, *(batch[name].dictionary_encode() for name in ("method", "url")))
         failed = (codes < 200) | (codes >= 400)
         log.add(_seconds(batch["timestamp"], 1e-9), endpoints, elapsed_s=latency / 1e9, failed=failed)
-    return log.recording(catalogue, {"kind": "vegeta", "files": [file.provenance]})
 
 
 # ---- Locust: counts so far, by second and by endpoint ----------------------------------------------------------------
@@ -479,16 +436,25 @@ def _refusing(name: str, pattern: bytes, expected: str, found: str) -> Tool:
     return Tool(name, _begins(pattern), refuse)
 
 
+def _requests(name: str, recognise: Callable[[bytes], bool], count: Callable[[BinaryIO, RequestLog], None]) -> Tool:
+    def read(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
+        log = RequestLog(file)
+        count(stream, log)
+        return log.recording(catalogue, name)
+
+    return Tool(name, recognise, read)
+
+
 TOOLS = (
-    Tool("k6", _begins(rb"metric_name,timestamp,metric_value"), read_k6_csv),
-    Tool("k6", _begins(_K6_JSON), read_k6_json),
-    Tool("jmeter", _is_jmeter, read_jmeter_csv),
-    Tool("jmeter", _begins(rb"(?:<\?xml[^>]*>\s*)?<testResults\b"), read_jmeter_xml),
+    _requests("k6", _begins(rb"metric_name,timestamp,metric_value"), count_k6_csv),
+    _requests("k6", _begins(_K6_JSON), count_k6_json),
+    _requests("jmeter", _is_jmeter, count_jmeter_csv),
+    _requests("jmeter", _begins(rb"(?:<\?xml[^>]*>\s*)?<testResults\b"), count_jmeter_xml),
     Tool("locust", _begins(rb'"?Timestamp"?,"?User Count"?,'), read_locust),
     *(_refusing(*each) for each in _REFUSED),
-    Tool("gatling", _begins(rb"(?:ASSERTION\t[^\n]*\n)*RUN\t"), read_gatling),
-    Tool("vegeta", _begins(rb"\d{19},\d{1,3},\d+,\d+,\d+,"), read_vegeta_csv),
-    Tool("vegeta", _begins(rb'\{(?=[^\n]*"seq":)(?=[^\n]*"latency":)(?=[^\n]*"url":)'), read_vegeta_json),
+    _requests("gatling", _begins(rb"(?:ASSERTION\t[^\n]*\n)*RUN\t"), count_gatling),
+    _requests("vegeta", _begins(rb"\d{19},\d{1,3},\d+,\d+,\d+,"), count_vegeta_csv),
+    _requests("vegeta", _begins(rb'\{(?=[^\n]*"seq":)(?=[^\n]*"latency":)(?=[^\n]*"url":)'), count_vegeta_json),
     Tool("pyperf", _begins(pyperf.PATTERN), pyperf.read_pyperf),
     *(Tool(name, _begins(pattern), read) for name, pattern, read in SUMMARIES),
     Tool("logs", logs.is_log, logs.read_log),
