@@ -107,13 +107,15 @@ def test_times_are_read_as_meant_or_refused(form: str, named: str, decided: str 
         assert decided, found
 
 
-@pytest.mark.parametrize(("unit", "last"), [("s", 500.0), ("ms", 0.5)])
-def test_elapsed_times_that_may_be_milliseconds_need_a_line(unit: str, last: float) -> None:
-    text = "time,RPS\n0,1\n250,1\n500,1\n"
+@pytest.mark.parametrize(("unit", "size"), [("s", 1.0), ("ms", 1e3)])
+@pytest.mark.parametrize(("step", "end"), [(250, 750), (10, 259_250)])
+def test_elapsed_times_that_may_be_milliseconds_need_a_line(unit: str, size: float, step: int, end: int) -> None:
+    text, last = f"time,RPS\n0,1\n{step},1\n{2 * step},1\n{end},1\n", end / size
     with pytest.raises(InputError, match="`time_unit: s` in `source`, or `time_unit: ms`"):
         as_read(text)
     assert as_read(text, unit).series[0].times[-1] == last
     assert as_read(text.replace("time", f"time_{unit}")).series[0].times[-1] == last
+    assert as_read("time,RPS\n0,1\n10,1\n20,1\n").series[0].times[1] == 10  # nothing tells these apart
 
 
 @pytest.mark.parametrize(
