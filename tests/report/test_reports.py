@@ -114,7 +114,7 @@ def test_the_page_reads_without_javascript(reports: dict[str, Made], browser: An
     assert wide <= 1200
     assert len(alts) == 45
     for alt in alts:
-        over_time = r"over elapsed time, \w+\. v10.3.0 runs \d+ minutes, steady level .*\d.*v10.4.0-rc1 runs \d+"
+        over_time = r"over elapsed time, \w+\. v10.3.0 runs \d+ min, steady level .*\d.*v10.4.0-rc1 runs \d+"
         over_load = r"at [\d,]+ users: .*\d.* → .*\d.*Over the connected users, from \d"
         assert re.search(f"{over_time}|{over_load}", alt)
     assert len(set(alts)) == 45
