@@ -111,7 +111,7 @@ def report(
 ) -> None:
     """Compare two builds, publish the report, and print what is decided and what changed."""
     if study and not record:
-        raise InputError(file=None, key="--study", expected="--record beside it", found="none")
+        raise InputError(file=None, key="--study", expected="--record as well", found="--study alone")
     settings: dict[str, Any] = {"output": output, "refresh": refresh, "engine": engine, "progress": not quiet}
     settings |= {"graphs": _format(graphs, png), "ledger_as": ("study" if study else "monthly") if record else None}
     order = Order(params, settings, None if quiet else _table(every=every), BuildFiles(markdown, junit, link))
@@ -157,7 +157,7 @@ def compare(
     settings |= {"catalogue": metrics, "rate_s": rate_s, "labels": (base_name, new_name), "command": as_typed()}
     if (baseline is None) == (new is None) or (keep and baseline is None):
         expected = "BASE and NEW, or NEW with --baseline FOLDER"
-        raise InputError(file=None, key="compare", expected=expected, found="others")
+        raise InputError(file=None, key="compare", expected=expected, found="other arguments")
     if baseline is None:
         result = api.compare(base, new, **settings)
     else:

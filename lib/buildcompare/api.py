@@ -152,7 +152,7 @@ def compare(
     if sessions is not None:
         runs = {side: _in_sessions(runs[side], names) for side, names in zip(SIDES, sessions, strict=True)}
     if timed and any(run.session is not None for side in SIDES for run in runs[side]):
-        raise InputError(file=None, key="sessions", expected="sessions of a benchmark", found="runs with times")
+        raise InputError(file=None, key="sessions", expected="runs without times", found="runs with times")
     type = type or ("bounded" if timed else "benchmark")  # noqa: A001 - the same word
     no_files = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
     test = Test.model_construct(name=type, type=type, users=users, base=no_files["base"], new=no_files["new"])

@@ -22,10 +22,10 @@ def keep_comment(file: Path | None, comment: str) -> int:
         raise InputError(file=file, key="comments", expected="a comment", found="none")
     if file is None:
         expected = "a comparison that was read from a params file"
-        raise InputError(file=None, key="comments", expected=expected, found="one without a file")
+        raise InputError(file=None, key="comments", expected=expected, found="a comparison without a file")
     before = read_params(file)
-    expected = "comments that can be added to without changing anything else"
-    by_hand = InputError(file=file, key="comments", expected=expected, found="others; please write it by hand")
+    expected = "a list that can be extended (else add the comment with an editor)"
+    by_hand = InputError(file=file, key="comments", expected=expected, found="another layout")
     written = _with_comment(read_text(file, "a YAML file", max_bytes=MAX_BYTES), text)
     if written is None:
         raise by_hand

@@ -71,7 +71,7 @@ def variants_parameters(params_file: str | None = None, **given: Any) -> Variant
         return read_variants(resolve(params_file or os.environ.get("PARAMS") or BUNDLED))
     made = check_variants(given)
     if made.name is None:
-        expected = "`name: ...` in the params file, whose own name papermill does not tell a notebook"
+        expected = "`name: NAME` in the params file (a notebook cannot see the name of the file)"
         raise InputError(file=None, key="name", expected=expected, found="none")
     return made
 
@@ -82,10 +82,10 @@ def analyse_matrix(params: Variants, *, command: str | None = None) -> Matrix:
     runs = read_runs(params, catalogue)
     result = compare_cells(params, runs, catalogue)
     if not any(each.gate for each in result.operations):
-        expected = "one of two variants or more that decides (`better: higher` or `lower`, without `gate: false`)"
+        expected = "one with two variants or more and `better: higher` or `lower`, without `gate: false`"
         raise InputError(file=None, key="operations", expected=expected, found="none")
     if not result.contrasts:
-        expected = "two variants of one task, of which one is the baseline or differs from it in one choice"
+        expected = "two variants of one task that differ in one factor, or of which one is the baseline"
         raise InputError(file=None, key="runs", expected=expected, found="none that were measured in one operation")
     count = sum(not result.is_baseline(variant) for variant in result.variants)
     labels = (", ".join(params.baseline.values()), plural(count, "variant"))

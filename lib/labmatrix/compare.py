@@ -203,7 +203,7 @@ def _names(params: Variants, cells: Sequence[Cell]) -> dict[Cell, str]:
     taken: dict[str, Cell] = {}
     for cell, name in names.items():
         if (other := taken.setdefault(name, cell)) != cell:
-            expected = "a name of its own for each variant (`names`)"
+            expected = "a different name for each variant (`names`)"
             both = (dict(zip(params.factors, each, strict=True)) for each in (other, cell))
             fault = InputError(
                 file=None, key=None, expected=expected, found=f"{name!r} for {' and '.join(map(str, both))}"

@@ -198,7 +198,7 @@ def send_statsd(results: Results, address: tuple[Any, Any]) -> int:
                 sender.send(packet)
         except OSError as error:
             url = f"statsd at {address[1][0]}:{address[1][1]}"
-            raise SourceError(url=url, expected="packets to be taken", found=error.strerror or str(error)) from None
+            raise SourceError(url=url, expected="a server of statsd", found=error.strerror or str(error)) from None
     return len(lines)
 
 

@@ -321,8 +321,8 @@ def _summed(files: Sequence[InputFile], tables: Sequence[FloatArray]) -> FloatAr
     for file, place in zip(files, places, strict=True):
         for line, beyond in ((1, begin - place[0]), (place.size, place[-1] - end)):
             if beyond > MOST_CUT:
-                expected = f"logs of one run, which begin and end within {MOST_CUT} intervals of each other"
-                raise file.fault(f"line {line}", expected, f"{beyond:g} intervals without another")
+                expected = f"logs of one run, whose starts and ends differ by at most {MOST_CUT} intervals"
+                raise file.fault(f"line {line}", expected, f"a difference of {beyond:g} intervals")
     every_row = pd.DataFrame(np.concatenate(tables)[:, 1:4]).groupby(np.concatenate(places)).sum()
     kept = every_row.loc[begin:end]
     return np.column_stack([start + every * kept.index.to_numpy(dtype=np.float64), kept.to_numpy()])

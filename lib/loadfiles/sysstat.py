@@ -126,7 +126,7 @@ def _time(file: InputFile, place: str, stamp: str, date: str, before: float) -> 
         raise file.fault(place, expected, repr(f"{date} {stamp}".strip()[:40]) if stamp else "none")
     year, month, day = map(int, match.group(1, 2, 3) if match[1] else match.group(6, 4, 5))
     if match[4] and max(month, day) <= 12 and month != day and not match[10]:
-        raise file.fault(place, "a date of one reading (sysstat prints such with S_TIME_FORMAT=ISO)", repr(match[0]))
+        raise file.fault(place, "a date with one meaning (sysstat prints such with S_TIME_FORMAT=ISO)", repr(match[0]))
     month, day = (day, month) if match[4] and month > 12 else (month, day)
     hour, minute, second = map(int, match.group(7, 8, 9))
     hour = hour % 12 + (12 if match[10] == "PM" else 0) if match[10] else hour

@@ -29,5 +29,5 @@ def init(
         draft = draft_of_files(*files or ())
     else:
         expected = "BASE and NEW, or --prometheus URL --base START END --new START END"
-        raise InputError(file=None, key="init", expected=expected, found="others")
+        raise InputError(file=None, key="init", expected=expected, found="other arguments")
     show(*draft.said, *write_draft(draft, output, command=as_typed(), force=force))

@@ -145,7 +145,7 @@ def _watched(params: Comparison, test: Test, replay: bool | str | Path) -> tuple
     """Read the earlier runs, and the recording to replay."""
     last, now = test.new[-1], dt.datetime.now(dt.UTC)
     if not replay and last.window is None:
-        expected = "`start` and `end` of a run that goes on (or --replay)"
+        expected = "`start` and `end` of a run that still goes on, or --replay"
         raise InputError(file=params.file, key=f"{test.name}.new", expected=expected, found=last.file or "values")
     beside = not replay and (window := test.base[-1].window) is not None and test.base[-1].is_pulled and window[1] > now
     finished = {"base": test.base[:-1] if beside else test.base, "new": test.new if replay is True else test.new[:-1]}

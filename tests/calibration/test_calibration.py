@@ -113,7 +113,7 @@ def short(folder: Path) -> dict[str, str]:
         ),
         (
             lambda given, _: given["groups"][1]["runs"].append(given["groups"][0]["runs"][0]),
-            "groups.g1.runs[2]: expected another run, found that of groups.g0.runs[0]",
+            "groups.g1.runs[2]: expected each run once, found the run of groups.g0.runs[0]",
         ),
     ],
 )

@@ -98,7 +98,7 @@ def test_what_cannot_be_recorded_is_said_at_once(
     assert "history: expected the folder of a ledger" in said({**small, "history": None}, "--record")
     assert "--study: expected --record" in said(small, "--study")
     record(tmp_path / "ledger", [earlier("imported", 1, ("1.0.0", "1.1.0"), (1000.0, 1000.0))])
-    assert "the same comparison as 'imported'" in said(small, "--record")
+    assert "an entry 'imported' that compares" in said(small, "--record")
     (tmp_path / "ledger/x.json").write_text("{}")
     assert "x.json" in said(small)
     assert not (tmp_path / "out").exists()

@@ -41,7 +41,7 @@ def test_the_same_comparison_is_replaced_and_keeps_its_place(tmp_path: Path) -> 
     [
         (entry("v1.1", new=LedgerBuild(label="v1.1.1", version="1.1.1")), "name", "that of v1.0.0 with v1.1.0"),
         (entry("V1.1"), "name", "that of v1.0.0"),
-        (entry("v1.1-again"), "name", "the same comparison as 'v1.1'"),
+        (entry("v1.1-again"), "name", "an entry 'v1.1' that compares"),
         (entry("v1.1", None), "name", "that of v1.0.0"),
         (entry("v1.2", **OTHERS), "position", "1 in both"),
         (entry("v1.2", 2, simulated=True, **OTHERS), "v1.2", "a simulated one"),

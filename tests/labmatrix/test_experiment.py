@@ -225,7 +225,7 @@ def test_killed_in_the_middle_it_goes_on_without_repeating_or_losing_a_cell(tmp_
     with (tmp_path / "said").open("wb") as said:
         first = subprocess.Popen(command, env={**os.environ, "HOLD": "1"}, stdout=said, stderr=said)
         wait_for(lambda: (tmp_path / "held").exists() and (tmp_path / "held").read_text().strip())
-        assert "expected no other run at work in it" in refused("run", file, "--output", out)
+        assert "expected a folder not in use" in refused("run", file, "--output", out)
         first.send_signal(signal.SIGKILL)
         first.wait()
     state = state_of(out)
@@ -236,7 +236,7 @@ def test_killed_in_the_middle_it_goes_on_without_repeating_or_losing_a_cell(tmp_
 
     (tmp_path / "other").mkdir()
     other = written(tmp_path / "other", seed=8)
-    assert "expected the experiment that this folder was begun with" in refused("run", other, "--output", out)
+    assert "expected the matrix that was started in this folder" in refused("run", other, "--output", out)
     done = run(file, "--output", out)
     assert done.exit_code == 0, done.stderr
     assert done.stdout.splitlines()[0].startswith("6 of 12")

@@ -371,7 +371,7 @@ def test_a_file_of_the_same_name_does_not_overwrite_the_report(tmp_path: Path, m
     files = [write_params(tmp_path / folder / "disks-variants.yaml", matrix()) for folder in ("one", "two")]
     folder = publish(files[0]).folder
     before = (folder / "results.json").read_bytes()
-    with pytest.raises(InputError, match=r"output: expected a folder of its own \(--output\) for .*two/disks-variants"):
+    with pytest.raises(InputError, match=r"output: expected another folder \(--output\) for .*two/disks-variants"):
         publish(files[1])
     assert (folder / "results.json").read_bytes() == before
     assert publish(files[0], resume=True).kept
@@ -438,8 +438,8 @@ CLAIM = {"says": "better", "operation": "tps"}
         (lambda p: p.update(claims=[{**CLAIM, "of": {"disk": "tape"}}]), "found 'tape'"),
         (lambda p: p.update(claims=[{**CLAIM, "of": p["baseline"]}]), "two different variants to compare"),
         (lambda p: p["runs"][0]["values"].update(tps=[100, 101, -1]), "runs[0].values.tps[2]: expected greater"),
-        (lambda p: p["operations"]["tps"].update(gate=False), "operations: expected one of two variants or more that"),
-        (lambda p: p["operations"]["tps"].update(better="neutral"), "(`better: higher` or `lower`, without `gate"),
+        (lambda p: p["operations"]["tps"].update(gate=False), "operations: expected one with two variants or more"),
+        (lambda p: p["operations"]["tps"].update(better="neutral"), "`better: higher` or `lower`, without `gate"),
         (lambda p: p.update(names={"ephemeral, mq": p["baseline"]}), "(`names`), found 'ephemeral, mq' for {"),
         (lambda p: p["runs"][0]["values"].update(tps=1e-300), "runs[0].values.tps: expected numbers from 1e-100"),
         (lambda p: p.update(runs=p["runs"][1:4]), "a run of the baseline (managed, none), found none"),

@@ -84,7 +84,7 @@ def test_the_installed_tools(tmp_path: Path, iso: bool) -> None:
             (tmp_path / name).write_bytes(subprocess.run(sadf, capture_output=True, check=True).stdout)
         day, month = time.strftime("%d %m").split()
         if not iso and day <= "12" and day != month and name in ("io", "mp"):
-            with pytest.raises(bc.InputError, match="expected a date of one reading"):
+            with pytest.raises(bc.InputError, match="expected a date with one meaning"):
                 bc.read(tmp_path / name, catalogue="pgbench")
             continue
         found = bc.read(tmp_path / name, catalogue="pgbench")
@@ -110,7 +110,7 @@ LOCAL = json.dumps(SADF).replace('"utc": 1', '"utc": 0')
         (SAR_TEXT, "line 1: expected statistics as JSON (iostat -t -x -o JSON 5; mpstat -o JSON 5; sadf -j FILE"),
         (json.loads(LOCAL), "statistics[0]: expected times in UTC (sadf -j without -t or -T), found '23:59:55'"),
         (json.loads(json.dumps(IOSTAT).replace('"timestamp"', '"when"')), "statistics[1]: expected"),
-        (json.loads(json.dumps(IOSTAT).replace("04:00:01 PM", "16:00:01")), "statistics[1]: expected a date of one"),
+        (json.loads(json.dumps(IOSTAT).replace("04:00:01 PM", "16:00:01")), "statistics[1]: expected a date with one"),
         (json.loads(json.dumps(IOSTAT).replace("30.0", '"1_0"')), "statistics[1]: expected numbers by their names"),
         ('{"sysstat": {"hosts": []}}', "sysstat.hosts: expected statistics"),
     ],

@@ -89,7 +89,7 @@ def test_looks_are_shown_as_they_come() -> None:
         ([PARAMS, "--on-stop", "kill 'it"], "on_stop: expected a command, found kill 'it (No closing quotation)"),
         ([PARAMS, "--on-stop", "no-such"], "on_stop: expected a program that can be run, found no-such"),
         ([PARAMS, "--webhook", "host/hook"], "webhook: expected an address with http:// or https://, found host/hook"),
-        ([PARAMS], "new: expected `start` and `end` of a run that goes on (or --replay), found data/recordings"),
+        ([PARAMS], "new: expected `start` and `end` of a run that still goes on, or --replay, found data/recordings"),
     ],
 )
 def test_faults_name_file_key_and_what_was_found(arguments: list[str], fault: str) -> None:

@@ -105,7 +105,7 @@ def test_a_params_file_names_sessions_and_folders_of_values(tmp_path: Path) -> N
 
 def test_sessions_of_load_tests_and_a_wrong_number_of_names_are_refused() -> None:
     frame = pd.DataFrame({"rps": np.full(50, 10.0)}, index=np.arange(50.0))
-    with pytest.raises(bc.InputError, match="sessions of a benchmark, found runs with times"):
+    with pytest.raises(bc.InputError, match="runs without times, found runs with times"):
         bc.compare(frame, frame, sessions=(["a"], ["b"]))
     with pytest.raises(bc.InputError, match="a session for each of 2 runs, found 1"):
         bc.compare([session(1), session(2)], [session(3)], sessions=(["a"], ["b"]))

@@ -218,7 +218,7 @@ def test_builds_are_called_as_their_recordings_say(project: Path, tmp_path: Path
         ({"a.csv": "time,rps\n0,1\n", "b.csv": "time,rps\n0,2\n", "c.csv": "time,heap\n0,1\n"},
          "found rps in 2 of 3 files"),
         ({"a.csv": "time,rps\n0,1\n5,1\n", "b.csv": "time,heap\n90,1\n95,2\n"}, "found parts that do not overlap"),
-        ({"a.csv": "time;rps\n0;1,234\n"}, r"x/a\.csv: rps, line 2: expected a number of one reading"),
+        ({"a.csv": "time;rps\n0;1,234\n"}, r"x/a\.csv: rps, line 2: expected a number with one meaning"),
     ],
     ids=["nothing", "neither", "not at one time", "a fault in a file"],
 )  # fmt: skip

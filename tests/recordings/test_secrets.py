@@ -338,7 +338,7 @@ def test_values_at_other_times_than_asked_are_no_answer(times: str) -> None:
         }[times]
         return matrix({}, [[time, "1"] for time in made])
 
-    with serving(ranges(answer)) as url, pytest.raises(SourceError, match=r"whole answer|times that were asked for"):
+    with serving(ranges(answer)) as url, pytest.raises(SourceError, match=r"whole answer|requested times"):
         record(run(), asking(url), catalogue("up"))
 
 

@@ -130,7 +130,7 @@ def test_elapsed_times_that_may_be_milliseconds_need_a_line(unit: str, size: flo
             for name in ("timezone", "Time Zone", "tz_name", "utc_offset", "region")
         ),
         *(
-            ("\n".join(["time,RPS", *(f"{each},1" for each in times.split()), ""]), "expected times of one reading")
+            ("\n".join(["time,RPS", *(f"{each},1" for each in times.split()), ""]), "expected times with one meaning")
             for times in (
                 "1058 1059 1100", "100055 100100 100105", "45637 45638", "2024 2025", "2601051000 2601051001",
                 "739597.4 739597.41", "133783848000000000 133783848050000000", "755604000 755604005", "0 0.0833 0.1667",

@@ -97,7 +97,7 @@ def test_a_file_that_grows_or_becomes_a_link_is_not_copied(tmp_path: Path) -> No
     log.write_text("one")
     [(_, found)] = artefacts.found_of(check_params(params_with(tmp_path, str(log))))
     log.write_text("one and more")
-    with pytest.raises(InputError, match="a file that does not grow"):
+    with pytest.raises(InputError, match="a file of constant size"):
         artefacts.copy(found, tmp_path / "out")
     log.unlink()
     log.symlink_to("/etc/passwd")

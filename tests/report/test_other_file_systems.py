@@ -152,7 +152,7 @@ def test_a_ledger_there_is_read_and_not_written(memory: Any, tmp_path: Path) -> 
     memory.pipe("/l/x.json", (tmp_path / "x.json").read_bytes())
     here = fetched_folder("memory://l")
     assert [*read_ledger(here).by_name] == ["x"]
-    with pytest.raises(InputError, match="memory://l: history: expected a local folder, found an address: read only"):
+    with pytest.raises(InputError, match="memory://l: history: expected a local folder, found an address"):
         record(here, [entry("y", 2, ("1.1.0", "1.2.0"))])
     assert memory.find("/l") == ["/l/x.json"]
 
@@ -164,7 +164,7 @@ def test_a_batch_its_ledger_and_its_index_stand_there(ftp: tuple[str, Path], tmp
     asked = [str(write_params(tmp_path / f"r{i}.yaml", {**params, "name": f"r{i}"})) for i in range(2)]
     record(folder / "ledger", [entry("earlier", builds=("0.8.0", "0.9.0"))])
     said = refused("report", asked[0], "--record", "-o", f"{address}/out/r0")
-    assert "found an address: read only" in said
+    assert "found an address (read only)" in said
     batch = ("batch", *asked, "--output", f"{address}/out", "--no-graphs")
     made = command(*batch)
     assert (made.exit_code, f"{address}/out/r1/report.html" in made.output) == (0, True), made.output

@@ -207,7 +207,7 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
             runs.append(KeptRun.of(recording, run_levels(view, group.type, catalogue)))
             for each in runs[-1].ids:
                 if (before := places.setdefault(each, where)) != where:
-                    raise InputError(file=file, key=where, expected="another run", found=f"that of {before}")
+                    raise InputError(file=file, key=where, expected="each run once", found=f"the run of {before}")
             over_load = loaded_run(view, catalogue, by_proxy=True)
             if over_load is not None and group.type == "unbounded":
                 loaded.append(over_load)

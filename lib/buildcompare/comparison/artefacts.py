@@ -109,5 +109,5 @@ def copy(artefacts: Iterable[Artefact], folder: Path) -> None:
             expected, found = "a file that can be read", error.strerror or str(error)
             raise InputError(file=each.source, key=None, expected=expected, found=found) from None
         if len(contents) > each.bytes:
-            raise InputError(file=each.source, key=None, expected="a file that does not grow", found="one that does")
+            raise InputError(file=each.source, key=None, expected="a file of constant size", found="a growing one")
         target.write_bytes(contents)

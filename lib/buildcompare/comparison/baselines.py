@@ -59,7 +59,7 @@ def _read(file: Path) -> KeptRuns:
         load = None if about["load"] is None else float(about["load"])
         return KeptRuns(file.parent, str(about["name"]), dict(about["stated"]), load, int(about["runs"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        expected = "what `--keep` wrote"
+        expected = "a baseline that `--keep` wrote"
         raise InputError(file=file, key=None, expected=expected, found=f"{type(error).__name__}: {error}") from None
 
 

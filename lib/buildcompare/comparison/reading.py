@@ -52,7 +52,7 @@ def parameters(params_file: str | None = None, **given: Any) -> Comparison:
         return read_params(resolve(params_file or os.environ.get("PARAMS") or BUNDLED))
     comparison = check_params(given)
     if comparison.name is None:
-        expected = "`name: ...` in the params file, whose own name papermill does not tell a notebook"
+        expected = "`name: NAME` in the params file (a notebook cannot see the name of the file)"
         raise InputError(file=None, key="name", expected=expected, found="none")
     return comparison
 

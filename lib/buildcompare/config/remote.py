@@ -125,9 +125,9 @@ def _contents(folder: Path) -> dict[str, bytes]:
 def _system(address: str) -> tuple[Any, str]:
     """The file system of an address, and the path there."""
     if _CREDENTIALS.search(address):
-        expected = "an address without credentials or a query: credentials come from the environment"
+        expected = "an address without credentials or a query (set credentials in the environment)"
         shown = re.sub(r"://(?:.*(@)|[^/]*:.*)", r"://***\1", address.partition("?")[0])
-        raise InputError(file=shown, key=None, expected=expected, found="some")
+        raise InputError(file=shown, key=None, expected=expected, found="one of them")
     with _one_line(address, "an address that fsspec knows"):
         try:
             import fsspec  # late: few inputs need it

@@ -250,7 +250,7 @@ class Ledger:
     def namesake(self, entry: Entry) -> Entry | None:
         """The earlier record of this comparison; an InputError if its name or its builds are another's."""
         if self.folder in ADDRESSES:
-            raise InputError(file=self.folder, key="history", expected="a local folder", found="an address: read only")
+            raise InputError(file=self.folder, key="history", expected="a local folder", found="an address (read only)")
         builds, alike = f"{entry.base.label} with {entry.new.label}", self.alike(entry)
         name = self._names.get(entry.name.casefold())
         same = self.entry(name) if name else None
@@ -259,8 +259,8 @@ class Ledger:
             raise self._fault(same.name, "name", f"the comparison of {builds}, or another name", found)
         for other in alike:
             if other != name and entry.kind == "monthly" and self.by_name[other].position is not None:
-                expected = f"{entry.name!r}, or no record yet of {builds}"
-                raise self._fault(other, "name", expected, f"the same comparison as {other!r}")
+                expected = f"{entry.name!r}, or builds that no entry compares ({builds})"
+                raise self._fault(other, "name", expected, f"an entry {other!r} that compares them")
         return same
 
     def place(self, entry: Entry) -> Entry:
@@ -282,7 +282,7 @@ class Ledger:
         if entry.position is not None:
             other = self._positions.setdefault(entry.position, entry.name)
             if other != entry.name:
-                expected = f"another place than {other}'s"
+                expected = f"a position other than {other}'s"
                 raise self._fault(entry.name, "position", expected, f"{entry.position} in both")
         self.by_name[entry.name] = entry
         self._names[entry.name.casefold()] = entry.name
@@ -298,7 +298,7 @@ def read_ledger(folder: Path) -> Ledger:
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="history", expected="a folder", found="something else")
     if (folder / PACKED).exists():
-        expected = "JSON files alone (`history-pack --undo` of version 0.2 writes them)"
+        expected = "only JSON files (`history-pack --undo` of version 0.2 writes them)"
         raise InputError(file=folder / PACKED, key="history", expected=expected, found="packed entries")
     if (folder / RECORDED).exists():
         with _locked(folder):  # puts into place what a killed process recorded

@@ -179,7 +179,7 @@ def read_history(
 def _open(folder: Path, catalogue: str, last: int | None, also: Collection[str] = ()) -> History:
     history = analyse_ledger(read_ledger(folder), read_catalogue(catalogue), last, also)
     if history.chain.noise is None:
-        expected = "a catalogue that says how far runs scatter"
+        expected = "the run-to-run deviation of a metric, in percent"
         raise InputError(file=catalogue, key="run_sd_percent", expected=expected, found="none")
     return history
 

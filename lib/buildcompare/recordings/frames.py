@@ -243,7 +243,7 @@ def _times(column: pd.Series, file: InputFile) -> FloatArray:
         other = other or ("clock" if is_clock else "minutes" if 0.0 < step < LEAST_STEP_S else "")
     if other and not file.time_unit:
         either = f"unless {_UNLESS[other]}" if other in _UNLESS else f"or `time_unit: {other}`"
-        expected = f"times of one reading (`time_unit: {unit}` in `source`, {either})"
+        expected = f"times with one meaning (set `time_unit: {unit}` in `source`, {either})"
         raise file.fault(name or "column 1", expected, f"{low:.15g} to {high:.15g} in steps of {step:.6g}")
     unit = file.time_unit or unit
     if unit == "days":
@@ -336,7 +336,7 @@ def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: Se
         values[rows] *= factor_of(place(rows[0]), suffix)
     alone = np.flatnonzero(bare & np.isfinite(values) & (values != 0))
     if alone.size and not stated:
-        expected = "a unit behind each value, as others have"
+        expected = "a unit after each value, as in other rows"
         raise file.fault(f"{column.name}, {place(alone[0])}", expected, repr(column.iloc[alone[0]]))
     values[bare] *= factor
     return values
@@ -364,7 +364,7 @@ def with_decimal_points(
     if len(sure) == 2:
         (column, line), text = heads.index[0], heads.iloc[0]
         mark = "," if "," in text else "."
-        expected = f"a number of one reading ({text.replace(mark, '.')} or {text.replace(mark, '')})"
+        expected = f"a number with one meaning ({text.replace(mark, '.')} or {text.replace(mark, '')})"
         raise file.fault(f"{column}, line {line}", expected, repr(text))
     if not sure:
         mark = max(fits, key=lambda each: int(fits[each].sum()))

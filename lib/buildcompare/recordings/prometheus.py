@@ -186,7 +186,7 @@ def _answer(client: Client, question: Question, piece: range) -> Answer:
             places = np.rint(steps)
             near = (np.abs(steps - places) * piece.step < 1.0) & (places >= 0) & (places < len(piece))
             if not (near.all() and (np.diff(places) > 0).all()):
-                raise SourceError(url=client.url, expected="values at the times that were asked for", found="others")
+                raise SourceError(url=client.url, expected="values at the requested times", found="other times")
         return answer
 
 
@@ -210,7 +210,7 @@ def _joined(parts: Sequence[Answer], url: str) -> Answer:
     for key, arrays in sorted(pieces.items()):
         times, values = arrays[0] if len(arrays) == 1 else map(np.concatenate, zip(*arrays, strict=True))
         if not (times[1:] > times[:-1]).all():
-            raise SourceError(url=url, expected="times that increase", found=f"others in a series {dict(key)}")
+            raise SourceError(url=url, expected="times that increase", found=f"other times in {dict(key)}")
         series.append((dict(key), times, values))
     return Answer(tuple(series), tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)))
 

@@ -155,7 +155,7 @@ def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> li
     (name, most) = counted.most_common(1)[0]
     if most in (1, len(runs)):
         return runs if most == len(runs) else [_joined(runs, str(path))]
-    expected = "repeated runs, which all have the same metrics, or the parts of one run, which share none"
+    expected = "repeated runs (all with the same metrics) or parts of one run (each metric in one file)"
     raise InputError(file=str(path), key=None, expected=expected, found=f"{name} in {most} of {len(runs)} files")
 
 
@@ -169,7 +169,7 @@ def _joined(parts: Sequence[Recording], folder: str) -> Recording:
     """Join the parts of one run, which must overlap in time."""
     starts, ends = zip(*(each.window for each in parts), strict=True)
     if max(starts) >= min(ends):
-        expected = "the parts of one run, at the same time"
+        expected = "parts of one run, which overlap in time"
         raise InputError(file=folder, key="window", expected=expected, found="parts that do not overlap")
     rates = [rate for each in parts if (rate := each.provenance.get("rate_s")) is not None]
     files = [file for each in parts for file in each.provenance["files"]]
@@ -340,7 +340,7 @@ def with_samples(recording: Recording, file: str | None) -> Recording:
     ends = span(recording.series)
     if (longest := max(map(len, texts), default=0)) > MAX_NAME:
         key, expected = "names", f"names of metrics and labels of at most {MAX_NAME:,} characters"
-        found = f"one of {longest:,}"
+        found = f"a name of {longest:,}"
     elif ends and not any(each.present for each in covered):
         data, found = (" to ".join(map(utc, pair)) for pair in (ends, recording.window))
         key, expected = "window", f"a window that overlaps the data ({data})"
@@ -348,7 +348,7 @@ def with_samples(recording: Recording, file: str | None) -> Recording:
         key, expected, found = "metrics", f"at most {MAX_GRAPHS} series to draw", f"{len(recording.graphs()):,}"
     elif not recording.label_summaries and not recording.measurements and not any(each.finite for each in covered):
         key, expected = "values", "at least one number in the run's window"
-        found = plural(len(recording.series), "metric") + " without any"
+        found = plural(len(recording.series), "metric") + " without numbers"
     else:
         return recording
     raise InputError(file=file, key=key, expected=expected, found=found)

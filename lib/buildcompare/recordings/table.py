@@ -95,7 +95,7 @@ def with_labels(recording: Recording, path: str) -> Recording:
     """Add the label values of the table at `path` to a recording."""
     files = recording.provenance["files"]
     if recording.label_summaries:
-        expected = "no `labels` beside a recording that holds its own"
+        expected = "no `labels` where the recording holds a table of labels"
         raise InputError(file=str(files[0]["path"]), key="labels", expected=expected, found=repr(path))
     names = ", ".join(LABEL_COLUMNS)
     file = read_input(path, expected=f"a CSV with the columns {names} (may be gzipped)")
@@ -145,7 +145,7 @@ def _read_delimited(file: InputFile, expected: str, fits: Callable[[list[str]], 
         )
     except UnicodeDecodeError as error:
         expected = "text in UTF-8 (spreadsheets: save as 'CSV UTF-8')"
-        raise file.fault(f"byte {error.start}", expected, "bytes that are not") from None
+        raise file.fault(f"byte {error.start}", expected, "other bytes") from None
     except (pa.ArrowException, csv.Error) as error:
         raise file.fault(None, f"a CSV with the columns {expected}", " ".join(str(error).split())[:120]) from None
     if not table.num_rows:
@@ -166,8 +166,8 @@ def _as_utf8(file: InputFile) -> bytes:
     try:
         return file.contents.decode("utf-16").encode()
     except UnicodeDecodeError as error:
-        place, expected = f"byte {error.start}", "text in UTF-16, as its first bytes say"
-        raise file.fault(place, expected, "bytes that are not") from None
+        place, expected = f"byte {error.start}", "text in UTF-16, as the first bytes say"
+        raise file.fault(place, expected, "other bytes") from None
 
 
 # ---- Parquet ---------------------------------------------------------------------------------------------------------
@@ -226,8 +226,8 @@ def open_table(file: InputFile, *, only_schema: bool = False) -> pa.Table:
 
 def damaged(file: InputFile) -> InputError:
     """Return the error for a sealed file that does not match its seal."""
-    expected = "the bytes that were written (copy it again, or pull with --refresh)"
-    return file.fault("checksum", expected, "others: it is damaged")
+    expected = "the checksum of the file (copy it again, or pull with --refresh)"
+    return file.fault("checksum", expected, "another: the file is damaged")
 
 
 def _read_foreign(file: InputFile) -> pa.Table:

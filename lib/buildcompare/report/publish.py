@@ -138,8 +138,8 @@ def _folder_for(params_file: Path, output: Path | None) -> tuple[Path, str]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return folder, identity
     if other and output is None:
-        expected = f"a folder of its own (--output) for the report of {params_file}"
-        raise InputError(file=folder, key="output", expected=expected, found=f"that of another {params_file.name}")
+        expected = f"another folder (--output) for the report of {params_file}"
+        raise InputError(file=folder, key="output", expected=expected, found=f"a report of another {params_file.name}")
     return folder, identity
 
 
@@ -229,7 +229,7 @@ def _checked(params_file: Path, ledger_as: LedgerAs) -> tuple[Reported, Ledger |
     document = read_yaml(params_file)
     if kind := kind_of(document):
         if ledger_as is not None:
-            expected = f"two builds to record ({kind.name} have no place in a ledger)"
+            expected = f"a comparison of two builds (a ledger holds no {kind.name})"
             raise InputError(file=params_file, key=None, expected=expected, found=kind.name)
         params = kind.read(params_file)
         kind.check(params)  # its errors name file and line, unlike the kernel's
@@ -238,7 +238,7 @@ def _checked(params_file: Path, ledger_as: LedgerAs) -> tuple[Reported, Ledger |
     ledger = None if params.history is None else read_ledger(resolve(params.history, is_folder=True))
     if ledger_as is not None:
         if ledger is None:
-            expected = "the folder of a ledger, such as data/history/mattermost, to record in"
+            expected = "the folder of a ledger for --record, such as data/history/mattermost"
             raise InputError(file=params_file, key="history", expected=expected, found="none")
         ledger.namesake(entry_of(params, position=POSITIONS[ledger_as]))
     analysis.catalogue_of(params)

@@ -316,10 +316,10 @@ def _read(matrix: Matrix, folder: Path) -> State:
     try:
         state = State.model_validate_json(file.read_bytes(), strict=False)
     except (ValidationError, OSError):
-        raise InputError(file=file, key=None, expected="the state of an experiment", found="something else") from None
+        raise InputError(file=file, key=None, expected="the state that `run` wrote", found="another file") from None
     if state.key != matrix.key:
-        expected = "the experiment that this folder was begun with"
-        raise InputError(file=file, key=None, expected=expected, found="another matrix (give it a folder of its own)")
+        expected = "the matrix that was started in this folder (or a new folder)"
+        raise InputError(file=file, key=None, expected=expected, found="another matrix")
     return state
 
 
@@ -330,7 +330,7 @@ def _alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise InputError(file=folder, key="output", expected="no other run at work in it", found="one") from None
+            raise InputError(file=folder, key="output", expected="a folder not in use", found="one in use") from None
         yield
 
 
