@@ -151,7 +151,7 @@ def test_times_may_have_units_and_fractions(header: str, times: tuple[str, str],
         ("timestamp,metric,value\n1,,1\n", "metric, line 2: expected a metric's name, found nothing"),
         ("time,metric,value,unit\n1,P99 API times,1,ms\n2,P99 API times,1,s\n", "one unit of P99 API times"),
         ('timestamp,metric,value\n1,"rps,1\n', "expected a CSV with the columns"),
-        (b"\xff\xfet", r"expected text in UTF-16, as its first bytes say"),
+        (b"\xff\xfet", r"expected text in UTF-16, as the first bytes say"),
     ],
 )
 def test_what_has_no_reading_is_refused(text: str | bytes, said: str) -> None:
