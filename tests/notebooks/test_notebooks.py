@@ -142,7 +142,7 @@ def test_papermill_with_a_file_without_a_name_says_where_the_name_belongs(folder
     """The command line takes the file's name; a notebook is told the file's contents only."""
     unnamed = {key: value for key, value in small_params(folder / "data").items() if key != "name"}
     assert read_params(write_params(folder / "unnamed.yaml", unnamed)).name == "unnamed"
-    with pytest.raises(InputError, match=r"^name: expected `name: \.\.\.` in the params file.*papermill.*found none$"):
+    with pytest.raises(InputError, match=r"^name: expected `name: NAME` in the params file.*found none$"):
         workbench.parameters(**unnamed)
 
 

@@ -178,4 +178,4 @@ def test_a_folder_that_holds_something_else_is_named(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x/about.json").write_text("{}", "utf-8")
     said = refused("compare", LOCUST / "new", "--baseline", tmp_path)
-    assert "x/about.json: expected what `--keep` wrote, found KeyError: 'load'" in said
+    assert "x/about.json: expected a baseline that `--keep` wrote, found KeyError: 'load'" in said

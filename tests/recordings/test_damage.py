@@ -124,7 +124,7 @@ def test_a_recording_of_an_earlier_version_is_read_with_a_note(tmp_path: Path) -
     assert content(found)[:2] == content(example())[:2]
     without = {b"buildcompare": json.dumps(head).encode()}
     pq.write_table(whole.replace_schema_metadata(without), tmp_path / "stripped.parquet")
-    with pytest.raises(InputError, match="it is damaged"):
+    with pytest.raises(InputError, match="the file is damaged"):
         read(tmp_path / "stripped.parquet")
 
 

@@ -262,7 +262,9 @@ class Catalogue(_Strict):
         made = tuple(each.metric(name) for name, each in operations.items())
         slugs = {metric.slug for metric in made}
         if len(slugs) < len(made):
-            raise InputError(file=None, key="operations", expected="names that differ in letters", found="two alike")
+            raise InputError(
+                file=None, key="operations", expected="names that differ in letters or digits", found="two alike"
+            )
         return self.model_copy(update={"metrics": (*made, *(m for m in self.metrics if m.slug not in slugs))})
 
     def with_margins(self, margins: Mapping[str, float]) -> Catalogue:
