@@ -94,7 +94,7 @@ def test_hostile_text_is_text_in_markdown(hostile: Hostile) -> None:
     assert "document.title='owned'" in hostile.readme  # shown, not swallowed
     kinds = " ".join(token.type for token in tokens)
     rows = [len(re.findall("t[hd]_open", row)) for row in kinds.split("tr_open")[1:]]
-    assert rows == [2, 2, 4, 4, 2, 2, 2, 2]  # setup, supported users, two graphs a row of each test
+    assert rows == [2, 2, 6, 6, 6, 4, 4, 2, 2, 2, 2]  # setup, supported users, results, two graphs a row of each test
     headings = [token for token in tokens if token.type == "heading_open"]
     assert len(headings) == 9  # none of the comment's
 
