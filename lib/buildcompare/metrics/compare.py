@@ -160,7 +160,8 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
 def _most_failing(views: Views, slug: str) -> FailingLabel | None:
     """Label whose rate rose most, where rates were recorded by label beside their sum."""
     rates = views.map(lambda runs: _rates_by_label(runs, slug))
-    rows = [FailingLabel(label=label, base=rates.base.get(label, 0.0), new=new) for label, new in rates.new.items()]
+    new_rates = rates.new if rates.base else {}
+    rows = [FailingLabel(label=label, base=rates.base.get(label, 0.0), new=new) for label, new in new_rates.items()]
     return max((row for row in rows if row.new > row.base), key=lambda row: row.new - row.base, default=None)
 
 
