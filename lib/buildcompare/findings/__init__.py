@@ -186,8 +186,10 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
         worse = [(name, row.delta_percent or 0.0) for name, row in beside if row.status == Status.REGRESSION]
         fails = next((row.most.label for row in metrics.risen(test) if row.most), None)
         movers = sorted(worse, key=lambda each: -abs(each[1]))[:MOST_MOVERS]
-        slower = (each.evidence for each in of_labels.label_changed(test) if each.severity != Severity.INFO)
-        label = next(((row["label"], row["delta_percent"]) for row in slower), None)
+        beyond = [each for each in of_labels.labels_beyond_noise([test]) if each.added_share]
+        slower = [(each.label, each.delta_percent) for each in beyond]
+        changed = (each.evidence for each in of_labels.label_changed(test) if each.severity != Severity.INFO)
+        label = next(iter(slower + [(each["label"], each["delta_percent"]) for each in changed]), None)
         shares = {name: share for (name, _), (_, share) in of_labels.costs([test], "new").items()}
         alone = max(shares, key=shares.__getitem__, default="")
         first = (alone, None) if shares.get(alone, 0.0) >= of_labels.LEAST_NEW else label
