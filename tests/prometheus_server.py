@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from victoriametrics import victoriametrics_program
+from programs import victoriametrics_program
 
 STEP_S = 5
 BASE_START, NEW_START = 1_733_911_200, 1_733_925_600  # 2024-12-11T10:00:00Z and 14:00:00Z

@@ -17,9 +17,9 @@ from buildcompare.results import Results, dumps
 from labmatrix.params import check_variants
 from labmatrix.results import of_results
 from loadexport.export import PACKET_BYTES, openmetrics, packets, read_results, statsd_lines
+from programs import statsd_exporter_program
 from prometheus_server import free_port, needed, running
 from support import command, refused
-from victoriametrics import statsd_exporter_program
 
 HOSTILE = 'v1 "quoted" \\ back\nline'
 
