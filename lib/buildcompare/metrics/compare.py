@@ -154,14 +154,19 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
     ]
     tested = judge_metrics(effects, looks)
     made = [_error_row(*row[:3], *row[4:], judged) for row, judged in zip(rows, tested, strict=True)]
-    return [row.model_copy(update={"most": _most_failing(views, row.slug)}) for row in made]
+    return [row.model_copy(update={"most": _most_failing(views, row)}) for row in made]
 
 
-def _most_failing(views: Views, slug: str) -> FailingLabel | None:
-    """Label whose rate rose most, where rates were recorded by label beside their sum."""
-    rates = views.map(lambda runs: _rates_by_label(runs, slug))
-    new_rates = rates.new if rates.base else {}
-    rows = [FailingLabel(label=label, base=rates.base.get(label, 0.0), new=new) for label, new in new_rates.items()]
+def _most_failing(views: Views, of: ErrorRateResult) -> FailingLabel | None:
+    """Label whose rate rose most, where rates were recorded by label beside their sum, which bounds them.
+
+    Labels may have longer intervals than the sum, and so other steady windows.
+    """
+    rates = views.map(lambda runs: _rates_by_label(runs, of.slug))
+    if not rates.base or of.base is None or of.new is None:
+        return None
+    pairs = {label: (min(rates.base.get(label, 0.0), of.base), min(new, of.new)) for label, new in rates.new.items()}
+    rows = [FailingLabel(label=label, base=base, new=new) for label, (base, new) in pairs.items()]
     return max((row for row in rows if row.new > row.base), key=lambda row: row.new - row.base, default=None)
 
 
