@@ -2,8 +2,9 @@
 
     python tests/stress/kills.py 200
 
-kills `report`, `report --record`, `batch`, `history-import`, `calibrate`, `index` and `pull` so often in all, from none
-and from an earlier state of other contents. A state is the contents of every file, byte for byte, but for the moment at
+kills `report`, `report --record`, `batch`, `history-import`, `calibrate`, `index`, `pull` and `run` so often in all,
+from none and from an earlier state of other contents (of `run`: of the same, as it goes on with what is there). A state
+is the contents of every file, byte for byte, but for the moment at
 which it was made and papermill's clock. Each output is before or after as a whole: a report's folder, a ledger, a file
 of what was pulled. After each kill the command is run to its end: then all is as after a run that nobody killed, and
 there is no file that such a run does not leave, hidden and temporary ones included.
@@ -247,9 +248,22 @@ def a_pull(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
     return asked("pull", file, "--refresh"), [f"pulled/t/{side}.parquet" for side in ("base", "new")]
 
 
+def a_run(folder: Path, _: bool) -> tuple[list[str], list[str]]:
+    """A matrix of six cells of which each writes a number."""
+    matrix = {
+        "factors": {"size": [1, 2, 3]}, "seed": 7, "repeats": 2,
+        "command": {"shell": "sleep 0.1; echo speed = 1{size}.5"}, "metrics": None,
+        "result": {"values": {"speed": "^speed = (.+)$"}},
+        "operations": {"speed": {"unit": "requests/s", "better": "higher"}},
+    }  # fmt: skip
+    file = write_params(folder / "matrix.yaml", matrix)
+    return asked("run", file, "--output", folder / "out/made"), ["made/matrix-variants.yaml"]
+
+
 COMMANDS: dict[str, Making] = {
     "report": a_report, "report --record": lambda folder, earlier: a_report(folder, earlier, "--record"),
     "batch": a_batch, "history-import": an_import, "calibrate": a_calibration, "index": an_index, "pull": a_pull,
+    "run": a_run,
 }  # fmt: skip
 
 if __name__ == "__main__":
