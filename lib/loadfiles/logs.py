@@ -12,19 +12,16 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue, unit_of_label
 from buildcompare.labels.tables import OTHERS as RARE
-from buildcompare.recordings.files import LATEST, TESTED, InputFile
+from buildcompare.recordings.files import InputFile
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, Series
-from loadfiles.request_log import LONGEST_RUN_S
+from loadfiles.request_log import in_seconds, span_of
 
 GROUP, BY_USER, TOTAL = "logs", "logs by user", "Log messages"
-MOST_MESSAGES = 150
-"""Most messages; rarer ones are counted together as `OTHERS`."""
+MOST_MESSAGES = 150  # rarer ones are counted together as `OTHERS`
 OTHERS, UNREAD = f"{RARE}messages)", "(lines that are no JSON)"
-LONGEST = 200
-"""Longest message, in characters; longer ones are cut."""
-STEP_S, SHORT_S, SHORT_STEP_S = 60, 600, 10
-"""Messages are counted by minute, in logs below ten minutes by ten seconds."""
+LONGEST = 200  # characters of a message; longer ones are cut
+STEP_S, SHORT_S, SHORT_STEP_S = 60, 600, 10  # messages are counted by minute, in logs below ten minutes by ten seconds
 _MESSAGES, _TIMES = ("msg", "message", "event"), ("time", "ts", "timestamp", "@timestamp", "t")
 _USERS = ("user_id", "userId", "user", "username", "uid")
 _SECRET = re.compile(
@@ -50,15 +47,20 @@ def masked(message: str) -> str:
 
 def is_log(head: bytes) -> bool:
     """Recognise a log by its first line: an object with a message and a time."""
+    return None not in _fields(head.lstrip(b"\xef\xbb\xbf \r\n").partition(b"\n")[0])[:2]
+
+
+def _fields(line: bytes) -> list[Any]:
+    """Message, time and user of a line; None where it has none."""
     try:
-        first = json.loads(head.lstrip(b"\xef\xbb\xbf \r\n").partition(b"\n")[0])
+        data = json.loads(line)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(first, dict) and _of(first, _MESSAGES) is not None and _of(first, _TIMES) is not None
-
-
-def _of(line: Any, keys: tuple[str, ...]) -> Any:
-    return next((line[key] for key in keys if isinstance(line.get(key), (str, int, float))), None)
+        data = None
+    stated = data.get if isinstance(data, dict) else {}.get
+    return [
+        next((stated(key) for key in keys if isinstance(stated(key), (str, int, float))), None)
+        for keys in (_MESSAGES, _TIMES, _USERS)
+    ]
 
 
 def read_log(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
@@ -72,21 +74,14 @@ def read_log(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recordi
     known: dict[str, int] = {}
     names_of_users: dict[Any, int] = {None: -1}
     for raw in stream:
-        try:
-            line = json.loads(raw)
-            of = line if isinstance(line, dict) else {}
-        except (ValueError, RecursionError):
-            of = {}
-        message, at, user = (_of(of, keys) for keys in (_MESSAGES, _TIMES, _USERS))
         if not raw.strip():
             continue
+        message, at, user = _fields(raw)
         codes.append(known.setdefault(UNREAD if message is None else masked(str(message)), len(known)))
         times.append(times[-1] if at is None and times else at)
         users.append(names_of_users.setdefault(user, len(names_of_users) - 1))
     seconds = _seconds(times, file)
-    start, end = float(seconds.min()), float(seconds.max())
-    if end - start > LONGEST_RUN_S:
-        raise file.fault("times", f"a log of at most {LONGEST_RUN_S // 86_400} days", f"{end - start:,.0f} s")
+    start, end = span_of(seconds, file)
     step = STEP_S if end - start >= SHORT_S else SHORT_STEP_S
     ends = np.arange(start + step, end + 1e-6, step)
     if ends.size < 2:
@@ -117,14 +112,7 @@ def _seconds(times: list[Any], file: InputFile) -> FloatArray:
     try:
         if isinstance(times[0], str):
             found = pd.to_datetime(pd.Series(times), utc=True, format="ISO8601")
-            seconds = np.asarray((found - pd.Timestamp(0, tz="UTC")).dt.total_seconds(), dtype=np.float64)
-        else:
-            seconds = np.asarray(times, dtype=np.float64)
-            while LATEST <= seconds.max() < np.inf:  # milliseconds or finer
-                seconds = seconds / 1000.0
+            return np.asarray((found - pd.Timestamp(0, tz="UTC")).dt.total_seconds(), dtype=np.float64)
+        return in_seconds(np.asarray(times, dtype=np.float64))
     except (ValueError, TypeError, OverflowError) as error:
         raise file.fault("times", "times in ISO 8601, or numbers of one unit", str(error)[:100]) from None
-    if not ((seconds >= TESTED[0]) & (seconds < TESTED[1])).all():
-        extremes = f"{seconds.min():.12g} to {seconds.max():.12g} s"
-        raise file.fault("times", "times of one unit between 2000 and 2037", extremes)
-    return seconds

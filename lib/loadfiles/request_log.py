@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -19,33 +18,27 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.labels.tables import OTHERS as RARE
-from buildcompare.recordings.files import TESTED, InputFile
+from buildcompare.recordings.files import LATEST, TESTED, InputFile
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, LabelSummary, Series
 
 GROUP = "endpoint"
 FAILURES = "failed-requests", "Failed requests", "requests/s"
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
-WIDTH = 1.02
-"""Ratio of two bounds of neighbouring buckets: the largest relative error of a percentile is 2 %."""
-SHORTEST_S, LONGEST_S = 1e-5, 7200.0
-"""Bounds of request times; times outside are clipped to them."""
+WIDTH = 1.02  # ratio of two bounds of neighbouring buckets: the largest relative error of a percentile is 2 %
+SHORTEST_S, LONGEST_S = 1e-5, 7200.0  # bounds of request times; times outside are clipped to them
 STEPS_S = (1, 5, 10, 30, 60, 300)
 MOST_SAMPLES, MOST_LABEL_SAMPLES = 1_000, 60
 """Most samples of a graph, and of an endpoint; the step is the shortest of `STEPS_S` within this limit."""
-MOST_ENDPOINTS = 150
-"""Most endpoints; rarer ones are counted together as `OTHERS`."""
+MOST_ENDPOINTS, MOST_NAMES = 150, 200_000  # endpoints, of which the rarest are `OTHERS`, and names that are counted
 OTHERS = f"{RARE}endpoints)"
-MOST_NAMES = 200_000
-MOST_NEW = 500_000
-"""Most counts that wait to be summed; more may wait if the sums so far have more rows."""
+MOST_NEW = 500_000  # counts that wait to be summed; more may wait if the sums so far have more rows
 LONGEST_RUN_S = 8 * 86_400
 SETTLE_S = 4.0
 """Rate window stated for these files: a steady window begins this long after the ramp, and lasts at least five times as
 long."""
 _BOUNDS = SHORTEST_S * WIDTH ** np.arange(math.ceil(math.log(LONGEST_S / SHORTEST_S, WIDTH)) + 1)
 _ID = re.compile(r"(?i)\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=.*\d)[0-9a-f]{8,}|(?=.*\d)[a-z0-9_-]{20,}")
-"""Pattern of ids in a path, such as numbers and UUIDs."""
 _COLUMNS = ["requests", "seconds", "failed"]
 _CODE_BITS, _BUCKET_BITS = MOST_NAMES.bit_length(), _BOUNDS.size.bit_length()
 """Bits of endpoint and bucket in the key of a request, a whole number made of second, endpoint and bucket."""
@@ -65,6 +58,24 @@ def endpoint_of(method: str, address: str) -> str:
     path = (parts.path or "/") if parts else address.partition("?")[0]
     masked = "/".join("{id}" if _ID.fullmatch(part) else part for part in path.split("/"))
     return f"{method} {masked}".strip()
+
+
+def in_seconds(times: FloatArray) -> FloatArray:
+    """Convert times since 1970 to seconds; their size tells whether they are milliseconds or finer."""
+    while times.size and LATEST <= times.max() < np.inf:
+        times = times / 1e3
+    return times
+
+
+def span_of(times: npt.NDArray[Any], file: InputFile) -> tuple[float, float]:
+    """Return the first and last of times in seconds since 1970, which must be those of one run."""
+    start, end = float(times.min()), float(times.max())
+    if not TESTED[0] <= start <= end < TESTED[1]:
+        expected = "times from 2000 to 2037 in the unit of the format"
+        raise file.fault("times", expected, f"{start:.12g} to {end:.12g} s since 1970")
+    if end - start > LONGEST_RUN_S:
+        raise file.fault("times", f"a run of at most {LONGEST_RUN_S // 86_400} days", f"{end - start:,.0f} s")
+    return start, end
 
 
 class RequestLog:
@@ -99,9 +110,9 @@ class RequestLog:
         """
         if elapsed_s is not None and not (np.isfinite(elapsed_s).all() and (elapsed_s >= 0).all()):
             raise self.file.fault(None, "times of requests of 0 or more", "others")
-        if not ((times >= TESTED[0]) & (times < TESTED[1])).all():
-            found = f"{times.min():.12g} to {times.max():.12g} s since 1970"
-            raise self.file.fault("times", "times from 2000 to 2037 in the unit of the format", found)
+        if not times.size:
+            return
+        span_of(times, self.file)
         lasted = np.zeros(times.size) if elapsed_s is None else elapsed_s
         bucket = np.minimum(np.searchsorted(_BOUNDS, lasted), _BOUNDS.size - 1)
         of_second = (np.floor(times).astype(np.int64) << _CODE_BITS) | codes
@@ -132,10 +143,10 @@ class RequestLog:
         of_second, bucket = np.divmod(counts.index.to_numpy(), 1 << _BUCKET_BITS)
         seconds, codes = np.divmod(of_second, 1 << _CODE_BITS)
         counts = counts.assign(second=seconds, code=codes, bucket=bucket)
-        start, end = int(counts["second"].min()), int(counts["second"].max()) + 1
-        if end - start > LONGEST_RUN_S:
-            raise self.file.fault("times", f"a run of at most {LONGEST_RUN_S // 86_400} days", f"{end - start:,} s")
-        counts["code"] = self._kept(counts)
+        first, last = span_of(seconds, self.file)
+        start, end = int(first), int(last) + 1
+        most = counts.groupby("code")["requests"].sum().nlargest(MOST_ENDPOINTS).index
+        counts["code"] = counts["code"].where(counts["code"].isin(most), len(self._codes))
         names = [*self._codes, OTHERS]
         at, step = _ends(start, end, MOST_SAMPLES)
         connected = None
@@ -155,11 +166,6 @@ class RequestLog:
         about = {"kind": kind, "files": [self.file.provenance], "rate_s": max(SETTLE_S, series[0].step_s)}
         return Recording(tuple(series), window, True, tuple(summaries), provenance=about)
 
-    def _kept(self, counts: pd.DataFrame) -> pd.Series:
-        """Return the code of each row's endpoint, with one code for the rarest."""
-        most = counts.groupby("code")["requests"].sum().nlargest(MOST_ENDPOINTS).index
-        return counts["code"].where(counts["code"].isin(most), len(self._codes))
-
 
 def _ends(start: int, end: int, most: int) -> tuple[FloatArray, int]:
     """Choose the ends of at most `most` whole intervals, and their length."""
@@ -168,19 +174,15 @@ def _ends(start: int, end: int, most: int) -> tuple[FloatArray, int]:
     return np.arange(start + step, end + 1, step, dtype=np.float64), step
 
 
-@dataclass(frozen=True, eq=False)
-class Intervals:
+class Intervals(NamedTuple):
     """Requests of successive intervals, all of shape (n,)."""
 
-    at: FloatArray
-    """End of each interval in seconds since 1970."""
+    at: FloatArray  # end of each interval in seconds since 1970
     lasting_s: FloatArray
     requests: FloatArray
-    sums_s: FloatArray
-    """Sum of the request times."""
+    sums_s: FloatArray  # sum of the request times
     failed: FloatArray
-    shares_s: Mapping[str, FloatArray]
-    """Statistic -> percentile of the times."""
+    shares_s: Mapping[str, FloatArray]  # statistic -> percentile of the times
 
     @property
     def mean_s(self) -> FloatArray:

@@ -1,50 +1,48 @@
-"""Read the summaries that k6, vegeta, wrk, hey and oha print of a whole run: one number for each metric."""
+"""Read numbers without times: the summaries that k6, vegeta, wrk, hey and oha print, and the results of pyperf."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import InputFile
+from buildcompare.recordings.files import InputFile, unit_factor
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import Measurement
 
-_Values: TypeAlias = Mapping[str, float | None]
-"""Numbers of one run: the names are those of the catalogue `http`."""
+_Values: TypeAlias = tuple[float | None, float, Iterable[float | None], float | None]
+"""Requests per second, the unit of times in seconds, mean, p50, p95 and p99, and the part that succeeded."""
+_NAMES = (
+    *("Requests", "Response time", "P50 response time", "P95 response time", "P99 response time"),
+    "Successful requests",
+)
 
 
-def _values(rate: Any, mean: Any, shares: Sequence[Any], unit: float, good: float | None) -> _Values:
-    """Name requests per second, mean time and percentiles in `unit` seconds, and the part that succeeded."""
-    times = dict(zip(("Response", "P50 response", "P95 response", "P99 response"), (mean, *shares), strict=True))
-    named = {f"{name} time": None if value is None else value * unit for name, value in times.items()}
-    return {"Requests": rate, **named, "Successful requests": None if good is None else 100.0 * good}
-
-
-def _k6_summary(data: Any) -> _Values:
+def _k6(data: Any) -> _Values:
     metrics = {name: each.get("values", each) for name, each in data["metrics"].items()}
     times = next(metrics[f"{name}_req_duration"] for name in ("http", "grpc") if f"{name}_req_duration" in metrics)
-    failed, shares = metrics.get("http_req_failed", {}), [times.get(name) for name in ("med", "p(95)", "p(99)")]
+    failed = metrics.get("http_req_failed", {})
     part = failed.get("value", failed.get("rate"))
     rate = metrics["http_reqs" if "http_reqs" in metrics else "iterations"]["rate"]
-    return _values(rate, times["avg"], shares, 1e-3, None if part is None else 1.0 - part)
+    shares = map(times.get, ("med", "p(95)", "p(99)"))
+    return rate, 1e-3, (times["avg"], *shares), None if part is None else 1.0 - part
 
 
-def _vegeta_summary(data: Any) -> _Values:
+def _vegeta(data: Any) -> _Values:
     times = data["latencies"]
-    shares = [times.get(name) for name in ("50th", "95th", "99th")]
-    return _values(data["rate"], times["mean"], shares, 1e-9, data["success"])
+    return data["rate"], 1e-9, (times["mean"], *map(times.get, ("50th", "95th", "99th"))), data["success"]
 
 
-def _oha_summary(data: Any) -> _Values:
+def _oha(data: Any) -> _Values:
     """Read oha's JSON; its success rate counts every answer, so that codes tell which failed."""
     summary, codes = data["summary"], data.get("statusCodeDistribution") or {}
     bad = sum(count for code, count in codes.items() if int(code) >= 400) / max(sum(codes.values()), 1)
-    shares = [data["latencyPercentiles"].get(name) for name in ("p50", "p95", "p99")]
-    return _values(summary["requestsPerSec"], summary["average"], shares, 1.0, summary["successRate"] * (1.0 - bad))
+    times = (summary["average"], *map(data["latencyPercentiles"].get, ("p50", "p95", "p99")))
+    return summary["requestsPerSec"], 1.0, times, summary["successRate"] * (1.0 - bad)
 
 
 _DURATION = r"([\d.]+)([^\s\d.,]*)"
@@ -54,68 +52,92 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1
 def _first(pattern: str, text: str) -> float | None:
     """Find a number, with its unit of time if the pattern has one."""
     match = re.search(pattern, text)
-    return None if match is None else float(match[1]) * _SECONDS[(match[2] if match.re.groups > 1 else "") or ""]
+    return float(match[1]) * _SECONDS[match[2] if match.re.groups > 1 else ""] if match else None
 
 
 def _vegeta_text(text: str) -> _Values:
     rate, good = _first(r"Requests .*\]\s+\d+, ([\d.]+)", text), _first(r"Success .*\]\s+([\d.]+)%", text)
     times = re.search(r"Latencies .*\[(.*)\]\s+(.*)", text)
-    named = dict(zip(times[1].split(", "), times[2].split(", "), strict=True)) if times else {}
-    seconds = {
-        name: sum(float(size) * _SECONDS[unit] for size, unit in re.findall(_DURATION, each))
-        for name, each in named.items()
-    }
-    shares = [seconds.get(name) for name in ("50", "95", "99")]
-    return _values(rate, seconds.get("mean"), shares, 1.0, None if good is None else good / 100.0)
+    stated = dict(zip(times[1].split(", "), times[2].split(", "), strict=True)) if times else {}
+    parts = (re.findall(_DURATION, stated[name]) if name in stated else () for name in ("mean", "50", "95", "99"))
+    seconds = (sum(float(size) * _SECONDS[unit] for size, unit in each) if each else None for each in parts)
+    return rate, 1.0, seconds, None if good is None else good / 100.0
 
 
-def _wrk_summary(text: str) -> _Values:
+def _wrk(text: str) -> _Values:
     requests, bad = _first(r"(\d+) requests in", text), _first(r"Non-2xx or 3xx responses: (\d+)", text) or 0.0
     lost = sum(map(int, re.findall(r"\d+", (re.search(r"Socket errors:(.*)", text) or "0")[0])))
-    shares = [_first(rf"\n\s*{share}(?:\.0+)?%\s+{_DURATION}", text) for share in (50, 95, 99)]
+    shares = (_first(rf"\n\s*{share}(?:\.0+)?%\s+{_DURATION}", text) for share in (50, 95, 99))
+    times = (_first(rf"Latency\s+{_DURATION}", text), *shares)
     good = 1.0 - (bad + lost) / (requests + lost) if requests else None
-    return _values(
-        _first(r"Requests/sec:\s*([\d.]+)", text), _first(rf"Latency\s+{_DURATION}", text), shares, 1.0, good
-    )
+    return _first(r"Requests/sec:\s*([\d.]+)", text), 1.0, times, good
 
 
-def _hey_summary(text: str) -> _Values:
+def _hey(text: str) -> _Values:
     codes = [(int(code), int(count)) for code, count in re.findall(r"\[(\d{3})\]\s+(\d+) responses", text)]
     failed = sum(int(count) for count in re.findall(r"\n\s*\[(\d+)\]\s+\D", text.partition("Error distribution")[2]))
     asked, good = failed + sum(count for _, count in codes), sum(count for code, count in codes if code < 400)
-    shares = [_first(rf"{share}%+ in ([\d.]+) secs", text) for share in (50, 95, 99)]
-    rate, mean = _first(r"Requests/sec:\s*([\d.]+)", text), _first(r"Average:\s*([\d.]+) secs", text)
-    return _values(rate, mean, shares, 1.0, good / asked if asked else None)
+    shares = (_first(rf"{share}%+ in ([\d.]+) secs", text) for share in (50, 95, 99))
+    times = (_first(r"Average:\s*([\d.]+) secs", text), *shares)
+    return _first(r"Requests/sec:\s*([\d.]+)", text), 1.0, times, good / asked if asked else None
 
 
-def _reader(kind: str, make: Callable[[Any], _Values]) -> Callable[[BinaryIO, InputFile, Catalogue], Recording]:
+_Reader: TypeAlias = Callable[[BinaryIO, InputFile, Catalogue], Recording]
+
+
+def _summary(kind: str, pattern: bytes, make: Callable[[Any], _Values]) -> tuple[str, bytes, _Reader]:
     def read(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
-        whole = InputFile(file.path, stream.read(), file.stored)
-        try:
-            values = make(
-                whole.contents.decode("utf-8") if make in (_vegeta_text, _wrk_summary, _hey_summary) else whole.json()
-            )
-            numbers = {name: value for name, value in values.items() if value is not None and np.isfinite(value)}
-        except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
-            raise file.fault("summary", "requests and their times", f"{type(error).__name__}: {error}") from None
-        if not numbers:
-            raise file.fault("summary", "requests and their times", "none")
-        measurements = tuple(Measurement.of(name, [value], catalogue) for name, value in numbers.items())
-        provenance = {"kind": kind, "files": [file.provenance]}
-        return Recording((), (0.0, 0.0), stop_known=True, measurements=measurements, provenance=provenance)
+        file = replace(file, contents=stream.read())
+        rate, unit, times, good = make(file.json() if pattern.startswith(rb"\{") else file.contents.decode())
+        numbers = np.array([rate, *times, good], dtype=np.float64) * [1.0, *[unit] * 4, 100.0]
+        named = ((name, value) for name, value in zip(_NAMES, numbers, strict=True) if np.isfinite(value))
+        return _whole_run(kind, file, (Measurement.of(name, [value], catalogue) for name, value in named))
 
-    return read
+    return kind, pattern, read
 
 
-SUMMARIES = tuple(
-    (kind, pattern, _reader(kind, make))
-    for kind, pattern, make in (
-        ("k6", rb'\{.*"metrics"\s*:.*"(?:http|grpc)_req_duration"', _k6_summary),
-        ("vegeta", rb'\{.*"latencies"\s*:.*"50th"', _vegeta_summary),
-        ("vegeta", rb"Requests\s+\[total, rate", _vegeta_text),
-        ("oha", rb'\{.*"summary"\s*:.*"requestsPerSec"', _oha_summary),
-        ("wrk", rb"Running \S+ test @ ", _wrk_summary),
-        ("hey", rb"Summary:\s+Total:\s", _hey_summary),
-    )
+def _whole_run(kind: str, file: InputFile, measured: Iterable[Measurement], session: str | None = None) -> Recording:
+    numbers, about = tuple(measured), {"kind": kind, "files": [file.provenance]}
+    if not numbers:
+        raise file.fault("contents", f"numbers of {kind}", "none")
+    return Recording((), (0.0, 0.0), True, measurements=numbers, provenance=about, session=session)
+
+
+_UNITS = {"second": ("s", "seconds"), "byte": ("bytes", "bytes"), "integer": ("", "")}
+"""Unit of pyperf -> its abbreviation, and the unit of a metric."""
+
+
+def _pyperf(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
+    """Read a result of pyperf (JSON); its processes share a start and are no runs, so the file is a session."""
+    file = replace(file, contents=stream.read())
+    data = file.json()
+    measured = [_measured(each, data.get("metadata", {}), file, catalogue) for each in data["benchmarks"]]
+    names = [each.metric for each in measured]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise file.fault("benchmarks", "a different name for each", f"{min(twice)!r} twice")
+    return _whole_run("pyperf", file, measured, session="")
+
+
+def _measured(benchmark: Any, shared: Any, file: InputFile, catalogue: Catalogue) -> Measurement:
+    """Take the values of one benchmark; calibrations and warm-ups are left out."""
+    metadata = {**shared, **benchmark.get("metadata", {})}
+    name, (stated, unit) = str(metadata["name"]), _UNITS[metadata.get("unit", "second")]
+    numbers = np.array([value for run in benchmark["runs"] for value in run.get("values") or ()], dtype=np.float64)
+    if numbers.ndim != 1 or not numbers.size or not np.all(np.isfinite(numbers) & (numbers > 0)):
+        raise file.fault(name, "values above 0", "others" if numbers.size else "none")
+    metric = catalogue.find(name)
+    if not metric.known:
+        return Measurement(metric.slug, name, unit, numbers)
+    return Measurement(metric.slug, metric.name, metric.unit, numbers * unit_factor(file, name, stated, metric.unit))
+
+
+NUMBERS = (
+    ("pyperf", rb'\{.*"benchmarks"\s*:\s*\[.*"runs"\s*:\s*\[', _pyperf),
+    _summary("k6", rb'\{.*"metrics"\s*:.*"(?:http|grpc)_req_duration"', _k6),
+    _summary("vegeta", rb'\{.*"latencies"\s*:.*"50th"', _vegeta),
+    _summary("vegeta", rb"Requests\s+\[total, rate", _vegeta_text),
+    _summary("oha", rb'\{.*"summary"\s*:.*"requestsPerSec"', _oha),
+    _summary("wrk", rb"Running \S+ test @ ", _wrk),
+    _summary("hey", rb"Summary:\s+Total:\s", _hey),
 )
-"""Tool, pattern of a summary's first bytes, and reader."""
+"""Tool, pattern of a file's first bytes, and reader."""

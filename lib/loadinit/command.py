@@ -30,4 +30,4 @@ def init(
     else:
         expected = "BASE and NEW, or --prometheus URL --base START END --new START END"
         raise InputError(file=None, key="init", expected=expected, found="other arguments")
-    show(*draft.said, *write_draft(draft, output, command=as_typed(), force=force))
+    show(*write_draft(draft, output, command=as_typed(), force=force))

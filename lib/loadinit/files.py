@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from buildcompare.config.project import resolve, root, write_files, writing
 from buildcompare.config.remote import is_remote
 from buildcompare.config.yaml import yaml_text
 from buildcompare.recordings.files import formats
-from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import ENDING, read_runs
 from buildcompare.results import RunResult
 from buildcompare.results.codes import SIDES, Side
@@ -29,25 +30,30 @@ from buildcompare.text.sentences import say
 if TYPE_CHECKING:
     from jinja2 import Template
 
-MOST_LABELS = 12
-"""Most endpoints that are printed by name."""
-MOST_UNUSED = 15
-"""Most unused names that are printed; the params file lists all."""
+MOST_LABELS = 12  # endpoints that are printed by name
+MOST_UNUSED = 15  # unused names that are printed; the params file lists all
+Runs = Mapping[Side, Sequence[Mapping[str, object]]]  # the keys of each run in a params file
 
 
 class Draft(NamedTuple):
-    """Params and catalogue of two builds, before they are written."""
+    """Params and catalogue of two builds, and what was recognised in them, before they are written."""
 
-    params: Comparison
-    """Its `metrics` are filled in when the catalogue is written."""
+    params: Comparison  # its `metrics` are filled in when the catalogue is written
+    runs: Runs
     catalogue: Catalogue
-    runs: Mapping[Side, Sequence[tuple[Mapping[str, object], str]]]
-    """The keys of each run in the params file, and a comment."""
-    said: Sequence[str]
-    """Lines to print for the user."""
-    unused: Sequence[str] = ()
-    remarks: Mapping[str, str] = {}
-    """Slug of a metric -> comment."""
+    sources: Sequence[str]  # lines on the files or the server
+    load: Sequence[str]  # lines on the load
+    labels: Mapping[str, Collection[str]]  # table -> its labels
+    unused: Mapping[str, str]  # name of what is not used -> code of the reason
+    recorded: Collection[str]  # slugs of metrics with numbers
+    recognised: str = ""  # name of the catalogue that was recognised
+    about: Mapping[Side, Sequence[str]] = {}  # a comment on each run
+
+
+def first_params(names: Sequence[str], source: Mapping[str, object], kind: str, runs: Runs) -> Comparison:
+    """Make the params of one test of two builds."""
+    base, new = ({"label": name} for name in names)
+    return check_params({"base": base, "new": new, "source": source, "tests": [{"name": kind, "type": kind, **runs}]})
 
 
 def draft_of_files(base: str, new: str) -> Draft:
@@ -63,40 +69,33 @@ def draft_of_files(base: str, new: str) -> Draft:
         lambda by: {side: read_runs(path, by) for side, path in paths.items()}, None, {}
     )
     every = [run for side in SIDES for run in runs[side]]
-    assumed = {each.slug for each in catalogue.metrics if not each.known}
     catalogue = with_times(catalogue, ((each.name, each.unit) for run in every for each in run.measurements))
-    base_name, new_name = build_names((None, None), [[base], [new]], runs)
-    timed = any(run.series for run in every)
-    kind = "bounded" if timed else "benchmark"
+    timed, of_first = any(run.series for run in every), str(every[0].provenance["kind"])
+    source = of_first if of_first in FILE_KEYS else "recorded" if every[0].series else "values"
     keys = {side: [_keys_of(run, paths[side]) for run in runs[side]] for side in SIDES}
-    first = next(iter(keys["base"][0]))
-    source = next((name for name, key in FILE_KEYS.items() if key == first), "values")
-    params = check_params(
-        {
-            "base": {"label": base_name},
-            "new": {"label": new_name},
-            "source": {"kind": source},
-            "tests": [{"name": kind, "type": kind, **keys}],
-        }
+    names = build_names((None, None), [[base], [new]], runs)
+    params = first_params(names, {"kind": source}, "bounded" if timed else "benchmark", keys)
+    kinds = {side: sorted({str(run.provenance["kind"]) for run in runs[side]}) for side in SIDES}
+    lengths = {side: [run.duration_s for run in runs[side]] for side in SIDES}
+    about, load = _windows(params, runs, catalogue) if timed else ({}, ())
+    labels = defaultdict[str, set[str]](set)
+    for run in every:
+        series = ((each.metric, each.name) for each in run.series if each.role == "label")
+        for group, label in (*series, *((each.group, each.label) for each in run.label_summaries)):
+            labels[group].add(label)
+    recorded = {each.metric for run in every for each in _with_numbers(run)}
+    return Draft(
+        params,
+        keys,
+        catalogue,
+        sources=[say("init", "build", paths[side], side, kinds[side], lengths[side]) for side in SIDES],
+        load=load,
+        labels=labels,
+        unused=dict(pair for side in SIDES for pair in _unused(paths[side], runs[side])),
+        recorded=recorded | {each.metric for run in every for each in run.measurements},
+        recognised=recognised,
+        about=about,
     )
-    recorded = {each.metric for run in every for each in run.graphs() if np.isfinite(each.values).any()}
-    recorded |= {each.metric for run in every for each in run.measurements}
-    remarks = {
-        each.slug: say("init", "remark", each.slug in assumed, each.slug in recorded) for each in catalogue.metrics
-    }
-    unused = [*dict.fromkeys(text for side in SIDES for text in _unused(paths[side], runs[side]))]
-    said = [
-        *(_about(side, paths[side], runs[side]) for side in SIDES),
-        say("init", "metrics", recognised, bool(assumed & recorded)),
-        *(say("init", "metric", each, remarks[each.slug]) for each in catalogue.metrics if each.slug in recorded),
-    ]
-    about = {side: [""] * len(runs[side]) for side in SIDES}
-    if timed:
-        about, load = _windows(params, runs, catalogue)
-        said += [load, *(say("init", "windows", side, about[side]) for side in SIDES)]
-    said += _labels(every)
-    with_about = {side: [*zip(keys[side], about[side], strict=True)] for side in SIDES}
-    return Draft(params, catalogue, with_about, said, unused, {slug: text for slug, text in remarks.items() if text})
 
 
 def _keys_of(run: Recording, path: str) -> dict[str, object]:
@@ -110,8 +109,8 @@ def _keys_of(run: Recording, path: str) -> dict[str, object]:
         found = f"{plural(len(main), 'file')} that are parts of one run"
         raise InputError(file=path, key=None, expected=expected, found=found)
     key = FILE_KEYS.get(str(run.provenance["kind"]), "recording" if run.series else "values")
-    labels = next((each for each in files if ".labels." in Path(each).name), None)
-    return {key: _stated(main[0]), **({"labels": _stated(labels)} if labels else {})}
+    labels = [_stated(each) for each in files if ".labels." in Path(each).name]
+    return {key: _stated(main[0]), **({"labels": labels[0]} if labels else {})}
 
 
 def _parts(names: Collection[str]) -> set[str]:
@@ -127,75 +126,48 @@ def _stated(path: str) -> str:
     return str(absolute.relative_to(root()) if absolute.is_relative_to(root()) else absolute)
 
 
-def _about(side: Side, path: str, runs: Sequence[Recording]) -> str:
-    kinds = sorted({str(run.provenance["kind"]) for run in runs})
-    return say("init", "build", path, side, kinds, [run.duration_s for run in runs])
+def _with_numbers(run: Recording) -> list[Series]:
+    return [each for each in run.graphs() if np.isfinite(each.values).any()]
 
 
-def _unused(path: str, runs: Sequence[Recording]) -> Iterator[str]:
-    """Name the files of a folder that were not read, and the columns without a number."""
+def _unused(path: str, runs: Sequence[Recording]) -> Iterator[tuple[str, str]]:
+    """Name the files of a folder that were not read, and the columns without a number, each with its reason."""
     place = Path(path)
     if not is_remote(path) and place.is_dir():
-        read = {Path(str(each["path"])).name for run in runs for each in run.provenance["files"]}
         there = sorted(place.iterdir())
+        read = {Path(str(each["path"])).name for run in runs for each in run.provenance["files"]}
         read |= _parts([each.name for each in there])
-        for each in there:
-            if each.name not in read:
-                fits = "beside" if ENDING.search(each.name) else "ending"
-                why = "folder" if each.is_dir() else "hidden" if each.name.startswith(".") else fits
-                yield say("init", "unused", place / each.name, say("init", "why", why))
-    graphs = [each for run in runs for each in run.graphs()]
-    numbers = {each.name for each in graphs if np.isfinite(each.values).any()}
-    for name in dict.fromkeys(each.name for each in graphs if each.name not in numbers):
-        yield say("init", "unused", name, say("init", "why", "empty"))
+        for each in (each for each in there if each.name not in read):
+            fits = "beside" if ENDING.search(each.name) else "ending"
+            yield str(each), "folder" if each.is_dir() else "hidden" if each.name.startswith(".") else fits
+    numbers = {each.name for run in runs for each in _with_numbers(run)}
+    yield from ((each.name, "empty") for run in runs for each in run.graphs() if each.name not in numbers)
 
 
-def _windows(params: Comparison, runs: Builds, catalogue: Catalogue) -> tuple[dict[Side, list[str]], str]:
+def _windows(params: Comparison, runs: Builds, catalogue: Catalogue) -> tuple[dict[Side, list[str]], list[str]]:
     """Say which part of each run is steady, and which metric is the load."""
     (test,) = analyse(params, {params.tests[0].name: runs}, catalogue=catalogue).results.tests
 
     def words(run: RunResult) -> str:
-        reason = run.window_reason and say("reasons", "reason_words", run.window_reason)
-        return say("init", "run", run.window, reason)
+        return say("init", "run", run.window, run.window_reason and say("reasons", "reason_words", run.window_reason))
 
-    first = test.runs.base[0].load_curve
-    curve = runs["base"][0].total(first) if first else None
-    most = "" if curve is None else f"{np.nanmax(curve.values):,.4g}"
-    load = say("init", "load", curve and curve.name, most, curve and curve.unit)
-    return {side: [words(run) for run in test.runs[side]] for side in SIDES}, load
-
-
-def _labels(runs: Sequence[Recording]) -> Iterator[str]:
-    groups: dict[str, dict[str, None]] = {}
-    for run in runs:
-        series = ((each.metric, each.name) for each in run.series if each.role == "label")
-        for group, label in (*series, *((each.group, each.label) for each in run.label_summaries)):
-            groups.setdefault(group, {})[label] = None
-    for group, names in groups.items():
-        yield say("init", "labels", group, sorted(names), MOST_LABELS)
+    about = {side: [words(run) for run in test.runs[side]] for side in SIDES}
+    slug = test.runs.base[0].load_curve
+    curve = runs["base"][0].total(slug) if slug else None
+    load = (
+        say("init", "load", curve.name, f"{np.nanmax(curve.values):,.4g}", curve.unit) if curve else say("init", "load")
+    )
+    return about, [load, *(say("init", "windows", side, about[side]) for side in SIDES)]
 
 
 # ---- The two files ---------------------------------------------------------------------------------------------------
 
 
 def write_draft(draft: Draft, output: Path | None, *, command: str, force: bool) -> list[str]:
-    """Write a params file and its catalogue, both or neither; return lines that say so.
+    """Write a params file and its catalogue, both or neither; return lines on what was recognised and written.
 
-    Parameters
-    ----------
-    draft
-        What was recognised.
-    output
-        The params file; by default ``params/NAME.yaml`` of the project, after the new build.
-    command
-        The command that wrote them, for a comment.
-    force
-        Whether files that exist are overwritten.
-
-    Raises
-    ------
-    InputError
-        If a file exists, or the name of `output` is no name of a params file.
+    The params file is `output`, by default ``params/NAME.yaml`` of the project, after the new build. A comment names
+    the `command`. Files that exist are overwritten with `force` only.
     """
     default = re.sub(r"[^A-Za-z0-9._-]+", "-", draft.params.new.label).strip(".-")[:80] or "comparison"
     file = output or Path("params", f"{default}.yaml")
@@ -203,23 +175,33 @@ def write_draft(draft: Draft, output: Path | None, *, command: str, force: bool)
         raise InputError(file=None, key="--output", expected="a file such as params/NAME.yaml", found=repr(file.name))
     place = file if output or root() == Path.cwd() else root() / file
     beside = place.parent / "metrics" / f"{file.stem}.yaml"
-    is_listed = beside.absolute() == root() / "params/metrics" / beside.name
     for each in (place, beside):
         if each.exists() and not force:
             expected, found = "no file, or --force to overwrite it", f"one of {each.stat().st_size:,} bytes"
             raise InputError(file=each, key=None, expected=expected, found=found)
+    is_listed = beside.absolute() == root() / "params/metrics" / beside.name
     params = draft.params.model_copy(update={"metrics": file.stem if is_listed else _stated(str(beside.absolute()))})
+    metrics, recorded = draft.catalogue.metrics, draft.recorded
+    remarks = {each.slug: say("init", "remark", not each.known, each.slug in recorded) for each in metrics}
+    unused = [say("init", "unused", name, say("init", "why", why)) for name, why in draft.unused.items()]
     catalogue = draft.catalogue.model_dump(mode="json", exclude_defaults=True)
-    catalogue["metrics"] = [_stated_metric(each) for each in draft.catalogue.metrics]
+    catalogue["metrics"] = [_stated_metric(each) for each in metrics]
     source = params.source.model_dump(mode="json", exclude_defaults=True)
-    shown = draft._asdict() | {"params": params, "catalogue": catalogue, "source": source}
-    made = [_template(name).render(**shown, file=place, command=command) for name in ("params", "catalogue")]
+    shown = {"params": params, "runs": draft.runs, "about": draft.about, "source": source, "catalogue": catalogue}
+    shown |= {"remarks": remarks, "unused": unused, "file": place, "command": command}
     with writing(place, "--output", "a file that can be written"):
-        write_files(dict(zip((place, beside), made, strict=True)))
-    unused = [f"  {each}" for each in draft.unused[:MOST_UNUSED]]
-    if draft.unused:
-        unused = [say("init", "not_used", len(draft.unused), MOST_UNUSED, place), *unused]
-    return [*unused, say("init", "written", place, beside)]
+        write_files({place: _template("params").render(shown), beside: _template("catalogue").render(shown)})
+    assumed = any(not each.known and each.slug in recorded for each in metrics)
+    return [
+        *draft.sources,
+        say("init", "metrics", draft.recognised, assumed),
+        *(say("init", "metric", each, remarks[each.slug]) for each in metrics if each.slug in recorded),
+        *draft.load,
+        *(say("init", "labels", group, sorted(names), MOST_LABELS) for group, names in draft.labels.items()),
+        *([say("init", "not_used", len(unused), MOST_UNUSED, place)] if unused else ()),
+        *(f"  {each}" for each in unused[:MOST_UNUSED]),
+        say("init", "written", place, beside),
+    ]
 
 
 def _stated_metric(metric: Metric) -> dict[str, object]:
@@ -240,19 +222,5 @@ def _template(name: str) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters.update(flow=_flow, entry=_entry, line=one_line)
+    made.filters.update(flow=lambda data: yaml_text(data, flow=True).rstrip("\n"), line=one_line)
     return made.get_template(f"{name}.yaml.j2")
-
-
-def _flow(data: object) -> str:
-    return yaml_text(data, flow=True).rstrip("\n")
-
-
-def _entry(data: Mapping[str, Any]) -> str:
-    """Write one entry of a catalogue, each query on a line of its own."""
-    queries = data.get("queries") or {}
-    short = _flow({key: value for key, value in data.items() if key not in ("query", "queries")})
-    if "query" in data:
-        return f"{short[:-1]},\n     query: {_flow(data['query'])}}}"
-    lines = ",\n       ".join(f"{key}: {_flow(query)}" for key, query in queries.items())
-    return f"{short[:-1]}, queries: {{\n       {lines}}}}}" if lines else short

@@ -14,20 +14,19 @@ import numpy as np
 from buildcompare.config.assumed import SUCCESS_MARGIN_PERCENT, assumed_metric
 from buildcompare.config.catalogue import FAILED, Catalogue, LabelTable, Metric, slugify
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import Run, Source, check_params
+from buildcompare.config.params import Run, Source
 from buildcompare.config.yaml import checked
 from buildcompare.recordings.prometheus_client import Client
 from buildcompare.results.codes import SIDES, Better, Side
 from buildcompare.text.sentences import say
-from loadinit.files import MOST_LABELS, Draft
+from loadinit.files import Draft, Runs, first_params
 
-MOST_METRICS, MOST_ROWS, MOST_SERIES = 60, 150, 10_000
-"""Limits: metrics of a catalogue, values of a label that becomes a table, and series of a metric that are read."""
+MOST_METRICS = 60  # of a catalogue
+MOST_ROWS, MOST_SERIES = 150, 10_000  # values of a label that becomes a table, and series of a metric that are read
 ENDPOINT = ("endpoint", "handler", "route", "path", "uri", "url", "operation", "grpc_method", "view", "method")
 STATUS = ("code", "status", "status_code", "http_status", "http_status_code", "http_response_status_code")
 """Labels that name an endpoint or a status, the surest first."""
-_BAD = "5..|error.*|fail.*"
-"""Values of a status label that count as errors."""
+_BAD = "5..|error.*|fail.*"  # values of a status label that count as errors
 _OF_SERVER = r"(prometheus|promhttp|scrape|net_conntrack)_.*|up|ALERTS.*|.*_created"
 _NOT_RUNTIME = r"(?!(?:go|process|jvm|python|nodejs|node)_)(?:.*_)?"
 _REQUEST = rf"{_NOT_RUNTIME}(?:http|requests?|responses?|calls?|quer(?:y|ies)|transactions?|rpcs?|grpc|api)_.*"
@@ -69,12 +68,9 @@ class _Server:
     """Metrics in both windows, and those that the catalogue uses."""
 
     names: set[str]
-    labels: Mapping[str, Mapping[str, set[str]]]
-    """Name of a metric -> label -> values."""
-    gauges: set[str]
-    """Names that the server declares as gauges, whatever their suffix."""
-    metrics: dict[str, Metric] = field(default_factory=dict)
-    """Metrics by slug."""
+    labels: Mapping[str, Mapping[str, set[str]]]  # name of a metric -> label -> values
+    gauges: set[str]  # names that the server declares as gauges, whatever their suffix
+    metrics: dict[str, Metric] = field(default_factory=dict)  # by slug
     tables: list[LabelTable] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
 
@@ -150,18 +146,18 @@ def draft_of_server(url: str, windows: Mapping[Side, tuple[str, str]]) -> Draft:
     SourceError
         If the server cannot be reached or fails.
     """
-    keys = {side: {"start": windows[side][0], "end": windows[side][1]} for side in SIDES}
-    test = {"name": "bounded", "type": "bounded", "base": [keys["base"]], "new": [keys["new"]]}
+    keys: Runs = {side: [{"start": windows[side][0], "end": windows[side][1]}] for side in SIDES}
     source = {"kind": "prometheus", "url": url}
     asked, runs = checked(Source, source), {}
     for side in SIDES:
         try:
-            runs[side] = checked(Run, keys[side])
+            runs[side] = checked(Run, keys[side][0])
         except InputError as error:
             raise error.within(f"--{side}") from None
     with closing(Client(asked, url)) as client:
         names = {side: _names(client, runs[side], side) for side in SIDES}
-        both = {name for name in names["base"] & names["new"] if not re.fullmatch(_OF_SERVER, name)}
+        every, both = names["base"] | names["new"], names["base"] & names["new"]
+        both = {name for name in both if not re.fullmatch(_OF_SERVER, name)}
         server = _Server(both, *_described(client, both, runs["new"]))
         stems = [name.removesuffix("_bucket") for name in sorted(both) if name.endswith("_bucket")]
         for stem in sorted(stems, key=lambda stem: not re.fullmatch(_REQUEST, stem)):
@@ -172,26 +168,21 @@ def draft_of_server(url: str, windows: Mapping[Side, tuple[str, str]]) -> Draft:
             expected = f"histograms, counters of requests, CPU or memory at {url} in both windows"
             raise InputError(file=None, key="--prometheus", expected=expected, found=f"{len(both)} other metrics")
         steps = _steps(client, runs, min(server.used))
-    params = {"base": {"label": "base"}, "new": {"label": "new"}, "source": {**source, **steps}, "tests": [test]}
-    catalogue = Catalogue(
-        metrics=tuple(server.metrics.values()), label_tables=tuple(server.tables), variables=variables
+    metrics, tables = tuple(server.metrics.values()), tuple(server.tables)
+    catalogue = Catalogue(metrics=metrics, label_tables=tables, variables=variables)
+    return Draft(
+        first_params(SIDES, {**source, **steps}, "bounded", keys),
+        keys,
+        catalogue,
+        sources=[say("init", "server", url, len(every), steps["rate_s"])],
+        load=[say("init", "load", catalogue.load and catalogue.load.name)],
+        labels={each.group: server.labels[f"{each.title}_count"][each.label] for each in tables},
+        unused={
+            name: "of_server" if re.fullmatch(_OF_SERVER, name) else "no_rule" if name in both else "one_window"
+            for name in sorted(every - server.used)
+        },
+        recorded=server.metrics,
     )
-    unused = {
-        name: "of_server" if re.fullmatch(_OF_SERVER, name) else "no_rule" if name in both else "one_window"
-        for name in sorted((names["base"] | names["new"]) - server.used)
-    }
-    said = [
-        say("init", "server", url, len(names["base"] | names["new"]), steps["rate_s"]),
-        say("init", "metrics", "", assumed=True),
-        *(say("init", "metric", each, "") for each in catalogue.metrics),
-        say("init", "load", catalogue.load and catalogue.load.name),
-        *(
-            say("init", "labels", each.group, sorted(server.labels[f"{each.title}_count"][each.label]), MOST_LABELS)
-            for each in catalogue.label_tables
-        ),
-    ]
-    left = [say("init", "unused", name, say("init", "why", why)) for name, why in unused.items()]
-    return Draft(check_params(params), catalogue, {side: [(keys[side], "")] for side in SIDES}, said, left)
 
 
 def _asked(run: Run) -> dict[str, str]:

@@ -75,9 +75,9 @@ def test_values_of_a_params_file_name_a_file_of_more_numbers_than_yaml_may_hold(
         (result({"a": [[-1.0]]}), "a: expected values above 0"),
         (result({"a": []}), "a: expected values above 0, found none"),
         (result({"a": [[1.0]], "A": [[1.0]]}), "'a' twice"),
-        (result({"a": [[1.0]]}, unit="joule"), "benchmarks: expected names and values of pyperf"),
+        (result({"a": [[1.0]]}, unit="joule"), "contents: expected a file of pyperf, found KeyError: 'joule'"),
         (result({"a": [[1.0]]})[:-9], "expected valid JSON"),
-        ('{"benchmarks":[{"runs":[5]}]}', "benchmarks: expected names and values"),
+        ('{"benchmarks":[{"runs":[5]}]}', "contents: expected a file of pyperf, found KeyError: 'name'"),
     ],
 )
 def test_a_faulty_result_is_refused_in_one_line(text: str, expected: str, tmp_path: Path) -> None:
