@@ -1,7 +1,5 @@
 """Comparisons of random tables equal an independent computation (tests/independent.py tries more)."""
 
-from __future__ import annotations
-
 import pytest
 
 import independent

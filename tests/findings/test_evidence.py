@@ -14,9 +14,6 @@ from evidence import without_evidence
 from loadsim import RunSettings, simulate_run
 from support import analysed, small_params, yaml_data
 
-LEAST_FINDINGS = 200
-"""Of the published comparisons together: fewer, and they were not all read."""
-
 
 def unfounded(results: Results) -> list[str]:
     assert all(finding.evidence for finding in results.findings), "no sentence without evidence"
@@ -35,7 +32,7 @@ def test_published_comparisons(real: Path, compared: Callable[[str], Results]) -
         kinds.update(finding.kind for finding in results.findings)
         found += unfounded(results)
     assert found == []
-    assert kinds.total() > LEAST_FINDINGS
+    assert kinds.total() > 200, "not all were read"
     assert {"supported_users", "metric", "beginning", "time_to_users", "event", "validity", "blind_spots"} <= set(kinds)
 
 
@@ -81,21 +78,16 @@ def test_a_number_without_evidence_is_found(misreported: Results) -> None:
     assert len(changed(evidence={})) >= 4
 
 
-@pytest.fixture(scope="module")
-def limited(tmp_path_factory: pytest.TempPathFactory) -> Results:
+@pytest.mark.slow
+def test_what_limited_a_build(tmp_path: Path) -> None:
     """Two simulated unbounded runs whose coordinator's alerts were recorded."""
-    folder = tmp_path_factory.mktemp("limited")
     runs = {}
     for seed, side in ((1001, "base"), (1002, "new")):
-        file = folder / f"{side}.parquet"
+        file = tmp_path / f"{side}.parquet"
         write_recording(simulate_run(RunSettings(), seed, alerts=True).recording, file)
         runs[side] = {"recording": str(file)}
     test = {"name": "unbounded", "type": "unbounded", "users": 20000, **runs}
     builds = {side: {"label": f"v1.{i}.0"} for i, side in enumerate(("base", "new"))}
-    return analysed({"name": "limited", "source": {"kind": "recorded"}, "tests": [test], **builds}).results
-
-
-@pytest.mark.slow
-def test_what_limited_a_build(limited: Results) -> None:
+    limited = analysed({"name": "limited", "source": {"kind": "recorded"}, "tests": [test], **builds}).results
     assert "limited_by" in {finding.kind for finding in limited.findings}
     assert unfounded(limited) == []

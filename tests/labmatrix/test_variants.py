@@ -330,18 +330,13 @@ def test_seed_003_shows_disks_and_schedulers_and_proves_nothing() -> None:
     assert [claim.runs_needed["5"] for claim in found.result.claims] == [2, 4, 19]
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("matrix")
-    (folder / "left").mkdir()
-    (folder / "left/iostat.json").write_text("{}")
-    given = matrix(title="<b>Disks</b>")
-    given["runs"][1]["artefacts"] = [str(folder / "left")]
-    return publish(write_params(folder / "disks.yaml", given), output=folder / "out").folder
-
-
 @pytest.mark.slow
-def test_a_matrix_is_published_in_every_format(published: Path) -> None:
+def test_a_matrix_is_published_in_every_format(tmp_path: Path) -> None:
+    (tmp_path / "left").mkdir()
+    (tmp_path / "left/iostat.json").write_text("{}")
+    given = matrix(title="<b>Disks</b>")
+    given["runs"][1]["artefacts"] = [str(tmp_path / "left")]
+    published = publish(write_params(tmp_path / "disks.yaml", given), output=tmp_path / "out").folder
     results = json.loads((published / "results.json").read_text("utf-8"))
     assert (results["verdict"], results["tests"], len(results["variants"]["contrasts"])) == ("pass", [], 5)
     page = (published / "report.html").read_text("utf-8")

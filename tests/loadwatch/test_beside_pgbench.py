@@ -1,7 +1,5 @@
 """A watch beside pgbench: a real PostgreSQL, its exporter, and a Prometheus that is restarted in the middle."""
 
-from __future__ import annotations
-
 import datetime as dt
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """What a watch decides of runs whose truth is known: faults, regressions, and identical builds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

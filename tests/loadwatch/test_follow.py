@@ -1,7 +1,5 @@
 """A watch of a server that fails, restarts, is late or has another clock, and of itself restarted in the middle."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from collections.abc import Callable

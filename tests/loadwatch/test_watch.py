@@ -1,18 +1,16 @@
 """The command `watch` and `bc.watch`: a replay to its decision, what is done then, and what is said of faulty input."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import buildcompare as bc
-from buildcompare.__main__ import app
 from buildcompare.results import Results
 from serving import Answer, serving
+from support import command
 
 PARAMS = "params/v10.4.0-rc1.yaml"
 
@@ -40,9 +38,7 @@ def sent() -> Iterator[tuple[str, list[bytes]]]:
         yield url, bodies
 
 
-def run(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["watch", *arguments])
-    return done.exit_code, done.output
+watched = partial(command, "watch")
 
 
 @pytest.mark.slow
@@ -50,8 +46,9 @@ def test_a_replay_ends_with_a_decision_a_report_and_one_command(place: Path, sen
     url, bodies = sent
     act = ["--page", str(place / "page.html"), "--on-stop", "wc -l", "--webhook", url]
     replay = ["--replay", PARAMS, "--test", "mysql_bounded", "--speed", "1e9", "--every", "900"]
-    code, said = run(*replay, *act)
-    assert (code, said.count("running"), "cannot change the verdict (Pass)" in said) == (10, 4, True), said
+    done = watched(*replay, *act)
+    assert (done.exit_code, done.output.count("running")) == (10, 4), done.output
+    assert "cannot change the verdict (Pass)" in done.output
     (decision,) = map(json.loads, bodies)
     assert (decision["code"], decision["verdict"], decision["at_s"]) == ("stop_enough", "pass", 4500.0)
     kept = place / "data/watch/v10.4.0-rc1/mysql_bounded/on-stop.txt"
@@ -93,5 +90,5 @@ def test_looks_are_shown_as_they_come() -> None:
     ],
 )
 def test_faults_name_file_key_and_what_was_found(arguments: list[str], fault: str) -> None:
-    code, said = run(*arguments)
-    assert (code, fault in said) == (3, True), said
+    done = watched(*arguments)
+    assert (done.exit_code, fault in done.output) == (3, True), done.output

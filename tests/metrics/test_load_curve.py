@@ -1,25 +1,17 @@
 """Equal load: curves whose truth is in the call, simulated builds, and the published comparison of the seed."""
 
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.params import Run, Source
-from buildcompare.load.view import view_run
-from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load, loaded_run
-from buildcompare.metrics.judge_at_load import MeasuredAtLoad, effect_at_load
-from buildcompare.recordings.recording import Recording
-from buildcompare.recordings.sources import record
-from buildcompare.results import LoadAdjustedResult
-from buildcompare.stats.noise import Noise, metric_noise
-from support import sure
+from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load
+from buildcompare.metrics.judge_at_load import effect_at_load
+from buildcompare.results import Results
+from buildcompare.stats.noise import Noise
 
-CATALOGUE = read_catalogue("mattermost")
 NOISE = Noise(0.01, math.inf, "catalogue")
 
 
@@ -44,28 +36,18 @@ def made(
     return LoadedRun(pd.Series(users, index), {"m": pd.Series(metric, index)}, float(index[-1]))
 
 
-def compared(base: LoadedRun, new: LoadedRun) -> MetricAtLoad:
+def at_load(base: LoadedRun, new: LoadedRun) -> MetricAtLoad:
     return equal_load([base], [new])["m"]
 
 
-def loaded(recording: Recording) -> LoadedRun:
-    return sure(loaded_run(view_run(recording, "unbounded", CATALOGUE), CATALOGUE))
-
-
-def by_levels(curves: Mapping[str, MetricAtLoad]) -> dict[str, LoadAdjustedResult]:
-    """One run of each build, judged by the catalogue's noise of levels."""
-    noises = {slug: metric_noise(CATALOGUE.find(slug), "unbounded") for slug in curves}
-    return MeasuredAtLoad(curves, noises, (1, 1)).judged(CATALOGUE)
-
-
 def test_a_build_that_carries_more_users_is_no_costlier_at_equal_load() -> None:
-    found = compared(made(4000, seed=1), made(6000, seed=2))
+    found = at_load(made(4000, seed=1), made(6000, seed=2))
     assert (found.at_users, found.base) == (4000, pytest.approx(4050, rel=0.01))
     assert abs(found.log_ratio) < 3 * found.se_log < 0.03
 
 
 def test_a_dearer_user_is_found_at_its_size() -> None:
-    found = compared(made(4000, seed=1), made(6000, per_user=1.1, seed=2))
+    found = at_load(made(4000, seed=1), made(6000, per_user=1.1, seed=2))
     assert math.expm1(found.log_ratio) == pytest.approx(4450 / 4050 - 1, abs=3 * found.se_log)
     low, high = effect_at_load(found, NOISE, (1, 1)).interval()
     assert 5 < low < 100 * (4450 / 4050 - 1) < high < 15
@@ -73,10 +55,10 @@ def test_a_dearer_user_is_found_at_its_size() -> None:
 
 def test_logins_of_a_build_that_still_climbs_are_not_held_against_it() -> None:
     """At 4000 users the base rests, and the new build climbs by 4 users/s, each of whom costs as much as 200."""
-    found = compared(made(4000, per_login=200, seed=1), made(6000, per_login=200, seed=2))
+    found = at_load(made(4000, per_login=200, seed=1), made(6000, per_login=200, seed=2))
     there = found.curves["new"][-1] / found.curves["base"][-1]
     assert (there, found.log_ratio) == (pytest.approx(1.0, abs=0.04), pytest.approx(0.0, abs=2 * found.se_log))
-    without = compared(made(4000, seed=1), made(6000, seed=2))
+    without = at_load(made(4000, seed=1), made(6000, seed=2))
     assert found.se_ratios[-1] > 2 * without.se_ratios[-1], "what logins explain is doubted"
     for side in ("base", "new"):
         users, metric = found.points[side].T
@@ -87,8 +69,8 @@ def test_logins_of_a_build_that_still_climbs_are_not_held_against_it() -> None:
 def test_a_difference_of_the_highest_load_alone_is_taken_from_there() -> None:
     new = made(4000, seed=2)
     late = LoadedRun(new.users, {"m": new.metrics["m"] * np.where(new.users > 3600, 1.3, 1.0)}, new.stop_s)
-    assert compared(made(4000, seed=1), new).constant
-    found = compared(made(4000, seed=1), late)
+    assert at_load(made(4000, seed=1), new).constant
+    found = at_load(made(4000, seed=1), late)
     assert (found.constant, found.log_ratio) == (False, pytest.approx(math.log(1.3), abs=0.03))
 
 
@@ -100,15 +82,15 @@ def test_early_bumps_do_not_count() -> None:
     values = bumped.metrics["m"].copy()
     values.iloc[:720] *= 100.0
     values.iloc[720:] = plain.metrics["m"].to_numpy()
-    found = compared(LoadedRun(bumped.users, {"m": values}, bumped.stop_s), new)
-    expected = compared(plain, new)
+    found = at_load(LoadedRun(bumped.users, {"m": values}, bumped.stop_s), new)
+    expected = at_load(plain, new)
     assert found.log_ratio == pytest.approx(expected.log_ratio, abs=0.002)
     assert found.users[0] >= 0.3 * 4000
 
 
 def test_the_highest_load_is_one_that_both_sustained() -> None:
     run = made(6000, seed=2, hold_s=300)  # five minutes at the top are no ten
-    found = compared(made(8000, seed=1), run)
+    found = at_load(made(8000, seed=1), run)
     assert (found.at_users, found.users[-1]) == (pytest.approx(6000 - 300 * 4, abs=30), found.at_users)
 
 
@@ -120,7 +102,7 @@ def test_gaps_zeros_infinities_and_what_follows_the_stop_are_left_out() -> None:
     values.iloc[600:650] = 0.0
     values.iloc[700:720] = np.inf
     gaps = LoadedRun(run.users.drop(run.users.index[800:900]), {"m": values}, run.stop_s - 600.0)
-    found = compared(gaps, made(4000, seed=2))
+    found = at_load(gaps, made(4000, seed=2))
     assert found.log_ratio == pytest.approx(0.0, abs=0.02)
     assert len(found.points["base"]) < len(found.points["new"])
 
@@ -161,25 +143,20 @@ def test_intervals_on_red_noise_hold_what_they_promise() -> None:
             for k in range(1, red.size):
                 red[k] = 0.982 * red[k - 1] + shocks[k] * math.sqrt(1 - 0.982**2)
             pair.append(LoadedRun(run.users, {"m": run.users * np.exp(red) + 1.0}, run.stop_s))
-        found = compared(*pair)
+        found = at_load(*pair)
         inside += abs(found.log_ratio) < 1.96 * found.se_log
     assert inside >= 88
 
 
 @pytest.mark.parametrize(("test", "users"), [("postgresql_unbounded", 6537), ("mysql_unbounded", 7097)])
-def test_cpu_of_v10_4_at_equal_load(real: Path, test: str, users: int) -> None:
+def test_cpu_of_v10_4_at_equal_load(compared: Callable[[str], Results], test: str, users: int) -> None:
     """Its level is +9.5 % in the Postgres test, at 6 % more users: at equal load less than 5 % is left."""
-    folder = real / "comparisons" / "v10.4" / test
-    runs = [
-        loaded(record(Run(recording=str(folder / f"{side}.csv.gz")), Source(kind="recorded"), CATALOGUE))
-        for side in ("base", "new")
-    ]
-    found = equal_load(runs[:1], runs[1:])
-    assert found["cpu-utilization"].at_users == pytest.approx(users, rel=0.01)
-    assert 0.0 < math.expm1(found["cpu-utilization"].log_ratio) < 0.05
-    assert abs(found["goroutines-in-use"].log_ratio) < 0.005
-    judged = by_levels(found)
-    assert not [slug for slug, row in judged.items() if row.status in ("regression", "improvement")]
+    (result,) = (each for each in compared("v10.4").tests if each.name == test)
+    rows = {row.slug: row.load_adjusted for row in result.metrics if row.load_adjusted}
+    assert rows["cpu-utilization"].users == pytest.approx(users, rel=0.01)
+    assert 0.0 < rows["cpu-utilization"].delta_percent < 5.0
+    assert abs(rows["goroutines-in-use"].delta_percent) < 0.5
+    assert not [slug for slug, row in rows.items() if row.status.changed]
 
 
 @pytest.mark.parametrize("size", [1e-200, 1e-9, 1e12, 1e200])
@@ -193,6 +170,6 @@ def test_any_size_and_any_outlier_give_numbers(size: float, seed: int) -> None:
         values[rng.random(len(values)) < 0.02] = 1e300
         values[rng.random(len(values)) < 0.02] = -5.0
         runs.append(LoadedRun(run.users, {"m": values}, run.stop_s))
-    found = compared(*runs)
+    found = at_load(*runs)
     for each in (found.log_ratio, found.se_log, *found.curves["base"] / size, *found.se_ratios):
         assert math.isfinite(each)

@@ -93,14 +93,6 @@ def test_setups_that_really_differ_are_worth_less() -> None:
     assert beside.df == noise.df + 15.0  # the catalogue's
 
 
-def test_calibrated_levels_are_used_where_equal_load_was_not_measured() -> None:
-    runs = [RunLevels({"cpu-utilization": RunLevel(level)}) for level in (100.0, 104.0, 97.0)]
-    groups = [RepeatedRuns(str(i), "unbounded", runs) for i in range(6)]
-    noise = sure(noise_at_load(CPU, groups))
-    assert repr(noise) == repr(metric_noise(CPU, "unbounded", groups))  # NaN equals itself nowhere
-    assert (noise.noise_source, noise.at_load) == ("calibration", False)
-
-
 STATED = {
     m.slug: math.log1p(m.run_sd_percent.equal_load / 100.0) for m in CATALOGUE.metrics if m.run_sd_percent.equal_load
 }

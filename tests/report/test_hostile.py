@@ -8,7 +8,6 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +30,8 @@ GIGABYTE = 1 << 30
 HEAD = b"timestamp,metric,value\n"
 
 
-@dataclass(frozen=True)
-class Hostile:
-    folder: Path
-    readme: str
-    page: str
-
-
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report in which everything that strangers may name is hostile."""
     folder = tmp_path_factory.mktemp("hostile")
     params = small_params(folder / "<b>|data`")
@@ -58,29 +50,29 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
     params["setup"] = {EVIL: EVIL}
     params["grafana"] = {EVIL: "https://example.org/a(b)|c"}
     params["tests"][0]["db_engine"] = EVIL[:60]
-    published = publish(write_params(folder / "evil.yaml", params), output=folder / "out")
-    readme = (published.folder / "README.md").read_text("utf-8")
-    return Hostile(published.folder, readme, (published.folder / "report.html").read_text("utf-8"))
+    return publish(write_params(folder / "evil.yaml", params), output=folder / "out").folder
 
 
-def test_hostile_text_is_text_in_the_page(hostile: Hostile, browser: Any) -> None:
+def test_hostile_text_is_text_in_the_page(hostile: Path, browser: Any) -> None:
     def look(page: Any) -> tuple[str, str, int, list[str]]:
         links = page.evaluate("() => [...document.querySelectorAll('a')].map(a => a.getAttribute('href'))")
         return page.title(), page.inner_text("main"), page.locator("main script, main img, iframe").count(), links
 
-    title, text, elements, links = browser.look((hostile.folder / "report.html").as_uri(), look)
+    title, text, elements, links = browser.look((hostile / "report.html").as_uri(), look)
     assert title.startswith("base <script>")  # a title is text
     assert "<script>document.title='owned'</script>" in text
     assert elements == 0
     ours = r"(?:tables/[a-z_]+\.csv|README\.md|results\.json|comparison\.ipynb|\.\./\.\./notebooks/investigate\.ipynb)"
     assert all(link.startswith(("https://", "#")) or re.fullmatch(ours, link) for link in links)
-    assert hostile.page.casefold().count("<script") == 1  # the page's own, which its policy knows by its hash
+    page = (hostile / "report.html").read_text("utf-8")
+    assert page.casefold().count("<script") == 1  # the page's own, which its policy knows by its hash
 
 
-def test_hostile_text_is_text_in_markdown(hostile: Hostile) -> None:
+def test_hostile_text_is_text_in_markdown(hostile: Path) -> None:
+    readme = (hostile / "README.md").read_text("utf-8")
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
     parser.validateLink = lambda url: True  # type: ignore[method-assign]
-    tokens = parser.parse(hostile.readme)
+    tokens = parser.parse(readme)
     children = [child for token in tokens for child in (token.children or [])]
     html = [t.content for t in [*tokens, *children] if t.type in ("html_block", "html_inline")]
     ours = [markdown.NOTICE, *map(markdown.markers, markdown.BLOCKS)]
@@ -90,8 +82,8 @@ def test_hostile_text_is_text_in_markdown(hostile: Hostile) -> None:
     assert others == ["javascript:alert(1)"]  # of a comment, whose author is trusted; none of a stranger's name
     images = [str(t.attrGet("src")) for t in children if t.type == "image"]
     assert all(re.fullmatch(r"graphs/[A-Za-z0-9._-]+\.svg", image) for image in images)
-    assert all((hostile.folder / image).exists() for image in images)
-    assert "document.title='owned'" in hostile.readme  # shown, not swallowed
+    assert all((hostile / image).exists() for image in images)
+    assert "document.title='owned'" in readme  # shown, not swallowed
     kinds = " ".join(token.type for token in tokens)
     rows = [len(re.findall("t[hd]_open", row)) for row in kinds.split("tr_open")[1:]]
     assert rows == [2, 2, 6, 6, 6, 4, 4, 2, 2, 2, 2]  # setup, supported users, results, two graphs a row of each test
@@ -110,9 +102,9 @@ def test_a_spreadsheet_takes_no_text_for_a_formula() -> None:
     assert any(float(row["base"]) for row in rows), "numbers stay numbers"
 
 
-def test_params_cannot_write_elsewhere(hostile: Hostile) -> None:
-    assert {path.name for path in hostile.folder.parent.iterdir()} == {"<b>|data`", "evil.yaml", "out"}
-    for graph in (hostile.folder / "graphs").iterdir():
+def test_params_cannot_write_elsewhere(hostile: Path) -> None:
+    assert {path.name for path in hostile.parent.iterdir()} == {"<b>|data`", "evil.yaml", "out"}
+    for graph in (hostile / "graphs").iterdir():
         assert re.fullmatch(r"[A-Za-z0-9._-]+\.svg", graph.name)
 
 

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import unicodedata
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -37,31 +36,22 @@ def shape(markdown: str) -> dict[str, Any]:
     }
 
 
-def seed_text(real: Path, number: str) -> str:
-    files = sorted((real.parent / "seeds").glob(f"{number}_*.txt"))
-    if not files:
-        pytest.skip(f"no seeds: {real.parent / 'seeds'} does not hold {number}_*.txt")
-    return files[0].read_text("utf-8")
+def results_of(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "results.json").read_text("utf-8")))
 
 
-@dataclass(frozen=True)
-class Made:
-    """A report, and the seed that it is held against."""
-
-    folder: Path
-    seed: str
-
-    @property
-    def results(self) -> dict[str, Any]:
-        return dict(json.loads((self.folder / "results.json").read_text("utf-8")))
+def seed_of(real: Path, release: str) -> str:
+    for file in (real.parent / "seeds").glob(f"{SEEDS[release]}_*.txt"):
+        return file.read_text("utf-8")
+    pytest.skip(f"no seeds: {real.parent / 'seeds'} does not hold {SEEDS[release]}_*.txt")
 
 
 @pytest.fixture(scope="module")
-def reports(real: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
-    """The three reports, each made by the one command."""
+def reports(real: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders of the three reports, each made by the one command."""
     made = {}
-    for release, number in SEEDS.items():
-        seed = seed_text(real, number)
+    for release in SEEDS:
+        seed = seed_of(real, release)
         base, new = re.findall(r"`(.*?)`", seed.splitlines()[0])
         setup = dict(
             re.findall(r"(?m)^\| (\S.*?) +\| (\S.*?) +\|$", seed.split("## Setup")[1].split("## Results")[0])[2:]
@@ -69,17 +59,18 @@ def reports(real: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, M
         grafana = dict(re.findall(r"(?m)^- \[(.*?)\]\((.*?)\)$", seed.split("### Grafana")[1].split("###")[0]))
         title = "Next Steps" if "## Next Steps" in seed else "Action Items"
         params = real_params(real, release, base, new, setup=setup, grafana=grafana, action_items_title=title)
-        folder = tmp_path_factory.mktemp("reports") / release
-        publish(write_params(folder.parent / f"{release}.yaml", params), output=folder)
-        made[release] = Made(folder, seed)
+        made[release] = tmp_path_factory.mktemp("reports") / release
+        publish(write_params(made[release].parent / f"{release}.yaml", params), output=made[release])
     return made
 
 
 @pytest.mark.parametrize("release", SEEDS)
-def test_the_folder_is_whole_and_its_readme_has_the_shape_of_the_seed(reports: dict[str, Made], release: str) -> None:
-    folder = reports[release].folder
+def test_the_folder_is_whole_and_its_readme_has_the_shape_of_the_seed(
+    real: Path, reports: dict[str, Path], release: str
+) -> None:
+    folder = reports[release]
     ours = shape((folder / "README.md").read_text("utf-8"))
-    assert ours == shape(reports[release].seed)
+    assert ours == shape(seed_of(real, release))
     graphs = {folder / f"{path}.svg" for _, path in ours["graphs"]}
     assert graphs == {*(folder / "graphs").iterdir()}
     assert all(graph.read_bytes().startswith(b"<svg") for graph in graphs)
@@ -87,16 +78,16 @@ def test_the_folder_is_whole_and_its_readme_has_the_shape_of_the_seed(reports: d
     assert not [path for path in folder.parent.iterdir() if path.name.startswith(".")]
 
 
-def test_results_follow_the_published_schema(reports: dict[str, Made], project: Path) -> None:
+def test_results_follow_the_published_schema(reports: dict[str, Path], project: Path) -> None:
     schema = json.loads((project / "docs/results.schema.json").read_text("utf-8"))
     assert schema == json_schema(), "make it again: python -m buildcompare schema > docs/results.schema.json"
-    for made in reports.values():
-        jsonschema.validate(made.results, schema, cls=jsonschema.Draft202012Validator)
+    for folder in reports.values():
+        jsonschema.validate(results_of(folder), schema, cls=jsonschema.Draft202012Validator)
 
 
-def test_the_page_reads_without_javascript(reports: dict[str, Made], browser: Any) -> None:
+def test_the_page_reads_without_javascript(reports: dict[str, Path], browser: Any) -> None:
     """Its pictures: four tests with nine graphs, four curves of users, and five metrics at equal load."""
-    page_file = reports["v10.4"].folder / "report.html"
+    page_file = reports["v10.4"] / "report.html"
     assert page_file.stat().st_size < 2_500_000
 
     def look(page: Any) -> tuple[str, list[str], list[str | None], int]:
@@ -120,8 +111,8 @@ def test_the_page_reads_without_javascript(reports: dict[str, Made], browser: An
     assert len(set(alts)) == 45
 
 
-def test_the_page_prints_on_few_sheets(reports: dict[str, Made], browser: Any, tmp_path: Path) -> None:
-    page_file, pdf = reports["v10.4"].folder / "report.html", tmp_path / "report.pdf"
+def test_the_page_prints_on_few_sheets(reports: dict[str, Path], browser: Any, tmp_path: Path) -> None:
+    page_file, pdf = reports["v10.4"] / "report.html", tmp_path / "report.pdf"
 
     def print_it(page: Any) -> list[Any]:
         page.emulate_media(media="print")
@@ -137,7 +128,7 @@ def test_the_page_prints_on_few_sheets(reports: dict[str, Made], browser: Any, t
     command = [needed("pdftotext", "poppler-utils"), "-raw", str(pdf), "-"]  # as it was drawn: cell by cell
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     printed = "".join(unicodedata.normalize("NFKC", text).split())  # fonts print "fi" as one sign
-    for test in reports["v10.4"].results["tests"]:
+    for test in results_of(reports["v10.4"])["tests"]:
         of_the_load = ("set_by_test", "supported_users")  # a curve of its own
         judged = [row for row in test["metrics"] if (row["reason"] or {}).get("code") not in of_the_load]
         for row in judged:  # of what is folded the line that names it
@@ -160,18 +151,18 @@ def test_nbconvert_writes_the_page_that_report_publishes(tmp_path: Path, monkeyp
     assert {file: file.read_bytes() for file in made.folder.rglob("*") if file.is_file()} == before
 
 
-def test_junit_has_a_case_for_everything_with_a_status(reports: dict[str, Made]) -> None:
-    root = ET.parse(reports["v10.4"].folder / "junit.xml").getroot()  # our own
+def test_junit_has_a_case_for_everything_with_a_status(reports: dict[str, Path]) -> None:
+    root = ET.parse(reports["v10.4"] / "junit.xml").getroot()  # our own
     suites = root.findall("testsuite")
     assert [suite.get("tests") for suite in suites] == ["10", "11", "10", "11"]
     assert {suite.get("failures") for suite in suites} == {"0"}
-    statuses = [metric["status"] for metric in reports["v10.4"].results["tests"][0]["metrics"]]
+    statuses = [metric["status"] for metric in results_of(reports["v10.4"])["tests"][0]["metrics"]]
     assert suites[0].get("skipped") == str(sum(each in ("inconclusive", "not_comparable") for each in statuses))
     assert "cannot tell" in str(suites[0].find("testcase/skipped").get("message"))  # type: ignore[union-attr]
 
 
-def test_the_executed_notebook_is_published_without_this_machine(reports: dict[str, Made]) -> None:
-    folder = reports["v10.4"].folder
+def test_the_executed_notebook_is_published_without_this_machine(reports: dict[str, Path]) -> None:
+    folder = reports["v10.4"]
     notebook = nbformat.read(folder / "comparison.ipynb", as_version=4)
     assert notebook.metadata.papermill.output_path == "comparison.ipynb"
     assert str(folder.parent) not in json.dumps(notebook.metadata)
