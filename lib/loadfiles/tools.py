@@ -33,6 +33,7 @@ from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, LabelSummary, Series
 from loadfiles import logs
 from loadfiles.request_log import (
+    FAILURES,
     GROUP,
     SETTLE_S,
     Intervals,
@@ -136,7 +137,8 @@ def _k6(batches: Iterable[Iterable[pa.Array]], log: RequestLog) -> None:
             if kind == "vus":
                 log.add_users(times[rows], values[rows])
             elif kind in (*_TIMES, _FAILED):
-                codes = _coded(log, endpoint_of, *(each.take(pa.array(rows)) for each in texts))
+                taken = pa.array(rows)
+                codes = _coded(log, endpoint_of, *(each.take(taken) for each in texts))
                 counted = {"failed": values[rows] > 0} if kind == _FAILED else {"elapsed_s": values[rows] / 1e3}
                 log.add(times[rows], codes, **counted)
 
@@ -299,7 +301,7 @@ _WHOLE = ["Request Count", "Failure Count", "Average Response Time", *_SHARES.va
 def read_locust(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
     """Read ``..._stats_history.csv`` of ``locust --csv``; requests and means are differences of its sums so far.
 
-    Endpoints of the whole run are those of ``..._stats.csv`` beside it.
+    Endpoints of the whole run are those of ``..._stats.csv`` beside it; without their history, failures are its means.
     """
     table = _locust_table(stream, file, ["Timestamp", *_COUNTED])
     series: list[Series] = []
@@ -328,8 +330,13 @@ def read_locust(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Reco
     files, summaries = [file.provenance], list[LabelSummary]()
     if is_named and not more and resolve(run + STATS).is_file():
         with _opened(run + STATS, "locust") as (whole, other):
-            summaries += _locust_summaries(_locust_table(whole, other, _WHOLE))
+            table = _locust_table(whole, other, _WHOLE)
         files.append(other.provenance)
+        summaries += _locust_summaries(table)
+        if not any(each.role == "label" for each in series):  # no `--csv-full-history`
+            failed, at = table.groupby(_endpoints(table))["Failure Count"].sum() / np.ptp(window), series[0].times
+            rates = {str(label): np.full(at.size, rate) for label, rate in failed.items() if label != "Aggregated"}
+            series += (Series(*FAILURES, at, rate, "error", {GROUP: label}) for label, rate in rates.items())
     about = {"kind": "locust", "files": files, "rate_s": SETTLE_S}
     return Recording(tuple(series), window, True, tuple(summaries), provenance=about)
 
