@@ -4,6 +4,7 @@ import http.client
 import math
 import os
 import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -222,21 +223,31 @@ START = {"prometheus": run_prometheus, "victoriametrics": run_victoriametrics}
 
 
 @contextmanager
-def running(command: list[str], log: Path, ready: str, **variables: str) -> Iterator[None]:
+def running(
+    command: list[str], log: Path, ready: str, cwd: Path | None = None, without: tuple[str, ...] = (), **variables: str
+) -> Iterator[None]:
+    """A server until the end of the block, in the environment but for variables that begin with `without`."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(without)}
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **variables})
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env={**kept, **variables}, cwd=cwd, start_new_session=True
+        )
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while True:
             assert process.poll() is None, log.read_text()
-            assert time.monotonic() < until, f"not ready after 30 s: {log.read_text()}"
-            with suppress(OSError), urllib.request.urlopen(ready, timeout=1):
+            assert time.monotonic() < until, f"not ready after 60 s: {log.read_text()}"
+            with suppress(OSError), urllib.request.urlopen(ready, timeout=2):
                 break
             time.sleep(0.1)
         yield
     finally:
-        process.terminate()
-        process.wait(20)
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:  # a loaded machine; nothing of it is needed any more
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(30)
 
 
 @dataclass

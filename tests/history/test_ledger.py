@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -51,10 +52,8 @@ def test_another_comparison_is_not_overwritten(tmp_path: Path, other: Entry, key
     record(tmp_path, [entry("v1.1")])
     file = tmp_path / "v1.1.json"
     before = file.read_bytes()
-    with pytest.raises(InputError) as fault:
+    with pytest.raises(InputError, match=rf"(^|: ){key}: expected .*, found .*{found}"):
         record(tmp_path, [other])
-    assert fault.value.key == key
-    assert found in fault.value.found
     assert (file.read_bytes(), list(tmp_path.iterdir())) == (before, [file])
 
 
@@ -73,9 +72,8 @@ def test_a_damaged_entry_is_named(tmp_path: Path, change: dict[str, Any], key: s
     record(tmp_path, [entry("v1.1")])
     file = tmp_path / "v1.1.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
-    with pytest.raises(InputError) as fault:
+    with pytest.raises(InputError, match=f"^{re.escape(f'{file}: {key}: expected')}"):
         print(read_ledger(tmp_path).entries)
-    assert (fault.value.file, fault.value.key) == (str(file), key)
 
 
 def test_records_at_the_same_time_take_a_place_each_and_readers_lose_none(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A table of earlier comparisons becomes a ledger, or the cell at fault is named."""
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -38,38 +39,39 @@ def test_a_table_becomes_entries(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "key", "found"),
+    ("rows", "key", "found"),
     [
-        ({"su_base": "=1+1"}, "line 2, su_base", "'=1+1'"),
-        ({"su_base": "-5"}, "line 2, su_base", "'-5'"),
-        ({"su_base": "nan"}, "line 2, su_base", "'nan'"),
-        ({"su_base": "1,000"}, "line 2, su_base", "'1,000'"),
-        ({"su_base": "9" * 400}, "line 2, su_base", "'999"),
-        ({"delta_pct": "-19.7"}, "line 2, delta_pct", "-19.7"),
-        ({"errors_base": "-1"}, "line 2, errors_base", "-1"),
-        ({"users": "7500.5"}, "line 2, users", "'7500.5'"),
-        ({"release": ""}, "line 2, release", "none"),
-        ({"release": "../../etc"}, "line 2, release", "'../../etc'"),
-        ({"release": "=cmd|' /C calc'!A0"}, "line 2, release", "formula"),
-        ({"load_test_version": '=HYPERLINK("http://x")'}, "line 2, load_test_version", "formula"),
-        ({"dataset": "two\nlines"}, "dataset", "two"),
-        ({"monthly": "no"}, "line 2, monthly", "'no'"),
-        ({"order": ""}, "line 2, order", "none"),
-        ({"monthly": "study"}, "line 2, order", "1"),
-        ({"test_type": "soak"}, "line 2, test_type", "'soak'"),
-        ({"db": ""}, "line 2, db", "none"),
-        ({"db": "my sql/.."}, "line 2, db", "'my sql/..'"),
-        ({"users_inc": "x"}, "line 2, users_inc", "'x'"),
-        ({"base_label": "x" * 300}, "line 2, base_label", "xxx"),
+        ([{"su_base": "=1+1"}], "line 2, su_base", "'=1+1'"),
+        ([{"su_base": "-5"}], "line 2, su_base", "'-5'"),
+        ([{"su_base": "nan"}], "line 2, su_base", "'nan'"),
+        ([{"su_base": "1,000"}], "line 2, su_base", "'1,000'"),
+        ([{"su_base": "9" * 400}], "line 2, su_base", "'999"),
+        ([{"delta_pct": "-19.7"}], "line 2, delta_pct", "-19.7"),
+        ([{"errors_base": "-1"}], "line 2, errors_base", "-1"),
+        ([{"users": "7500.5"}], "line 2, users", "'7500.5'"),
+        ([{"release": ""}], "line 2, release", "none"),
+        ([{"release": "../../etc"}], "line 2, release", "'../../etc'"),
+        ([{"release": "=cmd|' /C calc'!A0"}], "line 2, release", "formula"),
+        ([{"load_test_version": '=HYPERLINK("http://x")'}], "line 2, load_test_version", "formula"),
+        ([{"dataset": "two\nlines"}], "dataset", "two"),
+        ([{"monthly": "no"}], "line 2, monthly", "'no'"),
+        ([{"order": ""}], "line 2, order", "none"),
+        ([{"monthly": "study"}], "line 2, order", "1"),
+        ([{"test_type": "soak"}], "line 2, test_type", "'soak'"),
+        ([{"db": ""}], "line 2, db", "none"),
+        ([{"db": "my sql/.."}], "line 2, db", "'my sql/..'"),
+        ([{"users_inc": "x"}], "line 2, users_inc", "'x'"),
+        ([{"base_label": "x" * 300}], "line 2, base_label", "xxx"),
+        ([{}, {}], "line 3, db, test_type", "mysql_unbounded as on line 2"),
+        ([{}, {"release": "v1.2"}], "line 3, order", "1, which is v1.1's"),
+        ([{}, {"db": "postgresql", "new_label": "v1.2"}], "line 3, new_label", "'v1.1.0-rc1' on line 2"),
+        ([{}, {"db": "postgresql", "load_test_version": "v3"}], "line 3, load_test_version", "'v2' on line 2"),
     ],
 )
-def test_a_cell_at_fault_is_named(tmp_path: Path, row: dict[str, str], key: str, found: str) -> None:
-    file = write_table(tmp_path, row)
-    with pytest.raises(InputError) as fault:
+def test_a_fault_is_named(tmp_path: Path, rows: list[dict[str, str]], key: str, found: str) -> None:
+    file = write_table(tmp_path, *rows)
+    with pytest.raises(InputError, match=rf"^{file}: .*{key}.*: expected .*, found .*{re.escape(found)}"):
         import_table(file, tmp_path / "ledger")
-    assert fault.value.file == str(file)
-    assert key in str(fault.value.key)
-    assert found in fault.value.found
     assert not (tmp_path / "ledger").exists()
 
 
@@ -79,22 +81,6 @@ def test_a_table_beyond_the_limit_is_refused_before_it_is_read(tmp_path: Path) -
         out.write("\n" * 100_000)
     with pytest.raises(InputError, match="at most 100,000 rows"):
         read_table(file)
-
-
-@pytest.mark.parametrize(
-    ("rows", "key", "found"),
-    [
-        (({}, {}), "line 3, db, test_type", "mysql_unbounded as on line 2"),
-        (({}, {"release": "v1.2"}), "line 3, order", "1, which is v1.1's"),
-        (({}, {"db": "postgresql", "new_label": "v1.2"}), "line 3, new_label", "'v1.1.0-rc1' on line 2"),
-        (({}, {"db": "postgresql", "load_test_version": "v3"}), "line 3, load_test_version", "'v2' on line 2"),
-    ],
-)
-def test_contradictions_are_named(tmp_path: Path, rows: tuple[dict[str, str], ...], key: str, found: str) -> None:
-    with pytest.raises(InputError) as fault:
-        read_table(write_table(tmp_path, *rows))
-    assert fault.value.key == key
-    assert found in fault.value.found
 
 
 def test_spellings_that_nobody_misreads_are_read(tmp_path: Path) -> None:
@@ -145,11 +131,8 @@ def test_other_separators_are_seen_and_their_numbers_stay_strict(tmp_path: Path,
 def test_what_is_no_such_table_is_refused(tmp_path: Path, contents: bytes, found: str) -> None:
     file = tmp_path / "history.csv"
     file.write_bytes(contents)
-    with pytest.raises(InputError) as fault:
+    with pytest.raises(InputError, match=f"found .*{found}"):
         read_table(file)
-    assert found in fault.value.found
-    with pytest.raises(InputError):
-        read_table(tmp_path / "missing.csv")
 
 
 def test_the_command_line_imports_and_tells(real: Path, tmp_path: Path) -> None:

@@ -132,20 +132,16 @@ def test_the_default_name_is_the_new_build(
     assert (written.metrics, bc.compare(written).verdict) == ("v2", "regression")
 
 
-MALFORMED = {
-    "missing.csv": None, "empty.csv": b"", "words.csv": b"hello\nworld\n", "no-clock.csv": b"a,b\n1,2\n",
-    "other.json": b'{"a": 1}', "cut.csv.gz": b"\x1f\x8b\x08\x00abc", "damaged.parquet": b"PAR1" + bytes(40),
-    "pyperf.json": b'{"benchmarks": [{"runs": [{"values": ["x"]}]}]}',
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MALFORMED)
-def test_a_file_of_nobody_gives_one_line_and_writes_nothing(name: str, tmp_path: Path) -> None:
-    file, contents = tmp_path / name, MALFORMED[name]
+@pytest.mark.parametrize("contents", [
+    None, b"", b"hello\nworld\n", b"a,b\n1,2\n", b'{"a": 1}', b"\x1f\x8b\x08\x00abc", b"PAR1" + bytes(40),
+    b'{"benchmarks": [{"runs": [{"values": ["x"]}]}]}',
+])  # fmt: skip
+def test_a_file_of_nobody_gives_one_line_and_writes_nothing(contents: bytes | None, tmp_path: Path) -> None:
+    file = tmp_path / "x"
     if contents is not None:
         file.write_bytes(contents)
     said = refused("init", file, file, "--output", tmp_path / "params/x.yaml")
-    assert re.fullmatch(rf"buildcompare: {re.escape(str(file))}: .*expected .+, found .+\n", said)
+    assert re.fullmatch(rf"buildcompare: {file}: .*expected .+, found .+\n", said)
     assert not (tmp_path / "params").exists()
 
 

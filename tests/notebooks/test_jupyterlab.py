@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,8 +20,7 @@ import buildcompare as bc
 from buildcompare.results.codes import SIDES, Pair
 from buildcompare.text.numbers import change, interval, quantity
 from conftest import BrowserThread
-from jupyterlab_server import KEEP_CELLS, QUIET, jupyterlab, page_of, run_all_cells, wait_until_idle
-from prometheus_server import Servers, proxying
+from prometheus_server import Servers, free_port, proxying, running
 from pulling import params
 from support import write_params
 
@@ -39,10 +40,67 @@ graph(view, next(row for row in view.result.metrics if row.slug == "p99-api-time
     'result.plot("p99-api-times");',
 )
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+LIMIT_MS = 90_000
+SETTINGS: dict[str, dict[str, Any]] = {
+    "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # cells out of view stay in the page
+    "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+RUN_ALL = """async () => {
+  const panel = jupyterapp.shell.currentWidget;
+  await panel.context.ready;
+  await panel.sessionContext.ready;
+  await panel.sessionContext.session.kernel.info;
+  jupyterapp.commands.execute("notebook:run-all-cells");
+}"""
+"""What the menu's *Run All Cells* does, as soon as the kernel answers: a click before that is lost."""
+STILL = """() => {
+  const kernel = jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  return kernel.status === "idle" && !kernel.hasPendingInput;
+}"""
 LUMINANCE = """element => {
   const parts = getComputedStyle(element).color.match(/[0-9.]+/g).map(Number);
   return (0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]) / 255;
 }"""
+
+
+@contextlib.contextmanager
+def jupyterlab(folder: Path, home: Path, **variables: str) -> Iterator[str]:
+    """The address of a JupyterLab in the project folder `folder`, with environment variables."""
+    port = free_port()
+    for name, values in SETTINGS.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / f"{name}.jupyterlab-settings").write_text(json.dumps(values))
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1"]
+    command += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0", f"--ServerApp.root_dir={folder}"]
+    command += ["--IdentityProvider.token=", "--ServerApp.allow_root=True", f"--LabApp.user_settings_dir={home}"]
+    command += ["--LabApp.expose_app_in_browser=True"]
+    variables |= {"HOME": str(home), "BUILDCOMPARE_ROOT": str(folder), "JUPYTER_PREFER_ENV_PATH": "1"}
+    url = f"http://127.0.0.1:{port}"
+    with running(command, home / "jupyterlab.log", f"{url}/api/status", folder, ("JUPYTER", "XDG_"), **variables):
+        yield url
+
+
+@contextlib.contextmanager
+def page_of(browser: Browser, address: str, *, height: int = 900) -> Iterator[Page]:
+    """A page of JupyterLab. A dialog that comes up, of a kernel that is slow to start, is accepted."""
+    context = browser.new_context(viewport={"width": 1280, "height": height})
+    try:
+        page = context.new_page()
+        page.set_default_timeout(LIMIT_MS)
+        accept = page.locator("dialog.jp-Dialog .jp-mod-accept").first
+        page.add_locator_handler(accept, lambda button: button.click())
+        page.goto(address)
+        yield page
+    finally:
+        context.close()
+
+
+def run_all_cells(page: Page, notebook: str) -> None:
+    """Run all cells of the notebook that the page opened, as soon as its kernel answers."""
+    page.wait_for_function(
+        "name => window.jupyterapp?.shell.currentWidget?.context?.path.endsWith(name)", arg=f"{notebook}.ipynb"
+    )
+    page.evaluate(RUN_ALL)
 
 
 @pytest.fixture
@@ -66,7 +124,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, project: Path) -> Path:
 def laboratory(folder: Path) -> Iterator[str]:
     """The address of one JupyterLab for all tests here, started as `make lab PARAMS=... TEST=... METRIC=...` does."""
     chosen = {"PARAMS": PARAMS, "BUILDCOMPARE_TEST": TEST, "BUILDCOMPARE_METRIC": METRIC}
-    with jupyterlab(folder, folder.parent / "home", KEEP_CELLS | QUIET, **chosen) as url:
+    with jupyterlab(folder, folder.parent / "home", **chosen) as url:
         yield url
 
 
@@ -109,7 +167,7 @@ def settled(page: Page, expected: list[str]) -> list[str]:
 
     with contextlib.suppress(NotInTimeError):
         page.locator("td.interval", has_text=expected[3]).first.wait_for(timeout=15_000)
-    wait_until_idle(page)  # what stands below the answer moves until then
+    page.wait_for_function(STILL)  # what stands below the answer moves until then
     return answer(page)
 
 
@@ -240,7 +298,7 @@ def pulling(tmp_path: Path, project: Path, servers: Servers) -> Iterator[Pulling
         pulled = params(base.url, timeout_s=600)
         pulled["tests"][0]["new"]["url"] = new.url
         write_params(folder / "params/pulled.yaml", pulled)
-        with jupyterlab(folder, tmp_path / "home", KEEP_CELLS | QUIET, PARAMS="params/pulled.yaml") as url:
+        with jupyterlab(folder, tmp_path / "home", PARAMS="params/pulled.yaml") as url:
             yield url, gates
 
 

@@ -32,12 +32,8 @@ from support import small_params, write_params
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("small")
-
-
-@pytest.fixture(scope="module")
-def params_file(folder: Path) -> Path:
+def params_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small")
     return write_params(folder / "small.yaml", small_params(folder / "data"))
 
 
@@ -138,10 +134,10 @@ def test_the_notebook_has_a_variable_for_each_key_of_a_params_file(project: Path
 
 
 @pytest.mark.slow
-def test_papermill_with_a_file_without_a_name_says_where_the_name_belongs(folder: Path) -> None:
+def test_papermill_with_a_file_without_a_name_says_where_the_name_belongs(tmp_path: Path) -> None:
     """The command line takes the file's name; a notebook is told the file's contents only."""
-    unnamed = {key: value for key, value in small_params(folder / "data").items() if key != "name"}
-    assert read_params(write_params(folder / "unnamed.yaml", unnamed)).name == "unnamed"
+    unnamed = {key: value for key, value in small_params(tmp_path / "data").items() if key != "name"}
+    assert read_params(write_params(tmp_path / "unnamed.yaml", unnamed)).name == "unnamed"
     with pytest.raises(InputError, match=r"^name: expected `name: NAME` in the params file.*found none$"):
         workbench.parameters(**unnamed)
 

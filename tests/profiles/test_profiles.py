@@ -63,10 +63,8 @@ def test_folded_stacks_of_each_profiler_are_read(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_profile_is_refused(tmp_path: Path, text: str | bytes, said: str) -> None:
-    with pytest.raises(InputError) as refusal:
+    with pytest.raises(InputError, match=rf"x\.folded.*{said}"):
         of_text(tmp_path, text)
-    assert said in str(refusal.value)
-    assert "x.folded" in str(refusal.value)
 
 
 def ask(url: str) -> bytes:

@@ -156,6 +156,5 @@ def test_times_may_have_units_and_fractions(header: str, times: tuple[str, str],
 )
 def test_what_has_no_reading_is_refused(text: str | bytes, said: str) -> None:
     """Faults of docs/input-faults.md are tested in tests/config."""
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=rf"\A.*{said}.*\Z"):
         read_text(text)
-    assert str(caught.value).count("\n") == 0

@@ -1,12 +1,7 @@
 """What is pulled from a server is kept, pulled again only when something changed, and whole or absent."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import time
-import urllib.request
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +9,15 @@ from typing import Any
 import jsonschema
 import pytest
 
+import prometheus_server as world
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import BuildcompareError, InputError, SourceError
 from buildcompare.config.params import Comparison, read_params
 from buildcompare.report import sections
 from buildcompare.results import dumps
 from buildcompare.results.schema import json_schema
-from prometheus_server import LENGTH_S, NEW_START, Exchange, Fault, Prometheus, Proxy, Servers, free_port, needed
-from pulling import at, params
+from prometheus_server import LENGTH_S, NEW_START, Exchange, Fault, Prometheus, Proxy, Servers
+from pulling import at, params, raw
 from support import command, sure, write_params
 
 
@@ -219,28 +215,13 @@ def test_builds_on_different_servers_are_a_warning_and_an_odd_provenance_breaks_
 @pytest.mark.slow
 def test_an_archived_folder_is_served_as_a_copy(project: Path, tmp_path: Path) -> None:
     """`make prometheus`: old blocks are kept, and the archive is not touched."""
-    for program in ("prometheus", "promtool", "make"):
-        needed(program)
-    samples = tmp_path / "samples.om"
-    samples.write_text("# TYPE up gauge\nup 1 1577836800\nup 2 1577836805\n# EOF\n")
-    archive = tmp_path / "archive"
-    blocks = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(samples), str(archive)]
-    subprocess.run(blocks, check=True, capture_output=True)
+    world.needed("make", "make")
+    archive = tmp_path / "data"
+    with world.run_prometheus(tmp_path, ["# TYPE up gauge\nup 1 1577836800\nup 2 1577836805\n# EOF\n"]):
+        pass  # it leaves its folder
     before = {str(path): path.read_bytes() for path in sorted(archive.rglob("*")) if path.is_file()}
-    port, quiet = free_port(), subprocess.DEVNULL
-    make = ["make", "prometheus", f"DATA={archive}", f"PORT={port}"]
-    process = subprocess.Popen(make, cwd=project, stdout=quiet, stderr=quiet, start_new_session=True)
-    try:
-        query = f"http://127.0.0.1:{port}/api/v1/query?query=up&time=1577836805"
-        for _ in range(100):
-            try:
-                with urllib.request.urlopen(query, timeout=5) as answer:
-                    found = json.load(answer)["data"]["result"]
-                break
-            except OSError:
-                time.sleep(0.1)
-        assert [row["value"] for row in found] == [[1577836805, "2"]]
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(20)
+    port = world.free_port()
+    make, url = ["make", "prometheus", f"DATA={archive}", f"PORT={port}"], f"http://127.0.0.1:{port}"
+    with world.running(make, tmp_path / "log", f"{url}/-/ready", project):
+        assert [row["values"] for row in raw(url, "up", 1577836805, 1577836805, 5)] == [[[1577836805, "2"]]]
     assert {str(path): path.read_bytes() for path in sorted(archive.rglob("*")) if path.is_file()} == before

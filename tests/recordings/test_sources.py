@@ -88,10 +88,8 @@ def test_a_small_report_in_detail(tmp_path: Path) -> None:
     ],
 )
 def test_a_fault_in_a_report_is_named(tmp_path: Path, change: dict[str, Any], key: str, found: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=rf": {re.escape(key)}: expected .*, found .*{found}"):
         report(tmp_path, **change)
-    assert caught.value.key == key
-    assert found in caught.value.found
 
 
 def test_published_recordings_are_read_without_loss(real: Path) -> None:

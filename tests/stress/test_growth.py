@@ -1,14 +1,27 @@
-"""Inputs of any size, for each thing that may be large in one, and what reading them takes."""
+"""Work grows with an input's size, not with its square.
+
+    python tests/stress/test_growth.py
+
+prints for each thing that may be large the CPU seconds of an eighth, a half and the whole of what is allowed, and the
+exponent by which work grows from the eighth to the whole: 1 is in proportion, 2 with the square.
+"""
 
 import contextlib
 import datetime as dt
 import gc
 import json
+import math
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import fuzzing
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import fuzzing  # the tests' own parts
 from buildcompare.config.errors import BuildcompareError
 from buildcompare.recordings.prometheus_answer import PassingError, RefusedAnswerError
 
@@ -73,3 +86,35 @@ def takes_s(kind: str, contents: bytes, folder: Path) -> float:
         return time.process_time() - started
     finally:
         gc.unfreeze()
+
+
+GROWN, NOISE_S = 16, 0.03
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_work_grows_no_faster_than_its_input(name: str, tmp_path: Path) -> None:
+    """Sixteen times the input may take three times sixteen times the work; the square would be 256 times."""
+    kind, make, most = CASES[name]
+    small, large = (make(max(most // part, 10)) for part in (64 * GROWN, 64))
+    takes_s(kind, small, tmp_path)  # imports
+    before = min(takes_s(kind, small, tmp_path) for _ in range(3))
+    assert takes_s(kind, large, tmp_path) < 3 * GROWN * max(before, NOISE_S / GROWN)
+
+
+def main(names: list[str]) -> None:
+    """Print a row for each."""
+    print(f"{'':28} {'most':>12} {'MB':>7} {'1/8 s':>7} {'1/2 s':>7} {'all s':>7} {'grows':>6}")
+    with tempfile.TemporaryDirectory() as name:
+        for what in names:
+            kind, make, most = CASES[what]
+            takes_s(kind, make(10), Path(name))
+            inputs = [make(most // part) for part in (8, 2, 1)]
+            seconds = [takes_s(kind, each, Path(name)) for each in inputs]
+            grows = math.log(seconds[2] / seconds[0]) / math.log(8) if seconds[0] > 0.01 else math.nan
+            cells = " ".join(f"{each:7.2f}" for each in seconds)
+            print(f"{what:28} {most:12,} {len(inputs[2]) / 1e6:7.1f} {cells} {grows:6.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or [*CASES])
