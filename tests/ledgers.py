@@ -13,7 +13,7 @@ Users = Mapping[str, tuple[float | None, float | None]]
 def entry(
     name: str,
     position: int | None = 1,
-    builds: tuple[str, str] = ("1.0.0", "1.1.0"),
+    builds: tuple[str | None, str | None] = ("1.0.0", "1.1.0"),
     users: Users | None = None,
     **more: Any,
 ) -> Entry:

@@ -381,18 +381,9 @@ def cut_off(exchange: Exchange, *, abruptly: bool) -> None:
     exchange.sent = True
 
 
-@dataclass(frozen=True)
-class Certificates:
-    """A certificate authority, and a server's and a client's certificate of it; `key` is that of both."""
-
-    ca: Path
-    cert: Path
-    key: Path
-
-
 @pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Made by openssl, for 127.0.0.1."""
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an authority (ca.pem) and a certificate for 127.0.0.1 (cert.pem, key.pem), made by openssl."""
     openssl = needed("openssl", "openssl")
     folder = tmp_path_factory.mktemp("certificates")
 
@@ -406,14 +397,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     (folder / "more").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
     run("x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "36500",
         "-extfile", "more", "-out", "cert.pem")  # fmt: skip
-    return Certificates(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
+    return folder
 
 
-def tls_front(certificates: Certificates, *, client: bool) -> ssl.SSLContext:
+def tls_front(certificates: Path, *, client: bool) -> ssl.SSLContext:
     """A server's context; with `client`, callers need a certificate too."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificates.cert, certificates.key)
+    context.load_cert_chain(certificates / "cert.pem", certificates / "key.pem")
     if client:
         context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(certificates.ca)
+        context.load_verify_locations(certificates / "ca.pem")
     return context

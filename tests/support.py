@@ -22,11 +22,9 @@ from typer.testing import CliRunner, Result
 
 from buildcompare.__main__ import app
 from buildcompare.comparison import analysis
-from buildcompare.config.errors import InputError
-from buildcompare.config.params import Comparison, check_params
+from buildcompare.config.params import check_params
 from buildcompare.config.yaml import yaml_text
 from buildcompare.history.ledger import read_ledger
-from buildcompare.report.publish import KernelInputError
 
 T = TypeVar("T")
 REPORTED = {
@@ -83,15 +81,6 @@ def published_params(real: Path, release: str, ledger: Path) -> dict[str, Any]:
             if test["type"] == "unbounded":
                 test[side]["supported_users"] = int(getattr(row, f"su_{side}"))
     return {**params, "history": str(ledger)}
-
-
-def kernel_in_process(params: Comparison, **_: object) -> None:
-    """Stand in for a kernel that meets a fault: read as the notebook does, and fail as it would."""
-    try:
-        analysis.read_recordings(analysis.parameters(**params.model_dump(mode="json")))
-    except InputError as error:
-        raise KernelInputError(str(error)) from None
-    raise AssertionError("every recording was read")
 
 
 CHANGES = {"open", "os.mkdir", "os.remove", "os.rename", "os.rmdir"}

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,101 +18,57 @@ import pytest
 from buildcompare.calibration.learn import calibrate
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import InputError
+from buildcompare.config.params import Comparison
 from buildcompare.config.yaml import yaml_text
 from buildcompare.recordings.recording import LabelSummary, Recording, Series
 from buildcompare.recordings.table import write_recording
 from buildcompare.report import processes
 from buildcompare.report import publish as run_report
-from support import kernel_in_process, refused, small_params, write_params
+from support import refused, small_params, write_params
 
 TABLE = Path(__file__).parents[2] / "docs/input-faults.md"
 
 
-@dataclass
-class Given:
-    """What the user gives: params, and the bytes of a data file that the last test's new run names."""
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with what the user gives; FOLDER in a value is the folder of the test."""
 
-    folder: Path
-    params: dict[str, Any]
-    data: bytes | None = None
     text: str | bytes | None = None
-    """The params file as written, where it is not just `params`."""
-    output: Path = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.output = self.folder / "out"
-
-    @property
-    def run(self) -> dict[str, Any]:
-        return dict(self.params["tests"][1])["new"]  # type: ignore[no-any-return]
-
-    def edit(self, there: str, instead: str) -> None:
-        text = yaml_text(self.params)
-        assert there in text
-        self.text = text.replace(there, instead, 1)
+    """The params file as written, where it is not just its keys."""
+    edit: tuple[str, str] = ("", "")
+    keys: dict[str, Any] = field(default_factory=dict)
+    test: dict[str, Any] = field(default_factory=dict)
+    """Keys of the last test, as `run` those of its new run."""
+    run: dict[str, Any] = field(default_factory=dict)
+    data: bytes | None = None
+    """The contents of the data file that this run names."""
+    files: dict[str, str] = field(default_factory=dict)
+    output: str = "out"
+    make: Callable[[Path, dict[str, Any]], object] = lambda folder, params: None
+    """What else is done in the folder or with the params."""
 
 
-Fault = Callable[[Given], object]
 FAULTS: dict[tuple[str, str], Fault] = {}
 
 
-def fault(kind: str, words: str) -> Callable[[Fault], Fault]:
-    def register(make: Fault) -> Fault:
-        assert (kind, words) not in FAULTS
-        FAULTS[kind, words] = make
-        return make
-
-    return register
+def fault(kind: str, words: str, **how: Any) -> None:
+    assert (kind, words) not in FAULTS
+    FAULTS[kind, words] = Fault(**how)
 
 
-def params_text(words: str, text: str | bytes) -> None:
-    fault("params", words)(lambda given: setattr(given, "text", text))
-
-
-def params_edit(words: str, there: str, instead: str) -> None:
-    fault("params", words)(lambda given: given.edit(there, instead))
-
-
-def params_keys(words: str, kind: str = "params", **keys: Any) -> None:
-    fault(kind, words)(lambda given: given.params.update(keys))
-
-
-def last_test(words: str, **keys: Any) -> None:
-    fault("params", words)(lambda given: given.params["tests"][1].update(keys))
-
-
-def new_run(kind: str, words: str, **keys: Any) -> None:
-    """Keys of a run; `{}` in a path is the folder of the test."""
-    fault(kind, words)(lambda given: given.run.update(json.loads(json.dumps(keys).replace("{}", str(given.folder)))))
-
-
-def pulled(words: str, url: str = "http://127.0.0.1:9", **source: Any) -> None:
-    params_keys(words, source={"kind": "prometheus", "url": url, **source})
+params = partial(fault, "params")
+recording = partial(fault, "recording")
+report = partial(fault, "report")
 
 
 def named_file(key: str, words: str, text: str | None) -> None:
     """A key of the params that names a file of this text; None: no such file."""
-
-    def make(given: Given) -> None:
-        given.params[key] = str(given.folder / "named")
-        if text is not None:
-            (given.folder / "named").write_text(text)
-
-    fault(key, words)(make)
+    fault(key, words, keys={key: "FOLDER/named"}, files={} if text is None else {"named": text})
 
 
 def ledger(words: str, **entries: str) -> None:
-    def make(given: Given) -> None:
-        given.params["history"] = str(given.folder / "ledger")
-        (given.folder / "ledger").mkdir()
-        for name, text in entries.items():
-            (given.folder / "ledger" / f"{name}.json").write_text(text)
-
-    fault("history", words)(make)
-
-
-def data(kind: str, words: str, contents: bytes) -> None:
-    fault(kind, words)(lambda given: setattr(given, "data", contents))
+    files = {f"ledger/{name}.json": text for name, text in entries.items()}
+    fault("history", words, keys={"history": "FOLDER/ledger"}, files=files)
 
 
 def table(rows: str) -> bytes:
@@ -130,176 +87,168 @@ def ltctl(**change: Any) -> bytes:
     return json.dumps(report | change).encode()
 
 
-params_text("an empty file", "")
-params_text("not YAML", "a: [b")
-params_text("not UTF-8", b"\xff\xfe\xfa")
-params_text("a control character", "name: a\x01")
-params_text("larger than 1 MB", "# " + "x" * 1_000_000)
+params("an empty file", text="")
+params("not YAML", text="a: [b")
+params("not UTF-8", text=b"\xff\xfe\xfa")
+params("a control character", text="name: a\x01")
+params("larger than 1 MB", text="# " + "x" * 1_000_000)
 ALIASES = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
-params_text("more than 20,000 values once aliases are followed", "\n".join(["a0: &a0 [x, x]", *ALIASES]))
-params_text("nested too deeply", "[" * 100_000)
-params_edit("a tag that would construct an object", "name: small", "name: !!python/object/apply:os.getcwd []")
-params_text("a value that its tag cannot hold", "a: !!int abc")
+params("more than 20,000 values once aliases are followed", text="\n".join(["a0: &a0 [x, x]", *ALIASES]))
+params("nested too deeply", text="[" * 100_000)
+params("a tag that would construct an object", edit=("name: small", "name: !!python/object/apply:os.getcwd []"))
+params("a value that its tag cannot hold", text="a: !!int abc")
 MERGES = "{x: 1}"
 for level in range(8):
     MERGES = f"{{<<: [&m{level} {MERGES}, {', '.join([f'*m{level}'] * 9)}]}}"
-params_text("merges of merges", MERGES)
-params_text("an escape sequence, spelled out", 'name: "\\e[31m"')
-params_text("letters that turn the direction of writing", 'name: "\\u202e"')
-params_text("a key of aliases of aliases", "? [&a [x, x, x], &b [*a, *a, *a], &c [*b, *b, *b]]\n: 1")
-params_edit("a number in octal or base 60", "users: 1000", "users: 0777")
-params_edit("a password in a link", "name: small", "name: small\ngrafana: {a: 'http://user:pass@host/'}")
-params_edit("a key twice", "name: small", "name: small\nname: small")
-params_edit("an unknown key", "name: small", "nmae: small")
-params_edit("a missing key", "new:\n  label: v1.1.0\n", "")
-params_edit("a wrong type", "users: 1000", "users: many")
-params_edit("an unquoted version", "label: v1.1.0", "label: 10.10")
+params("merges of merges", text=MERGES)
+params("an escape sequence, spelled out", text='name: "\\e[31m"')
+params("letters that turn the direction of writing", text='name: "\\u202e"')
+params("a key of aliases of aliases", text="? [&a [x, x, x], &b [*a, *a, *a], &c [*b, *b, *b]]\n: 1")
+params("a number in octal or base 60", edit=("users: 1000", "users: 0777"))
+params("a password in a link", edit=("name: small", "name: small\ngrafana: {a: 'http://user:pass@host/'}"))
+params("a key twice", edit=("name: small", "name: small\nname: small"))
+params("an unknown key", edit=("name: small", "nmae: small"))
+params("a missing key", edit=("new:\n  label: v1.1.0\n", ""))
+params("a wrong type", edit=("users: 1000", "users: many"))
+params("an unquoted version", edit=("label: v1.1.0", "label: 10.10"))
 
 
-fault("params", "no such file")(lambda given: given.params.clear())
+params("no such file", make=lambda folder, params: params.clear())
 HOUR = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T01:00:00Z"}
-new_run("params", "a window that ends before it starts", start=HOUR["end"], end=HOUR["start"])
-new_run("params", "a time without its zone", start="2024-01-01T00:00:00", end=HOUR["end"])
-last_test("two tests of one name", name="postgresql_bounded")
-last_test("a name that would leave the output folder", name="../../x")
-last_test("a device of Windows", name="nul.txt")
-params_keys("a token in a link", grafana={"x": "https://example.org/d/1?orgId=1&token=abc"})
-params_keys("a link that is not http(s)", grafana={"x": "javascript:alert(1)"})
-params_keys("a metric catalogue that is not there", metrics="missing")
-params_keys("a margin of a metric that the catalogue does not have", margins={"cpu": 8})
-params_keys("a margin of a metric that is nearly one", margins={"cpu-utilisation": 8})
-params_keys("a margin that is no size", margins={"cpu-utilization": 0})
-params_keys("planned runs that are no number of runs", planned_runs=0)
-pulled("a secret in a server's address", "http://me:secret@127.0.0.1:9")
-pulled("a secret where the name of a variable belongs", auth={"bearer_token_env": "my-secret"})
-pulled("a header that decides where a request goes", headers={"Host": "other"})
-last_test("more than 100 runs of a build", base=[HOUR] * 101)
+params("a window that ends before it starts", run={"start": HOUR["end"], "end": HOUR["start"]})
+params("a time without its zone", run={"start": "2024-01-01T00:00:00", "end": HOUR["end"]})
+params("two tests of one name", test={"name": "postgresql_bounded"})
+params("a name that would leave the output folder", test={"name": "../../x"})
+params("a device of Windows", test={"name": "nul.txt"})
+params("a token in a link", keys={"grafana": {"x": "https://example.org/d/1?orgId=1&token=abc"}})
+params("a link that is not http(s)", keys={"grafana": {"x": "javascript:alert(1)"}})
+params("a metric catalogue that is not there", keys={"metrics": "missing"})
+params("a margin of a metric that the catalogue does not have", keys={"margins": {"cpu": 8}})
+params("a margin of a metric that is nearly one", keys={"margins": {"cpu-utilisation": 8}})
+params("a margin that is no size", keys={"margins": {"cpu-utilization": 0}})
+params("planned runs that are no number of runs", keys={"planned_runs": 0})
+SERVER = {"kind": "prometheus", "url": "http://127.0.0.1:9"}
+params("a secret in a server's address", keys={"source": SERVER | {"url": "http://me:secret@127.0.0.1:9"}})
+SECRET = {"auth": {"bearer_token_env": "my-secret"}}
+params("a secret where the name of a variable belongs", keys={"source": SERVER | SECRET})
+params("a header that decides where a request goes", keys={"source": SERVER | {"headers": {"Host": "other"}}})
+params("more than 100 runs of a build", test={"base": [HOUR] * 101})
+TIMES_ALONE = {"new": HOUR}
+params("times alone where the source has files", keys={"source": {"kind": "grafana"}}, test=TIMES_ALONE)
+NOT_SET = {"auth": {"bearer_token_env": "BUILDCOMPARE_TEST_NOT_SET"}}
+params("a token's variable that is not set", keys={"source": SERVER | NOT_SET}, test=TIMES_ALONE)
 
 
-def times_alone(words: str, **source: Any) -> None:
-    fault("params", words)(
-        lambda given: (given.params.update(source=source), given.params["tests"][1].update(new=HOUR))
-    )
-
-
-times_alone("times alone where the source has files", kind="grafana")
-NOT_SET = {"bearer_token_env": "BUILDCOMPARE_TEST_NOT_SET"}
-times_alone("a token's variable that is not set", kind="prometheus", url="http://127.0.0.1:9", auth=NOT_SET)
-
-
-data("recording", "an empty file", b"")
-data("report", "larger than 32 MB, unpacked", b"{" * 32_000_001)
-data("pgbench", "a log over more than a week", b"0 199 2241 0 1175850568 95\n0 200 2465 0 1558176058 98\n")
-data("recording", "a truncated gzip", gzip.compress(table("1,rps,1\n2,rps,2\n"))[:-12])
-data("recording", "a CSV without the columns", b"a,b\n1,2\n")
-data("recording", "a CSV with more than 250 columns", b"timestamp,metric,value" + b",x" * 250 + b"\n")
+recording("an empty file", data=b"")
+report("larger than 32 MB, unpacked", data=b"{" * 32_000_001)
+fault("pgbench", "a log over more than a week", data=b"0 199 2241 0 1175850568 95\n0 200 2465 0 1558176058 98\n")
+recording("a truncated gzip", data=gzip.compress(table("1,rps,1\n2,rps,2\n"))[:-12])
+recording("a CSV without the columns", data=b"a,b\n1,2\n")
+recording("a CSV with more than 250 columns", data=b"timestamp,metric,value" + b",x" * 250 + b"\n")
 LABELS = "".join(f",l{i}" for i in range(48))
-data(
-    "recording",
-    "a CSV with more than 47 columns of labels",
-    f"timestamp,metric,value{LABELS}\n1,rps,1{LABELS}\n".encode(),
-)
-data("recording", "a name of two columns", b"time,rps,rps\n1,1,1\n")
-data("recording", "two columns of times", b"time,timestamp,rps\n1,1,1\n")
-data("recording", "a panel of Grafana's under another name", b"Time,Value\n1,1\n")
-data("recording", "a workbook", b"PK\x03\x04")
-data("recording", "a CSV in an old encoding", "time,größe\n1,1\n".encode("latin-1"))
-data("recording", "a CSV without rows", table(""))
-data("recording", "a time that is none", table("noon,rps,1\n"))
-data("recording", "a value that is no number", table("1,rps,fast\n"))
-data("recording", "a day that may be a month", table("03/04/2024 10:00,rps,1\n"))
+MANY_LABELS = f"timestamp,metric,value{LABELS}\n1,rps,1{LABELS}\n".encode()
+recording("a CSV with more than 47 columns of labels", data=MANY_LABELS)
+recording("a name of two columns", data=b"time,rps,rps\n1,1,1\n")
+recording("two columns of times", data=b"time,timestamp,rps\n1,1,1\n")
+recording("a panel of Grafana's under another name", data=b"Time,Value\n1,1\n")
+recording("a workbook", data=b"PK\x03\x04")
+recording("a CSV in an old encoding", data="time,größe\n1,1\n".encode("latin-1"))
+recording("a CSV without rows", data=table(""))
+recording("a time that is none", data=table("noon,rps,1\n"))
+recording("a value that is no number", data=table("1,rps,fast\n"))
+recording("a day that may be a month", data=table("03/04/2024 10:00,rps,1\n"))
 ZONES = "2024-01-01T00:00:00Z,rps,1\n2024-01-01T00:00:05,rps,1\n"
-data("recording", "a time without its zone beside one with it", table(ZONES))
-data("recording", "elapsed times in seconds or milliseconds", b"time,rps\n0,1\n5000,1\n10000,1\n")
-data("recording", "times that may be a spreadsheet's days", b"time,rps\n45637.00006,1\n45637.00012,1\n")
-data("recording", "a first column that may be an index", b",rps\n0,1\n1,1\n")
-data("recording", "a 12-hour clock", b"time,rps\n2024-12-11 12:59,1\n2024-12-11 01:00,1\n")
+recording("a time without its zone beside one with it", data=table(ZONES))
+recording("elapsed times in seconds or milliseconds", data=b"time,rps\n0,1\n5000,1\n10000,1\n")
+recording("times that may be a spreadsheet's days", data=b"time,rps\n45637.00006,1\n45637.00012,1\n")
+recording("a first column that may be an index", data=b",rps\n0,1\n1,1\n")
+recording("a 12-hour clock", data=b"time,rps\n2024-12-11 12:59,1\n2024-12-11 01:00,1\n")
 ZONED = b"time,metric,value,timezone\n2024-12-11 10:00,rps,1,EST\n"
-data("recording", "times in another zone, beside them", ZONED)
-data("recording", "two units of one value", b"time,Avg API times (ms)\n0,5 s\n")
-data("recording", "numbers that can be read in two ways", b"time;rps\n0;1,234\n5;2\n")
-data("recording", "decimal points beside decimal commas", b"time;rps\n0;0,5\n5;1.5\n")
-data("recording", "a value without a unit beside one with it", b"time,Avg API times\n0,5 ms\n5,6\n")
-data("recording", "a unit that its metric cannot have", b"time,Avg API times\n0,5 %\n")
-data("recording", "two values of one metric at one time", table("1,rps,1\n1,rps,2\n"))
-data("recording", "a row with more fields than the header", table("1,rps,1,\n"))
-data("recording", "a row with fewer fields", table("1,rps,1\n2,rps\n"))
-data("recording", "times in no unit since 1970", table("99999999999,rps,1\n"))
-data("recording", "more than 200 series to draw", table("".join(f"1,m{i},1\n" for i in range(201))))
-data("recording", "every value NaN", table("1,rps,NaN\n2,rps,\n"))
-data("recording", "a name longer than 1,000 characters", table(f"1,{'x' * 1_001},1\n2,rps,1\n"))
-data("recording", "a year that no test was in", table("9999-12-31T00:00:00Z,rps,1\n"))
-data("recording", "digits that other programs do not read", table("1,rps,１２\n"))
-data("recording", "a damaged Parquet", b"PAR1 and no more")
+recording("times in another zone, beside them", data=ZONED)
+recording("two units of one value", data=b"time,Avg API times (ms)\n0,5 s\n")
+recording("numbers that can be read in two ways", data=b"time;rps\n0;1,234\n5;2\n")
+recording("decimal points beside decimal commas", data=b"time;rps\n0;0,5\n5;1.5\n")
+recording("a value without a unit beside one with it", data=b"time,Avg API times\n0,5 ms\n5,6\n")
+recording("a unit that its metric cannot have", data=b"time,Avg API times\n0,5 %\n")
+recording("two values of one metric at one time", data=table("1,rps,1\n1,rps,2\n"))
+recording("a row with more fields than the header", data=table("1,rps,1,\n"))
+recording("a row with fewer fields", data=table("1,rps,1\n2,rps\n"))
+recording("times in no unit since 1970", data=table("99999999999,rps,1\n"))
+recording("more than 200 series to draw", data=table("".join(f"1,m{i},1\n" for i in range(201))))
+recording("every value NaN", data=table("1,rps,NaN\n2,rps,\n"))
+recording("a name longer than 1,000 characters", data=table(f"1,{'x' * 1_001},1\n2,rps,1\n"))
+recording("a year that no test was in", data=table("9999-12-31T00:00:00Z,rps,1\n"))
+recording("digits that other programs do not read", data=table("1,rps,１２\n"))
+recording("a damaged Parquet", data=b"PAR1 and no more")
 CORPUS = Path(__file__).parents[1] / "corpus"
-data("recording", "a Parquet with broken statistics", (CORPUS / "parquet-aborts-pyarrow").read_bytes())
+recording("a Parquet with broken statistics", data=(CORPUS / "parquet-aborts-pyarrow").read_bytes())
 LISTS = pa.table({"timestamp": [1.0], "metric": ["rps"], "value": [[1.0]]})
-data("recording", "a Parquet with lists for values", parquet(LISTS))
+recording("a Parquet with lists for values", data=parquet(LISTS))
 MANY = pa.table({"timestamp": pa.array(np.zeros(20_000_001))})
-data("recording", "a Parquet with more than 20 million values", parquet(MANY))
+recording("a Parquet with more than 20 million values", data=parquet(MANY))
 LONG = pd.DataFrame({"timestamp": [1.0], "metric": ["x" * 10_001], "value": [1.0]})
-data("recording", "a Parquet with names longer than 10,000 characters", parquet(pa.Table.from_pandas(LONG)))
+recording("a Parquet with names longer than 10,000 characters", data=parquet(pa.Table.from_pandas(LONG)))
 NAMES = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int32)), pa.array(["x" * 9_000]))
 COPIES = pa.table({"timestamp": np.arange(20_000.0), "metric": NAMES, "value": np.ones(20_000)})
-data("recording", "a Parquet whose names take more than 100 MB written out", parquet(COPIES))
-data("labels", "a CSV without the columns", b"a,b\n1,2\n")
-data("labels", "one label twice", b"group,label,stat,value\napi,a,avg,1\napi,a,avg,2\n")
+recording("a Parquet whose names take more than 100 MB written out", data=parquet(COPIES))
+fault("labels", "a CSV without the columns", data=b"a,b\n1,2\n")
+fault("labels", "one label twice", data=b"group,label,stat,value\napi,a,avg,1\napi,a,avg,2\n")
 NOW_MS = 1_733_911_200_000
 IN_PERCENT = {
     "title": "Avg API times",
     "yaxes": [{"format": "percent"}],
     "snapshotData": [{"datapoints": [[1, NOW_MS]]}],
 }
-data("snapshot", "a panel in a unit that its metric cannot have", json.dumps({"panels": [IN_PERCENT]}).encode())
+fault("snapshot", "a panel in a unit that its metric cannot have", data=json.dumps({"panels": [IN_PERCENT]}).encode())
 FIELDS = [{"type": "time", "values": [NOW_MS, NOW_MS + 1]}, {"type": "number", "values": [1, 2, 3]}]
 MORE = {"title": "RPS", "snapshotData": [{"fields": FIELDS}]}
-data("snapshot", "more values than times", json.dumps({"panels": [MORE]}).encode())
+fault("snapshot", "more values than times", data=json.dumps({"panels": [MORE]}).encode())
 LATE = {"title": "RPS", "snapshotData": [{"datapoints": [[1, 10**400]]}]}
-data("snapshot", "a time of hundreds of digits", json.dumps({"panels": [LATE]}).encode())
-data("report", "not JSON", b"<html>")
-data("report", "other JSON", b"{}")
-data("report", "a number of thousands of digits", b'{"a": ' + b"1" * 5_000 + b"}")
-data("report", "a label that is half a character", ltctl(AvgAPITimes={"\ud800": "1"}))
+fault("snapshot", "a time of hundreds of digits", data=json.dumps({"panels": [LATE]}).encode())
+report("not JSON", data=b"<html>")
+report("other JSON", data=b"{}")
+report("a number of thousands of digits", data=b'{"a": ' + b"1" * 5_000 + b"}")
+report("a label that is half a character", data=ltctl(AvgAPITimes={"\ud800": "1"}))
 IN_2020 = [{"Name": "RPS", "Values": [[1577836800, "1"]]}]
-data("report", "a window beside its graphs", ltctl(Graphs=IN_2020, AvgAPITimes={"a": "1"}))
-data("report", "nested too deeply", b"[" * 100_000)
-data("report", "a metric without data, and no other", ltctl(Graphs=[{"Name": "RPS", "Values": []}]))
+report("a window beside its graphs", data=ltctl(Graphs=IN_2020, AvgAPITimes={"a": "1"}))
+report("nested too deeply", data=b"[" * 100_000)
+report("a metric without data, and no other", data=ltctl(Graphs=[{"Name": "RPS", "Values": []}]))
 BACK = [{"Name": "RPS", "Values": [[2, "1"], [1, "1"]]}]
-data("report", "times that go back", ltctl(Graphs=BACK))
-data("report", "an end before its start", ltctl(EndTime="2023-01-01T00:00:00Z"))
+report("times that go back", data=ltctl(Graphs=BACK))
+report("an end before its start", data=ltctl(EndTime="2023-01-01T00:00:00Z"))
 
 
-new_run("recording", "no such file", recording="{}/missing.csv")
-new_run("recording", "a folder", recording="{}")
-new_run("recording", "a path that no file can have", recording="a\0b")
+recording("no such file", run={"recording": "FOLDER/missing.csv"})
+recording("a folder", run={"recording": "FOLDER"})
+recording("a path that no file can have", run={"recording": "a\0b"})
 IN_2025 = {"start": "2025-01-01T00:00:00Z", "end": "2025-01-01T01:00:00Z"}
-new_run("recording", "a window that misses the data", **IN_2025)
-new_run("artefacts", "no such file", artefacts=["{}/nowhere"])
+recording("a window that misses the data", run=IN_2025)
+fault("artefacts", "no such file", run={"artefacts": ["FOLDER/nowhere"]})
 
 
-@fault("artefacts", "a folder with a symbolic link")
-def _(given: Given) -> None:
-    (given.folder / "left").mkdir()
-    (given.folder / "left/link").symlink_to("/etc")
-    given.run["artefacts"] = [str(given.folder / "left")]
+def linked(folder: Path, params: dict[str, Any]) -> None:
+    (folder / "left").mkdir()
+    (folder / "left/link").symlink_to("/etc")
+
+
+fault("artefacts", "a folder with a symbolic link", run={"artefacts": ["FOLDER/left"]}, make=linked)
 
 
 def ours(kind: str, words: str, *, series: int = 1, summaries: int = 0, turned: int = 0) -> None:
     """A recording of ours that holds so much, with so many bits of a byte turned."""
 
-    def make(given: Given) -> None:
-        file = given.folder / "own.parquet"
+    def make(folder: Path, params: dict[str, Any]) -> None:
+        file = folder / "own.parquet"
         one = Series("rps", "RPS", "", np.array([1.0]), np.array([1.0]), role="label")
         labels = tuple(LabelSummary("api", "a", "avg", 1.0) for _ in range(summaries))
         write_recording(Recording((one,) * series, (0.0, 1.0), stop_known=True, label_summaries=labels), file)
         contents = bytearray(file.read_bytes())
         contents[len(contents) // 2] ^= turned
         file.write_bytes(contents)
-        given.run.update(recording=str(file))
         if kind == "recording":
-            given.run.pop("labels")
+            params["tests"][1]["new"].pop("labels")
 
-    fault(kind, words)(make)
+    fault(kind, words, run={"recording": "FOLDER/own.parquet"}, make=make)
 
 
 ours("recording", "a recording of ours with one bit turned", turned=1)
@@ -307,21 +256,11 @@ ours("recording", "a recording of more than 100,000 series", series=100_001)
 ours("labels", "a second table beside a recording that holds one", summaries=1)
 
 
-def output(words: str, file: str, contents: str, at: str = "out") -> None:
-    """A file of this name in the folder of the test, and the place where the report is to go."""
-
-    def make(given: Given) -> None:
-        (given.folder / file).parent.mkdir(exist_ok=True)
-        (given.folder / file).write_text(contents)
-        given.output = given.folder / at
-
-    fault("output", words)(make)
-
-
-output("a folder with a results.json of somebody else's", "out/results.json", '{"mine": 1}')
-output("a folder that cannot be written", "file", "x", at="file/out")
-output("a folder that holds other files", "home/letter.txt", "dear", at="home")
-output("a file where the folder should be", "file", "x", at="file")
+output = partial(fault, "output")
+output("a folder with a results.json of somebody else's", files={"out/results.json": '{"mine": 1}'})
+output("a folder that cannot be written", files={"file": "x"}, output="file/out")
+output("a folder that holds other files", files={"home/letter.txt": "dear"}, output="home")
+output("a file where the folder should be", files={"file": "x"}, output="file")
 named_file("calibration", "no such file", None)
 named_file("calibration", "a file that `calibrate` did not make", '{"groups": []}')
 OTHERS = {"schema_version": 1, "method": 2, "metrics": "postgresql", "groups": []}
@@ -343,15 +282,12 @@ ledger("supported users that are no number of people", x=entry("x", tests=[NEGAT
 ledger("a text that is half a character", x=entry("x", setup={"a": "\ud800"}))
 ledger("an entry under another's name", x=entry("y"))
 ledger("two entries at one place", x=entry("x"), y=entry("y"))
-params_keys("an address with a password", "history", history="s3://me:hidden@bucket/ledger")
-params_keys("an address whose package is missing", "history", history="abfs://bucket/ledger")
+fault("history", "an address with a password", keys={"history": "s3://me:hidden@bucket/ledger"})
+fault("history", "an address whose package is missing", keys={"history": "abfs://bucket/ledger"})
 
 
-@fault("history", "entries that version 0.2 packed")
-def _(given: Given) -> None:
-    (given.folder / "ledger").mkdir()
-    given.params["history"] = str(given.folder / "ledger")
-    Path(given.params["history"], "entries.parquet").write_bytes(b"PAR1 and nothing else")
+PACKED = {"ledger/entries.parquet": "PAR1 and nothing else"}
+fault("history", "entries that version 0.2 packed", keys={"history": "FOLDER/ledger"}, files=PACKED)
 
 
 def rows() -> list[tuple[str, str, str]]:
@@ -364,6 +300,15 @@ def contents(folder: Path) -> dict[str, bytes]:
     if folder.is_file():
         return {"": folder.read_bytes()}
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def kernel_in_process(params: Comparison, **_: object) -> None:
+    """Stand in for a kernel that meets a fault: read as the notebook does, and fail as it would."""
+    try:
+        workbench.read_recordings(workbench.parameters(**params.model_dump(mode="json")))
+    except InputError as error:
+        raise run_report.KernelInputError(str(error)) from None
+    raise AssertionError("every recording was read")
 
 
 @pytest.fixture(autouse=True)
@@ -383,31 +328,42 @@ def test_the_table_and_the_faults_are_the_same() -> None:
 def test_the_user_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, words: str, seen: str) -> None:
     if words == "a Parquet with broken statistics":  # pyarrow may abort on it
         monkeypatch.undo()
-    given = Given(tmp_path, small_params(tmp_path / "data"))
-    FAULTS[kind, words](given)
-    named = tmp_path / "params.yaml"
-    if given.data is not None:
-        named_data = tmp_path / "fault.bin"
-        named_data.write_bytes(given.data)
-        run = given.run
+    how, params, file = FAULTS[kind, words], small_params(tmp_path / "data"), tmp_path / "params.yaml"
+
+    def of_folder(keys: dict[str, Any]) -> dict[str, Any]:
+        return dict(json.loads(json.dumps(keys).replace("FOLDER", str(tmp_path))))
+
+    for name, text in how.files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    last = params["tests"][1]
+    run = last["new"]
+    run.update(of_folder(how.run))
+    last.update(of_folder(how.test))
+    params.update(of_folder(how.keys))
+    if how.data is not None:
+        (tmp_path / "fault.bin").write_bytes(how.data)
         if kind in ("report", "snapshot", "pgbench"):
             run.clear()
-        run[kind] = str(named_data)
+        run[kind] = str(tmp_path / "fault.bin")
         if kind == "recording":
             run.pop("labels")
-    if given.params:
-        text = given.text if given.text is not None else yaml_text(given.params)
-        named.write_bytes(text if isinstance(text, bytes) else text.encode())
-    if not given.output.exists() and kind != "output":
-        given.output.mkdir()
-        (given.output / "results.json").write_text('{"schema_version": 1, "comparison": "x", "complete": true}')
-    before = contents(given.output)
+    how.make(tmp_path, params)
+    if params:
+        assert how.edit[0] in yaml_text(params)
+        written = how.text if how.text is not None else yaml_text(params).replace(*how.edit, 1)
+        file.write_bytes(written if isinstance(written, bytes) else written.encode())
+    output = tmp_path / how.output
+    if not output.exists() and kind != "output":
+        output.mkdir()
+        (output / "results.json").write_text('{"schema_version": 1, "comparison": "x", "complete": true}')
+    before = contents(output)
 
-    said = refused("report", named, "--output", given.output)
+    said = refused("report", file, "--output", output)
 
     assert re.fullmatch("buildcompare: .*expected.*found.*\n", said)
     assert seen in said
-    assert contents(given.output) == before
+    assert contents(output) == before
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 

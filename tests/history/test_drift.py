@@ -13,7 +13,7 @@ from scipy import stats
 
 import buildcompare as bc
 from buildcompare.history.chain import ErrorChange, measure_repeats
-from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, record
+from buildcompare.history.ledger import Entry, LedgerTest, record
 from buildcompare.results.codes import Pair
 from buildcompare.results.history import BetweenComparisons
 from ledgers import entry
@@ -37,8 +37,7 @@ def entries(
             LedgerTest(name=f"t{row}", type="unbounded", supported_users=Pair(b[i], n[i]), runs=Pair(runs, runs))
             for row, (b, n) in enumerate(zip(base, new, strict=True))
         ]
-        builds = [LedgerBuild(label=version or "x", version=version) for version in pair]
-        found.append(Entry(name=f"c{i}", position=i + 1, base=builds[0], new=builds[1], tests=tests, source="report"))
+        found.append(entry(f"c{i}", i + 1, pair, tests=tests))
     return found
 
 

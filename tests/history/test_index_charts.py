@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ledgers
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import check_params
@@ -24,7 +25,7 @@ COUNT, STEP = 40, 18  # comparisons; from this one on the new builds' API times 
 UNITS = {"ms": 1e-3, "s": 1.0, "users": 1.0}
 
 
-def entry(number: int) -> Entry:
+def entry(number: int, **more: Any) -> Entry:
     rng = np.random.default_rng(number)
     tests: list[dict[str, Any]] = []
     for db in ("mysql", "postgresql"):
@@ -38,9 +39,8 @@ def entry(number: int) -> Entry:
             level = 0.02 * (1.5 if number >= STEP else 1.0)
             drawn = {side: [level * math.exp(rng.normal(0, 0.03))] for side in ("base", "new")}
             tests.append({**test, "levels_of_runs": {"avg-api-times": drawn, "own": {"base": [1.0], "new": [2.0]}}})
-    data = {"name": f"v1.{number}", "position": number + 1, "tests": tests, "source": "report"}
-    data |= {"base": {"label": f"v1.{number}.0"}, "new": {"label": f"v1.{number + 1}.0-rc1"}}
-    return Entry.model_validate({**data, "setup": {"Tool": f"<b>{number // 20}</b>"}})
+    builds, setup = (f"1.{number}.0", f"1.{number + 1}.0-rc1"), {"Tool": f"<b>{number // 20}</b>"}
+    return ledgers.entry(f"v1.{number}", number + 1, builds, tests=tests, setup=setup, **more)
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +96,7 @@ def test_a_click_the_enter_key_and_the_table_open_the_report(tmp_path: Path, bro
     report.write_text("<!doctype html><title>The report</title>")
     (report.parent / "results.json").write_text(dumps(results), "utf-8")
     builds = {side: {"label": f"v1.{i}.0", "version": f"1.{i}.0"} for i, side in enumerate(("base", "new"))}
-    recorded = Entry.model_validate({**entry(11).model_dump(), **builds})
-    record(tmp_path / "ledger", [entry(10), recorded, entry(12)])
+    record(tmp_path / "ledger", [entry(10), entry(11, **builds), entry(12)])
     file, _ = write_index(tmp_path / "reports", [tmp_path / "ledger"])
     test = next(test for test in results.tests if test.supported_users)
     users, words = test.supported_users, words_of(test.type, test.db_engine)

@@ -14,6 +14,7 @@ from buildcompare.recordings.sources import record
 
 CATALOGUE = read_catalogue("mattermost")
 TIMES = 1733911200.0 + 5.0 * np.arange(200)
+MILLISECONDS: list[float] = (TIMES * 1000).tolist()
 RNG = np.random.default_rng(3)
 RPS = np.where(np.arange(200) % 50 == 7, np.nan, RNG.normal(900, 30, 200))
 HEAP = {"app-0": RNG.normal(8e8, 1e7, 200), "app-1": RNG.normal(9e8, 1e7, 200)}
@@ -21,10 +22,6 @@ HEAP = {"app-0": RNG.normal(8e8, 1e7, 200), "app-1": RNG.normal(9e8, 1e7, 200)}
 
 def null(values: np.ndarray) -> list[float | None]:
     return [None if np.isnan(value) else float(value) for value in values]
-
-
-def milliseconds() -> list[float]:
-    return (TIMES * 1000).tolist()
 
 
 def points(target: str, values: np.ndarray, times: np.ndarray = TIMES) -> dict[str, Any]:
@@ -41,19 +38,16 @@ def field(name: str, kind: str, values: Any = None, **more: Any) -> dict[str, An
     return {"name": name, "type": kind, "config": {}, **({} if values is None else {"values": values}), **more}
 
 
-def frames() -> list[dict[str, Any]]:
-    time = field("Time", "time", milliseconds())
-    values = {name: field("Value", "number", of.tolist(), labels={"instance": name}) for name, of in HEAP.items()}
-    return [{"refId": "A", "name": name, "fields": [time, value]} for name, value in values.items()]
-
-
 def middle() -> dict[str, Any]:
-    rps = [field("Time", "time", milliseconds()), field("RPS", "number", null(RPS))]
+    time = field("Time", "time", MILLISECONDS)
+    rps = [time, field("RPS", "number", null(RPS))]
+    heaps = {name: field("Value", "number", of.tolist(), labels={"instance": name}) for name, of in HEAP.items()}
+    frames = [{"refId": "A", "name": name, "fields": [time, heap]} for name, heap in heaps.items()]
     noted = [field("time", "time", [1.0]), field("n", "number", [1.0])]
     notes = {"meta": {"dataTopic": "annotations"}, "fields": noted}
     panels = [
         {"title": "RPS", "snapshotData": [{"refId": "A", "fields": rps}, notes]},
-        {"title": "Heap In Use", "snapshotData": frames()},
+        {"title": "Heap In Use", "snapshotData": frames},
         {"type": "row", "title": "collapsed", "panels": []},
     ]
     return {"meta": {"isSnapshot": True}, "dashboard": {"panels": panels}}
@@ -65,9 +59,9 @@ def new() -> dict[str, Any]:
         return {"schema": {"fields": fields}, "data": {"values": values, "entities": entities}}
 
     holes = np.flatnonzero(np.isnan(RPS)).tolist()
-    rps = frame([field("Time", "time"), field("Value", "number")], [milliseconds(), null(RPS)], holes)
+    rps = frame([field("Time", "time"), field("Value", "number")], [MILLISECONDS, null(RPS)], holes)
     labelled = {name: field("Value", "number", labels={"instance": name}) for name in HEAP}
-    heap = [frame([field("Time", "time"), labelled[n]], [milliseconds(), v.tolist()], []) for n, v in HEAP.items()]
+    heap = [frame([field("Time", "time"), labelled[n]], [MILLISECONDS, v.tolist()], []) for n, v in HEAP.items()]
     panels = [
         {"title": title, "targets": [{"queryType": "snapshot", "snapshot": snapshot}]}
         for title, snapshot in (("RPS", [rps]), ("Heap In Use", heap))
@@ -111,7 +105,7 @@ def test_two_panels_of_one_title_are_both_kept(tmp_path: Path) -> None:
 
 def in_unit(generation: str, title: str, unit: str) -> dict[str, Any]:
     """A snapshot with one panel, of a value of 2 in `unit`, stated where this generation states it."""
-    values, times = [2.0] * 3, milliseconds()[:3]
+    values, times = [2.0] * 3, MILLISECONDS[:3]
     if generation in ("old", "right axis"):
         data = [points("new a", np.array(values), TIMES[:3])]
         axes = [{"format": unit}, {"format": "dB"}]

@@ -19,20 +19,10 @@ NAMES = ["RPS", "P99 API times", "my own"]
 Form = tuple[str, Callable[[pd.DataFrame], "str | bytes"]]
 
 
-def wide(frame: pd.DataFrame, times: Callable[[pd.DataFrame], object], sep: str = ",", name: str = "Time") -> str:
-    return frame.set_axis(pd.Index(times(frame), name=name)).to_csv(sep=sep, decimal="," if sep == ";" else ".")
-
-
-def iso(pattern: str) -> Callable[[pd.DataFrame], object]:
-    return lambda frame: pd.to_datetime(frame.index, unit="s").strftime(pattern)
-
-
-def seconds(frame: pd.DataFrame) -> object:
-    return frame.index
-
-
-def milliseconds(frame: pd.DataFrame) -> object:
-    return frame.index * 1000
+def wide(frame: pd.DataFrame, times: int | str, sep: str = ",", name: str = "Time") -> str:
+    """A column for each metric; `times` are so many in a second, or written like this."""
+    at = pd.to_datetime(frame.index, unit="s").strftime(times) if isinstance(times, str) else frame.index * times
+    return frame.set_axis(pd.Index(at, name=name)).to_csv(sep=sep, decimal="," if sep == ";" else ".")
 
 
 def long(frame: pd.DataFrame, sep: str = ",", names: tuple[str, str, str] = ("timestamp", "metric", "value")) -> str:
@@ -42,7 +32,7 @@ def long(frame: pd.DataFrame, sep: str = ",", names: tuple[str, str, str] = ("ti
 
 def grafana(frame: pd.DataFrame) -> str:
     """The panel inspector's "series joined by time", every header in quotes."""
-    lines = wide(frame, milliseconds).splitlines()
+    lines = wide(frame, 1000).splitlines()
     lines[0] = ",".join(f'"{name}"' for name in lines[0].split(","))
     return "\r\n".join([*lines, "", ""])
 
@@ -50,16 +40,16 @@ def grafana(frame: pd.DataFrame) -> str:
 FORMS: dict[str, Callable[[pd.DataFrame], str | bytes]] = {
     "long": long,
     "long, decimal commas": lambda frame: long(frame, ";"),
-    "wide, seconds": lambda frame: wide(frame, seconds),
-    "wide, an index of pandas' without a name": lambda frame: wide(frame, seconds, name=""),
-    "wide, milliseconds": lambda frame: wide(frame, milliseconds, name="timestamp"),
-    "wide, zone": lambda frame: wide(frame, iso("%Y-%m-%dT%H:%M:%SZ")),
-    "wide, other zone": lambda frame: wide(frame.set_axis(frame.index + 3600), iso("%Y-%m-%d %H:%M:%S+01:00")),
-    "wide, no zone": lambda frame: wide(frame, iso("%Y-%m-%d %H:%M:%S")),
-    "wide, decimal commas, BOM": lambda frame: b"\xef\xbb\xbf" + wide(frame, seconds, ";").encode(),
-    "wide, tabs, UTF-16": lambda frame: wide(frame, milliseconds, "\t").encode("utf-16"),
-    "spreadsheet's first line": lambda frame: "sep=;\r\n" + wide(frame, iso("%Y-%m-%dT%H:%M:%SZ"), ";"),
-    "separators at the end": lambda frame: wide(frame, seconds, ";").replace("\n", ";\n"),
+    "wide, seconds": lambda frame: wide(frame, 1),
+    "wide, an index of pandas' without a name": lambda frame: wide(frame, 1, name=""),
+    "wide, milliseconds": lambda frame: wide(frame, 1000, name="timestamp"),
+    "wide, zone": lambda frame: wide(frame, "%Y-%m-%dT%H:%M:%SZ"),
+    "wide, other zone": lambda frame: wide(frame.set_axis(frame.index + 3600), "%Y-%m-%d %H:%M:%S+01:00"),
+    "wide, no zone": lambda frame: wide(frame, "%Y-%m-%d %H:%M:%S"),
+    "wide, decimal commas, BOM": lambda frame: b"\xef\xbb\xbf" + wide(frame, 1, ";").encode(),
+    "wide, tabs, UTF-16": lambda frame: wide(frame, 1000, "\t").encode("utf-16"),
+    "spreadsheet's first line": lambda frame: "sep=;\r\n" + wide(frame, "%Y-%m-%dT%H:%M:%SZ", ";"),
+    "separators at the end": lambda frame: wide(frame, 1, ";").replace("\n", ";\n"),
     "Grafana, joined by time": grafana,
     "Grafana before 7, series as rows": lambda frame: long(frame, ";", ("Time", "Series", "Value")).replace(",", "."),
 }

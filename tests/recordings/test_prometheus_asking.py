@@ -64,12 +64,6 @@ def test_compression_is_a_setting(proxy: Proxy, more: dict[str, Any], wanted: st
     assert [bits(s.values) for s in recording.series] == [bits(s.values) for s in direct.series]
 
 
-def test_a_run_has_its_own_server(prometheus: Prometheus, proxy: Proxy) -> None:
-    recording = record(run(url=proxy.url), source("http://127.0.0.1:9"), catalogue("go_goroutines"))
-    assert recording.provenance["url"] == proxy.url
-    assert proxy.seen
-
-
 @pytest.mark.parametrize("way", ["bearer_token_env", "bearer_token_file", "basic", "headers_env"])
 def test_ways_to_log_in(proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     monkeypatch.setenv("PROM_TOKEN", TOKEN)
@@ -98,10 +92,10 @@ def test_a_password_in_netrc_is_not_sent(proxy: Proxy, tmp_path: Path, monkeypat
 
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 @pytest.mark.parametrize("way", ["an authority of its own", "a client certificate", "unchecked"])
-def test_ways_to_trust(way: str, prometheus: Prometheus, certificates: world.Certificates) -> None:
-    tls: dict[str, Any] = {"verify": False} if way == "unchecked" else {"ca": str(certificates.ca)}
+def test_ways_to_trust(way: str, prometheus: Prometheus, certificates: Path) -> None:
+    tls: dict[str, Any] = {"verify": False} if way == "unchecked" else {"ca": f"{certificates}/ca.pem"}
     if way == "a client certificate":
-        tls |= {"cert": str(certificates.cert), "key": str(certificates.key)}
+        tls |= {"cert": f"{certificates}/cert.pem", "key": f"{certificates}/key.pem"}
     with world.proxying(prometheus.url, tls=world.tls_front(certificates, client="cert" in tls)) as proxy:
         recording = record(run(), source(proxy.url, tls=tls), catalogue("go_goroutines"))
     assert len(recording.series) == 2

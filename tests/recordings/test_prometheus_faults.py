@@ -8,6 +8,7 @@ import time
 import traceback
 from contextlib import ExitStack, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -264,7 +265,7 @@ def test_a_window_without_any_sample(prometheus: Prometheus) -> None:
 
 
 def test_an_authority_that_nobody_knows(
-    prometheus: Prometheus, certificates: world.Certificates, monkeypatch: pytest.MonkeyPatch
+    prometheus: Prometheus, certificates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
         world.proxying(prometheus.url, tls=world.tls_front(certificates, client=False)) as proxy,
