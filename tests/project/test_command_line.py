@@ -61,24 +61,6 @@ def test_bad_data_that_the_kernel_meets_is_told_in_one_line_with_its_place(tmp_p
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-@pytest.fixture
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports are published where a test can stand in for their parts."""
-    monkeypatch.setattr(processes, "is_safe", lambda: False)
-
-
-def fake(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
-    def publish(params: Path, **_: Any) -> run_report.Published:
-        if verdict == "failed":
-            raise ExecutionError("the kernel died")
-        builds = {side: Label(label=side) for side in SIDES}
-        empty: Any = {"simulated": False, "tests": [], "findings": [], "suggestions": []}
-        results: Any = {"verdict": verdict, **empty, **builds}
-        return run_report.Published(params, Results.model_construct(**results))
-
-    monkeypatch.setattr(run_report, "publish", publish)
-
-
 @pytest.mark.parametrize(
     ("verdict", "fail_on", "code"),
     [
@@ -86,12 +68,22 @@ def fake(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
         ("inconclusive", "regression", 0), ("inconclusive", "inconclusive", 2), ("invalid", "regression", 2),
         ("pass", "regression,invalid,errors,inconclusive", 0), ("invalid", "errors, invalid", 2),
         ("regression", "invalid", 0), ("inconclusive", "regression,invalid,errors", 0), ("failed", None, 4),
+        ("a fault of ours", "regression", 4),
     ],
 )  # fmt: skip
-@pytest.mark.usefixtures("in_this_process")
 def test_exit_codes(monkeypatch: pytest.MonkeyPatch, verdict: str, fail_on: str | None, code: int) -> None:
-    fake(monkeypatch, verdict)
-    assert run("report", "x.yaml", *(["--fail-on", fail_on] if fail_on else [])).exit_code == code
+    def publish(params: Path, **_: Any) -> run_report.Published:
+        if verdict in ("failed", "a fault of ours"):
+            raise ExecutionError("the kernel died") if verdict == "failed" else ZeroDivisionError
+        builds = {side: Label(label=side) for side in SIDES}
+        empty: Any = {"simulated": False, "tests": [], "findings": [], "suggestions": []}
+        results: Any = {"verdict": verdict, **empty, **builds}
+        return run_report.Published(params, Results.model_construct(**results))
+
+    monkeypatch.setattr(processes, "is_safe", lambda: False)  # published where a test can stand in for their parts
+    monkeypatch.setattr(run_report, "publish", publish)
+    done = run("report", "x.yaml", *(["--fail-on", fail_on] if fail_on else []))
+    assert (done.exit_code, "ZeroDivisionError" in done.stderr) == (code, verdict == "a fault of ours")
 
 
 @pytest.mark.parametrize(("codes", "worst"), [((0, 4, 3), 4), ((3, 1), 3), ((0, 2, 1), 1), ((0, 2), 2), ((0, 0), 0)])
@@ -112,14 +104,6 @@ def test_the_worst_of_a_batch(monkeypatch: pytest.MonkeyPatch, codes: tuple[int,
 )
 def test_a_wrong_use_is_bad_input(arguments: list[str]) -> None:
     assert run(*arguments).exit_code == 3
-
-
-@pytest.mark.usefixtures("in_this_process")
-def test_a_fault_of_ours_is_an_execution_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_report, "publish", lambda *_, **__: 1 / 0)
-    done = run("report", "x.yaml", "--fail-on", "regression")
-    assert done.exit_code == 4
-    assert "ZeroDivisionError" in done.stderr
 
 
 def test_help_explains_every_command_and_the_exit_codes() -> None:

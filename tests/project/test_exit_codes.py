@@ -42,34 +42,21 @@ def test_the_code_is_that_of_the_work(line: str, code: int) -> None:
     assert shell(line).stdout.splitlines()[-1] == str(code)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Params, and the report that was made of them."""
-    made = tmp_path_factory.mktemp("published")
-    file = write_params(made / "small.yaml", small_params(made / "data"))
-    line = f"{COMMAND} report {file} --output {made / 'out'} --fail-on regression"
-    done = shell(f"{line} | true; echo ${{PIPESTATUS[0]}}", TMPDIR=str(made / "none"))
-    (made / "codes").write_text(done.stdout)
-    return made
-
-
 @pytest.mark.slow
-def test_a_published_report_is_done_whoever_reads_of_it(folder: Path) -> None:
-    assert (folder / "codes").read_text().split() == ["0"]
-    assert (folder / "out/report.html").exists()
-
-
-@pytest.mark.slow
-def test_a_disk_that_is_full_leaves_the_report_that_stands_there(folder: Path) -> None:
+def test_a_report_is_done_whoever_reads_of_it_and_stays_where_the_disk_is_full(tmp_path: Path) -> None:
     """A bound on the size of files stands for the disk; of blocks of 1,024 bytes."""
+    file = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
+    line = f"{COMMAND} report {file} --output {tmp_path / 'out'}"
+    done = shell(f"{line} --fail-on regression | true; echo ${{PIPESTATUS[0]}}", TMPDIR=str(tmp_path / "none"))
+    assert (done.stdout, (tmp_path / "out/report.html").exists()) == ("0\n", True)
 
     def standing() -> dict[Path, bytes]:
-        return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
     before = standing()
-    done = shell(f"ulimit -f 60; {COMMAND} report {folder / 'small.yaml'} --output {folder / 'out'}")
+    done = shell(f"ulimit -f 60; {line}")
     assert done.returncode == 4
-    said = rf"buildcompare: .*{folder}.*: expected a machine that can do this, found File too large\n"
+    said = rf"buildcompare: .*{tmp_path}.*: expected a machine that can do this, found File too large\n"
     assert re.fullmatch(said, done.stderr), done.stderr
     assert standing() == before
 

@@ -1,7 +1,8 @@
-"""What is pulled from a real Prometheus is what the server says, to the last bit, and what was written into it."""
+"""What is pulled is what the server says, to the last bit, and what was written into it; and where servers differ."""
 
 import json
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from buildcompare.recordings.prometheus_answer import Answer, PassingError, read
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
 from buildcompare.stats.noise import label_frame
-from prometheus_server import BASE_START, LENGTH_S, LONG_S, LONG_START, NEW_START, Prometheus
+from prometheus_server import BASE_START, LENGTH_S, LONG_S, LONG_START, NEW_START, Prometheus, Servers
 from pulling import at, bits, catalogue, raw, run, same, source
 
 TABLES = {"store": ("mattermost_db_store_time", "method"), "api": ("mattermost_api_time", "handler")}
@@ -122,7 +123,7 @@ def test_several_series_are_kept_by_their_labels(prometheus: Prometheus) -> None
 
 
 def test_nan_infinities_and_the_smallest_and_largest_numbers(servers: world.Servers) -> None:
-    server = servers("prometheus")  # the other kind: test_prometheus_servers.py
+    server = servers("prometheus")  # the other kind: test_samples_end_later_and_lose_digits
     [series] = record(run(), source(server.url), catalogue("odd")).series
     assert bits(series.values) == bits(server.truth.at("odd", series.times))
     odd = np.array([np.nan, np.inf, -np.inf, 5e-324, 1.7976931348623157e308])
@@ -177,3 +178,51 @@ def test_no_truncated_or_damaged_answer_is_taken_for_a_whole_one() -> None:
                     body.replace(b"isPartial", b"\xff"), QUOTED.replace(b"]]}", b'],["],[3,"4"]]}')):  # fmt: skip
         with pytest.raises(PassingError):
             whole_answer(damaged)
+
+
+CPU = 'mattermost_process_cpu_seconds_total{instance="app-0:8067"}'
+
+
+Both = tuple[dict[float, float], dict[float, float]]
+
+
+def both(servers: Servers, query: str, *, offset: float = 0.0, more: float = 0.0) -> Both:
+    """Value by time since the start, from Prometheus and from VictoriaMetrics."""
+    found: list[dict[float, float]] = []
+    for kind in ("prometheus", "victoriametrics"):
+        asked = run(BASE_START + offset, BASE_START + LENGTH_S + more)
+        series: Any = record(asked, source(servers(kind).url), catalogue(query, "go_goroutines")).find("m0")
+        found.append({} if series is None else dict(zip(series.times - BASE_START, series.values, strict=True)))
+    return found[0], found[1]
+
+
+def apart(first: dict[float, float], second: dict[float, float], after: float) -> np.ndarray:
+    """By how much (relative) the second differs at the times that both have."""
+    times = [time for time in first if time in second and time >= after]
+    assert len(times) > 300
+    return np.abs(np.array([second[time] / first[time] for time in times]) - 1)
+
+
+def test_rates_are_the_same_where_their_window_meets_the_samples_alone(servers: Servers) -> None:
+    """Prometheus extrapolates to the edges of the window, VictoriaMetrics goes back to the sample before it."""
+    prometheus, victoria = both(servers, f"rate({CPU}[1m])")
+    assert apart(prometheus, victoria, 60).max() < 1e-9
+    assert victoria[5.0] > 5 * prometheus[5.0], "the first minute of a counter differs by a multiple"
+    between = apart(*both(servers, f"rate({CPU}[1m])", offset=2), 62)
+    assert np.median(between) > 0.001
+    assert between.max() < 0.1
+    prometheus, victoria = both(servers, f"rate({CPU}[5s])", offset=2)
+    assert (len(prometheus), len(victoria) > 300) == (0, True), "a window of one scrape"
+
+
+def test_samples_end_later_and_lose_digits(servers: Servers) -> None:
+    """The last one is repeated for five minutes or for one scrape; VictoriaMetrics drops NaN and digits."""
+    prometheus, victoria = both(servers, "sum(mattermost_http_websockets_total)", more=600)
+    assert (max(prometheus) - LENGTH_S, max(victoria) - LENGTH_S) == (300, 5)
+    prometheus, victoria = both(servers, "odd")
+    assert np.isnan(prometheus[15.0])
+    assert not any(np.isnan(value) for value in victoria.values())
+    assert (victoria[25.0], victoria[40.0]) == (prometheus[25.0], prometheus[40.0]) == (np.inf, -np.inf)
+    assert 1e12 < prometheus[5.0] < 1e13
+    assert victoria[5.0] == 0, "numbers that are stored together share one exponent"
+    assert 0 < apart(*both(servers, CPU), 0).max() < 1e-12
