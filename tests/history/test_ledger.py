@@ -173,17 +173,9 @@ def test_only_a_local_folder_is_written(tmp_path: Path, monkeypatch: pytest.Monk
         record(tmp_path / "copy", [entry("v1.1")])
 
 
-@pytest.mark.parametrize(
-    ("label", "version"),
-    [
-        ("v10.4.0-rc1", "10.4.0-rc1"),
-        ("release-9.11.16", "9.11.16"),
-        ("10.10", "10.10"),
-        ("V1.2-RC3", "1.2-rc3"),
-        ("master", None),
-        ("1.2.3.4.5.6", "1.2.3.4.5.6"),
-        ("build 7", None),
-    ],
-)
-def test_the_version_in_a_label(label: str, version: str | None) -> None:
-    assert version_in(label) == version
+def test_the_version_in_a_label() -> None:
+    versions = {
+        "v10.4.0-rc1": "10.4.0-rc1", "release-9.11.16": "9.11.16", "10.10": "10.10", "V1.2-RC3": "1.2-rc3",
+        "master": None, "1.2.3.4.5.6": "1.2.3.4.5.6", "build 7": None,
+    }  # fmt: skip
+    assert {label: version_in(label) for label in versions} == versions

@@ -200,19 +200,16 @@ def test_summaries_of_all_tools_give_the_same_numbers(tool: str) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("address", "endpoint"),
-    [
-        ("https://shop.example/users/42/orders?page=3", "GET /users/{id}/orders"),
-        ("http://a/b/0b5c7a2e-11ee-4c3d-9f3e-2b1d5a6c7d8e", "GET /b/{id}"),
-        ("http://a", "GET /"),
-        ("/search?q=1", "GET /search"),
-        ("login page", "GET login page"),
-        ("${}/items/${}", "GET /items/{id}"),
-    ],
-)
-def test_an_endpoint_is_a_path_without_ids(address: str, endpoint: str) -> None:
-    assert endpoint_of("GET", address) == endpoint
+def test_an_endpoint_is_a_path_without_ids() -> None:
+    endpoints = {
+        "https://shop.example/users/42/orders?page=3": "GET /users/{id}/orders",
+        "http://a/b/0b5c7a2e-11ee-4c3d-9f3e-2b1d5a6c7d8e": "GET /b/{id}",
+        "http://a": "GET /",
+        "/search?q=1": "GET /search",
+        "login page": "GET login page",
+        "${}/items/${}": "GET /items/{id}",
+    }
+    assert {address: endpoint_of("GET", address) for address in endpoints} == endpoints
 
 
 @pytest.mark.parametrize(

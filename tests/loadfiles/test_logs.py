@@ -63,19 +63,16 @@ def test_messages_of_twice_the_users_are_compared_by_user_and_minute(tmp_path: P
     assert rows.loc["saved", "status"] == "regression"
 
 
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ("user 42 took 1.5 s", "user # took # s"),
-        ("post 0b5c7a2e-11ee-4c3d-9f3e-2b1d5a6c7d8e of kx7gq5tdbbyf9mo1w4zq8nuyhr", "post {id} of {id}"),
-        ('login {"password": "hunter2", "a": 1}', 'login {"password": {secret}, "a": #}'),
-        ("Authorization: Bearer eyJhbGciOi.x.y ok", "Authorization: {secret} ok"),
-        ("sent bearer abc and api_key=abc", "sent bearer {secret} and api_key={secret}"),
-        ("postgres://me:hunter2@db/x for a.b@c.org", "postgres://{address}@db/x for {address}"),
-    ],
-)
-def test_what_differs_is_masked_and_secrets_are_hidden(message: str, expected: str) -> None:
-    assert masked(message) == expected
+def test_what_differs_is_masked_and_secrets_are_hidden() -> None:
+    shown = {
+        "user 42 took 1.5 s": "user # took # s",
+        "post 0b5c7a2e-11ee-4c3d-9f3e-2b1d5a6c7d8e of kx7gq5tdbbyf9mo1w4zq8nuyhr": "post {id} of {id}",
+        'login {"password": "hunter2", "a": 1}': 'login {"password": {secret}, "a": #}',
+        "Authorization: Bearer eyJhbGciOi.x.y ok": "Authorization: {secret} ok",
+        "sent bearer abc and api_key=abc": "sent bearer {secret} and api_key={secret}",
+        "postgres://me:hunter2@db/x for a.b@c.org": "postgres://{address}@db/x for {address}",
+    }
+    assert {message: masked(message) for message in shown} == shown
 
 
 @pytest.mark.parametrize("time", ["2026-01-01T00:00:00.5Z", 1.76e9, 1_760_000_000_500, 1_760_000_000_500_000_000])
@@ -85,6 +82,4 @@ def test_times_are_read_in_every_unit(time: float | str, tmp_path: Path) -> None
     (tmp_path / "a.log").write_text("".join(json.dumps(each) + "\n" for each in lines))
     read = bc.read(tmp_path / "a.log")
     assert read.duration_s == pytest.approx(40.0, abs=0.01)
-    assert [each.values.tolist() for each in read.series] == [[6.0, 0.0, 0.0, 6.0]] * 2 or read.series[0].values[
-        0
-    ] == 6.0
+    assert read.series[0].values[0] == 6.0

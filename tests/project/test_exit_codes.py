@@ -156,3 +156,24 @@ def test_a_reader_that_aborts_leaves_one_line_and_an_exit_code(project: Path) ->
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.splitlines()[-1] == "buildcompare: its process was ended by SIGABRT"
+
+
+def test_the_commit_is_that_of_the_project_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*arguments: str) -> str:
+        command = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", *arguments]
+        return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
+
+    assert paths.commit(tmp_path) is None, "no checkout"
+    git("init", "--quiet")
+    assert paths.commit(tmp_path) is None, "no commit yet"
+    (tmp_path / "kept").write_text("one")
+    git("add", "kept")
+    git("commit", "--quiet", "-m", "one")
+    (tmp_path / "new").write_text("not tracked")
+    assert paths.commit(tmp_path) == git("rev-parse", "--short=12", "HEAD")
+    (tmp_path / "kept").write_text("two")
+    assert paths.commit(tmp_path) == git("rev-parse", "--short=12", "HEAD") + " with changes"
+    (tmp_path / "inside").mkdir()
+    assert paths.commit(tmp_path / "inside") is None, "a folder in somebody else's checkout"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert paths.commit(tmp_path) is None, "no git"

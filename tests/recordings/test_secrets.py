@@ -196,15 +196,21 @@ def test_a_token_in_every_field_reaches_no_output(tmp_path: Path, project: Path)
 
 
 @pytest.mark.parametrize("form", ["plain", "base64 behind other words", "its first half"])
-@pytest.mark.parametrize("status", [200, 302, 400, 401, 404, 418, 500, 503])
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        *((status, "application/json") for status in (200, 302, 400, 401, 404, 418, 500, 503)),
+        *((200, kind) for kind in ("text/html", f"text/{TOKEN[:200]}")),
+    ],
+)
 def test_a_token_in_every_field_of_an_error(
-    form: str, status: int, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    form: str, status: int, kind: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     said = FORMS[form](TOKEN)
 
     def answer(path: str, asked: dict[str, list[str]]) -> Answer:
         error = {"status": "error", "errorType": said, "error": f"{'x' * 250} {said}", "warnings": [said]}
-        headers = {"Content-Type": "application/json", "Location": f"http://{said[:100]}/", "Retry-After": said[:50]}
+        headers = {"Content-Type": kind, "Location": f"http://{said[:100]}/", "Retry-After": said[:50]}
         if "query_range" not in path:
             return 404, {}, b""
         return status, headers, json.dumps(error).encode()
@@ -212,19 +218,9 @@ def test_a_token_in_every_field_of_an_error(
     caplog.set_level(logging.DEBUG)
     with serving(answer, status_line=said[:500]) as url, pytest.raises(BuildcompareError) as caught:
         record(run(), asking(url), catalogue("up"))
-    assert "***" in str(caught.value) or status in (302, 404)
+    assert "***" in str(caught.value) or status in (302, 404) or "text" in kind
     output = capfd.readouterr()
     assert hidden(str(caught.value) + caplog.text + output.out + output.err)
-
-
-@pytest.mark.parametrize("kind", ["text/html", f"text/{TOKEN[:200]}"])
-def test_a_token_in_the_type_of_an_answer(kind: str) -> None:
-    with (
-        serving(lambda path, asked: (200, {"Content-Type": kind}, TOKEN.encode())) as url,
-        pytest.raises(InputError) as caught,
-    ):
-        record(run(), asking(url), catalogue("up"))
-    assert hidden(str(caught.value))
 
 
 tenants = ranges(lambda asked: five(asked, {"instance": "a"}))
