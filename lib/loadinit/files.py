@@ -135,7 +135,8 @@ def _unused(path: str, runs: Sequence[Recording]) -> Iterator[tuple[str, str]]:
     place = Path(path)
     if not is_remote(path) and place.is_dir():
         there = sorted(place.iterdir())
-        read = {Path(str(each["path"])).name for run in runs for each in run.provenance["files"]}
+        files = (Path(str(each["path"])) for run in runs for each in run.provenance["files"])
+        read = {name for file in files for name in (file.name, file.parent.name)}  # a run may have a folder
         read |= _parts([each.name for each in there])
         for each in (each for each in there if each.name not in read):
             fits = "beside" if ENDING.search(each.name) else "ending"
