@@ -40,10 +40,6 @@ def spec_file(folder: Path, groups: list[dict[str, Any]], **more: Any) -> Path:
     return write_params(folder / "groups.yaml", {"source": {"kind": "recorded"}, "groups": groups, **more})
 
 
-def calibrate(spec: Path, output: Path) -> Any:
-    return command("calibrate", spec, "--output", output)
-
-
 def comparison(base: dict[str, Any], new: dict[str, Any], calibration: Path) -> Any:
     return analysed({
         "name": "c", "base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "recorded"},
@@ -56,7 +52,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[s
     folder = tmp_path_factory.mktemp("calibration")
     groups = run_files(folder, 6, 3)
     output = folder / "data" / "calibration.json"
-    made = calibrate(spec_file(folder, groups[:5]), output)
+    made = command("calibrate", spec_file(folder, groups[:5]), "--output", output)
     assert made.exit_code == 0, made.output
     assert "15 runs in 5 groups" in made.output
     return output, groups
@@ -127,7 +123,7 @@ def test_a_wrong_file_is_refused(tmp_path: Path, change: Callable[[dict[str, Any
 
 def test_a_single_group_has_no_self_check(tmp_path: Path) -> None:
     groups = run_files(tmp_path, 2, 3)
-    made = calibrate(spec_file(tmp_path, groups[:1]), tmp_path / "one.json")
+    made = command("calibrate", spec_file(tmp_path, groups[:1]), "--output", tmp_path / "one.json")
     assert "Self-check: none" in made.output
     check = comparison(groups[1]["runs"][0], groups[1]["runs"][1], tmp_path / "one.json").self_check
     assert check["same_method"] is True
