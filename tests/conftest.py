@@ -111,6 +111,16 @@ def project() -> Path:
     return PROJECT
 
 
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project folder of its own, so that pulls and reports do not go into ours."""
+    (tmp_path / "params").mkdir()
+    for name in ("notebooks", "params/metrics"):
+        (tmp_path / name).symlink_to(PROJECT / name)
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def real() -> Path:
     """The folder of real load tests, which is not part of the project."""

@@ -1,4 +1,4 @@
-"""Walks the table of docs/input-faults.md: every fault happens, and the user sees what the table says."""
+"""A params file is right, or one message says what is not, as the table of docs/input-faults.md has it for each input."""
 
 import gzip
 import json
@@ -15,16 +15,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import fuzzing
 from buildcompare.calibration.learn import calibrate
 from buildcompare.comparison import analysis as workbench
+from buildcompare.comparison.analysis import read_recordings
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import Comparison
+from buildcompare.config.params import FILE_KEYS, Comparison, Run, Test, read_params
 from buildcompare.config.yaml import yaml_text
 from buildcompare.recordings.recording import LabelSummary, Recording, Series
 from buildcompare.recordings.table import write_recording
 from buildcompare.report import processes
 from buildcompare.report import publish as run_report
-from support import refused, small_params, write_params
+from support import refused, small_params, write_csv, write_params
 
 TABLE = Path(__file__).parents[2] / "docs/input-faults.md"
 
@@ -398,3 +400,81 @@ def test_a_wrong_path_of_a_repeated_run_names_the_line_of_the_groups(tmp_path: P
     file = write_params(tmp_path / "groups.yaml", {"source": {"kind": "recorded"}, "groups": groups})
     with pytest.raises(InputError, match=r"groups\.yaml: groups\[0\]\.runs\[0\]\.recording \(line 7\): not/there\.csv"):
         calibrate(file, tmp_path / "made.json")
+
+
+EXAMPLE = fuzzing.seed("params-design").decode()
+
+BAD = [
+    # what stands in the file, what to put there, key, expected, found; docs/input-faults.md has more
+    ("users: 20000", "users: -1", "tests[0].users", "greater than 0", "-1"),
+    ("type: bounded", "type: bound", "tests[1].type", "'bounded', 'unbounded' or 'benchmark'", "'bound'"),
+    ("[{report: runs/base-1.out.gz}", "[{reprt: x}", "tests[1].base[0].reprt", "report, recording", "reprt"),
+    ("name: mysql_bounded", "name: POSTGRESQL_unbounded", "tests", "a different `name`", "twice"),
+    ("Users: 7500", "Users: 7.50", "setup.Users", "text", "7.50, which YAML reads as 7.5"),
+    ("comments: []", "comments: hello", "comments", "a list", "'hello'"),
+    ("comments: []", "comments: [yes]", "comments[0]", "text", "'yes', which YAML reads as True"),
+    ('kind: prometheus, url: "http://localhost:9090"', "kind: prometheus", "source", "`url`", "no `url`"),
+    ("rest_s: 2", 'rest_s: "2"', "coordinator.rest_s", "a number", "'2'"),
+    ("rest_s: 2", "rest: 2", "coordinator.rest", "users_inc, users_dec, rest_s", "unknown key"),
+    ("{report: runs/new-1.out.gz}", "{}", "tests[1].new[0]", "`report`, `recording`", "none of them"),
+    ("8, rest_s", "true, rest_s", "coordinator.users_dec", "a whole number", "True"),
+]
+
+
+def test_the_example_of_the_design_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(EXAMPLE)
+    params = read_params(file)
+    assert params.name == "v10.4.0-rc1"
+    assert [test.name for test in params.tests] == ["postgresql_unbounded", "mysql_bounded"]
+    window = params.tests[0].base[0].window
+    assert (window[1] - window[0]).total_seconds() == 113 * 60
+    assert [run.report for run in params.tests[1].base] == ["runs/base-1.out.gz", "runs/base-2.out.gz"]
+    assert list(params.setup.items())[1] == ("Users", "7500")
+    assert params.coordinator.fastest_fall == 4.0
+    file.write_text(EXAMPLE.replace("name: v10.4.0-rc1\n", "", 1))
+    assert read_params(file).name == "x", "without a name the file names the comparison"
+
+
+def test_empty_optional_keys_mean_none(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(re.sub(r"(?m)^(comments|action_items|coordinator):.*$", r"\1:", EXAMPLE))
+    params = read_params(file)
+    assert (params.comments, params.action_items, params.coordinator.users_inc) == ([], [], 8)
+    file.write_text("- a\n- b\n")
+    with pytest.raises(InputError, match="expected a mapping of keys to values, found a list"):
+        read_params(file)
+
+
+@pytest.mark.parametrize(("there", "instead", "key", "expected", "found"), BAD, ids=[bad[1][:40] for bad in BAD])
+def test_a_fault_is_named(tmp_path: Path, there: str, instead: str, key: str, expected: str, found: str) -> None:
+    assert there in EXAMPLE
+    (tmp_path / "x.yaml").write_text(EXAMPLE.replace(there, instead, 1))
+    said = rf"x\.yaml: .*{re.escape(key)}.*: expected .*{re.escape(expected)}.*, found .*{re.escape(found)}"
+    with pytest.raises(InputError, match=said):
+        read_params(tmp_path / "x.yaml")
+
+
+def test_the_template_is_right_once_its_two_paths_are(project: Path, tmp_path: Path) -> None:
+    template = (project / "docs/template.yaml").read_text("utf-8")
+    file = tmp_path / "v1.1.0.yaml"
+    for side in ("base", "new"):
+        template = template.replace(f"runs/{side}.csv", str(tmp_path / f"{side}.csv"))
+        write_csv(tmp_path / f"{side}.csv", {"rps": np.linspace(9.0, 10.0, 99)})
+    file.write_text(template, "utf-8")
+    params = read_params(file)
+    assert (params.name, params.comments, params.setup, params.history) == ("v1.1.0", [], {}, None)
+    assert [len(runs) for runs in read_recordings(params)["postgresql_bounded"].values()] == [1, 1]
+
+
+def test_the_template_shows_every_key(project: Path, tmp_path: Path) -> None:
+    """Those that may stay away, too: without their `#` they are right."""
+    file = tmp_path / "all.yaml"
+    template = (project / "docs/template.yaml").read_text("utf-8")
+    file.write_text(re.sub(r"(?m)^( *)# (?=[a-z_]+: )", r"\1", template), "utf-8")
+    params = read_params(file)
+    assert params.model_fields_set == set(Comparison.model_fields)
+    assert params.tests[0].model_fields_set == set(Test.model_fields)
+    elsewhere = {*FILE_KEYS.values(), "values", "session", "url"}  # other files, benchmarks; a server of its own
+    assert params.tests[0].base[0].model_fields_set == set(Run.model_fields) - (elsewhere - {"recording"})
+    assert len(template.splitlines()) < 40

@@ -22,16 +22,6 @@ from support import command, sure, write_params
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project folder of its own, so that pulls and reports do not go into ours."""
-    (tmp_path / "notebooks").symlink_to(project / "notebooks")
-    (tmp_path / "params").mkdir()
-    (tmp_path / "params/metrics").symlink_to(project / "params/metrics")
-    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
-    return tmp_path
-
-
-@pytest.fixture
 def prometheus(servers: Servers) -> Prometheus:
     """One kind of server: the faults here are a proxy's, and the samples any server's."""
     return servers("prometheus")
