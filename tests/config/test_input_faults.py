@@ -1,4 +1,4 @@
-"""A params file is right, or one message says what is not, as the table of docs/input-faults.md has it for each input."""
+"""A params file is right, or one message says what is not, as docs/input-faults.md has it for each input."""
 
 import gzip
 import json
