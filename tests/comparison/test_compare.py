@@ -23,9 +23,6 @@ def test_a_level_leaves_out_what_is_no_number_and_counts_it() -> None:
     level = measure_level(curve(values), (-5.0, 20.0))
     assert (level.value, level.mean, level.samples, level.missing) == (3.0, 3.0, 3, 2)
     assert measure_level(curve(values * math.nan), (0.0, 20.0)).value is None
-
-
-def test_the_level_of_times_is_their_geometric_mean() -> None:
     level = measure_level(curve(np.array([0.01, 0.0, 0.04, 0.02])), (-5.0, 15.0), geometric=True)
     assert (level.value, level.mean) == (pytest.approx(0.02), pytest.approx(0.07 / 3))
     assert (level.samples, level.missing) == (3, 1)  # a time of zero was not measured
@@ -44,10 +41,12 @@ def test_the_time_to_users() -> None:
     assert time_to_users(gone.dropna(), marks) == time_to_users(gone, marks)
 
 
-def test_missing_metrics_nan_and_gaps_are_said() -> None:
+def test_missing_metrics_nan_and_gaps_are_said_with_their_size() -> None:
     users = users_curve(1000, ramp_s=600, hold_s=3000)
-    base = recording(number_of_connected_devices=users, rps=np.full(users.size, 5.0), my_own=np.ones(users.size))
-    new = recording(number_of_connected_devices=users, rps=np.full(users.size, math.nan))
+    holes = np.ones(users.size)
+    holes[300:400] = np.nan
+    base = recording(number_of_connected_devices=users, rps=holes, my_own=np.ones(users.size))
+    new = recording(number_of_connected_devices=users * 0, rps=np.full(users.size, math.nan))
     result = compared([base], [new])
     metrics = {metric.slug: metric for metric in result.metrics}
     assert metrics["rps"].reason == Reason(code=ReasonCode.NO_NUMBER, build="new")
@@ -57,6 +56,19 @@ def test_missing_metrics_nan_and_gaps_are_said() -> None:
     assert "avg-api-times" in result.runs.base[0].missing
     coverage = {c.slug: c for c in result.runs.new[0].coverage}
     assert (coverage["rps"].present, coverage["rps"].finite, result.verdict) == (users.size, 0, "inconclusive")
+    found = kinds(result)
+    assert found["empty_metrics"] == {"side": "new", "run": 1, "runs": 1, "slugs": ["rps"]}
+    assert (found["gaps"]["side"], found["gaps"]["slugs"]) == ("base", ["rps"])
+    assert found["gaps"]["worst_percent"] == pytest.approx(86, abs=0.5)
+    assert found["gaps"]["worst"]["longest_gap_s"] == pytest.approx(505.0)
+    assert len(found["metrics_nowhere"]["slugs"]) == 8
+    whole = recording(number_of_connected_devices=users, rps=holes, heap_in_use=holes)
+    one = kinds(compared([whole], [base]))
+    assert one["missing_metrics"] == {"side": "new", "run": 1, "runs": 1, "slugs": ["heap-in-use"]}
+    short = recording(number_of_connected_devices=users[100:160], rps=holes[:60])
+    reasons = kinds(compared([base], [short]))["validity"]["reasons"]
+    (reason,) = (each for each in reasons if each["code"] == "no_steady_window")
+    assert (reason["side"], reason["because"]["code"], round(reason["because"]["minutes"])) == ("new", "short", 2)
 
 
 def test_a_window_that_opens_in_mid_ramp_does_not_know_the_time_to_users() -> None:
@@ -77,27 +89,6 @@ def test_a_metric_that_all_but_vanishes_breaks_no_report(factor: float) -> None:
     assert row.delta_percent == pytest.approx(100.0 * (factor - 1.0))
     assert any(f.metric == "heap-in-use" for f in findings.find([result], ("a", "b")))
     assert say("reasons", "explain", row)
-
-
-def test_what_is_missing_is_said_with_its_size() -> None:
-    users = users_curve(1000, ramp_s=600, hold_s=3000)
-    holes = np.ones(users.size)
-    holes[300:400] = np.nan
-    base = recording(number_of_connected_devices=users, rps=holes)
-    new = recording(number_of_connected_devices=users * 0, rps=np.full(users.size, math.nan))
-    found = kinds(compared([base], [new]))
-    assert found["empty_metrics"] == {"side": "new", "run": 1, "runs": 1, "slugs": ["rps"]}
-    assert (found["gaps"]["side"], found["gaps"]["slugs"]) == ("base", ["rps"])
-    assert found["gaps"]["worst_percent"] == pytest.approx(86, abs=0.5)
-    assert found["gaps"]["worst"]["longest_gap_s"] == pytest.approx(505.0)
-    assert len(found["metrics_nowhere"]["slugs"]) == 8
-    whole = recording(number_of_connected_devices=users, rps=holes, heap_in_use=holes)
-    one = kinds(compared([whole], [base]))
-    assert one["missing_metrics"] == {"side": "new", "run": 1, "runs": 1, "slugs": ["heap-in-use"]}
-    short = recording(number_of_connected_devices=users[100:160], rps=holes[:60])
-    reasons = kinds(compared([base], [short]))["validity"]["reasons"]
-    (reason,) = (each for each in reasons if each["code"] == "no_steady_window")
-    assert (reason["side"], reason["because"]["code"], round(reason["because"]["minutes"])) == ("new", "short", 2)
 
 
 @pytest.mark.parametrize(("missing", "others"), [(10, 4), (1, None)], ids=["gaps", "first rate"])

@@ -78,10 +78,8 @@ def test_the_opening_says_what_further_hours_would_give(bench: Analysis) -> None
     passed = bench.results.model_copy(update={"verdict": "pass"})
     sentence = opening(passed).sentence
     assert best.no_worse_than_percent is not None
-    assert (
-        f"that {worst.name} are at most {percent(best.no_worse_than_percent, 'upper')} worse, if nothing changed."
-        in sentence
-    )
+    bound = percent(best.no_worse_than_percent, "upper")
+    assert f"{worst.name} to be at most {bound} worse, if nothing changed." in sentence
     assert " One more run of each build in " in sentence
     assert "more run" not in opening(all_decided(passed)).sentence
     decided = plan_text(all_decided(bench.results))

@@ -5,7 +5,6 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Mapping
 from importlib.resources import files
 from operator import methodcaller
 from typing import Any, cast
@@ -148,18 +147,8 @@ def test_the_phases_of_a_run_follow_the_page_and_their_names_can_be_read() -> No
     assert _luminance(themes[1]["--ramp"]) < 0.1 < _luminance(themes[0]["--ramp"])
 
 
-def unpacked(attributes: Mapping[str, str]) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Header and floats of each run, as a browser reads them."""
-    raw = zlib.decompress(base64.b64decode(attributes["data"]))
-    size = int.from_bytes(raw[:4], "little")
-    header, floats = json.loads(raw[4 : 4 + size]), np.frombuffer(raw[4 + size :], "<f4")
-    counts = [run["size"] * (2 if run.get("timed") else 1) + run.get("minutes", 0) for run in header["runs"]]
-    assert sum(counts) == floats.size
-    return header, np.split(floats, np.cumsum(counts)[:-1])
-
-
 def chart_of(*runs: Series) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """The chart of runs of the base, and of one of the new build."""
+    """The chart of runs of the base, and of one of the new build: header and floats, as a browser reads them."""
     recordings = [Recording((run,), (0.0, max(100.0, run.times[-1])), True) for run in runs]
     result = cast(Any, RunResult).model_construct(
         samples_sha256="0123456789", stop_s=None, duration_s=100.0, window=(10.0, 90.0), phases=[],
@@ -170,7 +159,13 @@ def chart_of(*runs: Series) -> tuple[dict[str, Any], list[np.ndarray]]:
     )
     metric = cast(Any, MetricResult).model_construct(name="RPS", slug="rps", unit="", labels={})
     view = TestView(test, {"base": recordings, "new": recordings[:1]}, read_catalogue("mattermost"), Pair("a", "b"), {})
-    return unpacked(chart(view, metric, methodcaller("total", "rps"), title="title", alt="words"))
+    attributes = chart(view, metric, methodcaller("total", "rps"), title="title", alt="words")
+    raw = zlib.decompress(base64.b64decode(attributes["data"]))
+    size = int.from_bytes(raw[:4], "little")
+    header, floats = json.loads(raw[4 : 4 + size]), np.frombuffer(raw[4 + size :], "<f4")
+    counts = [run["size"] * (2 if run.get("timed") else 1) + run.get("minutes", 0) for run in header["runs"]]
+    assert sum(counts) == floats.size
+    return header, np.split(floats, np.cumsum(counts)[:-1])
 
 
 def series(times: Any, values: Any) -> Series:

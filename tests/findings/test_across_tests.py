@@ -10,17 +10,14 @@ import numpy as np
 import pytest
 
 from buildcompare import findings
-from buildcompare.comparison.analysis import Analysis
 from buildcompare.findings import suggest
 from buildcompare.labels.tables import agreeing_labels
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.report import junit, markdown, sections
 from buildcompare.results import Finding, LabelResult, Suggestion, TestPlan, TestResult, Validity
-from buildcompare.results.codes import Pair, Status
+from buildcompare.results.codes import Pair
 from loadsim import Traffic, simulate_run
 from quiet import QUIET, analysed, compared
-
-LABELS = ("v1", "v2")
 
 
 @cache
@@ -63,7 +60,7 @@ def validity_of(status: str, code: str) -> Validity:
 
 
 def kinds(*tests: TestResult) -> dict[str, Finding]:
-    return {each.kind: each for each in findings.find(tests, LABELS)}
+    return {each.kind: each for each in findings.find(tests, ("v1", "v2"))}
 
 
 def test_agreement_needs_a_marked_row_and_another_that_leans_the_same_way() -> None:
@@ -87,20 +84,12 @@ def test_agreement_needs_a_marked_row_and_another_that_leans_the_same_way() -> N
 def test_chance_agrees_as_often_as_is_said() -> None:
     rng, tables = np.random.default_rng(3), 2000
     counted, expected = 0, 0.0
-    plain = label_row("api", "", 20.0, 1.0, False)
     for _ in range(tables):
         p = rng.random((50, 3))
         rows = {
-            str(j): [
-                plain.model_copy(update={
-                    "label": str(i),
-                    "p_value": 2.0 * float(p[i, j]),
-                    "status": Status.REGRESSION if p[i, j] < 0.01 else Status.INCONCLUSIVE,
-                })
-                for i in range(50)
-            ]
+            str(j): [label_row("api", str(i), 20.0, 2.0 * float(p[i, j]), bool(p[i, j] < 0.01)) for i in range(50)]
             for j in range(3)
-        }  # fmt: skip
+        }
         twice = [each for each in agreeing_labels(rows) if each.marked >= 2]
         counted += len(twice)
         expected = next((each.expected for each in twice if (each.marked, len(each.rows)) == (2, 2)), expected)
@@ -199,18 +188,13 @@ def test_a_test_without_its_load_is_to_be_recorded_with_it_and_not_run_again() -
     assert suggest([found.model_copy(update={"validity": limited})])[0].evidence["load_unknown"] is False
 
 
-def bench() -> Analysis:
-    """Both kinds of new rows: errors that jumped, and an average that only the traffic mix moved."""
+def test_reports_show_the_mix_the_errors_and_the_suggestions_apart_from_the_action_items() -> None:
+    """Errors that jumped, and an average that only the traffic mix moved."""
     dropped = Traffic(calls=(("api/getUser", 0.0), ("api/getTeam", 0.0), ("api/getUsersByIds", 0.0)))
     base = failing(simulate_run(QUIET, 21, traffic=Traffic()).recording, 0.01)
     made = analysed(base, failing(simulate_run(QUIET, 22, traffic=dropped).recording, 0.09), db_engine="postgresql")
-    return replace(made, results=made.results.model_copy(update={"action_items": ["Ours."]}))
-
-
-def test_reports_show_the_mix_the_errors_and_the_suggestions_apart_from_the_action_items() -> None:
-    made = bench()
     suggestion = Suggestion(kind="rerun", test=None, text="Run <it> again.", evidence={})
-    results = made.results.model_copy(update={"suggestions": [suggestion]})
+    results = made.results.model_copy(update={"suggestions": [suggestion], "action_items": ["Ours."]})
     made = replace(made, results=results)
     page = "".join(str(part.html) for part in sections.metrics(made) if isinstance(part, sections.Fragment))
     assert "Client errors" in str(sections.errors(made).html)

@@ -27,7 +27,6 @@ from buildcompare.results import (
 )
 from buildcompare.results.codes import SIDES, Pair, Side, Status
 from buildcompare.results.users import Bump, RampUp
-from buildcompare.text.sentences import say
 from loadsim import Coordinator, RunSettings, simulate_run
 from quiet import analysed, at_load, quiet, with_metric
 from validity_cases import changed, scaled
@@ -126,8 +125,6 @@ def test_a_regression_at_equal_load_decides_whatever_the_own_load_shows() -> Non
         found = unbounded(at_load(31.0, "regression", p_value=0.001, p_adjusted=0.002), status, delta)
         assert found.verdict == "regression"
         assert opening(found).title == "Regression: P99 API times +31.0 % at equal load"
-        (grave,) = [f for f in findings.find(found.tests, ("v1", "v2")) if f.metric == "p99-api-times"]
-        assert grave.severity == "critical"
 
 
 def test_what_users_do_not_feel_makes_no_title() -> None:
@@ -253,9 +250,6 @@ def test_at_equal_load_a_status_says_what_decided(
 ) -> None:
     row = at_load(delta, status, ci_low=low, ci_high=high, p_value=p / 8, p_adjusted=p)
     test = with_metric(quiet(), "stack-in-use", margin_percent=5.0, load_adjusted=row)
-    metric = next(each for each in test.metrics if each.slug == "stack-in-use")
-    assert metric.load_adjusted is not None
-    assert say("reasons", "at_equal_load", metric.load_adjusted, metric.better, 5.0, metric.unit) == said
     parts = sections.metrics(replace(bench(), results=results(test)))
     assert f"</span> {said}</td>" in "".join(str(getattr(part, "html", "")) for part in parts)
 
@@ -382,24 +376,22 @@ def test_a_readme_says_what_is_asked_and_at_most_five_lines() -> None:
     assert bullets(warnings) == [*(f"- Warning {i}." for i in range(5)), "- 7 more in [report.html](report.html)."]
 
 
-def bumpy(test: TestResult, base: int, new: int) -> TestResult:
-    ramps = {}
+@pytest.mark.parametrize(("base", "new", "said"), [(1, 1, True), (0, 0, False), (1, 3, False)])
+def test_bumps_of_both_builds_are_one_info(base: int, new: int, *, said: bool) -> None:
+    test, ramps = quiet(), {}
     for side, count in (("base", base), ("new", new)):
         sizes = (180.0 + i for i in range(count))
         found = [Bump(start_s=0, peak_s=75, end_s=200, peak_users=size, depth_users=170) for size in sizes]
         of_test = getattr(test.ramp_up, side).model_dump()
         ramps[side] = RampUp.model_validate({**of_test, "onset_s": 240.0, "early_bumps": count, "bumps": found})
     runs = Pair.of(lambda side: [test.runs[side][0].model_copy(update={"ramp_up": ramps[side]})])
-    return test.model_copy(update={"type": "unbounded", "ramp_up": test.ramp_up.model_copy(update=ramps), "runs": runs})
-
-
-@pytest.mark.parametrize(("base", "new", "said"), [(1, 1, True), (0, 0, False), (1, 3, False)])
-def test_bumps_of_both_builds_are_one_info(base: int, new: int, *, said: bool) -> None:
-    found = of_kind("bumps_in_both", bumpy(quiet(), base, new))
-    assert bool(found) is said
+    ramp_up = test.ramp_up.model_copy(update=ramps)
+    bumpy = test.model_copy(update={"type": "unbounded", "ramp_up": ramp_up, "runs": runs})
+    told = of_kind("bumps_in_both", bumpy)
+    assert bool(told) is said
     if said:
-        assert found[0].severity == "info"
-        assert [found[0].evidence[key] for key in ("early_bumps", "peak", "onset_s")] == [1, 180.0, 240.0]
+        assert told[0].severity == "info"
+        assert [told[0].evidence[key] for key in ("early_bumps", "peak", "onset_s")] == [1, 180.0, 240.0]
 
 
 @pytest.mark.parametrize(("slug", "severity"), [("p99-api-times", "critical"), ("stack-in-use", "info")])

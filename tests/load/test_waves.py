@@ -119,18 +119,12 @@ def test_uneven_cycles_of_few_samples_have_their_median_for_a_period() -> None:
 
 
 def test_waves_of_two_builds_are_compared_by_what_runs_of_one_build_differ_by() -> None:
-    base, faster = shape(hunting()).waves, shape(hunting(30, 120.0, 160.0)).waves
-    period, amplitude = map(sure, compare_waves(base, faster))
+    base = shape(hunting()).waves
+    period, amplitude = map(sure, compare_waves(base, shape(hunting(30, 120.0, 160.0)).waves))
     assert (period.value, period.excludes_zero) == (pytest.approx(-80.0, abs=5.0), True)
     assert (amplitude.value, amplitude.excludes_zero) == (pytest.approx(80.0, abs=8.0), True)
-    assert faster.onset_s == pytest.approx(base.onset_s, abs=5.0)
-    assert faster.onset_users == pytest.approx((base.onset_users or 0.0) + 80.0, abs=5.0)
     a_quarter, _ = compare_waves(base, shape(hunting(30, 150.0, 120.0)).waves)
     assert not sure(a_quarter).excludes_zero, "thirty even cycles each are still one run each"
-    same, _ = compare_waves(base, base)
-    assert not sure(same).excludes_zero
-    few, _ = compare_waves(base, shape(hunting(6)).waves)
-    assert few is None
     assert compare_waves(base, shape(path(*BUMPY, (6000, 6000))).waves) == (None, None)
 
 

@@ -187,10 +187,7 @@ def test_params_name_the_bundled_recordings(project: Path, name: str) -> None:
             assert reported[each.test][each.build == "new"] == each.published
 
 
-PUBLISHED = [each.file.with_suffix("").as_posix() for each in bundled_runs() if each.published]
-
-
-@pytest.mark.parametrize("file", PUBLISHED)
+@pytest.mark.parametrize("file", [each.file.with_suffix("").as_posix() for each in bundled_runs() if each.published])
 def test_the_published_supported_users_emerge(file: str) -> None:
     settings, found = bundled(file)
     published = settings.published

@@ -72,13 +72,10 @@ def test_an_excursion_that_dies_away_slowly_is_one_event() -> None:
     assert event.span_s[0] == pytest.approx(1810.0, abs=61.0)
 
 
-def test_what_begins_at_the_very_end_is_no_level_yet() -> None:
+def test_what_begins_at_the_very_end_or_what_the_ramp_leaves_behind_is_no_level() -> None:
     late = only(find_events(between(metric(5), 5220.0, 9999.0, 30.0), WINDOW))
     assert (late.kind, late.span_s[1]) == ("spike", 5400.0)
     assert only(find_events(between(metric(5), 5000.0, 9999.0, 30.0), WINDOW)).kind == "level"
-
-
-def test_what_the_ramp_leaves_behind_is_no_level() -> None:
     early = only(find_events(between(metric(5), 0.0, 780.0, 30.0), WINDOW))
     assert (early.kind, early.span_s, early.before) == ("spike", (600.0, 780.0), pytest.approx(LEVEL, rel=0.02))
     assert only(find_events(between(metric(5), 0.0, 1000.0, 30.0), WINDOW)).kind == "level"

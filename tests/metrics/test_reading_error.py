@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import read
 from buildcompare.results import TestResult
 from buildcompare.results.codes import TestType
@@ -17,19 +16,16 @@ from support import users_curve, write_csv
 CATALOGUE = read_catalogue("mattermost")
 
 
-def recorded(folder: Path, times: float, *, off_a_plot: bool) -> Recording:
-    """A run whose average API times are `times` of 10 ms; counts read off a plot are no whole numbers."""
+def result(folder: Path, kind: TestType, times: float, *, off_a_plot: bool = True) -> TestResult:
+    """The new build's average API times are `times` of 10 ms; counts read off a plot are no whole numbers."""
     users = users_curve(1000.0, ramp_s=1500.0, hold_s=2700.0)
     users = np.round(users, 2) + 0.37 if off_a_plot else np.rint(users)
-    noise = np.random.default_rng(3).normal(1.0, 0.02, users.size)
-    curves = {"number-of-connected-devices": users, "avg-api-times": 0.01 * times * noise, "rps": users / 10}
-    return read(write_csv(folder / f"{times} {off_a_plot}.csv", curves), catalogue=CATALOGUE)
-
-
-def result(folder: Path, kind: TestType, times: float, *, off_a_plot: bool = True) -> TestResult:
-    runs = {side: [recorded(folder, of, off_a_plot=off_a_plot)] for side, of in (("base", 1.0), ("new", times))}
-    assert all(run.digitised == off_a_plot for (run,) in runs.values())
-    return compared(*runs.values(), type=kind)
+    noise, runs = np.random.default_rng(3).normal(1.0, 0.02, users.size), []
+    for side, level in (("base", 0.01), ("new", 0.01 * times)):
+        curves = {"number-of-connected-devices": users, "avg-api-times": level * noise, "rps": users / 10}
+        runs.append(read(write_csv(folder / f"{side} {off_a_plot}.csv", curves), catalogue=CATALOGUE))
+    assert all(run.digitised == off_a_plot for run in runs)
+    return compared(*runs, type=kind)
 
 
 @pytest.mark.parametrize("kind", ["bounded", "unbounded"])

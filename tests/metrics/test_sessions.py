@@ -23,15 +23,11 @@ def session(seed: int, *, between: float = 0.0, slower: float = 1.0, build: int 
     }
 
 
-def pyperf(values: dict[str, list[float]]) -> str:
-    made = [{"metadata": {"name": name}, "runs": [{"values": each}]} for name, each in values.items()]
-    return json.dumps({"benchmarks": made, "metadata": {"unit": "second"}})
-
-
 def write(folder: Path, sessions: list[dict[str, list[float]]]) -> Path:
     folder.mkdir()
     for i, values in enumerate(sessions):
-        (folder / f"{i}.json").write_text(pyperf(values))
+        made = [{"metadata": {"name": name}, "runs": [{"values": each}]} for name, each in values.items()]
+        (folder / f"{i}.json").write_text(json.dumps({"benchmarks": made, "metadata": {"unit": "second"}}))
     return folder
 
 

@@ -71,35 +71,31 @@ def test_what_is_written_into_readme_reaches_the_page_and_stays(folder: Path) ->
     assert "- Seen *twice* <b>x</b> ![mine](../spike.png)\n" in readme
 
 
-def of_tests(key: str) -> Callable[[Any], Iterator[dict[str, Any]]]:
-    return lambda results: ({"test": test["name"], **row} for test in results["tests"] for row in test[key])
+def rows_of(results: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Of the tables that the bundled comparison has, the rows of results.json."""
+    tests = results["tests"]
+    every = {
+        "tests": [{"test": test["name"], "type": test["type"], "verdict": test["verdict"]} for test in tests],
+        "supported_users": [{"test": t["name"], **t["supported_users"]} for t in tests if t["supported_users"]],
+        "ramp_up": [
+            {"test": test["name"], "build": side, "duration_s": run["duration_s"], **run["ramp_up"]}
+            for test in tests for side in ("base", "new") for run in test["runs"][side]
+        ],
+        "inputs": results["provenance"]["inputs"], **{key: results[key] for key in ("findings", "pooled", "setup")},
+    }  # fmt: skip
+    for key in ("metrics", "labels", "events", "errors"):
+        every[key] = [{"test": test["name"], **row} for test in tests for row in test[key]]
+    rows = [{"test": plan["test"], **row} for plan in results["plan"] for row in plan["rows"]]
+    every["further_runs"] = [{**r, **step} for r in rows if r["status"] == "inconclusive" for step in r["steps"]]
+    return {name: found for name, found in every.items() if found}
 
 
-ROWS: dict[str, Callable[[Any], Any]] = {
-    "tests": lambda results: (
-        {"test": t["name"], "type": t["type"], "verdict": t["verdict"]} for t in results["tests"]
-    ),
-    "findings": lambda results: results["findings"],
-    "supported_users": lambda results: (
-        {"test": test["name"], **test["supported_users"]} for test in results["tests"] if test["supported_users"]
-    ),
-    "metrics": of_tests("metrics"), "labels": of_tests("labels"), "events": of_tests("events"),
-    "errors": of_tests("errors"),
-    "ramp_up": lambda results: (
-        {"test": test["name"], "build": side, "duration_s": run["duration_s"], **run["ramp_up"]}
-        for test in results["tests"]
-        for side in ("base", "new")
-        for run in test["runs"][side]
-    ),
-    "pooled": lambda results: results["pooled"], "setup": lambda results: results["setup"],
-    "inputs": lambda results: results["provenance"]["inputs"],
-}  # fmt: skip
-"""Of the tables that the bundled comparison has, the rows of results.json."""
 LEAST = {"metrics": {"metric", "base", "new", "delta_percent", "ci_low", "ci_high", "status"},
          "labels": {"group", "label", "stat", "base", "new", "delta_percent", "status"},
          "supported_users": {"base", "new", "delta_percent", "status"},
          "findings": {"id", "severity", "text", "detail"},
          "ramp_up": {"onset_s", "slope_users_per_s", "early_bumps", "wave_onset_s"},
+         "further_runs": {"test", "name", "further", "found_percent"},
          "inputs": {"path", "sha256"}, "setup": {"setting", "value"}, "tests": {"verdict"}}  # fmt: skip
 
 
@@ -118,12 +114,12 @@ def test_every_table_holds_the_numbers_of_the_results(bundled: Callable[[str], P
     folder = bundled("v10.4.0-rc1")
     results = json.loads((folder / "results.json").read_text("utf-8"))
     made = {file.stem: file.read_text("utf-8") for file in (folder / "tables").iterdir()}
-    known = {name for name, rows in ROWS.items() if any(True for _ in rows(results))}
-    assert known <= {*made}
-    assert {*made} - known <= {"further_runs", "errors_counted", "setup_differences", "drift"}
-    for name in known:
+    expected = rows_of(results)
+    assert {*expected} <= {*made}
+    assert {*made} - {*expected} <= {"errors_counted", "setup_differences", "drift"}
+    for name, found in expected.items():
         table = pd.read_csv(io.StringIO(made[name]), dtype=str, keep_default_na=False)
-        rows = [dict(flat(row)) for row in ROWS[name](results)]
+        rows = [dict(flat(row)) for row in found]
         assert len(table) == len(rows), name
         assert {*table.columns} >= LEAST.get(name, set()), name
         compared = 0
@@ -136,18 +132,6 @@ def test_every_table_holds_the_numbers_of_the_results(bundled: Callable[[str], P
                     assert cell == ("" if value is None else str(value)), (name, column)
                 compared += 1
         assert compared >= len(rows) * len(LEAST.get(name, ())), name
-
-
-def test_further_runs_are_the_steps_of_the_plan(bundled: Callable[[str], Path]) -> None:
-    folder = bundled("v10.4.0-rc1")
-    results = json.loads((folder / "results.json").read_text("utf-8"))
-    table = pd.read_csv(folder / "tables/further_runs.csv")
-    plan = {(p["test"], row["name"]): row["steps"] for p in results["plan"] for row in p["rows"]}
-    assert len(table)
-    for (test, name), rows in table.groupby(["test", "name"]):
-        steps = plan[test, name]
-        assert rows["further"].tolist() == [step["further"] for step in steps]
-        assert rows["found_percent"].tolist() == pytest.approx([step["found_percent"] for step in steps])
 
 
 BEGIN, END = "<!-- hand-written begin: comments -->", "<!-- hand-written end: comments -->"

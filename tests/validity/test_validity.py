@@ -35,9 +35,6 @@ def test_a_lost_agent_limits_a_bounded_run_to_what_lies_before(at_s: float) -> N
     assert (numbers["before"], numbers["after"]) == (5000, pytest.approx(4545, abs=20))
 
 
-MOST = (Gap(1500.0, 3500.0), Gap(3600.0, 5200.0))
-
-
 @pytest.mark.parametrize(
     ("run", "faults", "code", "status"),
     [
@@ -45,7 +42,7 @@ MOST = (Gap(1500.0, 3500.0), Gap(3600.0, 5200.0))
         (bounded, [Restart(1450.0)], "restarted", "invalid"),  # before anything was steady
         (bounded, [Truncation(2600.0)], "window_shorter", "limited"),
         (unbounded, [Truncation(4500.0)], "still_climbing", "limited"),
-        (bounded, MOST, "little_coverage", "invalid"),
+        (bounded, [Gap(1500.0, 3500.0), Gap(3600.0, 5200.0)], "little_coverage", "invalid"),
         (bounded, [LostAgent(900.0)], "users_lost target_not_reached loads_differ", "invalid"),  # it did another test
     ],
 )

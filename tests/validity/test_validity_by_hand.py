@@ -71,15 +71,14 @@ def test_users_that_are_zero_all_through_are_no_valid_test() -> None:
     assert judged(bounded(), without).runs["new"][0].status == "valid"
 
 
-def during(series: Series, since: float = -math.inf, until: float = math.inf) -> Series | None:
-    """The samples of a graph between two times."""
-    kept = (series.times >= since) & (series.times <= until)
-    return replace(series, times=series.times[kept], values=series.values[kept]) if series.role == "graph" else None
-
-
 def test_a_bounded_run_that_falls_silent_before_its_stop_is_limited() -> None:
     run = recorded()
-    found = judged(bounded(), in_test(changed(run, lambda s: during(s, until=run.window[0] + 4500.0)), "bounded", 5000))
+
+    def until_then(series: Series) -> Series:
+        kept = series.times <= run.window[0] + 4500.0
+        return replace(series, times=series.times[kept], values=series.values[kept])
+
+    found = judged(bounded(), in_test(changed(run, until_then), "bounded", 5000))
     assert codes(found) == {("silent_end", "new")}
     assert found.test.reasons[0].numbers["seconds"] == pytest.approx(16 * 60, abs=45)
 
