@@ -144,7 +144,6 @@ def test_a_command_runs_once_however_often_the_watch_restarts(tmp_path: Path, mo
     assert json.loads((tmp_path / "data/watch/live/t/on-stop.txt").read_text())["code"] == "stop_invalid"
 
 
-CATALOGUE = read_catalogue("mattermost")
 RAMP_S, HELD_S = 700.0, 2400.0
 PLANTED = faults(RAMP_S, HELD_S)
 

@@ -17,7 +17,6 @@ from buildcompare.text.numbers import change
 from conftest import BrowserThread
 
 NAME = "v10.4.0-rc1"
-CHARTS = "document.querySelectorAll('#metrics ~ .pictures build-chart')"
 UNFOLD = """() => {
   document.querySelectorAll(".picture").forEach((each) => (each.open = true));
   document.querySelector("#metrics ~ .pictures")?.scrollIntoView();
@@ -30,7 +29,6 @@ OPENED = """async () => {
   document.querySelector("build-chart[ready]").shadowRoot.querySelector("details").open = true;
   await new Promise((done) => setTimeout(done, 300));
 }"""
-SAID = re.compile(r"(?P<number>-?[\d,.]+) ?(?P<unit>\S*)$")
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 Task = Callable[[Any], Any]
@@ -72,9 +70,8 @@ def drag(page: Any, plot: Any, start: float, end: float) -> None:
 
 def value(text: str) -> float:
     """The number that a text ends with, in the metric's unit."""
-    match = SAID.search(text)
-    assert match, text
-    return float(match["number"].replace(",", "")) * UNITS.get(match["unit"], 1.0)
+    ((number, unit),) = re.findall(r"(-?[\d,.]+) ?(\S*)$", text)
+    return float(number.replace(",", "")) * UNITS.get(unit, 1.0)
 
 
 def percent(text: str) -> float:
@@ -116,10 +113,10 @@ def test_hover_shows_both_values_and_their_difference_everywhere(page_file: Path
 
 
 def test_a_drag_zooms_all_charts_and_a_double_click_goes_back(page_file: Path, browser: BrowserThread) -> None:
-    ranges = f"""[...{CHARTS}].filter((each) => each.hasAttribute("ready")).map((each) => {{
+    ranges = """[...document.querySelectorAll("#metrics ~ .pictures build-chart[ready]")].map((each) => {
       const plot = each.shadowRoot.querySelector(".plot");
       return [each.getAttribute("group"), +plot.getAttribute("aria-valuemin"), +plot.getAttribute("aria-valuemax")];
-    }})"""
+    })"""
 
     def work(page: Any) -> list[Any]:
         page.evaluate(OPENED)

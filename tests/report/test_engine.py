@@ -17,7 +17,6 @@ from buildcompare.report import publish as run_report
 from buildcompare.report.batch import Order, publish_one
 from support import small_params, write_params
 
-PROJECT = Path(__file__).resolve().parents[2]
 CELLS = (
     "who = 'nobody'",
     "import os, sys\nprint('out'); print('again'); print('err', file=sys.stderr)\nos.path.basename(os.getcwd())",
@@ -88,14 +87,14 @@ def test_both_engines_publish_the_same_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_is_named(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell, said = "import os\nos.kill(os.getpid(), 9)", "cell 3: its process was ended by SIGKILL"
-    project = tmp_path / "project"
-    (project / "notebooks").mkdir(parents=True)
-    (project / run_report.NOTEBOOK).write_text(nbformat.writes(notebook_of(("name = None", cell))))
-    (project / "params").symlink_to(PROJECT / "params")
+    root = tmp_path / "project"
+    (root / "notebooks").mkdir(parents=True)
+    (root / run_report.NOTEBOOK).write_text(nbformat.writes(notebook_of(("name = None", cell))))
+    (root / "params").symlink_to(project / "params")
     params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
-    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(project))
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(root))
     outcome = publish_one(Order(params, {"output": tmp_path / "out"}))
     assert outcome.code == 4
     assert said in outcome.said
