@@ -16,7 +16,7 @@ import numpy as np
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Coordinator, Test
-from buildcompare.load.curve import SteadyState, find_falls, samples
+from buildcompare.load.curve import HELD, SteadyState, find_falls, samples
 from buildcompare.load.view import RunView, Shape, view_run
 from buildcompare.metrics.failures import attempts_name
 from buildcompare.recordings.recording import FloatArray, Recording, Series
@@ -25,7 +25,7 @@ from buildcompare.results.base import Model
 from buildcompare.results.codes import SIDES, Better, Pair, ValidityCode, ValidityStatus
 from buildcompare.stats.levels import minute_means
 from buildcompare.text.sentences import say
-from buildcompare.validity.rules import APART, HELD, RunInTest, judge_runs
+from buildcompare.validity.rules import APART, RunInTest, judge_runs
 
 CERTAIN = 4.0  # rate windows before a fault is certain: four minutes by default
 STALLED = 0.1  # a ramp stalls if it climbs less than this part of the base's climb in the same time

@@ -19,8 +19,8 @@ from buildcompare.config.catalogue import LabelTable
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.changepoints import robust_sd
-from buildcompare.stats.effects import Effect
-from buildcompare.stats.noise import LABEL_KEY, LEAST_REPEATS, Noise, RepeatedRuns, RunLevels, beside_repeats
+from buildcompare.stats.effects import LABEL_ALPHA, Effect
+from buildcompare.stats.noise import LABEL_KEY, LEAST_REPEATS, LENT_DF, Noise, RepeatedRuns, RunLevels, beside_repeats
 
 TABLE = ["group", "stat"]  # Columns that define a table; each table's noise is learned separately
 FEWEST_SETUPS = 3  # Fewest setups for the tails of the distribution: one is held out, at least two remain
@@ -29,7 +29,7 @@ RESOLUTION = 0.01  # Least noise, 1 %: percentiles come from histograms with few
 TYPICAL = 12.0
 """Weight of the table's spread in a label's noise, as a number of squared changes. Chosen between 4 and 32 on the
 development half of Mattermost's ceiling tests; a spline in the level and label effects was no more accurate."""
-CALM, RARE = 0.8, 0.98  # Quantiles of the held-out changes to which a t distribution is fitted
+CALM = 0.8  # Quantile of the held-out changes to which a t distribution is fitted, beside that of `LABEL_ALPHA`
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
 SHORT, SHALLOW = 0.3, 0.7
 """Exponents of :func:`relative_noise`. Both halves of Mattermost's ceiling tests (development half) support them: at
@@ -38,9 +38,6 @@ TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 """Average in seconds above which noise does not depend on the average (unless all averages of a table are lower); log
 ratio of percentile to average at which a label has the table's noise."""
 QUIETEST = 0.1  # Least spread of a pair relative to the usual one; copies of one file have a spread of 0
-POOLED_DF = 4.0
-"""Most degrees of freedom of the repeats of other labels in a label's noise. Among simulated identical builds of 2 to 5
-runs, 0.7 to 3.2 % of the rows are marked; with 8, up to 3.6 %, most of labels that scatter ten times as much."""
 MILLISECOND = 1e-3  # Rounding of published tables, in seconds
 
 
@@ -181,7 +178,7 @@ class _Scatter:
         if not self.dfs.any():
             return [None] * self.dfs.size
         pooled, most, labels = self.squares.sum() / self.dfs.sum(), self.dfs.max(), np.count_nonzero(self.dfs)
-        others = min(most * (labels / (1.0 + (labels - 1.0) * self.alike) - 1.0), POOLED_DF)
+        others = min(most * (labels / (1.0 + (labels - 1.0) * self.alike) - 1.0), LENT_DF)
         total = others + self.dfs
         sds = np.sqrt((others * pooled * self.rarer + self.squares) / np.maximum(total, 1.0))
         return [
@@ -218,9 +215,9 @@ def _learned(changes: pd.DataFrame) -> TableNoise:
     scores = changes["change"].abs() / _shrunk(sd, squares, count)
     usual = float(scores.median())
     spread = scores.groupby([changes["setup"], changes["pair"]]).transform("median") / usual
-    calm, rare = (scores / np.sqrt(spread.clip(lower=QUIETEST))).quantile([CALM, RARE])
+    calm, rare = (scores / np.sqrt(spread.clip(lower=QUIETEST))).quantile([CALM, 1.0 - LABEL_ALPHA])
     # The fatter the tails, the farther the rare quantile lies from the calm one.
-    df = float(np.interp(rare / calm, (_reach(DFS, RARE) / _reach(DFS, CALM))[::-1], DFS[::-1]))
+    df = float(np.interp(rare / calm, (_reach(DFS, 1.0 - LABEL_ALPHA) / _reach(DFS, CALM))[::-1], DFS[::-1]))
     return TableNoise(sd, df, NoiseSource.CALIBRATION, calm / float(_reach(df, CALM)), usual)
 
 

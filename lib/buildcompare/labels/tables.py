@@ -18,8 +18,9 @@ from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import LEANING, LabelResult
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, NoiseSource, Pair, ReasonCode, Status
-from buildcompare.stats.effects import TestedEffect, judge_labels
+from buildcompare.stats.effects import LABEL_ALPHA, LABEL_MARGIN_PERCENT, TestedEffect, judge_labels
 from buildcompare.stats.noise import LABEL_KEY, label_frame
+from buildcompare.stats.planning import ALPHA
 
 CALLS = "calls"  # Statistic for the number of calls of a label in the window
 OTHERS = "(other "  # Begins the name under which a source counts its rarest labels together
@@ -292,7 +293,6 @@ def _added_seconds(row: LabelResult) -> float | None:
 
 SEVERAL_TIMES = 3.0  # Least ratio of new to base, chosen as a round number
 LEAST_ADDED = 0.02  # Least added time, as a part of the time of all calls of the table; rare calls add less
-UNLIKELY = 0.05  # Largest adjusted p-value of a label without recorded calls
 FAR = 6.0
 """Least ratio of the 99th percentile to the average without recorded calls: with few calls both are similar. Chosen on
 published releases, where it keeps one of 12 that name a label, and one of 7 with base and new swapped."""
@@ -312,7 +312,7 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
             if row.stat != "avg" or times_slower(row) < SEVERAL_TIMES or not judged_slower:
                 continue
             p99, cost = by_key.get((row.group, row.label, "p99")), added_share(row)
-            if cost is None and p99 and row.p_adjusted is not None and row.p_adjusted < UNLIKELY:
+            if cost is None and p99 and row.p_adjusted is not None and row.p_adjusted < ALPHA:
                 ratios = [
                     (high or 0.0) / low if low else 0.0 for high, low in ((p99.base, row.base), (p99.new, row.new))
                 ]
@@ -325,8 +325,6 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
 
 # ---- Several tests --------------------------------------------------------------------------------------------------
 
-ALPHA = 0.01  # Error rate of marks in one direction, half of the label tables' rate
-LEAST_PERCENT = 5.0  # Least change of a leaning row, half of the label tables' margin
 MOST_EXPECTED = 1.0  # Agreements are left out if chance alone makes this many or more
 
 
@@ -348,7 +346,7 @@ def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreeme
     """
 
     def chance(marked: int, slower: int, tests: int) -> float:  # probability of these counts without a change
-        both = ((n, special.bdtrc(marked - 1, n, ALPHA / LEANING)) for n in range(slower, tests + 1))
+        both = ((n, special.bdtrc(marked - 1, n, LABEL_ALPHA / 2.0 / LEANING)) for n in range(slower, tests + 1))
         lean = LEANING, 1.0 - LEANING
         return float(sum(math.comb(tests, n) * lean[0] ** n * lean[1] ** (tests - n) * enough for n, enough in both))
 
@@ -360,7 +358,7 @@ def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreeme
         slower = {}
         for test, row in judged.items():
             delta, leans = row.delta_percent or 0.0, (row.p_value or 0.0) < 2.0 * LEANING
-            if delta > 0 and (row.status.changed or (delta >= LEAST_PERCENT and leans)):
+            if delta > 0 and (row.status.changed or (delta >= LABEL_MARGIN_PERCENT / 2.0 and leans)):
                 slower[test] = row
         marked = sum(row.status.changed for row in slower.values())
         if marked and len(slower) > 1:

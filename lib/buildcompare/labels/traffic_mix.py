@@ -13,7 +13,6 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy import special
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.labels.noise import FEWEST_ROWS
@@ -22,7 +21,7 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import LEANING, LabelResult, MetricResult, MixMover, TrafficMixResult
 from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics
 from buildcompare.stats.noise import LABEL_KEY, Noise
-from buildcompare.stats.planning import ALPHA, Looks
+from buildcompare.stats.planning import ALPHA, Looks, quantile
 
 Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
@@ -157,11 +156,10 @@ def _reach(
     sd = pd.Series({label: each.sd for label, each in by_label.items()}, dtype=float).reindex(labels)
     if shared[sd.notna()].sum() < 0.9 * shared.sum():
         return None
-    df, p = min(each.df for each in by_label.values()), 1.0 - ALPHA / 2.0
-    quantile = float(special.ndtri(p) if math.isinf(df) else special.stdtrit(df, p))
+    half = quantile(1.0 - ALPHA / 2.0, min(each.df for each in by_label.values()))
     # Variances relative to one run: 1/2 for the mean of two builds' durations, 2 for their difference.
-    of_mix = quantile * math.sqrt(float(((moved * sd) ** 2).sum()) / 2.0)
-    return of_mix, quantile * math.sqrt(float(((shared * sd) ** 2).sum()) * 2.0)
+    of_mix = half * math.sqrt(float(((moved * sd) ** 2).sum()) / 2.0)
+    return of_mix, half * math.sqrt(float(((shared * sd) ** 2).sum()) * 2.0)
 
 
 def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple[str, TrafficMix]]:

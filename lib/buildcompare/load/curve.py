@@ -16,6 +16,7 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.base import Length, Reason
 from buildcompare.results.codes import ReasonCode, TestType
 from buildcompare.stats.changepoints import robust_sd
+from buildcompare.stats.levels import LARGEST, MINUTE_S
 
 WINDOW_S, STOP_STEPS = 1800.0, 0.025
 """Stop rule of mattermost-load-test-ng: at least `WINDOW_S` after the first alert, and a least-squares slope of the
@@ -139,8 +140,7 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
     return curve
 
 
-RECOVERED, RECOVERY_S = 0.9, 300.0
-"""A reset ends when this part of the users is back, within this time; otherwise the run continues from its low."""
+RECOVERED = 0.9  # a reset ends when this part of the users is back, within `LOW_S`, or else it continues from its low
 
 
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
@@ -148,7 +148,7 @@ def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple
     resets = []
     for fall in find_falls(pd.Series(values, elapsed), fastest_fall=step, smooth=False):
         low = int(np.argmax((elapsed > fall.at_s) & (values < HARDLY_ANY * fall.before)))
-        again = np.flatnonzero((values >= RECOVERED * fall.before) & (elapsed <= fall.at_s + RECOVERY_S))
+        again = np.flatnonzero((values >= RECOVERED * fall.before) & (elapsed <= fall.at_s + LOW_S))
         if fall.kind == "restart" and again.size and again[-1] > low:
             end = int(again[np.searchsorted(again, low)])
             # The reset lasts while users reconnect faster than the coordinator adds them.
@@ -208,11 +208,10 @@ class Fall(NamedTuple):
 
 
 AT_ONCE_S = 30.0  # connections of a lost agent time out within half a minute
-HARDLY_ANY = 0.5  # a restart leaves less than this part of the users
-FALL_PART = 0.03  # least fall beyond the coordinator's, as a part: one agent of 20 is 5 %, plots are read to 0.4 %
-BUSY = 0.1  # a fall from below this part of the highest load belongs to a cold start
-LASTING_S = 60.0  # users who return sooner after `AT_ONCE_S` were not lost, unless few were left
-LOW_S = 300.0  # time within which users reach their lowest number; no second fall is searched in it
+HARDLY_ANY = 0.5  # fewer users than this part are a fault: a restart, or an interruption; few enough for a shutdown
+HELD = 0.97  # part of the load that is held unless users are lost: one agent of 20 is 5 %, plots are read to 0.4 %
+IDLE = 0.1  # part of the highest load below which a server is idle: real ones have 0.003 to 0.14 of their goroutines
+LOW_S = 300.0  # time within which users reach their lowest number, or are back; no second fall is searched in it
 
 
 def find_falls(
@@ -235,9 +234,9 @@ def find_falls(
         users[1:-1] = np.median(np.stack([users[:-2], users[1:-1], users[2:]]), axis=0)
     later = np.searchsorted(elapsed, elapsed + AT_ONCE_S, "right") - 1
     later = np.minimum(np.maximum(later, np.arange(users.size) + 1), users.size - 1)
-    may = ROUNDING * fastest_fall * (elapsed[later] - elapsed) + FALL_PART * users
+    may = ROUNDING * fastest_fall * (elapsed[later] - elapsed) + (1.0 - HELD) * users
     ordered = ROUNDING * fastest_fall * np.diff(elapsed)
-    high = (users > 0.0) & (users >= BUSY * float(np.quantile(users, 0.95)))
+    high = (users > 0.0) & (users >= IDLE * float(np.quantile(users, 0.95)))
     falls: list[Fall] = []
     past = -1.0
     for first in np.flatnonzero((users - users[later] > may) & high):
@@ -249,14 +248,14 @@ def find_falls(
         while start > 0 and users[start - 1] - users[start] > max(0.02 * may[first], ordered[start - 1]):
             start -= 1
         before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
-        soon = users[(elapsed > since) & (elapsed <= since + LASTING_S)]
+        soon = users[(elapsed > since) & (elapsed <= since + MINUTE_S)]  # users who return sooner were not lost
         left = float(np.median(soon)) if soon.size else float(users[-1])
         last = int(np.searchsorted(elapsed, elapsed[start] + LOW_S, "right"))
         lowest = float(users[start + 1 : max(last, start + 2)].min())
         emptied = lowest < hardly_any * before
         if before - left <= 0.5 * may[first] and not emptied:
             continue
-        again = np.flatnonzero((elapsed > since) & (users >= (RECOVERED if emptied else 1.0 - FALL_PART) * before))
+        again = np.flatnonzero((elapsed > since) & (users >= (RECOVERED if emptied else HELD) * before))
         back_s = float(elapsed[again[0]]) if again.size else None
         restart = emptied and back_s is not None
         falls.append(Fall("restart" if restart else "lost", float(elapsed[start]), before, lowest, back_s))
@@ -264,12 +263,9 @@ def find_falls(
     return tuple(falls)
 
 
-LARGEST = 1e300  # larger numbers are scaled down, else their sums overflow
 STILL_UP = 0.95  # part of the level above which a curve is still under load
-LITTLE_LEFT = 0.5  # a tail that falls below this part of the level is a shutdown, whatever its length
-LONGEST_TAIL_S = 180.0  # longer tails above `LITTLE_LEFT` are no shutdown (published ones take 20 to 85 s)
+LONGEST_TAIL_S = 180.0  # longer tails above `HARDLY_ANY` of the level are no shutdown (published ones take 20 to 85 s)
 STEP_NOISE = 0.01  # a shutdown starts with a step larger than this part of the level
-DECLINE_S = 60.0  # window that separates a shutdown from a slow decline: queries are rates over one minute
 
 
 @dataclass(frozen=True)
@@ -293,9 +289,7 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
         return None
     end_s = float(elapsed[-1])
     none = Stop(end_s, end_s, shutdown=False)
-    largest = float(np.abs(values).max())
-    if largest > LARGEST:
-        values = values * (LARGEST / largest)
+    values = values * min(LARGEST / max(float(np.abs(values).max()), 1.0), 1.0)
     high = float(np.quantile(values, 0.99))
     up = elapsed[np.flatnonzero(values >= 0.5 * high)[-1]] if high > 0 else end_s  # last clearly under load
     level = float(np.median(values[(elapsed <= up) & (elapsed > up - WINDOW_S)]))
@@ -307,7 +301,7 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 
     cut = int(np.flatnonzero(values >= STILL_UP * level)[-1])
     # The shutdown starts where a slow decline, of users who drop out a few at a time, becomes steep.
-    ahead = np.minimum(np.searchsorted(elapsed, elapsed[cut:] + DECLINE_S), values.size - 1)
+    ahead = np.minimum(np.searchsorted(elapsed, elapsed[cut:] + MINUTE_S), values.size - 1)
     steep = np.flatnonzero(values[cut:] - values[ahead] > allowed(elapsed[ahead] - elapsed[cut:]))
     if steep.size and steep[0] > 0:
         first, last = cut + int(steep[0]), int(ahead[steep[0]])
@@ -316,18 +310,15 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
         cut -= 1
     tail = values[cut + 1 :]
     short = end_s - elapsed[cut] <= LONGEST_TAIL_S
-    if tail.size == 0 or not (short or tail.min() < LITTLE_LEFT * level):
+    if tail.size == 0 or not (short or tail.min() < HARDLY_ANY * level):
         return none
     return Stop(float(elapsed[cut]), end_s, shutdown=True)
 
 
 PLATEAU = 0.98  # part of its level at which the plateau is reached
-SETTLE_S = 60.0  # skipped at the start of a plateau, where rates over one minute (`rate_s`) include the ramp
 SHORTEST_S = 300.0  # shortest window: five independent samples of a one-minute rate
 REPEATED_S, REPEATED_SAMPLES = 30.0, 30
 """Shortest window of repeated runs, in seconds or in samples; the noise between the runs decides what they show."""
-ARRIVAL_S = 60.0  # a load that lasted shorter may be a spike
-
 
 Method = Literal["target_reached", "last_30_minutes", "mser5", "none"]
 
@@ -349,7 +340,7 @@ def steady_window(
     *,
     stop: Stop | None = None,
     proxy: bool = False,
-    rate_s: float = SETTLE_S,
+    rate_s: float = MINUTE_S,
     repeated: bool = False,
 ) -> SteadyState:
     """Find the window over which a run may be compared, in which the load is steady.
@@ -402,13 +393,13 @@ def steady_window(
 
 def shortest(rate_s: float, repeated: pd.Series | None = None) -> float:
     """Shortest steady window in seconds for rates over `rate_s`; `repeated` is the curve of a repeated run."""
-    least_s = SHORTEST_S * rate_s / SETTLE_S
+    least_s = SHORTEST_S * rate_s / MINUTE_S
     if repeated is None or len(repeated) < 2:
         return least_s
     return min(least_s, REPEATED_S, REPEATED_SAMPLES * float(np.median(np.diff(repeated.index))))
 
 
-def mser_window(curve: pd.Series, *, rate_s: float = SETTLE_S, repeated: bool = False) -> SteadyState:
+def mser_window(curve: pd.Series, *, rate_s: float = MINUTE_S, repeated: bool = False) -> SteadyState:
     """Find a steady window by MSER-5 (White 1997, Simulation 69).
 
     Drop as many first means of 5 samples as minimise the standard error of the rest; keep short repeated runs whole.
@@ -429,14 +420,14 @@ def mser_window(curve: pd.Series, *, rate_s: float = SETTLE_S, repeated: bool = 
 
 
 def plateau_start(
-    elapsed: FloatArray, values: FloatArray, *, proxy: bool = False, rate_s: float = SETTLE_S
+    elapsed: FloatArray, values: FloatArray, *, proxy: bool = False, rate_s: float = MINUTE_S
 ) -> float | None:
     """Time at which a bounded run first reached its plateau; None if the load never rises.
 
     The plateau is the highest load sustained for 6 minutes (six times `rate_s`) in all, of a short run for half of its
     length, whatever it lost later: the median of a run that loses agents one by one lies on its ramp. A run that ends
-    sooner after its arrival reaches the level of its last minute. A proxy may rise by itself, so its plateau is the
-    median of the second half.
+    sooner after its arrival reaches the level of its last minute; a shorter load may be a spike. A proxy may rise by
+    itself, so its plateau is the median of the second half.
     """
     shortest_s = shortest(rate_s) + rate_s
     half_s = 0.5 * float(np.ptp(elapsed)) if elapsed.size else 0.0
@@ -445,7 +436,7 @@ def plateau_start(
         return None
     if proxy:
         level = float(np.median(values[elapsed >= elapsed[-1] / 2]))
-    arrived = float(np.median(values[elapsed >= elapsed[-1] - ARRIVAL_S]))
+    arrived = float(np.median(values[elapsed >= elapsed[-1] - MINUTE_S]))
     if elapsed[int(np.argmax(values >= PLATEAU * arrived))] > elapsed[-1] - shortest_s:
         level = max(level, arrived)
     return float(elapsed[int(np.argmax(values >= PLATEAU * level))])
@@ -467,7 +458,7 @@ def _checked(
         return SteadyState((start, end), method)
     since = start if since is None else since
     is_repeated = least_s < shortest(rate_s)
-    fits = math.floor(max((end - since) / (1.0 + SHORTEST_S / SETTLE_S), end - since - least_s if is_repeated else 0.0))
+    fits = math.floor(max((end - since) / (1.0 + SHORTEST_S / MINUTE_S), end - since - least_s if is_repeated else 0.0))
     length = Length(run_s=end, needed_s=start + least_s, rate_s=fits if 0 < fits < rate_s else None)
     return SteadyState(
         reason=Reason(code=ReasonCode.SHORT, minutes=max(end - start, 0) / 60, length=length),

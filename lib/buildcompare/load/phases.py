@@ -11,18 +11,19 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import gammaincc, stdtrit
+from scipy.special import gammaincc
 
-from buildcompare.load.curve import LoadCurve, Turn, find_turns, holes, load_curve
+from buildcompare.load.curve import SMALLEST, LoadCurve, Turn, find_turns, holes, load_curve
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.users import BetweenRuns, Bump
 from buildcompare.stats.changepoints import robust_sd
+from buildcompare.stats.levels import MINUTE_S, ROUNDED
+from buildcompare.stats.planning import ALPHA, quantile
 
 TURN_STEPS = 8.0  # smallest turn, in actions; the coarsest pixel of a published plot is 56 users
-EARLY_PART, DEEP_PART, HALF = 0.15, 0.5, 0.5
-"""A peak is early below `EARLY_PART` of the curve's level, or if the curve falls by `DEEP_PART` of it before it first
+EARLY_PART, HALF = 0.15, 0.5
+"""A peak is early below `EARLY_PART` of the curve's level, or if the curve falls by `HALF` of it before it first
 reaches `HALF` of the level: the ramp started again."""
-MIDRAMP_STEPS = 10.0  # a curve that climbs at once from above this many steps was recorded from mid-ramp
 FOOT = 2.0  # a climb that leaves its foot within this many times a straight climb's time began before the recording
 
 
@@ -73,10 +74,10 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     turns = find_turns(curve.elapsed[: half + 1], curve.values[: half + 1], least)
     turns = [turn for turn in turns if turn.peak - turn.rise_from >= least]
     low = EARLY_PART * curve.level
-    early = [i for i, turn in enumerate(turns, start=1) if turn.peak < low or turn.depth >= DEEP_PART * turn.peak]
+    early = [i for i, turn in enumerate(turns, start=1) if turn.peak < low or turn.depth >= HALF * turn.peak]
     turns = turns[: early[-1] if early else 0]
     climb_s = _onset(curve, half)
-    if climb_s is not None and curve.values[0] > MIDRAMP_STEPS * curve.step:  # the recording may start in mid-ramp
+    if climb_s is not None and curve.values[0] > SMALLEST * curve.step:  # the recording may start in mid-ramp
         # Time a straight climb needs to leave its foot, as a share of the time until it counts as a climb.
         counts = int(np.argmax(np.maximum.accumulate(curve.values) - curve.values[0] >= least))
         foot_s = float(curve.elapsed[counts] - curve.elapsed[0]) * curve.foot / least
@@ -106,13 +107,14 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
     return None if (unseen & low).any() else float(curve.elapsed[onset])  # a bump may hide in the hole
 
 
-LAG_S = 45.0  # skipped between stretches and after the onset, as connections lag the coordinator by some 12 s
+LAG_S = 45.0
+"""Skipped between stretches and after the onset, as connections lag the coordinator by some 12 s; shortest stretch."""
 STRAIGHT_STEPS = 3.0  # largest distance of a stretch's samples from its least-squares line, or else that of noise
 PIXEL = 0.003  # largest deviation of straight samples, as a part of the level: about a pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
 """A stretch ends at the last sample within `END_STEPS` of the line through its first `TRUSTED_PART`."""
-SHORTEST_STRETCH_S, MAIN_PART = 45.0, 0.35
-"""The ramp is the first stretch that climbs at least `MAIN_PART` of the highest climb: an alert soon after the onset
+MAIN_PART = 0.35
+"""The ramp is the first stretch that climbs at least this part of the highest climb: an alert soon after the onset
 leaves a short stretch that is not the ramp."""
 AFTER_S = 240.0  # shortest second stretch: twice the minute of the alert queries, up and down
 SLOWER = (0.2, 0.8)  # slope after a kink, relative to the ramp's: a half or a third while the coordinator rests
@@ -179,9 +181,9 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
 
 
 def _stretch(curve: LoadCurve, start_s: float, *, pixel: float = PIXEL) -> tuple[float, float, float] | None:
-    """Start, end and slope of the straight stretch from `start_s`; None with less than `SHORTEST_STRETCH_S` left."""
+    """Start, end and slope of the straight stretch from `start_s`; None with less than `LAG_S` left."""
     elapsed, values = curve.between(start_s, np.inf)
-    least = int(np.searchsorted(elapsed, elapsed[0] + SHORTEST_STRETCH_S)) + 1 if elapsed.size else 1
+    least = int(np.searchsorted(elapsed, elapsed[0] + LAG_S)) + 1 if elapsed.size else 1
     if least > elapsed.size:
         return None
     end = _grown(elapsed, values, least, max(STRAIGHT_STEPS * curve.step, 5.0 * curve.noise, pixel * curve.level))
@@ -209,12 +211,10 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 
 # ---- Waves ----------------------------------------------------------------------------------------------------------
 
-SIGNIFICANT = 0.05  # error rate of a test
 FALL_STEPS = 5.0  # smallest fall of a wave, in actions of the coordinator
-ROW, ROW_S = 3, 600.0
-"""Waves begin with three falls in a row, each within `ROW_S` of the one before: published waves have periods of 145 to
-250 s, and a missed one doubles the distance."""
-PAUSE_S = 1200.0  # waves do not begin with a row of falls if the pause after it is longer than this and than the row
+ROW, PAUSE_S = 3, 1200.0
+"""Waves begin with three falls in a row, each within `LONGEST_S` of the one before: published waves have periods of 145
+to 250 s, and a missed one doubles the distance. The pause after them is no longer than `PAUSE_S` or than the row."""
 CYCLE_STEPS = 2.0  # smallest fall of a cycle, in actions: a missed one would double the period
 FEWEST_CYCLES = 4  # minimum number of cycles for a period (three distances)
 RESOLVED, ALIASED = 8.0, 3.0
@@ -252,7 +252,7 @@ class Waves:
     @property
     def claimed(self) -> bool:
         """True if there are waves: three falls in a row, and a significant spectral peak."""
-        return self.onset_s is not None and self.test is not None and self.test.p_value <= SIGNIFICANT
+        return self.onset_s is not None and self.test is not None and self.test.p_value <= ALPHA
 
 
 def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_from_s: float | None = None) -> Waves:
@@ -307,7 +307,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
         if like.size and period < 10.0 * curve.sample_s:  # the mean is finer for short periods
             period = float(like.mean())
     if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # else noise could count as cycles
-        made_of = test is not None and test.p_value <= SIGNIFICANT and test.swing >= SWING * amplitude
+        made_of = test is not None and test.p_value <= ALPHA and test.swing >= SWING * amplitude
         peak = test.period_s if test is not None and made_of else None
         if not (period and peak and abs(period - peak) <= NEAR * peak):
             period = peak
@@ -328,7 +328,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
 
 def _from_first_row(turns: list[Turn]) -> list[Turn]:
     """Drop the falls before the first row of falls that continues as waves."""
-    ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > ROW_S]
+    ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > LONGEST_S]
     for first, end in pairwise([0, *ends, len(turns)]):
         last_s = turns[end - 1].trough_s if end else 0.0
         pause_s = turns[end].peak_s - last_s if end < len(turns) else 0.0
@@ -337,12 +337,11 @@ def _from_first_row(turns: list[Turn]) -> list[Turn]:
     return []
 
 
-LONGEST_S, SHORTEST_S = 600.0, 60.0  # periods searched: alert queries look back one minute
+LONGEST_S = 600.0  # longest period searched; alert queries look back one minute, so none is shorter
 CYCLES = 5.0  # minimum number of cycles of the longest period searched
 KNOT_S = 1800.0  # distance of the knots of the trend (quadratic spline): three times the longest period searched
 TAPERS = 3  # sine tapers (Riedel & Sidorenko 1995): more of them blur a peak, fewer leave its height to chance
 FEWEST_SAMPLES = 40  # 5 % of red noise passes (40 to 90 samples 15 to 60 s apart, phi 0 to .95, 300 runs each)
-FLAT = 1e-9  # a curve that varies by less than this part of itself is constant, apart from rounding
 
 
 def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> WaveTest | None:
@@ -358,14 +357,14 @@ def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> 
         return None
     grid = np.arange(elapsed[0], elapsed[-1] + sample_s / 2, sample_s)
     residual = _without_trend(grid, np.interp(grid, elapsed, values))
-    if not residual.std() > FLAT * np.abs(values).max():
+    if not residual.std() > ROUNDED * np.abs(values).max():
         return None
     frequency = np.asarray(np.fft.rfftfreq(grid.size, sample_s)[1:], dtype=np.float64)
     order, place = np.arange(1, TAPERS + 1)[:, np.newaxis], np.arange(1, grid.size + 1) / (grid.size + 1)
     tapers = np.sqrt(2.0 / (grid.size + 1)) * np.sin(np.pi * order * place)
     power = np.asarray((np.abs(np.fft.rfft(tapers * residual, axis=1)) ** 2).mean(axis=0)[1:], dtype=np.float64)
     longest = min(LONGEST_S, (grid[-1] - grid[0]) / CYCLES)
-    band = (frequency >= 1.0 / longest) & (frequency <= 1.0 / SHORTEST_S)
+    band = (frequency >= 1.0 / longest) & (frequency <= 1.0 / MINUTE_S)
     if band.sum() < 5:
         return None
     every = power / _red(power, frequency, sample_s, frequency >= 1.0 / longest)
@@ -430,6 +429,6 @@ def compare_waves(base: Waves, new: Waves) -> tuple[BetweenRuns | None, BetweenR
 def _difference(base: float | None, new: float | None, sd: float, df: float) -> BetweenRuns | None:
     if not base or not new:
         return None
-    ratio, half = math.log(new / base), float(stdtrit(df, 0.975)) * math.sqrt(2.0) * sd
+    ratio, half = math.log(new / base), quantile(1.0 - ALPHA / 2.0, df) * math.sqrt(2.0) * sd
     low, high = (base * math.expm1(ratio + each) for each in (-half, half))
     return BetweenRuns(value=new - base, ci_low=low, ci_high=high)

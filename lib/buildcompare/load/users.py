@@ -9,7 +9,7 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Alert, Catalogue
 from buildcompare.config.params import Coordinator, Test
-from buildcompare.load.curve import STOP_STEPS, TOLERANCE, USERS_INC, WINDOW_S, Stop, find_stop, samples
+from buildcompare.load.curve import HARDLY_ANY, STOP_STEPS, TOLERANCE, USERS_INC, WINDOW_S, Stop, find_stop, samples
 from buildcompare.load.view import RunView, Views
 from buildcompare.results import AlertResult, Estimate, LimitedBy, SupportedUsersResult
 from buildcompare.results.codes import SIDES, NoEstimate, Pair, Side, Status
@@ -20,10 +20,10 @@ from buildcompare.stats.planning import Looks
 from buildcompare.text.sentences import say
 
 STOP_SLOPE = STOP_STEPS * USERS_INC
-MIN_COVERAGE = 0.9  # smallest part of the last 30 minutes with samples (published runs: 0.99 and more)
-INTERRUPTED = 0.5  # part of the median in the last 30 minutes; fewer users are a fault (published: 0.93 and more)
+STEEP = TOLERANCE * STOP_SLOPE  # users per second; a steeper curve has no level yet
+COVERED = 0.9  # smallest part of a window with samples (published runs: 0.99 and more)
 CEILING = 0.95  # a run above this part of the ceiling was stopped by it: capped runs have 0.967, others up to 0.87
-LONGEST_SILENCE_S = 120.0  # longest time between the last sample and the known end of a run without a gap
+SILENT_S = 120.0  # longest start or end of a run without samples: twice the range of an alert query
 CUT_TOLERANCE_S = 60.0  # curves without a stop that end this close together may be cut to one length
 CUT_SLOPE = 1.15
 """Factor on the stop rule's slope above which a base that ends with the new build's curve was cut: whole published
@@ -81,19 +81,18 @@ def supported_users(
     slope = float(np.polyfit(elapsed - elapsed[0], values, 1)[0])
     mean = float(values.mean())
     silence = 0.0 if known_end_s is None else known_end_s - stop.end_s
-    limit = TOLERANCE * STOP_SLOPE
     reason, at_least = None, None
-    if values.size * step < MIN_COVERAGE * WINDOW_S or silence > LONGEST_SILENCE_S:
+    if values.size * step < COVERED * WINDOW_S or silence > SILENT_S:
         reason = NoEstimate.GAPS
-    elif values.min() < INTERRUPTED * np.median(values):
+    elif values.min() < HARDLY_ANY * np.median(values):  # published: 0.93 and more
         reason = NoEstimate.INTERRUPTED
     elif ceiling is not None and mean >= CEILING * ceiling:
         reason, at_least = NoEstimate.CEILING_REACHED, mean
-    elif slope > (STOP_SLOPE if may_be_cut else limit):
+    elif slope > (STOP_SLOPE if may_be_cut else STEEP):
         reason, at_least = NoEstimate.STILL_CLIMBING, mean
     elif may_be_cut:
         reason = NoEstimate.MAY_BE_CUT
-    elif slope < -limit:
+    elif slope < -STEEP:
         reason = NoEstimate.STILL_FALLING
     estimated, window = None if reason else mean, (start, stop.at_s)
     return Estimate(estimated=estimated, at_least=at_least, reason=reason, slope_users_per_s=slope, window=window)

@@ -12,24 +12,24 @@ from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, ndtri, stdtr, stdtrit
+from scipy.special import ndtr, stdtr
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Coordinator, Run
 from buildcompare.load import curve as curves
 from buildcompare.load.curve import USERS_INC, WINDOW_S, LoadCurve, SteadyState, Stop
-from buildcompare.load.phases import Beginning, Ramp, Waves, bumps, compare_waves, ramp, waves
+from buildcompare.load.phases import HALF, LAG_S, Beginning, Ramp, Waves, bumps, compare_waves, ramp, waves
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import Estimate, Validity
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import Better, Pair, ReasonCode, Status, TestType, ValidityStatus
 from buildcompare.results.users import Phase, PhaseName, RampUp, RampUps
-from buildcompare.stats.levels import Level, level_of_samples, mean_of_runs, measure_level
+from buildcompare.stats.levels import FEWEST, MINUTE_S, Level, level_of_samples, mean_of_runs, measure_level
 from buildcompare.stats.noise import RunLevel
+from buildcompare.stats.planning import ALPHA, quantile
 
 T = TypeVar("T")
 SHORTEST_S = 600.0  # shortest plateau: at least two waves, which take up to 250 s in published runs
-LEAST_PART = 0.5  # no stop is searched before the load reaches this part of the level: early bumps can be flat
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
     limit = curves.STOP_STEPS * curve.step
     drift = float(np.polyfit(elapsed, values, 1)[0])
     settled = bool(abs(drift) < curves.TOLERANCE * limit) if stop_s - start >= 0.99 * WINDOW_S else None
-    # First stop whose last `WINDOW_S` meet the rule and lie above `LEAST_PART` of the level.
+    # First stop whose last `WINDOW_S` meet the rule and lie above `HALF` of the level: early bumps can be flat.
     x, y = curve.elapsed - curve.elapsed[0], curve.values - curve.values.mean()
     begins, last = np.searchsorted(x, x - WINDOW_S), np.arange(x.size)
 
@@ -63,7 +63,7 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
 
     spread = mean(x * x) - mean(x) ** 2
     slope = (mean(x * y) - mean(x) * mean(y)) / np.where(spread > 0, spread, np.nan)
-    high = np.argmax(curve.values >= LEAST_PART * curve.level)
+    high = np.argmax(curve.values >= HALF * curve.level)
     able = (x >= WINDOW_S) & (begins >= high) & (last > begins) & (curve.elapsed <= stop_s)
     stop: tuple[float, float] | tuple[None, None] = None, None
     for first in np.flatnonzero(able & (np.abs(slope) < limit))[:1]:
@@ -116,7 +116,7 @@ def measure_shape(
     per_user: float | None = None,
     ideal_slope: float | None = None,
     step: float = USERS_INC,
-    rate_s: float = curves.SETTLE_S,
+    rate_s: float = MINUTE_S,
 ) -> Shape | None:
     """Measure the shape of a run; None without load. `ideal_slope`: users per second without alerts, if known."""
     stop = stop or curves.find_stop(load)
@@ -167,8 +167,8 @@ class RunView:
     @property
     def rate_s(self) -> float:
         """Seconds over which rates are taken: as the source states, else a minute, or less in short repeated runs."""
-        least = self.recording.duration_s / SHORT_PARTS if self.repeated else curves.SETTLE_S
-        return self.recording.rate_s or min(curves.SETTLE_S, least)
+        least = self.recording.duration_s / SHORT_PARTS if self.repeated else MINUTE_S
+        return self.recording.rate_s or min(MINUTE_S, least)
 
     @property
     def shortest_s(self) -> float:
@@ -330,12 +330,10 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
     )
 
 
-FEWEST = 12  # minimum number of moments at which the gap between two ramps is measured
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
 """Standard deviation of one run's delay without repeated runs: root of the sum of squares of these seconds and of this
 part of the mean onset. About 1.5 times that of 200 simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`: 10 to 13
 s with at most one bump, 0.04 to 0.07 of the onset with more), as real runs vary more."""
-SHORTEST_GAP_S = 60.0  # shortest common ramp: 240 users at 4 users per second
 FIRST_S = 120.0  # seconds after the later ramp's start that show a shift; later gaps come from slopes or alerts
 LEVELS = 101  # number of levels where delays are measured: one for each percent of the common ramp
 
@@ -356,7 +354,7 @@ class Shift:
     @property
     def significant(self) -> bool:
         """True if the interval excludes zero."""
-        return self.p_value <= 0.05
+        return self.p_value <= ALPHA
 
 
 def shift(
@@ -402,7 +400,7 @@ def shift(
     onset = ((one.beginning.onset_s or 0.0) + (other.beginning.onset_s or 0.0)) / 2.0
     between = math.sqrt(2.0) * (math.hypot(LEAST_SD_S, ONSET_SD * onset) if sd_s is None else sd_s)
     error_s = math.hypot(_error_of_median(gap) / slope, between, wandering_s)
-    reach_s = error_s * float(ndtri(0.975) if math.isinf(df) else stdtrit(df, 0.975))
+    reach_s = error_s * quantile(1.0 - ALPHA / 2.0, df)
     z = abs(seconds) / error_s if error_s > 0 else math.inf
     return Shift(
         users=users,
@@ -421,7 +419,7 @@ def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:
     waves = [side.waves.onset_s for side in (base, new) if side.waves.onset_s is not None]
     ramps = [side.ramp.end_s for side in (base, new) if side.ramp is not None]
     end = min(*(waves or ramps or [start]), float(base.curve.elapsed[-1]), float(new.curve.elapsed[-1]))
-    return (start, end) if end - start >= SHORTEST_GAP_S else None
+    return (start, end) if end - start >= LAG_S else None
 
 
 def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple[float, FloatArray, FloatArray]:

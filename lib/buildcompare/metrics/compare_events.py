@@ -12,24 +12,22 @@ from scipy.special import ndtri
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Test
 from buildcompare.load.view import RunView, Views
-from buildcompare.metrics.events import MetricEvent, RunEvents, find_events, search_window
+from buildcompare.metrics.events import LONGEST_EXCURSION_S, MetricEvent, RunEvents, find_events, search_window
 from buildcompare.results import Event
 from buildcompare.results.codes import SIDES, Pair, Side
 from buildcompare.stats.changepoints import CalibratedPenalty
+from buildcompare.stats.levels import SHOWS_S
 from buildcompare.stats.noise import RepeatedRuns
+from buildcompare.stats.planning import ALPHA
 
 SMALLEST_SHARE = 0.2  # smaller events, relative to the metric's margin, are left out
-TOGETHER_S = 120.0
-"""Events of one build that start within this time are one group: minute averages of rates over one minute."""
 SAME_S = 360.0
 """Largest distance of the same event in both builds, from the start of their runs (a drop: also from the end). Jobs of
 the server and the end of the agents vary by minutes."""
 ALIKE = 0.5  # smallest ratio of sizes of the same event in both builds
-ERROR = 0.05  # rate of false warnings, over all series of a test
 LONE = 6.0
 """Margins that a spike or drop must exceed to warn without another metric. Identical runs have lone excursions of 6
 margins (p99 store times +60 %, CPU -31 %) in Mattermost's published ceiling tests."""
-NEARBY_S = 1200.0  # seconds before and after an event where the other run is measured: the longest excursion
 
 EVENT = [name for name in Event.model_fields if name != "phase"]
 
@@ -100,7 +98,7 @@ def match_events(
         for event in run.events
     ]
     # Standard errors of an interval that holds for all series at once (Sidak 1967).
-    z = float(ndtri(0.5 + 0.5 * (1.0 - ERROR) ** (1.0 / max(len(base) + len(new), 1))))
+    z = float(ndtri(0.5 + 0.5 * (1.0 - ALPHA) ** (1.0 / max(len(base) + len(new), 1))))
     placed = []
     for number, group in enumerate(_together(events), 1):
         for each in group:
@@ -112,12 +110,12 @@ def match_events(
 
 
 def _together(events: Sequence[PlacedEvent]) -> list[list[PlacedEvent]]:
-    """Group simultaneous events of one build, by time."""
+    """Group events of one build that start within `SHOWS_S`, by time."""
     groups: list[list[PlacedEvent]] = []
     for each in sorted(events, key=lambda each: (each.build, each.matched, each.start_s, each.metric)):
         first = groups[-1][0] if groups else None
         alike = first is not None and (first.build, first.matched) == (each.build, each.matched)
-        if first is None or not alike or each.start_s > first.start_s + TOGETHER_S:
+        if first is None or not alike or each.start_s > first.start_s + SHOWS_S:
             groups.append([])
         groups[-1].append(each)
     return sorted(groups, key=lambda group: (group[0].start_s, group[0].build))
@@ -147,7 +145,7 @@ def _near(one: MetricEvent, other: MetricEvent, later_s: float = 0.0) -> bool:
 def _contrast(event: MetricEvent, run: RunEvents) -> float:
     """Change of the means of any run over the times of an event; NaN without numbers there."""
     begin, end = event.start_s, event.at_s if event.kind == "level" else event.span_s[1]
-    first, last = max(event.around_s[0], begin - NEARBY_S), min(event.around_s[1], end + NEARBY_S)
+    first, last = max(event.around_s[0], begin - LONGEST_EXCURSION_S), min(event.around_s[1], end + LONGEST_EXCURSION_S)
     if event.kind == "level":
         return run.mean(end, last) - run.mean(first, begin)
     outside = (run.times_s >= first) & (run.times_s < last) & ((run.times_s < begin) | (run.times_s >= end))

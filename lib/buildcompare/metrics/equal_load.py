@@ -16,15 +16,13 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.load.view import RunView
+from buildcompare.load.curve import samples, sustained
+from buildcompare.load.view import SHORTEST_S, RunView
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import Pair
 from buildcompare.stats.changepoints import robust_sd
-from buildcompare.stats.levels import MINUTE_S, minute_means
+from buildcompare.stats.levels import MINUTE_S, SHOWS_S, minute_means
 
-CLIMB_S = 120.0
-"""Users count as new for this long: one minute of rate, and one minute for a login's work."""
-SUSTAINED_S = 600.0  # minimum time at or above a load for it to count as sustained
 LOWEST, HIGHEST = 0.3, 2.0  # range of loads, in parts of the highest common one: below it the server starts cold
 KNOTS = 4  # knots of each spline: enough for a saturating metric, few enough for a ramp of half an hour
 FEWEST = 15  # minimum minutes of each build: three of both for each of ten coefficients
@@ -102,7 +100,8 @@ def equal_load(base: Sequence[LoadedRun], new: Sequence[LoadedRun]) -> dict[str,
     >>> print(f"{100 * np.expm1(cpu.log_ratio):+.0f} % at {cpu.at_users:.0f} users")
     +10 % at 4000 users
     """
-    top = min((_sustained(run) for runs in (base, new) for run in runs), default=math.nan)
+    curves = [samples(run.users, run.stop_s) for runs in (base, new) for run in runs]
+    top = min((sustained(*each, SHORTEST_S) for each in curves), default=0.0)
     if not top > 0 or not base or not new:
         return {}
     runs = [*((0, run) for run in base), *((1, run) for run in new)]
@@ -132,15 +131,15 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 
 
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
-    """Minute means before the stop at loads of interest: users, rate of new users, and metrics.
+    """Minute means before the stop at loads of interest: users, rate of new users (for `SHOWS_S`), and metrics.
 
     Minutes before the load last rose through the lowest load on its way up are left out.
     """
-    elapsed, users = _until_stop(run.users, run)
+    elapsed, users = samples(run.users, run.stop_s)
     total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))
-    before = np.interp(elapsed - CLIMB_S, elapsed, total) if elapsed.size else total
-    columns = {"users": (elapsed, users), "climb": (elapsed, (total - before) / CLIMB_S)}
-    columns |= {slug: _until_stop(curve, run) for slug, curve in run.metrics.items()}
+    before = np.interp(elapsed - SHOWS_S, elapsed, total) if elapsed.size else total
+    columns = {"users": (elapsed, users), "climb": (elapsed, (total - before) / SHOWS_S)}
+    columns |= {slug: samples(curve, run.stop_s) for slug, curve in run.metrics.items()}
     first, last = (each // MINUTE_S for each in (elapsed[0] if elapsed.size else 0.0, run.stop_s))
     count = int(last - first) + 1
     table = {name: minute_means(*column, start_s=first * MINUTE_S, count=count) for name, column in columns.items()}
@@ -149,21 +148,6 @@ def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
     wanted = (table["users"] >= LOWEST * top) & (table["users"] <= HIGHEST * top)
     wanted[: int(low[-1]) + 1 if low.size else 0] = False
     return {name: column[wanted] for name, column in table.items()}
-
-
-def _until_stop(curve: pd.Series, run: LoadedRun) -> tuple[FloatArray, FloatArray]:
-    """Elapsed seconds and values of the finite samples up to the stop."""
-    elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
-    used = np.isfinite(values) & (elapsed <= run.stop_s)
-    return elapsed[used], values[used]
-
-
-def _sustained(run: LoadedRun) -> float:
-    elapsed, users = _until_stop(run.users, run)
-    if users.size < 2:
-        return math.nan
-    count = max(round(SUSTAINED_S / float(np.median(np.diff(elapsed)))), 1)
-    return float(np.sort(users)[-count]) if users.size >= count else math.nan
 
 
 def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float) -> MetricAtLoad | None:

@@ -16,34 +16,24 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from buildcompare.load import curve as curves
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.stats import changepoints as search
 from buildcompare.stats.changepoints import Ar1Noise, CalibratedPenalty, robust_sd
-from buildcompare.stats.levels import MINUTE_S, minute_means
+from buildcompare.stats.levels import FEWEST, HARDLY_COVERED, LARGEST, MINUTE_S, ROUNDED, SHOWS_S, minute_means
 
 Kind = Literal["level", "spike", "drop"]
 Range = tuple[int, int]  # indices of averages, half-open
 Span = tuple[float, float]  # elapsed seconds
 
-AFTER_RAMP_S = 120.0
-"""Skipped after a ramp: the last 2 % of an hour's ramp, and the first minute of rates over one minute."""
-COVERAGE = 0.5  # an interval with fewer of its samples is a gap, such as the last one, which holds the shutdown
-LARGEST = 1e100  # larger values are left out like NaN: their squares would overflow
-NOTHING = 1e-9  # a level below this part of the change counts as zero
 Z95 = 1.96  # normal quantile of a two-sided 95 % interval
 TIME_95 = 7.35
 """The 95 % interval of a change's time holds all splits whose gain is less than the best by at most this many variances
 (Hansen 2000, table 1)."""
 LONGEST_EXCURSION_S = 1200.0
 """A metric that comes back later has two level shifts: 20 minutes are most of an unbounded test's 30."""
-LASTING_S = 300.0
-"""A shift that begins closer to the window's end may still come back; one that ends closer to its start may be the rest
-of the ramp. Both are excursions. Shifts in one direction merge if the segments between them are no longer."""
 SPIKE_HALF_WIDTH = 10  # averages on each side in the running median; also the longest spike
-SPIKE = 6.0
-"""Robust standard deviations from the running median. Of AR(1) series of 70 to 1080 samples with phi of 0 to 0.9, at
-most 2 % have a sample as far out; at phi 0.95, 3 % (400 each, seed 20240502)."""
-FLANK = 0.5  # neighbouring averages above this part of `SPIKE` belong to the spike
+FLANK = 0.5  # neighbouring averages above this part of `search.OUTLYING` belong to the spike
 
 
 @dataclass(frozen=True)
@@ -52,7 +42,7 @@ class MetricEvent:
 
     kind: Kind
     """``level``: the metric did not come back within `LONGEST_EXCURSION_S` or the window. ``spike``, ``drop``: it rose
-    or fell and came back, or one end lies outside of the window (`LASTING_S`)."""
+    or fell and came back, or may have: less than `SHORTEST_S` of one level lie in the window."""
     at_s: float  # time of the shift, or of the spike's extreme
     span_s: Span  # the excursion, or the 95 % interval of the time of a shift
     size: float
@@ -99,12 +89,12 @@ class RunEvents:
 def search_window(steady: Span | None, kind: str) -> Span | None:
     """Part of a steady window that is searched: after the rest of a bounded test's ramp.
 
-    None if it holds fewer than `search.SHORTEST` averages.
+    None if it holds fewer than `FEWEST` averages.
     """
     if steady is None:
         return None
-    start = steady[0] + (AFTER_RAMP_S if kind == "bounded" else 0.0)
-    return (start, steady[1]) if steady[1] - start >= search.SHORTEST * MINUTE_S else None
+    start = steady[0] + (SHOWS_S if kind == "bounded" else 0.0)
+    return (start, steady[1]) if steady[1] - start >= FEWEST * MINUTE_S else None
 
 
 def find_events(
@@ -149,7 +139,7 @@ def find_events(
     """
     run = _averages(series, window)
     times, values = run.times, run.values
-    if times.size < search.SHORTEST:
+    if times.size < FEWEST:
         return RunEvents((), times, run.averages, window[1])
     spikes = find_spikes(values)
     calm = np.ones(times.size, dtype=bool)
@@ -166,7 +156,7 @@ def find_events(
 def no_change(series: pd.Series, window: tuple[float, float]) -> float:
     """No-change penalty of a run in which nothing happened, for `CalibratedPenalty`; NaN if it is too short."""
     values = _averages(series, window).values
-    return search.no_change_of(values) if values.size >= search.SHORTEST else math.nan
+    return search.no_change_of(values) if values.size >= FEWEST else math.nan
 
 
 def find_spikes(values: FloatArray) -> tuple[Range, ...]:
@@ -180,14 +170,14 @@ def find_spikes(values: FloatArray) -> tuple[Range, ...]:
     if away.size <= 2 * SPIKE_HALF_WIDTH:
         return ()
     scale = robust_sd(away) or float(away.std())  # `robust_sd` is 0 if most samples are equal
-    if scale <= 1e-9 * float(np.abs(values).max()):
+    if scale <= ROUNDED * float(np.abs(values).max()):
         return ()
     spikes = []
     for sign in (1.0, -1.0):
-        flanks = np.concatenate([[False], sign * away > FLANK * SPIKE * scale, [False]])
+        flanks = np.concatenate([[False], sign * away > FLANK * search.OUTLYING * scale, [False]])
         for start, end in np.flatnonzero(np.diff(flanks.astype(np.int8))).reshape(-1, 2).tolist():
             inside = start > 0 and end < values.size
-            if inside and end - start <= SPIKE_HALF_WIDTH and abs(away[start:end]).max() > SPIKE * scale:
+            if inside and end - start <= SPIKE_HALF_WIDTH and abs(away[start:end]).max() > search.OUTLYING * scale:
                 spikes.append((start, end))
     return tuple(sorted(spikes))
 
@@ -261,7 +251,7 @@ class _Averages:
         """Build an event; `height` is level, size and extreme, `half` the half-width of the interval of `values`."""
         level, size, extreme = height
         half = half * (level if self.unit is None else self.unit)
-        percent = size / level * 100.0 if level > NOTHING * abs(size) else None
+        percent = size / level * 100.0 if level > ROUNDED * abs(size) else None
         return MetricEvent(
             kind, at, span, size, percent, (size - half, size + half), level, extreme, self.span_s(around)
         )
@@ -275,14 +265,13 @@ class _Averages:
 
 def _averages(series: pd.Series, window: tuple[float, float]) -> _Averages:
     """Average a run over intervals that hold enough samples."""
-    elapsed, samples = series.index.to_numpy(dtype=np.float64), series.to_numpy(dtype=np.float64)
-    inside = (elapsed > window[0]) & (elapsed <= window[1]) & (np.abs(samples) < LARGEST)
-    elapsed, samples = elapsed[inside], samples[inside]
+    elapsed, samples = curves.samples(series[np.abs(series.to_numpy()) < LARGEST], window[1])
+    elapsed, samples = elapsed[elapsed > window[0]], samples[elapsed > window[0]]
     if elapsed.size < 2:
         return _Averages(elapsed, samples, np.empty(0), np.empty(0), np.empty(0), None, MINUTE_S)
     step = float(np.median(np.diff(elapsed)))
     width = max(MINUTE_S, step)
-    least = COVERAGE * width / step
+    least = HARDLY_COVERED * width / step
     means = minute_means(elapsed, samples, start_s=window[0], width_s=width, closed="right", least=least)
     full = np.isfinite(means)
     averages, times = means[full], np.asarray(window[0] + (np.flatnonzero(full) + 0.5) * width, dtype=np.float64)
@@ -301,18 +290,18 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
         if (back := _excursion_end(run, edges, levels, at)) > at:
             beside = np.r_[slice(*before), slice(*edges[back])]
             events.append(run.excursion((before[1], edges[back][0]), beside, (before[0], edges[back][1])))
-        elif at == 1 and run.length_s(*before) < LASTING_S:  # the window begins within an excursion
+        elif at == 1 and run.length_s(*before) < curves.SHORTEST_S:  # the window begins within an excursion
             events.append(run.excursion(before, np.arange(*edges[1]), (before[0], edges[1][1])))
         else:
             rise = levels[at] - levels[at - 1]
             while (  # the shift continues in short segments of the same direction
                 back + 1 < len(edges)
-                and run.length_s(*edges[back]) <= LASTING_S
+                and run.length_s(*edges[back]) <= curves.SHORTEST_S
                 and (levels[back + 1] - levels[back]) * rise > 0
                 and _excursion_end(run, edges, levels, back + 1) == back + 1
             ):
                 back += 1
-            lasting = back + 1 < len(edges) or run.length_s(edges[at][0], edges[back][1]) >= LASTING_S
+            lasting = back + 1 < len(edges) or run.length_s(edges[at][0], edges[back][1]) >= curves.SHORTEST_S
             events.append(run.shift(before, edges[at], edges[back], lasting=lasting))
         at = back + 1
     return events

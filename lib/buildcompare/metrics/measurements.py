@@ -28,8 +28,6 @@ from buildcompare.stats.noise import (
 from buildcompare.stats.planning import ALPHA, quantile
 
 QUANTILES = (0.5, 0.9, 0.99)  # the usual targets for request times
-FEWEST = 3  # minimum number of values of a distribution
-LEAST_PAIRS = 3  # minimum number of sessions in both builds to pair them
 ENOUGH_TO_CHOOSE = 15  # metrics to choose pairs by: by one, 6 to 8 % of unchanged metrics differ at 5 %, by five 5.5 %
 BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
 """Default noise of times between sessions: the differences of 181 benchmarks of CPython
@@ -139,8 +137,8 @@ def measure_measurements(
 def in_sessions(runs: Mapping[Side, Sequence[Recording]]) -> tuple[dict[Side, list[Recording]], bool]:
     """Join the runs of each session of a build, and tell whether the sessions are paired.
 
-    They are paired if both builds have the same session names, at least `LEAST_PAIRS`, and most intervals are narrower
-    then. Sessions of the same names are in the same order.
+    They are paired if both builds have the same names of more than `LEAST_REPEATS` sessions, and most intervals are
+    narrower then. Sessions of the same names are in the same order.
     """
     found: dict[Side, list[Recording]] = {}
     for side in SIDES:
@@ -149,7 +147,7 @@ def in_sessions(runs: Mapping[Side, Sequence[Recording]]) -> tuple[dict[Side, li
             sessions.setdefault(run.session or i, []).append(run)
         found[side] = [each[0] if len(each) == 1 else joined_numbers(each) for each in sessions.values()]
     names = [[run.session or "" for run in found[side]] for side in SIDES]
-    paired = all(names[0]) and len(names[0]) >= LEAST_PAIRS and sorted(names[0]) == sorted(names[1])
+    paired = all(names[0]) and len(names[0]) > LEAST_REPEATS and sorted(names[0]) == sorted(names[1])
     if paired:
         found["new"].sort(key=lambda run: names[0].index(run.session or ""))
     return found, paired and _pairs_narrow(found)
@@ -196,11 +194,11 @@ def _tried(runs: Sequence[Recording], metric: Metric) -> list[Tried]:
 
 
 def compare_distributions(runs: Mapping[Side, Sequence[Recording]], catalogue: Catalogue) -> list[DistributionResult]:
-    """Describe the values of each metric over all runs of a build, if one build has at least `FEWEST`."""
+    """Describe the values of each metric over all runs of a build, if one build has more than `LEAST_REPEATS`."""
     rows = []
     for metric in measured_metrics(runs, catalogue):
         base, new = (values_of(runs[side], metric.slug) for side in SIDES)
-        if max(base.size, new.size) >= FEWEST:
+        if max(base.size, new.size) > LEAST_REPEATS:
             described = distribution(base), distribution(new)
             row = DistributionResult(
                 name=metric.name, slug=metric.slug, unit=metric.unit, base=described[0], new=described[1]
@@ -210,7 +208,7 @@ def compare_distributions(runs: Mapping[Side, Sequence[Recording]], catalogue: C
 
 
 def distribution(values: FloatArray) -> Distribution | None:
-    """Describe independent values by mean, spread and quantiles with 95 % intervals; None with fewer than `FEWEST`.
+    """Describe independent values by mean, spread and quantiles with 95 % intervals; None with up to `LEAST_REPEATS`.
 
     The interval of the mean is Student's; those of quantiles are made of order statistics, for any distribution
     (Conover 1999, Practical Nonparametric Statistics, 3.2).
@@ -218,7 +216,7 @@ def distribution(values: FloatArray) -> Distribution | None:
     from scipy import stats  # late: it takes a second to import
 
     count = values.size
-    if count < FEWEST:
+    if count <= LEAST_REPEATS:
         return None
     ordered, mean, sd = np.sort(values), float(values.mean()), float(values.std(ddof=1))
     half = float(stats.t.ppf(1 - ALPHA / 2, count - 1)) * sd / math.sqrt(count)

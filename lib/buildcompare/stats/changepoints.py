@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from buildcompare.recordings.recording import FloatArray
+from buildcompare.stats.levels import FEWEST, ROUNDED
 
 PENALTY = 12.0, 40.0
 """Penalty without calibration, in long-run variances: the first, plus the second divided by the independent samples.
@@ -27,10 +28,10 @@ CHANGE_PHI = 0.93
 31 identical load tests 11 would show an event, without outliers and with either; `cautious` leaves 9."""
 MAD_TO_SD = 1.0 / 0.6745
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
-SHORTEST = 12  # minimum number of samples to estimate noise
 FALSE_ALARMS = 0.03  # rate of runs without a change that a calibrated penalty may flag
 OUTLYING, BESIDE = 6.0, 2
-"""An outlier is this many robust standard deviations from the median of itself and this many samples on each side."""
+"""An outlier is this many robust standard deviations from the median of itself and this many samples on each side. Of
+AR(1) series of 70 to 1080 samples with phi of 0 to 0.9, at most 2 % have a spike that large; at phi 0.95, 3 %."""
 
 
 def robust_sd(deviations: npt.ArrayLike) -> float:
@@ -162,8 +163,10 @@ def changepoints(
     highest_phi = HIGHEST_PHI if cautious else CHANGE_PHI
     changes: tuple[int, ...] = ()
     penalty = math.inf
-    least = 1e-9 * float(((series - series.mean()) ** 2).sum()) + 1e-300  # smaller gains may come from floating point
-    for first in (True, False) if series.size >= SHORTEST else ():  # more rounds change nothing
+    least = (
+        ROUNDED * float(((series - series.mean()) ** 2).sum()) + 1e-300
+    )  # smaller gains may come from floating point
+    for first in (True, False) if series.size >= FEWEST else ():  # more rounds change nothing
         around = _best_splits(series, 1) if first else changes
         if calibration is not None:
             trial = calibration.factor * ar1_noise(series, around).sd ** 2
@@ -174,7 +177,7 @@ def changepoints(
                 noise = ar1_noise(series, splits, highest_phi)
                 factor = per_variance + per_independent / noise.independent(series.size)
                 trial = min(trial, factor * noise.long_run_variance)
-        if max(trial, least) < penalty and len(changes) <= series.size // SHORTEST:
+        if max(trial, least) < penalty and len(changes) <= series.size // FEWEST:
             penalty = max(trial, least)
             changes = best_segmentation(series, penalty)
     return Changepoints(changes, penalty, ar1_noise(series, changes), calibration is not None)

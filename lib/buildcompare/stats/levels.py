@@ -12,8 +12,12 @@ from buildcompare.recordings.recording import FloatArray
 
 STRONGEST = 0.99  # bound on the autoregression before recolouring (Andrews & Monahan 1992, section 3)
 LONGEST_LAG = 60  # bound on the lags of the residuals: an hour's samples say little about longer ones
-FEWEST = 10  # minimum number of samples to estimate an autocorrelation
-MINUTE_S = 60.0  # window of rates in queries: closer samples share data
+FEWEST = 12  # minimum number of samples to estimate noise and its autocorrelation
+HARDLY_COVERED = 0.5  # with less than this part of its expected samples, a minute is a gap, and a run is invalid
+MINUTE_S = 60.0  # window of rates in queries: closer samples share data, and the first ones after a ramp include it
+SHOWS_S = 120.0  # a change shows for this long in minute means of rates over one minute
+ROUNDED = 1e-9  # rare input: a smaller part of a number may come from rounding
+LARGEST = 1e100  # rare input: larger values are left out like NaN or scaled down, as their squares would overflow
 
 
 @dataclass(frozen=True)

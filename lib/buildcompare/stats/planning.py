@@ -29,7 +29,6 @@ only a few changes of 10 % in identical ceiling runs; smaller values find more P
 releases, beside averages that are twice as noisy (both on the development half)."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
 MOST_ADDED = 8  # further runs of each build over which the error is spent if no number is planned
-DF_PER_RUN = 2.0  # degrees of freedom that a further run of each build adds
 MOST_RUNS = 99  # most runs per build that a plan advises
 SPENT = 0.0425
 """Error over all looks, below `ALPHA`: levels of normal statistics applied to t statistics (Jennison & Turnbull 2000,
@@ -147,7 +146,7 @@ def _further(
 ) -> Iterator[FurtherRuns]:
     for further in itertools.count(1):
         then = looks[-1] + further
-        sd, then_df = run_sd * math.sqrt(2.0 / then), df + DF_PER_RUN * further
+        sd, then_df = run_sd * math.sqrt(2.0 / then), df + 2.0 * further  # one for each build
         level = look_level((*looks, then), planned=then)
         needed = quantile(1.0 - level / family / 2.0, then_df) * sd
         smallest = smallest_found(needed, sd, then_df, margin_percent, level, df_now=df, gate=gate)

@@ -17,28 +17,22 @@ import pandas as pd
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Test, version_in
 from buildcompare.load import curve as curves
-from buildcompare.load.curve import Fall, SteadyState, find_falls, samples, sustained
+from buildcompare.load.curve import HELD, Fall, SteadyState, find_falls, samples, sustained
+from buildcompare.load.users import CEILING, COVERED, SILENT_S, STEEP
 from buildcompare.load.view import TIMES, RunView, Views
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import Estimate, Validity, ValidityReason
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side, ValidityCode, ValidityStatus
+from buildcompare.stats.levels import HARDLY_COVERED, MINUTE_S
 from buildcompare.text.sentences import say
 
 APART = 0.05  # Largest difference of loads in one bounded test; published loads agree to 0.1 %
-HELD = 0.97  # Least part of its load that a bounded run reaches and holds; without one agent of eleven 0.91 remains
 NOT_HELD, HARDLY_HELD = 0.05, 0.25
 """Parts of the time below `HELD` that make a bounded run limited, and invalid; published: 0, with a lost agent 0.22."""
-PROXY_HARDLY_ANY = 0.1  # A proxy below this part of its level shows a restart; idle servers have 0.003 to 0.14
-STEEP = curves.TOLERANCE * curves.STOP_STEPS * curves.USERS_INC  # Users per second; a steeper curve has no level yet
 REPORTED = 0.02
 """Largest difference of a curve's mean from the reported supported users; published ones differ by 0.44 % at most."""
-REPORTED_CAPPED = 0.05  # `REPORTED` at the ceiling, where users log in again and the curve is up to 3 % higher
-COVERED, HARDLY_COVERED = 0.9, 0.5
-"""Shares of the expected samples: metrics below the first are named; a run is invalid if all are below the second.
-Published runs have 0.99 and more."""
-SILENT_S = 120.0  # Longest start or end without samples; twice the range of an alert query
-CLIMBING, CLIMBING_S = 1 / 3, 300.0
+CLIMBING = 1 / 3
 """Part of the ramp's slope: an unbounded run that climbs faster in its last 5 and 30 minutes, and faster than `STEEP`,
 was cut on its ramp. Whole runs climb at 0.27 at most in 30 minutes, and at half of `STEEP` by the load-test tool's stop
 rule; published curves that are cut on their ramp are detected in 67 or 68 of 68 (`benchmarks/validity.py`)."""
@@ -90,7 +84,7 @@ class RunInTest:
         if shape.stop.shutdown or reported is not None:  # the run was not cut
             return None
         stop_s, line = shape.stop.at_s, shape.ramp
-        since_s = [stop_s - curves.WINDOW_S, max(stop_s - CLIMBING_S, line.start_s)]
+        since_s = [stop_s - curves.WINDOW_S, max(stop_s - curves.SHORTEST_S, line.start_s)]
         parts = [shape.curve.between(start_s, stop_s) for start_s in since_s if start_s >= line.start_s]
         slope = min(float(np.polyfit(*part, 1)[0]) if part[0].size > 1 else 0.0 for part in parts)
         least = max(CLIMBING * line.slope, STEEP / curves.USERS_INC * shape.curve.step)
@@ -201,7 +195,7 @@ def _falls(run: RunInTest) -> Reasons:
         return
     allowed = 0.0 if bounded else run.coordinator.fastest_fall
     # Goroutines vary by themselves, and a server without users keeps some hundred.
-    hardly_any = PROXY_HARDLY_ANY if view.users is None else curves.HARDLY_ANY
+    hardly_any = curves.IDLE if view.users is None else curves.HARDLY_ANY
     found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
     falls = [fall for fall in found if view.users is not None or fall.kind == "restart"]
     falls = _lost(run, falls) if bounded else falls
@@ -267,7 +261,7 @@ def _target(run: RunInTest) -> Reasons:
     if run.test.type != "bounded" or run.view.load is None or run.view.users is None or run.view.stop is None:
         return
     # A run without a steady window may end soon after its users arrived.
-    top = run.sustained(run.view.shortest_s if run.view.steady.window else curves.ARRIVAL_S)
+    top = run.sustained(run.view.shortest_s if run.view.steady.window else MINUTE_S)
     if run.test.users is not None and not top >= HELD * run.test.users:
         yield _reason(ValidityCode.TARGET_NOT_REACHED, {"reached": top, "target": run.test.users}, invalid=True)
     elapsed, users = run.under_load
@@ -345,14 +339,17 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report curves that differ from their reports; those equally far below in both builds are a limit."""
+    """Report curves that differ from their reports; those equally far below in both builds are a limit.
+
+    At the ceiling users log in again, and the curve is up to 3 % higher.
+    """
     every = {(side, i): _above_report(run) for side, i, run in _each(runs)}
     differ = [each for each in every.values() if each is not None]
     alike = len(differ) == len(every) and max(differ) < 0.0 and max(differ) - min(differ) <= REPORTED
     for side, i, run in _each(runs):
         change, reported, estimate = every[side, i], run.view.run.supported_users, run.view.estimate
         capped = estimate and estimate.reason == NoEstimate.CEILING_REACHED
-        if change and reported and abs(change) > (REPORTED_CAPPED if capped else REPORTED):
+        if change and reported and abs(change) > (1.0 - CEILING if capped else REPORTED):
             numbers = {"curve": reported * (1.0 + change), "reported": reported, "change": change}
             yield _reason(ValidityCode.OTHER_RUNS, numbers, side=side, run=i, invalid=not alike)
 
