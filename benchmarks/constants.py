@@ -7,9 +7,10 @@ trees. Pairs of identical runs (BUILDCOMPARE_REAL, `ceiling/`) are compared at h
 below 1 at most halfway to 1; in the new run every second metric is 30 % larger and every tenth label four times as
 large. Printed are the rates, of metrics and of labels: rows without a planted change that are called worse or better
 (false), rows with one that are called worse (found); the width of the 95 % intervals as a ratio to that of today; and
-the events of one run only. A number without any effect on results.json "decides nothing here": it may still serve
-inputs that these pairs lack, such as gaps, ledgers, repeated runs or benchmarks. A number that only other constants or
-default values use takes effect at import and is listed apart. `--list` measures nothing.
+the events of one run only. "Cannot be computed": the method rejects such a value, as a spline does two knots. A number
+without any effect on results.json "decides nothing here": it may still serve inputs that these pairs lack, such as
+gaps, ledgers, repeated runs or benchmarks. A number that only other constants or default values use takes effect at
+import and is listed apart. `--list` measures nothing.
 """
 
 from __future__ import annotations
@@ -152,8 +153,8 @@ def measure(pairs: Sequence[tuple[str, Recording, Recording]]) -> Measured:
         test = Test(name="x", type=kind, base=[Run(report="-")], new=[Run(report="-")])  # type: ignore[arg-type]
         try:
             result = compare_test(test, {"base": [base], "new": [new]}, CATALOGUE).result
-        except Exception as error:  # such as a search without samples
-            return Measured(f"{type(error).__name__:27}", math.nan, 0, repr(error))
+        except Exception as error:  # such as a spline with too few knots
+            return Measured(f"cannot be computed: {type(error).__name__}", math.nan, 0, repr(error))
         names = moved(new)
         rows = [("metrics", row.slug, row.judged) for row in result.metrics if row.better == "lower"]
         for what, name, row in (*rows, *(("labels", row.label, row) for row in result.labels)):
@@ -193,7 +194,11 @@ def main(*asked: str) -> None:
         if all(cell.results == now.results for cell in cells):
             idle.append(constant.place)
             continue
-        said = (f"{cell.rates} {math.exp(cell.width - now.width):5.2f} {cell.events:4}" for cell in cells)
+        said = (
+            f"{cell.rates:39}" if math.isnan(cell.width)
+            else f"{cell.rates} {math.exp(cell.width - now.width):5.2f} {cell.events:4}"
+            for cell in cells
+        )  # fmt: skip
         print(f"{constant.place:44}{' | '.join(said)}", flush=True)
     print(f"\nDecide nothing here: {', '.join(idle)}")
 
