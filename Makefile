@@ -19,7 +19,7 @@ PYTHON ?=#                          the Python that makes .venv; found when empt
 UPGRADE ?=#                         `make lock UPGRADE=1` moves every version, not only what pyproject.toml asks for
 UV := --require-hashes --requirement requirements-uv.lock
 LICENCES := Apache;BSD;CC0;CNRI;HPND;ISC;MIT;Mozilla Public License;MPL;PSF;Python Software Foundation;Public Domain;0BSD;Unlicense;ZPL;Zlib
-COMPILE := uv --quiet --no-config pip compile --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+COMPILE := uv --quiet --no-config pip compile --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-strip-extras \
   --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 NBSTRIPOUT := -m nbstripout --extra-keys metadata.language_info.version
 

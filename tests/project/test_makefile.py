@@ -133,7 +133,7 @@ def test_an_interrupted_setup_is_made_again_and_a_complete_one_kept(elsewhere: P
 @pytest.mark.slow
 def test_a_report_imports_only_what_its_lock_names(project: Path) -> None:
     lock = (project / "requirements.lock").read_text(encoding="utf-8")
-    first = set(re.findall(r"^([a-z0-9._-]+)==", lock, flags=re.MULTILINE))
+    first = set(re.findall(r"^([a-z0-9._-]+)(?:\[[a-z0-9,-]+\])?==", lock, flags=re.MULTILINE))
     assert {"papermill", "nbconvert", "statsmodels", "setuptools"} <= first
     assert not {"jupyterlab", "mypy", "pytest", "sphinx", "distributed", "notebook-shim", "playwright"} & first
     ask = (
