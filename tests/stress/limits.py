@@ -1,6 +1,6 @@
 """Work grows with an input's size, not with its square.
 
-    python tests/stress/test_growth.py
+    python tests/stress/limits.py
 
 prints for each thing that may be large the CPU seconds of an eighth, a half and the whole of what is allowed, and the
 exponent by which work grows from the eighth to the whole: 1 is in proportion, 2 with the square.
