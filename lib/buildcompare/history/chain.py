@@ -116,13 +116,12 @@ class Chain:
         `place` is that of its comparison. `users` (supported) and `errors` are NaN if unknown or zero. Tests of the
         same type and database have one `key`; if tests of a comparison share both, the key tells their names apart too.
         """
-        rows = []
-        for place, entry in enumerate(self.entries):
-            versions = [build.minor for build in entry.builds]
-            rows += [
-                (place, *test.key, test.name, *versions, *test.levels, *(test.errors or (None, None)))
-                for test in entry.tests
-            ]
+        rows = [
+            (place, *test.key, test.name, *minors, *test.levels, *(test.errors or (None, None)))
+            for place, entry in enumerate(self.entries)
+            for minors in [[build.minor for build in entry.builds]]
+            for test in entry.tests
+        ]
         columns = ["place", "type", "db_engine", "test", "minor_base", "minor_new", *FIGURES]
         tests = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(FIGURES, np.float64))
         tests[FIGURES] = tests[FIGURES].where(tests[FIGURES] > 0)
@@ -185,9 +184,10 @@ class Chain:
     def repeats(self) -> RepeatedMeasurements | None:
         """Run-to-run deviation of builds measured more than once in single runs on one recorded setup."""
         builds = defaultdict[tuple[object, ...], list[float]](list)
-        keys = iter(self.tests["key"])
+        setups = defaultdict[object, int](itertools.count().__next__)  # numbers are quicker keys than whole setups
+        keys = iter(self.tests["key"].tolist())
         for entry in self.entries:
-            setup = (*sorted(entry.setup.items()), *sorted(entry.coordinator.items()))
+            setup = setups[*sorted(entry.setup.items()), *sorted(entry.coordinator.items())]
             versions = [build.version for build in entry.builds]
             for test, key in zip(entry.tests, keys, strict=False):
                 for version, level, runs in zip(versions, test.levels, test.runs, strict=True):
@@ -286,14 +286,12 @@ class Chain:
         `flipped` says whether they stand in another order than with the last new build before. Left out if a comparison
         has several tests of one type and database.
         """
-        here, users = self.tests[self.tests["place"] == place], self.tests[self.tests["place"] < place]
+        here = self.tests[self.tests["place"] == place]
+        users = self.tests[["place", "key", "users_base", "users_new"]].query("place < @place").set_index("place")
         alone = here[(here["db_engine"] != "") & ~here.duplicated(["type", "db_engine"], keep=False)]
         for _, group in alone.sort_values("db_engine").groupby("type"):
             for rows in itertools.combinations(group.index, 2):
-                first, second = (
-                    users[users["key"] == here["key"][row]].set_index("place")[["users_base", "users_new"]]
-                    for row in rows
-                )
+                first, second = (users[users["key"] == here["key"][row]].drop(columns="key") for row in rows)
                 logs = np.log(second / first).dropna(how="all")
                 new = logs["users_new"].dropna()
                 against = str(self.pairs[rows[0]][1].db_engine)
@@ -350,11 +348,12 @@ def measure_repeats(builds: Iterable[Sequence[float]]) -> RepeatedMeasurements |
     """Pool the variance of log levels within each of `builds`, with its chi-squared interval; None without repeats."""
     from scipy.special import gammaincinv
 
-    logs = [np.log(levels) for levels in builds if len(levels) > 1]
-    df = sum(each.size - 1 for each in logs)
+    each_level = [(place, math.log(level)) for place, levels in enumerate(builds) for level in levels]
+    logs = pd.DataFrame(each_level, columns=["build", "level"], dtype=float).groupby("build")["level"]
+    df = len(each_level) - logs.ngroups
     if not df:
         return None
-    squares = sum(float(((each - each.mean()) ** 2).sum()) for each in logs)
+    squares = float((logs.var() * (logs.size() - 1)).sum())
     variances = (squares / each for each in (df, *(2.0 * gammaincinv(df / 2.0, [0.975, 0.025]))))
     sd_percent, ci_low, ci_high = (percent(math.sqrt(variance)) for variance in variances)
     return RepeatedMeasurements(sd_percent=sd_percent, ci_low=ci_low, ci_high=ci_high, df=df)
