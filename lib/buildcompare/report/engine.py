@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import os
 import platform
 from functools import partial
 from typing import Any
@@ -117,10 +116,13 @@ class WarmEngine:
     @classmethod
     def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **_: object) -> None:
         """Run code cells in order until one fails."""
-        os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
+        from matplotlib import pyplot  # late: papermill imports this module
+
         nb_man.nb.metadata["language_info"] = LANGUAGE
         outputs = _Outputs()
         shell = _shell(outputs)
+        pyplot.switch_backend("module://matplotlib_inline.backend_inline")
+        pyplot.uninstall_repl_displayhook()  # else each figure is drawn once more, for a window
         for index, cell in enumerate(nb_man.nb.cells):
             if cell.cell_type != "code" or not cell.source.strip():
                 continue

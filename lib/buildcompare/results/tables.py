@@ -16,6 +16,7 @@ from buildcompare.results import Results, TestResult
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, Pair
 
+_FORMULA = re.compile(r"[=+\-@\x00-\x1f＝＋－＠]")
 Rows = Iterable[Mapping[str, Any]]
 
 
@@ -58,21 +59,19 @@ def tables(results: Results) -> dict[str, str]:
 
 def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
     """Rows under the names of all their columns; empty without rows."""
-    rows = [{_cell(name): _cell(value) for name, value in row.items()} for row in rows]
+    rows = [{name: _cell(value) for name, value in row.items()} for row in rows]
     text = io.StringIO()
     table = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
     if rows:
-        table.writeheader()
+        table.writer.writerow(map(_cell, table.fieldnames))
         table.writerows(rows)
     return text.getvalue()
 
 
 def _cell(value: Any) -> Any:
     """Mark text that a spreadsheet would take for a formula with an apostrophe, as spreadsheets do."""
-    if not isinstance(value, str):
-        return value
-    value = value.replace("\r", "\n")  # csv quotes newlines
-    return f"'{value}" if re.match(r"[=+\-@\x00-\x1f＝＋－＠]", value) else value
+    text = value.replace("\r", "\n") if isinstance(value, str) else ""  # csv quotes newlines
+    return f"'{text}" if _FORMULA.match(text) else text or value
 
 
 def _without(name: str, rows: Rows) -> Rows:
