@@ -38,19 +38,17 @@ def victoriametrics_program() -> Path:
 
 def statsd_exporter_program() -> Path:
     """A statsd that shows what it received to a Prometheus."""
-    module = "github.com/prometheus/statsd_exporter"
-    return _program("statsd_exporter", module, "v0.29.0", module)
+    return _program("statsd_exporter", "github.com/prometheus/statsd_exporter", "v0.29.0")
 
 
 def k6_program() -> Path:
     """A load tester."""
-    return _program("k6", "go.k6.io/k6", "v1.8.1", "go.k6.io/k6")
+    return _program("k6", "go.k6.io/k6", "v1.8.1")
 
 
 def vegeta_program() -> Path:
     """A load tester."""
-    module = "github.com/tsenart/vegeta/v12"
-    return _program("vegeta", module, "v12.13.0", module)
+    return _program("vegeta", "github.com/tsenart/vegeta/v12", "v12.13.0")
 
 
 def locust_program() -> Path:
@@ -71,15 +69,13 @@ def jmeter_program() -> Path:
         (folder / "pom.xml").write_text(POM)
         _run(["mvn", "--quiet", "--batch-mode", f"{PLUGIN}:configure"], folder)
         (jar,) = folder.glob("target/*/jmeter/bin/ApacheJMeter-*.jar")
-        script = folder / "script"
-        script.write_text(f'#!/bin/sh\nexec java -jar "{jar}" "$@"\n')
-        script.chmod(0o755)
-        script.replace(program)
+        program.write_text(f'#!/bin/sh\nexec java -jar "{jar}" "$@"\n')
+        program.chmod(0o755)
 
     return _kept("jmeter-3.6.1/jmeter", build)
 
 
-def _program(name: str, module: str, version: str, package: str, flags: list[str] | None = None) -> Path:
+def _program(name: str, module: str, version: str, package: str = "", flags: list[str] | None = None) -> Path:
     """A program in Go."""
 
     def build(program: Path) -> None:
@@ -91,7 +87,7 @@ def _program(name: str, module: str, version: str, package: str, flags: list[str
             go = _new_enough(go, folder)
             # `go install MODULE@VERSION` refuses a module that replaces others, so it is required by one of our own.
             (folder / "go.mod").write_text(f"module build\n\ngo {GO}\n\nrequire {module} {version}\n")
-            _run([go, "build", "-trimpath", "-o", str(folder / "built"), *(flags or []), package], folder)
+            _run([go, "build", "-trimpath", "-o", str(folder / "built"), *(flags or []), package or module], folder)
             (folder / "built").replace(program)
 
     return _kept(f"{name}-{version}/{name}", build)

@@ -1,7 +1,6 @@
 """Load testers from their registries, against a real HTTP server of which one build is slower and fails."""
 
 import importlib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,10 +10,7 @@ import buildcompare as bc
 import programs
 from buildcompare.results import ErrorRateResult, MetricResult
 
-TOOLS: dict[str, Callable[[], Path]] = {
-    "k6": programs.k6_program, "vegeta": programs.vegeta_program, "locust": programs.locust_program,
-    "jmeter": programs.jmeter_program,
-}  # fmt: skip
+TOOLS = ("k6", "vegeta", "locust", "jmeter")
 RUNS, SECONDS = 3, 60
 
 
@@ -24,7 +20,7 @@ RUNS, SECONDS = 3, 60
 def test_the_slower_endpoint_is_the_first_finding_and_failures_a_regression(
     tool: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(TOOLS[tool]().parent), prepend=":")
+    monkeypatch.setenv("PATH", str(getattr(programs, f"{tool}_program")().parent), prepend=":")
     monkeypatch.syspath_prepend(project / "benchmarks")
     tools = importlib.import_module("tools")  # its servers run in processes, which must find it by name
     with tools.server(slower=False) as base, tools.server(slower=True) as new, ThreadPoolExecutor(2 * RUNS) as pool:
