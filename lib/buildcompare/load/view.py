@@ -18,7 +18,7 @@ from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Coordinator, Run
 from buildcompare.load import curve as curves
 from buildcompare.load.curve import USERS_INC, WINDOW_S, LoadCurve, SteadyState, Stop
-from buildcompare.load.phases import HALF, LAG_S, Beginning, Ramp, Waves, bumps, compare_waves, ramp, waves
+from buildcompare.load.phases import HALF, Beginning, Ramp, Waves, bumps, compare_waves, ramp, waves
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import Estimate, Validity
 from buildcompare.results.base import Reason
@@ -419,7 +419,7 @@ def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:
     waves = [side.waves.onset_s for side in (base, new) if side.waves.onset_s is not None]
     ramps = [side.ramp.end_s for side in (base, new) if side.ramp is not None]
     end = min(*(waves or ramps or [start]), float(base.curve.elapsed[-1]), float(new.curve.elapsed[-1]))
-    return (start, end) if end - start >= LAG_S else None
+    return (start, end) if end - start >= MINUTE_S else None
 
 
 def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple[float, FloatArray, FloatArray]:
