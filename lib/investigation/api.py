@@ -64,7 +64,7 @@ def investigate(
     else:
         result = compare(comparison) if isinstance(comparison, Comparison) else comparison
     over: Any = windows
-    if comparison is None and test is None:  # JupyterLab passes settings to kernels only so
+    if comparison is None and test is None:  # settings reach JupyterLab's kernels only by the environment
         test = os.environ.get("BUILDCOMPARE_TEST") or None
         if metric is None and label is None:
             metric = os.environ.get("BUILDCOMPARE_METRIC") or None

@@ -221,7 +221,7 @@ class VariantsResult(KindResult):
 
     @property
     def beside_baseline(self) -> list[ContrastResult]:
-        """The contrasts with the baseline, by weight; the verdict uses them."""
+        """The contrasts with the baseline, which decide the verdict, in the order of :meth:`by_weight`."""
         return [row for row in self.by_weight if self.is_baseline(row.against)]
 
     @property

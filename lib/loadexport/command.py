@@ -18,7 +18,7 @@ def export(
 
     if openmetrics is None and statsd is None:
         raise InputError(file=None, key="export", expected="--openmetrics or --statsd", found="neither")
-    address = None if statsd is None else exporting.statsd_address(statsd)  # both targets before any work
+    address = None if statsd is None else exporting.statsd_address(statsd)  # both targets are checked before any work
     if openmetrics is not None:
         exporting.check_file(openmetrics)
     report_results = exporting.read_results(results)

@@ -10,7 +10,7 @@ def history_import(
     past: Annotated[Path, argument("PAST", "A table of comparisons (docs/history.md), or a folder of params files.")],
     output: Annotated[str, option("--output", "The ledger's folder, such as data/history/NAME, or its address.")],
 ) -> None:
-    """Record earlier comparisons in a ledger, of a table or of a folder of params files; all of them or none."""
+    """Record earlier comparisons from a table or a folder of params files in a ledger; all of them or none."""
     from buildcompare.comparison.analysis import import_comparisons
     from loadfiles.comparisons import import_table
 

@@ -19,7 +19,7 @@ from buildcompare.recordings.recording import Recording, span
 
 EXPECTED = "statistics as JSON (iostat -t -x -o JSON 5; mpstat -o JSON 5; sadf -j FILE for sar), or vmstat -t as text"
 _LABELS = {"disk_device": "device", "disk-device": "device", "iface": "iface", "intr": "intr", "name": "name"}
-"""Keys of texts that name a row's device -> label. A processor's rows are left out but for the mean of all."""
+"""Keys of texts that name a row's device -> label. Of processors only the mean of all is read."""
 _STAMP = re.compile(
     r"(?:(?:(\d{4})-(\d\d)-(\d\d)|(\d\d)/(\d\d)/(\d\d(?:\d\d)?))[T ])?"
     r"(\d\d):(\d\d):(\d\d)(?: (AM|PM))?(?:([+-]\d\d):?(\d\d))?"

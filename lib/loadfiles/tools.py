@@ -105,7 +105,7 @@ def _json_lines(stream: BinaryIO, types: Mapping[str, pa.DataType]) -> Iterator[
 
 
 def _coded(log: RequestLog, name: Callable[..., str], *columns: pa.DictionaryArray) -> npt.NDArray[np.int64]:
-    """Number the endpoint of each row, which `name` makes of the texts of `columns`."""
+    """Number the endpoint of each row; `name` makes its name from the texts of `columns`."""
     texts = [column.dictionary.to_pylist() or [""] for column in columns]
     places = [column.indices.fill_null(0).to_numpy() for column in columns]
     shape = [len(each) for each in texts]
@@ -220,7 +220,7 @@ def count_jmeter_xml(stream: BinaryIO, log: RequestLog) -> None:
 
 
 def _single(sample: ElementTree.Element) -> Iterator[ElementTree.Element]:
-    """Yield the samples of a transaction, which without a message was cut off, or the sample with all that it holds."""
+    """Yield the samples inside a transaction (without a message it was cut off), or else the sample itself."""
     inner, message = [each for each in sample if each.tag in _SAMPLES], sample.get("rm", "")
     if not re.match(TRANSACTION, message) and (message or not inner or sample.tag == "httpSample"):
         yield sample
@@ -291,7 +291,7 @@ def _vegeta(batches: Iterable[pa.RecordBatch], log: RequestLog) -> None:
 
 HISTORY, STATS = "_stats_history.csv", "_stats.csv"  # ends of the names of Locust's files of one run
 BESIDE = (STATS, "_failures.csv", "_exceptions.csv")
-SKIPPED = 3  # most seconds in a row that Locust may leave out; what happened meanwhile is spread over them
+SKIPPED = 3  # most seconds in a row that Locust may leave out; their requests are spread evenly over them
 _SHARES = {"p50": "50%", "p95": "95%", "p99": "99%"}
 _SUMS = ["Total Request Count", "Total Failure Count", "Total Average Response Time"]
 _COUNTED = ["User Count", *_SUMS, *_SHARES.values()]
@@ -301,7 +301,7 @@ _WHOLE = ["Request Count", "Failure Count", "Average Response Time", *_SHARES.va
 def read_locust(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
     """Read ``..._stats_history.csv`` of ``locust --csv``; requests and means are differences of its sums so far.
 
-    Endpoints of the whole run are those of ``..._stats.csv`` beside it; without their history, failures are its means.
+    Endpoints come from ``..._stats.csv`` beside it; without a history by endpoint, rates of failures are its means.
     """
     table = _locust_table(stream, file, ["Timestamp", *_COUNTED])
     series: list[Series] = []
@@ -342,7 +342,7 @@ def read_locust(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Reco
 
 
 def _of_seconds(rows: pd.DataFrame) -> Intervals:
-    """Take what happened between two rows of sums so far."""
+    """Take the differences between successive rows of sums so far."""
     counts = rows[[*_SUMS[:2], "total"]].diff()
     requests, failed, sums = counts.mask(counts[_SUMS[0]] < 0).to_numpy()[1:].T  # --reset-stats begins again
     at, shares = rows.index.to_numpy(dtype=float), rows[[*_SHARES.values()]].to_numpy()[1:].T / 1e3
@@ -469,7 +469,7 @@ def read_requests(path: str, catalogue: Catalogue) -> Recording:
 
 
 def parts(names: Iterable[str]) -> set[str]:
-    """Names of the files in a folder that belong to another: all of a run of Locust but its history."""
+    """Names of files that are read with another: those of a run of Locust beside its history."""
     runs = [name.removesuffix(HISTORY) for name in names if name.endswith(HISTORY)]
     return {run + end for run in runs for end in BESIDE}
 

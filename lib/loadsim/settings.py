@@ -179,7 +179,7 @@ class NoiseModel:
 
 @dataclass(frozen=True)
 class LabelSet:
-    """Labels of a build: the known ones `without` some, and `added` as (group, label, average in seconds)."""
+    """Labels of a build: the usual ones `without` some, and `added` as (group, label, average in seconds)."""
 
     without: tuple[str, ...] = ()
     added: tuple[tuple[str, str, float], ...] = ()

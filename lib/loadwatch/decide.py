@@ -197,7 +197,7 @@ def _bounded(watched: Watched, compared: TestView, found: Estimates) -> Bounds:
         if len(found.views.base) == 1:
             errors = found.views.map(lambda of: [_error(view, each.row) for view in of])  # noqa: B023
         reach = standard * math.hypot(*(error / len(of) for of in errors for error in of))
-        known = math.isfinite(reach)  # what is not known yet is no regression
+        known = math.isfinite(reach)  # without a bound, the change is no regression yet
         ends = (effect.log_ratio - reach, effect.log_ratio + reach) if known else (0.0, 0.0)
         range_ = (percent(ends[0]), percent(ends[1])) if known else (None, None)
         rows.append(_known(each.row.full_name, each.row.slug, now, effect, range_))

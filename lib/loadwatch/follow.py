@@ -53,7 +53,7 @@ def followed(
         except (InputError, SourceError, OSError) as error:
             if isinstance(error, InputError) and error.key != "metrics":
                 raise
-            answered = isinstance(error, InputError)  # but its exporters have not started
+            answered = isinstance(error, InputError)  # the server answered; its exporters have not started
             notes = (say("watch", "not_answered", str(error)),)
         now = time.time() + skew
         seen = now if answered or now >= last else seen
@@ -104,7 +104,7 @@ class Followed:
         return parsedate_to_datetime(stated).timestamp() + 0.5 - time.time() if stated else 0.0
 
     def with_new(self, held: Recording, now: float) -> Recording:
-        """What is held, with what is new on the server at its time `now`."""
+        """Add to the `held` recording the samples that are new on the server at its time `now`."""
         (start, end), step_s = self.span, self.source.step_s
         last = max((float(each.times[-1]) for each in held.series if each.times.size), default=start)
         begin = start + max(math.floor((last - OVERLAP * self.source.rate_s - start) / step_s), 0) * step_s

@@ -1,7 +1,7 @@
-"""See what is known of a test that runs: its finished runs, what is recorded so far, and faults that make it worthless.
+"""Look at a running test: its finished runs, its samples so far, and faults that make it worthless.
 
-The rules of faults are those of `buildcompare.validity`, on what is there so far. Few of them hold at once: users may
-come back, a ramp may go on, samples may be late. Those are certain once they have lasted `CERTAIN` windows of rates.
+The rules of faults are those of `buildcompare.validity`, on the samples so far. Few are certain at the first sight:
+users may come back, a ramp may go on, samples may be late. Others are once they last `CERTAIN` windows of rates.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Look:
 
     @property
     def since_s(self) -> float:
-        """Since when a fault that is certain now has lasted."""
+        """Latest start of a fault that is certain now, in seconds since the start of the run."""
         return self.at_s - CERTAIN * self.view.rate_s
 
     @property
@@ -242,7 +242,7 @@ def _worst(view: RunView, like: Series) -> float:
 
 
 def _another_script(look: Look) -> Faults:
-    """Other requests of a user than the base's at the same time, while at least half of the load is there."""
+    """Requests per user that differ from the base's at the same time, while at least half of the load is there."""
     named, per_user = attempts_name(look.view.recording), []
     if not look.bounded or named is None or look.watched.catalogue.find(named[0]).better != Better.NEUTRAL:
         return

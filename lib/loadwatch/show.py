@@ -19,7 +19,7 @@ COLOURS = {"stop_invalid": "red", "stop_regression": "red", "stop_enough": "gree
 
 
 def rows_of(decision: Decision) -> list[list[str]]:
-    """Headings, and of each number that decides its name, change, interval and range at the end; empty without any."""
+    """Headings, then name, change, interval and final range of each deciding number; empty without any."""
     cells = [[row.name, change(row.change_percent), interval(row.ci_low, row.ci_high),
               say("watch", "end", row.end_low, row.end_high)] for row in decision.rows]  # fmt: skip
     return [say("watch", "columns").split("|"), *cells] if cells else []

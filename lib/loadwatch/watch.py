@@ -110,7 +110,7 @@ def watch(
 
         show = widget()
     for at_s, (recording, *beside), notes in looks:
-        seen = replace(watched, base=[*watched.base, *beside]) if beside else watched  # which keeps its views
+        seen = replace(watched, base=[*watched.base, *beside]) if beside else watched  # caches its views
         decision, compared = decide(seen, recording, at_s)
         decision = decision.model_copy(update={"notes": notes})
         if show is not None:
@@ -118,7 +118,7 @@ def watch(
         if decision.code != Code.RUNNING:
             break
     file = place / f"watch-{recording.window[0]:.0f}.json"
-    acted = not running and file.exists()  # before a restart
+    acted = not running and file.exists()  # by a watch that was restarted
     said = _act(decision, file, command, webhook) if decision.stops and not acted else ()
     if not isinstance(replay, bool):
         chosen = chosen.model_copy(update={"new": [*chosen.new[:-1], Run(recording=str(resolve(replay)))]})

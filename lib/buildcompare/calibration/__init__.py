@@ -1,1 +1,1 @@
-"""What repeated runs of one build teach."""
+"""Learn noise from repeated runs of one build."""

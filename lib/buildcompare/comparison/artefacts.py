@@ -29,7 +29,7 @@ class Artefact:
 
     source: Path
     named: str
-    """Path that begins as the params state it."""
+    """Its path as in the params; of a file in a folder, the folder's path and the rest."""
     place: PurePosixPath
     bytes: int
 
@@ -80,7 +80,7 @@ def _walk(file: Path, place: PurePosixPath, named: str) -> Iterator[Artefact]:
     expected, found = "a file or folder without symbolic links", None
     try:
         about = file.lstat()
-        str(place).encode()  # results.json cannot name bytes that are no text
+        str(place).encode()  # results.json can name only paths that are text
         if stat.S_ISREG(about.st_mode):
             yield Artefact(file, named, place, about.st_size)
         elif stat.S_ISDIR(about.st_mode):
@@ -91,7 +91,7 @@ def _walk(file: Path, place: PurePosixPath, named: str) -> Iterator[Artefact]:
             found = "a symbolic link" if stat.S_ISLNK(about.st_mode) else "no regular file"
     except OSError as error:
         found = error.strerror or str(error)
-    except ValueError as error:  # a path that no file can have
+    except ValueError as error:  # an impossible path
         raise InputError(file=repr(named), key=None, expected=expected, found=type(error).__name__) from None
     if found is not None:
         raise InputError(file=named, key=None, expected=expected, found=found)

@@ -31,7 +31,7 @@ class KeptRuns(NamedTuple):
     name: str
     stated: Stated
     load: float | None
-    """Most users; None if not recorded."""
+    """Highest number of users; None if not recorded."""
     runs: int
 
     @property
@@ -82,7 +82,7 @@ def keep(folder: Path, files: Path, name: str, stated: Stated, runs: Sequence[Re
 
 
 def load_of(runs: Sequence[Recording]) -> float | None:
-    """Most users of the runs, which tells loads apart; None if not recorded."""
+    """Highest number of users in the runs, to distinguish loads; None if not recorded."""
     users = [series.values for run in runs for series in run.graphs() if series.unit == "users"]
     most = max((float(np.nanmax(values)) for values in users if np.isfinite(values).any()), default=0.0)
     return most or None

@@ -74,7 +74,7 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
 
 
 def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalogue:
-    """Add the times among numbers (name and unit) that only a file describes, as gates: shorter is better.
+    """Add as gates the times among numbers (name, unit) that the catalogue does not list: shorter is better.
 
     Their margin is that of `operations` in a params file.
     """

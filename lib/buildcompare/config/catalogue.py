@@ -26,7 +26,7 @@ SHARES = ("percent", "ratio")
 COUNTED = (*SHARES, "", "requests", "transactions", "errors")
 """Units of shares and numbers of attempts; rates are per second."""
 _COUNTER = re.compile(r"\b(?:rate|irate|increase)\(\s*([a-zA-Z_:][\w:]*)\s*(\{[^{}]*\})?\s*\[")
-"""Name and selector of a counter, where a query takes its rate."""
+"""A counter in a query that takes its rate: name and selector."""
 
 
 class _Strict(BaseModel, extra="forbid", frozen=True): ...
@@ -79,7 +79,7 @@ class Metric(_Strict):
 
 
 def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "successes"] | None:
-    """Tell what a metric counts by its name and direction; a throughput of successes is none."""
+    """Tell what a metric counts by its name and direction; None for other metrics, also for successes per second."""
     if unit not in COUNTED and not unit.endswith("/s"):
         return None
     if better == Better.LOWER and re.search(rf"\b{FAILED}\b", slug):
@@ -141,7 +141,7 @@ class LabelSd(_Strict):
 
 
 def unit_of_label(group: str) -> str:
-    """Unit of a table's values: seconds, or how often messages stand in logs."""
+    """Unit of a table's values: seconds, or for messages of logs their rate."""
     return {"logs": "per minute", "logs by user": "per user and minute"}.get(group, "seconds")
 
 

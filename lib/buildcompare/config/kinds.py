@@ -28,7 +28,7 @@ class Kind:
     name: str
     """Field of its results in results.json."""
     folder: Path
-    """Its package, with a folder ``templates``."""
+    """Folder of its package, which has a folder ``templates``."""
     notebook: str
     markdown: str
     """Name of the template of README.md."""
@@ -48,7 +48,7 @@ class Kind:
     """Title and first sentence of a report."""
     sections: Callable[[], Mapping[str, Section]]
     samples: Callable[[Results, Mapping[str, str]], Iterator[Sample]]
-    """Numbers to export, by the labels that all have."""
+    """Yield the numbers to export; the second argument is the labels that all of them have."""
     help: Mapping[str, str]
     """Explanation of each exported name."""
 

@@ -275,7 +275,7 @@ class Source(Strict):
     timeout_s: float = Field(default=120.0, gt=0, le=3600)
     """Limit of one query, in seconds."""
     time_unit: Literal["s", "ms", "us", "ns", "days", "date"] | None = None
-    """Unit of times that are numbers in tables; ``days`` are a spreadsheet's, ``date`` is 202412111000."""
+    """Unit of numeric times in tables; ``days`` are a spreadsheet's, ``date`` is 202412111000."""
     gzip: bool = False
     """Compress answers: a third of the bytes; slower on a fast network."""
     headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
@@ -286,7 +286,7 @@ class Source(Strict):
 
     @model_serializer(mode="wrap")
     def _stated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave `rate_s` out if nobody stated it and files may: a notebook is given all other keys."""
+        """Leave out a default `rate_s` of files, which may state another; a notebook gets all other keys."""
         keys: dict[str, Any] = handler(self)
         is_unset = self.kind != "prometheus" and "rate_s" not in self.model_fields_set
         return {key: value for key, value in keys.items() if not (is_unset and key == "rate_s")}

@@ -99,7 +99,7 @@ def write_files(contents: Mapping[Path, str | bytes]) -> None:
 def _remove_left(parent: Path, pattern: str) -> None:
     """Remove temporary folders of killed processes, also of other machines."""
     for left in parent.glob(pattern):
-        with contextlib.suppress(OSError):  # not ours, or removed meanwhile
+        with contextlib.suppress(OSError):  # of another user, or removed meanwhile
             if time.time() - left.stat().st_mtime > 60.0:  # a younger one may not be locked yet
                 with locked(left, wait=False) as free:
                     if free:

@@ -52,9 +52,9 @@ def finding(found: Found, names: Names, test: str | None = None) -> Finding:
 def sentence(
     kind: FindingKind, evidence: Mapping[str, Any], names: Names, test: str | None = None, **beside: object
 ) -> tuple[str, str]:
-    """Return the sentence of a finding and its detail; of several tests its own stand in front.
+    """Return the sentence of a finding and its detail, from the numbers in `evidence`.
 
-    `evidence` has every number.
+    If the comparison has several tests, the sentence begins with the titles of the tests concerned.
     """
     tests, where = evidence.get("tests"), names.tests.get(test or "", "")
     if isinstance(tests, list):

@@ -12,7 +12,7 @@ REPORTED_TOLERANCE_PERCENT = 1.0
 """Least difference of reported and estimated supported users for a finding, in percent; in published runs it is 0.5 %
 at most."""
 DEEPER = 2.0
-"""Ratio of the deepest early bumps of two builds from which they are not the same; published ones differ by 1.6."""
+"""Largest ratio of the deepest early bumps of two similar builds; published ones differ by 1.6."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
 """Pairs of identical unbounded runs with different numbers of early bumps, or with a delay of `LATER_S`: count and
 total (`benchmarks/identical.py`; the delay needs a curve of users)."""

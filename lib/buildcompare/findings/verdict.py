@@ -86,7 +86,7 @@ def shortcomings(results: Results) -> frozenset[FailOn]:
 
 
 def _has_more_errors(results: Results) -> bool:
-    """Test whether the new build fails more often in a valid test, beyond chance or beyond what may pass."""
+    """Test whether the new build fails more often in a valid test, beyond chance or beyond the allowed share."""
     valid = {test.name: test for test in results.tests if test.verdict != Verdict.INVALID}
     counts = {
         (test.name, row.slug): row

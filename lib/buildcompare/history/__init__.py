@@ -1,1 +1,1 @@
-"""How does a comparison stand beside earlier ones? The ledger of the past, and what it says."""
+"""Keep earlier comparisons in a ledger, and compare new ones with them."""

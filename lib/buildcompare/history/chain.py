@@ -44,7 +44,7 @@ OUTLIER = 3.5
 """Modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # minimum number of comparisons for a median
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported
-MOST_EARLIER = 20  # earlier comparisons with the databases in the same order that are named; the others are counted
+MOST_EARLIER = 20  # most earlier comparisons with the same order of databases that are named; others are counted
 UsersNoise = tuple[Noise | None, float]
 """Supported users: run-to-run noise (None: unknown), and the smallest change that matters, in percent."""
 Past = tuple[HistoryResult, list[Drift], list[SetupDifference]]
@@ -62,7 +62,7 @@ class ErrorChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """One comparison of a ledger beside the one `before` it and those that measured its versions; a study has none.
+    """One comparison of a ledger, compared with earlier ones: `before` is the previous one, None for a study.
 
     `changes` are those of the supported users in every test that measured them.
     """
@@ -151,10 +151,10 @@ class Chain:
     def usual(self) -> dict[int, tuple[int, float]]:
         """Per key, number of links and standard deviation of one version's log ratio between two comparisons.
 
-        Never less than that of two single runs; NaN with few links. A drift of the same version is a jump where its
-        modified z-score exceeds 3.5: the log ratio over 1.4826 times the median absolute log ratio of the test (its
-        center is zero, where the same version belongs). Of drawn chains without a jump, whose batches scatter by 8 %,
-        4 to 6 % have one by this rule, with 5 links or with 33 (tests/history/test_drift.py).
+        The deviation is at least that of two single runs; NaN with few links. A drift of the same version is a jump if
+        its modified z-score exceeds 3.5: the log ratio over 1.4826 times the median absolute log ratio of the test (the
+        expected log ratio of one version is zero). In simulated chains without a jump, whose batches scatter by 8 %,
+        this rule finds one in 4 to 6 %, with 5 links or with 33 (tests/history/test_drift.py).
         """
         assert self.noise is not None
         rows = np.flatnonzero(self._earlier >= 0)
@@ -197,7 +197,7 @@ class Chain:
 
     @functools.cached_property
     def errors(self) -> FloatArray:
-        """Per test of the chain, log ratio of error counts, its variance by chance, the usual size, and their count."""
+        """Per test: log ratio of error counts, its variance by chance, and usual size and number of such ratios."""
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
         logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["place"] < self.length)
@@ -222,7 +222,7 @@ class Chain:
         return np.flatnonzero(self.tests["place"] == place).tolist()
 
     def _row(self, kind: DriftKind, rows: Pair[int], sides: Pair[Side], against: str) -> Drift | None:
-        """The level of the test in the second row beside that of the first; None without two levels."""
+        """Compare the level of the test in the second row with that in the first; None without two levels."""
         (old_entry, old), (entry, test) = (self.pairs[row] for row in rows)
         before, value = old.levels[sides.base], test.levels[sides.new]
         change = measure_change(Pair(before, value), self.noise, Pair(old.runs[sides.base], test.runs[sides.new]))
@@ -251,7 +251,7 @@ class Chain:
         )
 
     def _drift(self, place: int) -> Iterator[Drift]:
-        """Each linked test beside the earlier one: `same_version` (its base) and `previous_new` (its new build)."""
+        """Compare each linked test with the earlier one: `same_version` (its base), `previous_new` (its new build)."""
         for key, row in sorted((int(self.tests["key"][row]), row) for row in self._rows(place)):
             before = int(self._earlier[row])
             if before < 0:
@@ -269,7 +269,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _bumps(self, place: int) -> Iterator[BumpsChanged]:
-        """Each linked test in which early bumps came or went in both builds."""
+        """Each linked test in which early bumps appeared or disappeared in both builds."""
         for row in self._rows(place):
             earlier, old = self.pairs[max(int(self._earlier[row]), 0)]
             here, there = self.pairs[row][1].early_bumps, old.early_bumps
@@ -281,10 +281,10 @@ class Chain:
                 yield BumpsChanged(test=test, against=earlier.name, before=there, now=here, setup_changed=changed)
 
     def _databases(self, place: int) -> Iterator[Drift]:
-        """Each pair of databases within each build: the later in the alphabet beside the earlier.
+        """Compare each pair of databases within each build, the second in the alphabet with the first.
 
-        `flipped` says whether they stand in another order than with the last new build before. Left out if a comparison
-        has several tests of one type and database.
+        `flipped` tells whether their order differs from that of the previous new build. Several tests of one type and
+        database in a comparison are left out.
         """
         here = self.tests[self.tests["place"] == place]
         users = self.tests[["place", "key", "users_base", "users_new"]].query("place < @place").set_index("place")
@@ -316,8 +316,8 @@ class Chain:
         """Tests whose error counts changed as in no other comparison of the chain.
 
         Counts of errors have no published run-to-run deviation, so each change is compared with those of all others: it
-        is reported where it is more than 3.5 robust standard deviations (the chance of counting, Poisson, included) and
-        half or more. The first rule alone calls too much: published counts have heavier tails than a normal
+        is reported if it exceeds 3.5 robust standard deviations (the chance of counting, Poisson, included) and is at
+        least half. The first rule alone reports too many: published counts have heavier tails than a normal
         distribution (9 of 25 bounded MySQL tests lie beyond it). Counts of unbounded tests are relative to the
         supported users; a test without an error in one build is left out.
         """
@@ -360,7 +360,7 @@ def measure_repeats(builds: Iterable[Sequence[float]]) -> RepeatedMeasurements |
 
 
 def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()) -> UsersNoise:
-    """From a catalogue's load metric and repeated runs."""
+    """Estimate the noise of supported users from a catalogue's load metric and repeated runs."""
     load = catalogue.load
     return (metric_noise(load, "unbounded", groups), load.margin_percent) if load else (None, 0.0)
 

@@ -116,7 +116,7 @@ class ChainTest(Strict, extra="ignore"):
 
     @property
     def key(self) -> TestKey:
-        """Type and database: the same test of another comparison has the same."""
+        """Type and database, which identify the test in other comparisons."""
         return self.type, (self.db_engine or "").casefold()
 
     @property
@@ -248,7 +248,7 @@ class Ledger:
         return self.entry(other.name if other.name in alike else alike[0]) if alike else None
 
     def namesake(self, entry: Entry) -> Entry | None:
-        """The earlier record of this comparison; an InputError if its name or its builds are another's."""
+        """The earlier record of this comparison; an InputError if another comparison has its name or builds."""
         if self.folder in ADDRESSES:
             raise InputError(file=self.folder, key="history", expected="a local folder", found="an address (read only)")
         builds, alike = f"{entry.base.label} with {entry.new.label}", self.alike(entry)
@@ -348,8 +348,8 @@ def record(folder: Path, entries: Sequence[Entry], *, at_end: bool = False) -> L
     """Write `entries` into the ledger at `folder`, all or none, even if the process is killed; return the whole ledger.
 
     A comparison that is recorded again keeps its place, and its numbers of runs join the earlier looks. With `at_end`
-    the others stand at the end of the chain in their order, whatever their `position`. An InputError if a name, a pair
-    of builds or a place is another comparison's, or measured and simulated ones would mix.
+    the others stand at the end of the chain in their order, whatever their `position`. An InputError if another
+    comparison has the name, the builds or the place, or if measured and simulated ones would mix.
     """
     with _locked(folder):
         ledger, placed = read_ledger(folder), []

@@ -115,7 +115,7 @@ class LabelNoise:
     def _tables(
         self, rows: pd.DataFrame, counted: npt.NDArray[np.bool_] | None = None, *, every: bool = False
     ) -> Iterator[tuple[TableNoise | None, list[tuple[str, str, str]], list[int]]]:
-        """Yield each table of known noise, or `every` table, with the keys and positions of its `counted` rows."""
+        """Yield noise, and keys and positions of the `counted` rows, of each table with noise, or of `every` table."""
         labels = rows[LABEL_KEY].reset_index(drop=True)
         for table, part in (labels if counted is None else labels[counted]).groupby(TABLE, sort=False):
             known = self._known.get(table)
@@ -224,7 +224,7 @@ def _learned(changes: pd.DataFrame) -> TableNoise:
 def relative_noise(rows: pd.DataFrame, first: str, second: str) -> FloatArray:
     """Return the noise of each label relative to that of its table, from the values of two runs.
 
-    Short averages scatter more. So do percentiles close to the average of their label, because few calls make both.
+    Short averages scatter more. So do percentiles close to the average of their label: both come from few calls.
     """
     values = rows[[first, second]]
     logs = pd.DataFrame(np.log(values.where(values > 0)), rows.index)

@@ -42,7 +42,7 @@ class TrafficMix:
     delta_percent: float
     mix_percent: float
     speed_percent: float
-    log_ratio: float  # The whole change as the logarithm of a ratio, and the mix part of it
+    log_ratio: float  # Logarithm of new over base, and its mix part
     log_mix: float
     mix_ci: Interval | None  # Intervals of the parts, if the noise of the labels is known
     speed_ci: Interval | None
@@ -181,10 +181,10 @@ def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple
 def unrecorded_mix(
     labels: Sequence[LabelResult], metrics: Sequence[tuple[MetricResult, Effect | None]], catalogue: Catalogue
 ) -> dict[str, tuple[str, TrafficMix]]:
-    """Split averages that changed more than any label may have, where calls were not recorded: other calls were made.
+    """Split averages that changed more than each of their labels, if calls were not recorded: the mix changed.
 
-    Slower calls raise an average no more than the label that became slowest. The part of speed is the median change of
-    the labels. An average that a leaning label may explain is left out.
+    With an unchanged mix, an average changes no more than the label with the largest change. The part of speed is the
+    median change of the labels. An average is left out if a label that leans may explain its change.
     """
     found = {}
     for table in catalogue.label_tables:

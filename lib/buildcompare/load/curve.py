@@ -140,7 +140,7 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
     return curve
 
 
-RECOVERED = 0.9  # a reset ends when this part of the users is back, within `LOW_S`, or else it continues from its low
+RECOVERED = 0.9  # a reset is over when this part of the users is back; without that within `LOW_S` it is none
 
 
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
@@ -424,10 +424,10 @@ def plateau_start(
 ) -> float | None:
     """Time at which a bounded run first reached its plateau; None if the load never rises.
 
-    The plateau is the highest load sustained for 6 minutes (six times `rate_s`) in all, of a short run for half of its
-    length, whatever it lost later: the median of a run that loses agents one by one lies on its ramp. A run that ends
-    sooner after its arrival reaches the level of its last minute; a shorter load may be a spike. A proxy may rise by
-    itself, so its plateau is the median of the second half.
+    The plateau is the highest load sustained for 6 minutes in total (six times `rate_s`; in a short run for half of its
+    length). Later losses do not lower it, unlike the median of a run that loses agents one by one. If the level of the
+    last minute was reached less than that before the end, it counts too. A proxy may rise by itself, so its plateau is
+    the median of the second half.
     """
     shortest_s = shortest(rate_s) + rate_s
     half_s = 0.5 * float(np.ptp(elapsed)) if elapsed.size else 0.0
@@ -443,7 +443,7 @@ def plateau_start(
 
 
 def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
-    """Highest load that a run reached or exceeded for this long in total; a shorter run's lowest, an empty run's 0."""
+    """Highest load that a run reached for this long in total; the lowest load of a shorter run, 0 for an empty one."""
     if values.size < 2:
         return 0.0
     count = max(round(seconds / float(np.median(np.diff(elapsed)))), 1)
@@ -453,7 +453,7 @@ def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
 def _checked(
     start: float, end: float, method: Method, least_s: float, rate_s: float, *, since: float | None = None
 ) -> SteadyState:
-    """Check the length of a window, which leaves out the first seconds `since` a plateau's start."""
+    """Check the length of a window; `since` is the start of the plateau if the window begins later."""
     if end - start >= least_s:
         return SteadyState((start, end), method)
     since = start if since is None else since

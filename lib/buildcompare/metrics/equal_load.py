@@ -244,7 +244,7 @@ def _climb_at(loads: FloatArray, users: FloatArray, climb: FloatArray) -> FloatA
 
 
 def _fit(matrix: FloatArray, values: FloatArray, run: FloatArray) -> tuple[FloatArray, FloatArray, Residuals]:
-    """Coefficients of minutes in the design `matrix`, their weights of the minutes, and residuals.
+    """Fit the minutes by the design `matrix`: coefficients, each minute's weight in them, and residuals.
 
     `run` is the number of each minute's run.
 

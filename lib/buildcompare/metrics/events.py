@@ -308,9 +308,9 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
 
 
 def _excursion_end(run: _Averages, edges: Sequence[Range], levels: list[float], at: int) -> int:
-    """Segment after the excursion that begins with segment `at`, which itself is none if the result is `at`.
+    """Find the segment in which the metric is back after an excursion in segment `at`; `at` if it does not come back.
 
-    The metric is back where it is nearer to the level before than to the excursion's, and then dies away.
+    It is back in the segment nearest to the level before the excursion, nearer than halfway.
     """
     back, nearest = at, 0.5
     for i in range(at + 1, len(edges)):

@@ -1,4 +1,4 @@
-"""Count the failures of each run, from what was recorded of them: a share of the attempts, a rate or a number."""
+"""Count the failures of each run, which are recorded as a share of the attempts, as a rate or as a number."""
 
 import math
 import re
@@ -47,9 +47,9 @@ def tried(level: Level, view: RunView) -> Tried:
 def compare_failures(metric: Metric, runs: Pair[list[Tried]], *, timed: bool = True) -> Effect | None:
     """Compare the failures that `metric` counts between two builds.
 
-    None if it counts none, or if they cannot be judged. Where a run's attempts are not known as a number, they are
-    those of independent attempts that would scatter as the samples within the run do; without failures, the median of
-    the other runs' attempts.
+    None if it counts no failures, or if they cannot be judged. If the number of a run's attempts is unknown, it is
+    derived from the scatter of the samples within the run, as for independent attempts; without failures it is the
+    median of the other runs.
     """
     used = runs.map(lambda side: [run for run in side if run.level.value is not None])
     if metric.outcome is None:

@@ -47,7 +47,7 @@ class Measured:
 
 
 def level_of_build(metric: Metric, runs: Sequence[Level]) -> float | None:
-    """Mean of the levels of runs: geometric, as changes are ratios; of failures, which may be zero, arithmetic."""
+    """Geometric mean of the levels of runs, as changes are ratios; arithmetic for failures, which may be zero."""
     return mean_of_runs([run.value for run in runs], geometric=metric.outcome is None)
 
 
@@ -72,7 +72,7 @@ def unjudged_row(metric: Metric, levels: Pair[list[Level]], reason: Reason | Non
 
 
 def with_effects(measured: Sequence[Measured], *, paired: bool = False) -> list[Measured]:
-    """Add the effects of metrics without a reason against it: the repeats of all of them count together."""
+    """Add the effects of metrics that can be judged; the repeats of all of them count together."""
     left = {at: each for at, each in enumerate(measured) if each.effect is None and each.row.reason is None}
     levels, priors = ({at: getattr(each, of) for at, each in left.items()} for of in ("levels", "noise"))
     repeats = {at: _repeats(*each, paired=paired) for at, each in levels.items()}
@@ -89,7 +89,7 @@ def with_effects(measured: Sequence[Measured], *, paired: bool = False) -> list[
 
 
 def _repeats(base: Sequence[RunLevel], new: Sequence[RunLevel], *, paired: bool) -> Noise | None:
-    """Noise of one run from the repeats of a metric; not of pairs if a session lacks the metric."""
+    """Noise of one run from the repeats of a metric, by pairs if `paired` and no session lacks the metric."""
     if not paired or len(base) != len(new) or not all_positive(base, new):
         return repeats_noise(base, new)
     both = zip(base, new, strict=True)
@@ -153,9 +153,9 @@ def in_sessions(runs: Mapping[Side, Sequence[Recording]]) -> tuple[dict[Side, li
     return found, paired and _pairs_narrow(found)
 
 
-@np.errstate(all="ignore")  # of values that have no logarithm
+@np.errstate(all="ignore")  # warnings about values without a logarithm
 def _pairs_narrow(sessions: Mapping[Side, Sequence[Recording]]) -> bool:
-    """Test whether pairs make most intervals narrower, whatever the changes are; right with few metrics in any case."""
+    """Test whether pairs make most intervals narrower, whatever the changes are; always True with few metrics."""
     base, new = (
         pd.DataFrame([{each.metric: np.log(each.values).mean() for each in run.measurements} for run in sessions[side]])
         for side in SIDES
@@ -175,7 +175,7 @@ def sessions_of(runs: Mapping[Side, Sequence[Recording]]) -> Sessions | None:
 
 
 def zero_base(metric: Metric, new: Sequence[Level]) -> ReasonCode:
-    """Reason why a metric is not judged whose base is zero."""
+    """Reason why a metric with a base of zero is not judged."""
     if metric.outcome is None:
         return ReasonCode.ZERO_BASE
     return ReasonCode.NO_ERROR_NOISE if any(level.value for level in new) else ReasonCode.NONE_FAILED

@@ -55,7 +55,7 @@ def read_profile(path: str) -> Profile:
 
 
 def _is_text(contents: bytes) -> bool:
-    """Whether contents are text: the first fields of a profile's protobuf have bytes below the space."""
+    """Whether contents are text: a protobuf begins with bytes below the space."""
     return not any(byte < 9 for byte in contents[:200])
 
 

@@ -107,7 +107,7 @@ def read_input(path: str, *, expected: str, is_table: Callable[[bytes], bool] | 
         raise fault(key="gzip", expected="a whole gzip file", found=found) from None
     except OSError as error:
         raise fault(found=error.strerror or str(error)) from None
-    except ValueError as error:  # a path that no file can have
+    except ValueError as error:  # an impossible path
         raise fault(file=repr(path), found=str(error)) from None
     if not contents[:100].strip() and not contents.strip():
         raise fault(found="an empty file")
@@ -122,7 +122,7 @@ def unpacked(path: str) -> Iterator[BinaryIO]:
 
 
 def head_of(path: str) -> bytes:
-    """Read the first bytes of a file, unpacked; none of a file that cannot be read, whose reader says why."""
+    """Read the first bytes of a file, unpacked; empty if it cannot be read, which its reader then reports."""
     try:
         with unpacked(path) as stream:
             return stream.read(HEAD_BYTES)
@@ -256,7 +256,7 @@ SUFFIXES: dict[str, tuple[str, float]] = {
         for per, seconds in (("s", 1.0), ("min", 60.0), ("m", 60.0))
     },
 }
-"""Suffix of a value as Grafana shows and exports it -> the same; K, Mil, Bil and Tri count anything."""
+"""Suffix of a value as Grafana shows and exports it -> its quantity and size; K, Mil, Bil and Tri fit any quantity."""
 _NO_UNIT = ("", "none", "short", "locale", "sishort", "string", "sci")
 
 
@@ -274,7 +274,7 @@ def unit_factor(file: InputFile, key: str, stated: str, unit: str, *, is_suffix:
 
 
 def is_unit(text: str, unit: str) -> bool:
-    """Whether `text` is a unit as behind a value, of the quantity of the catalogue's `unit` if that has one."""
+    """Whether `text` is the suffix of a value, in a unit that converts to the catalogue's `unit` (if any)."""
     wanted = SUFFIXES.get(unit, (_quantity(unit),))[0]
     return text in SUFFIXES and (not unit or SUFFIXES[text][0] == wanted != "")
 

@@ -101,7 +101,7 @@ def read_frame(
 
 
 def clock_of(columns: Iterable[object]) -> str | None:
-    """Find the only column of times by its name, such as ``timestamp`` or ``time_ms``; None if there is not one."""
+    """Find the only column of times by its name, such as ``timestamp`` or ``time_ms``; None for none or several."""
     names = list(map(str, columns))
     matches = [name for name in names if name and _CLOCK.fullmatch(name.strip().casefold())]
     sure = [name for name in matches if not name.casefold().startswith("elapsed")] or matches
@@ -291,7 +291,7 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
     seconds = np.asarray(dates.dt.as_unit("us").astype("int64").to_numpy() / 1e6)[codes]  # nanoseconds end in 2262
     hours, steps = seconds // 3600 % 24, np.diff(seconds)
     half_days = (np.abs(steps + 41_400.0) <= 1_800.0) & (hours.min() >= 1) & (hours.max() <= 12)
-    is_alone = unique.size == seconds.size and np.count_nonzero(steps < 0) == 1  # one curve that goes back once
+    is_alone = unique.size == seconds.size and np.count_nonzero(steps < 0) == 1  # one curve; its times go back once
     hour = (steps <= -3_000.0) & (steps >= -3_600.0) & is_alone
     for marks, expected in ((half_days, "24-hour times"), (hour, "each hour once")):
         if marks.any() and not zoned.any():
@@ -378,7 +378,7 @@ def with_decimal_points(
 
 
 def _texts(column: pd.Series, *, clean: bool = True) -> pa.ChunkedArray:
-    """Convert the cells of a column to text; if `clean`, without blanks around it, and ``nan`` where nothing stands."""
+    """Convert the cells of a column to text; `clean` strips blanks and turns empty cells into ``nan``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

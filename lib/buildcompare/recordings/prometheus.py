@@ -41,7 +41,7 @@ _OF_LABELS = ("label", "bucket")  # roles of queries with a series per label, at
 def prometheus_client(source: Source | str) -> PrometheusConnect:
     """Open prometheus-api-client on our session, for discovery, metadata and ad-hoc queries in notebooks.
 
-    Its own session has no time-out, repeats queries that timed out, and puts long queries into the address.
+    Its default session has no time-out, repeats queries that timed out, and puts long queries into the address.
     """
     from prometheus_api_client import PrometheusConnect  # late: it imports matplotlib
 
@@ -216,7 +216,7 @@ def _joined(parts: Sequence[Answer], url: str) -> Answer:
 
 
 def _step_ms(answer: Answer, asked: range) -> int:
-    """The answer's step; the one that was asked for where distances vary, or no series has three points."""
+    """The answer's step; the requested one if distances vary, or if no series has three points."""
     distinct = {id(times): times for _, times, _ in answer.series if times.size > 2}.values()
     steps = [np.rint(np.diff(times) * 1000 / asked.step).astype(int) for times in distinct]
     return asked.step * int(np.gcd.reduce(np.concatenate(steps))) if steps else asked.step

@@ -163,7 +163,7 @@ def _answer(text: bytes, pairs: list[Pairs], hide: Callable[[str], str]) -> Answ
 
 
 def _of_json(row: Any) -> Pairs:
-    """Times and values that the JSON parser has read: slower, for any spelling."""
+    """Convert times and values from the JSON parser, which is slower but reads any spelling."""
     try:
         if _NO_NUMBER.search("".join(str(value) for _, value in row["values"])):
             raise ValueError("a number of Python alone")

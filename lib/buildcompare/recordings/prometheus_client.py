@@ -58,7 +58,7 @@ _REFUSALS: tuple[tuple[Collection[int], str | None, str], ...] = (
     ((404,), "source.url", "the query API"),
     ((400, 413, 414, 422), None, "a query that the server accepts"),
 )
-"""Statuses that the user can change something about: the setting, and what was expected."""
+"""Statuses caused by a setting or query -> the setting, and the expectation for the error."""
 
 T = TypeVar("T")
 

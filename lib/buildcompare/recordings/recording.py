@@ -158,7 +158,7 @@ class Recording:
         return float(stated) if isinstance(stated, (int, float)) and stated > 0 else None
 
     def with_rate(self, rate_s: float) -> Recording:
-        """State the seconds over which rates are taken, which say how long a steady window must be."""
+        """State the seconds over which rates are taken, which set the shortest steady window."""
         if not 0.0 < rate_s < math.inf:
             raise InputError(file=None, key="rate_s", expected="seconds above 0", found=str(rate_s))
         return replace(self, provenance={**self.provenance, "rate_s": float(rate_s)})
@@ -234,7 +234,7 @@ class Recording:
 
 
 def joined_numbers(parts: Sequence[Recording]) -> Recording:
-    """Join the numbers of a session's runs: its starts or processes say nothing of the noise between sessions."""
+    """Join the numbers of a session's runs, because runs of one session do not show the noise between sessions."""
     values: dict[str, list[Measurement]] = {}
     for each in (each for part in parts for each in part.measurements):
         values.setdefault(each.metric, []).append(each)

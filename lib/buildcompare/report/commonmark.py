@@ -68,7 +68,7 @@ def _embedded(
 
 
 def _image(token: Token) -> tuple[str, str, bytes | None]:
-    """Read a local picture: its path as written, its type and its contents; instead of both the reason and None."""
+    """Read a local picture: its path as written, its type and its contents; or else the reason why not and None."""
     source = unquote(str(token.attrGet("src") or ""))
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:|//", source):
         return source, "remote", None

@@ -209,7 +209,7 @@ def _entry_of(results: Results) -> Entry:
 
 
 def _of_report(results: Results, held: Step | None, links: Sequence[tuple[str, str]]) -> IndexRow:
-    """Make the row of a report with its history, else with the history of its ledger entry (`held`)."""
+    """Make the row of a report with its history; without one, with that of its ledger entry (`held`)."""
     entry = _entry_of(results)
     users = [
         UsersLine(test.name, test.db_engine, at.base, at.new, at.delta_percent, at.ci_low, at.ci_high)

@@ -132,7 +132,7 @@ def _is_placeholder(part: Part) -> TypeGuard[Fragment]:
 
 
 def _explained(html: Markup, terms: dict[str, str]) -> Markup:
-    """Explain each of the `terms` (regular expressions) where it first stands in the text, and take it off `terms`."""
+    """Explain each of the `terms` (regular expressions) at its first place in the text, and remove it from `terms`."""
     for term in [*terms] if "<svg" not in html else ():
         if found := re.search(rf"(?<![\w-])({term})(?![\w-])(?=[^<>]*<)", html):
             abbr = (

@@ -118,7 +118,7 @@ def _context() -> Any:
         forkserver.ensure_running()  # the server puts its socket into the folder
     finally:
         tempfile.tempdir = before
-    # multiprocessing removes its folder in this one at -100
+    # runs after multiprocessing's finaliser (priority -100), which removes a folder inside this one
     util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=-101)
     atexit.register(lock.close)
     multiprocessing.current_process().daemon = False  # Dask workers are daemons, which may not have children

@@ -228,9 +228,8 @@ def verdict(analysis: Analysis) -> Fragment:
 def summary(analysis: Analysis) -> Fragment:
     """Show the verdict, the findings and the metrics in a notebook's cell."""
     made = fragment("summary", results=analysis.results, title=title(analysis).html, verdict=verdict(analysis).html)
-    to_page = (
-        r'(?<=class="links">)(?:<a href="#[^>]*>[^<]*</a> )+|<a href="#[^>]*>([^<]*)</a>'  # targets are on the page
-    )
+    # The targets of these links are on the page only.
+    to_page = r'(?<=class="links">)(?:<a href="#[^>]*>[^<]*</a> )+|<a href="#[^>]*>([^<]*)</a>'
     return replace(made, html=Markup(re.sub(to_page, r"\1", made.html)))  # noqa: S704  # HTML of our templates
 
 

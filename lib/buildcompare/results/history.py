@@ -47,9 +47,9 @@ class Drift(Model):
     p_value: Number
     noise_source: NoiseSource
     same_version: bool
-    """Whether both builds have one major and minor version; otherwise the difference is more than drift."""
+    """Whether both builds have the same major and minor version; otherwise the difference is more than drift."""
     z: Number = None
-    """The difference in standard deviations of one version between comparisons (see history.between)."""
+    """The log ratio, divided by the standard deviation of one version between comparisons (`history.between`)."""
     jump: bool = False
     setup_changed: list[str] = Field(default_factory=list)
     """Settings that changed since; empty if none is recorded."""

@@ -21,7 +21,7 @@ class Estimate(Model):
     """The supported users of one run, from its curve."""
 
     estimated: Number
-    """Mean users over the last 30 minutes under load; null if `reason` says why this is no estimate."""
+    """Mean users over the last 30 minutes under load; null with a `reason` if that is no estimate."""
     at_least: Number
     """The same mean as a lower bound, if the curve still rose or met the ceiling."""
     reason: codes.NoEstimate | None
@@ -64,7 +64,7 @@ class ValidityReason(Model):
     because: Reason | None = None
     from_s: Number = None
     until_s: Number = None
-    """The run is valid from `from_s` to `until_s`; null if the fault has no time, or at the steady window's end."""
+    """The run is valid from `from_s` to `until_s`; null if the fault does not limit that end."""
     numbers: dict[str, Number] = Field(default_factory=dict)
     """Observed and expected values; times in elapsed seconds."""
 
@@ -75,7 +75,7 @@ class Validity(Model):
     status: ValidityStatus
     valid_from_s: Number = None
     valid_until_s: Number = None
-    """A limited run may be judged up to here (elapsed seconds); null if the limit is not one of time."""
+    """A limited run may be judged up to here (elapsed seconds); null if no time limits it."""
     reasons: list[ValidityReason] = Field(default_factory=list)
 
     @property
@@ -320,7 +320,7 @@ class PlannedRow(Model):
     now_percent: Number
     """Smallest rise that the present runs show with a probability of 80 %."""
     unit: Literal["run", "session"] = "run"
-    """What `steps` count."""
+    """Unit of `steps`."""
     steps: list[FurtherRunsResult]
     """One further run of each build, and the fewest (at most eight) that show a change of the margin's size."""
 
@@ -331,7 +331,7 @@ class PlannedRow(Model):
 
 
 class TestPlan(Model):
-    """The use of further runs of one test."""
+    """Effect of further runs of one test: the changes that they would detect, and their order."""
 
     __test__ = False  # pytest would collect it by its name
 
@@ -458,7 +458,7 @@ class Results(Model):
     variants: KindResult | None = None
     """Results of a matrix of variants, which has no tests; `base` is its baseline."""
     plan: list[TestPlan] = Field(default_factory=list)
-    """The use of further runs, for each valid test."""
+    """Effect of further runs, for each valid test."""
     findings: list[Finding]
     suggestions: list[Suggestion] = Field(default_factory=list)
     provenance: Provenance

@@ -21,7 +21,7 @@ class Tested(Change):
     """A change and its test against run-to-run noise; null if the noise is unknown."""
 
     ci_low: Number = None
-    """95 % interval of `delta_percent` from run-to-run variance; for this row alone unless its model says otherwise."""
+    """95 % interval of `delta_percent` from run-to-run variance; for this row alone unless a model states more."""
     ci_high: Number = None
     p_value: Number = None
 

@@ -99,7 +99,7 @@ def _distributions(test: TestResult) -> Rows:
 
 
 def _frames(test: TestResult) -> Rows:
-    """Frames by the samples in them (own), and by those in them or their callees (total)."""
+    """Rows of frames: first shares of the samples in the frame (own), then also in its callees (total)."""
     profiles = test.profiles
     for samples, rows in (("own", profiles.own), ("total", profiles.total)) if profiles else ():
         yield from ({"test": test.name, "samples": samples, **dict(row)} for row in rows)

@@ -39,7 +39,7 @@ class RampUp(Model):
     bumps: list[Bump] = Field(default_factory=list)
     """The early bumps of a single run; empty in the mean over several."""
     kink_s: Number = None
-    """When the ramp bent at the first alert, after which the coordinator rests: no defect."""
+    """Time at which the ramp bent at the first alert: the coordinator rests after it, which is no defect."""
     lost_user_seconds: Number = None
     """User-seconds below the ideal ramp, up to the end of the linear part."""
     wave_onset_s: Number = None

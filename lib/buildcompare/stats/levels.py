@@ -16,8 +16,8 @@ FEWEST = 12  # minimum number of samples to estimate noise and its autocorrelati
 HARDLY_COVERED = 0.5  # with less than this part of its expected samples, a minute is a gap, and a run is invalid
 MINUTE_S = 60.0  # window of rates in queries: closer samples share data, and the first ones after a ramp include it
 SHOWS_S = 120.0  # a change shows for this long in minute means of rates over one minute
-ROUNDED = 1e-9  # rare input: a smaller part of a number may come from rounding
-LARGEST = 1e100  # rare input: larger values are left out like NaN or scaled down, as their squares would overflow
+ROUNDED = 1e-9  # a smaller part of a number may come from rounding
+LARGEST = 1e100  # larger values are left out like NaN or scaled down, as their squares would overflow
 
 
 @dataclass(frozen=True)

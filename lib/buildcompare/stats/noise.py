@@ -21,7 +21,7 @@ from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats.planning import root
 
 LENT_DF = 4.0
-"""Most degrees of freedom of noise that runs of the other test type, or the other labels of a table, lend. Among
+"""Most degrees of freedom of noise that comes from runs of the other test type or from other labels of a table. Among
 simulated identical builds of 2 to 5 runs, 0.7 to 3.2 % of the labels are marked; with 8, up to 3.6 %."""
 CATALOGUE_DF = 8.0
 """Degrees of freedom of a catalogue's noise by default, and at most beside repeated runs, as it comes from another
@@ -205,9 +205,9 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
     the noise without it. They never make the noise larger: a change in one of the tests alone would.
     Without another source they count from `ENOUGH_COMPARISONS` on. Values read off plots teach about such values.
 
-    Of the published releases of the development half, every second (63 rows of bounded tests) chose this rule: 95 % of
-    their contrasts lie in 95 % intervals that the other releases teach, 91 % without the catalogue. In the others,
-    which judged it, 97 % do, in intervals three quarters as wide as the catalogue's.
+    Every second published release of the development half (63 rows of bounded tests) chose this rule: 95 % of their
+    contrasts lie in 95 % intervals learned from the other releases, 91 % without the catalogue. The rest tested it:
+    97 %, in intervals three quarters as wide as the catalogue's.
     """
     rows = past[past["misread"] == misread] if past is not None else pd.DataFrame()
     if rows.empty:

@@ -146,5 +146,5 @@ class Names:
         return cls(Pair(*labels), {test.name: title(test) for test in tests})
 
     def opens(self, words: str) -> str:
-        """Begin a sentence that follows the title of its test, where there are several tests, or stands alone."""
+        """Begin a sentence: a capital letter, unless it follows the title of its test."""
         return words[:1].upper() + words[1:] if len(self.tests) == 1 else words

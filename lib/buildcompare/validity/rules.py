@@ -339,7 +339,7 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report curves that differ from their reports; those equally far below in both builds are a limit.
+    """Report curves whose mean differs from the reported supported users; equal differences in both builds only limit.
 
     At the ceiling users log in again, and the curve is up to 3 % higher.
     """
