@@ -345,7 +345,7 @@ def _format(graphs: bool, png: bool) -> str | None:
 def _report_outcome(outcome: Outcome, fail_on: Collection[FailOn] | None, *, quiet: bool = False) -> int:
     """Print how a report ended; return its exit code."""
     if outcome.code or not quiet:
-        print_text(outcome.said, error=outcome.code != 0)
+        print_text(outcome.printed, error=outcome.code != 0)
     return outcome.code or _exit_code(outcome.shortcomings, fail_on)
 
 

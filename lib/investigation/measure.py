@@ -58,10 +58,10 @@ class Investigation(Target):
         if not self.moved or self.view.result.type == "benchmark":
             return self.view.result.metrics
         at_load = {row.slug: row.load_adjusted for row in self.view.result.metrics if row.load_adjusted}
-        given, catalogue = self.estimates, self.analysis.catalogue
-        measured = measure_metrics(given.test, self.views, catalogue, given.groups, given.past)
-        splits = split_averages(label_tables(self.views, given.label_noise), catalogue)
-        return judge_measured(measured, given.test, catalogue, at_load=at_load, splits=splits, looks=given.looks)
+        steady, catalogue = self.estimates, self.analysis.catalogue
+        measured = measure_metrics(steady.test, self.views, catalogue, steady.groups, steady.past)
+        splits = split_averages(label_tables(self.views, steady.label_noise), catalogue)
+        return judge_measured(measured, steady.test, catalogue, at_load=at_load, splits=splits, looks=steady.looks)
 
     @cached_property
     def row(self) -> MetricResult | LabelResult:

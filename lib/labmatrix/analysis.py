@@ -105,6 +105,6 @@ def analyse_matrix(params: Variants, *, command: str | None = None) -> Matrix:
         tests=[],
         variants=result,
         findings=gravest_first([finding(each, names) for each in findings.find(result)]),
-        provenance=provenance(params, params.metrics or "operations", [], command, artefacts.found_of(params)),
+        provenance=provenance(params, params.metrics or "operations", [], command, artefacts.of_runs(params)),
     )
     return Matrix(params, results, command is not None)

@@ -214,9 +214,9 @@ def _names(params: Variants, cells: Sequence[Cell]) -> dict[Cell, str]:
 
 def _name(params: Variants, cell: Cell) -> str:
     levels = dict(zip(params.factors, cell, strict=True))
-    given = next((name for name, of in params.names.items() if of == levels), None)
+    named = next((name for name, of in params.names.items() if of == levels), None)
     choice, task = (listed_levels({name: levels[name] for name in of}) for of in (params.treatments, params.workload))
-    return given or (f"{choice} ({task})" if task else choice)
+    return named or (f"{choice} ({task})" if task else choice)
 
 
 def _operation(metric: Metric, levels: Levels, names: Mapping[Cell, str], *, judged: bool) -> OperationResult:

@@ -21,9 +21,9 @@ def find(result: VariantsResult) -> Iterator[Found]:
         evidence["other"] = result.choice(claim.against)
         severity = Severity.WARNING if wrong else Severity.INFO
         yield Found(FindingKind.VARIANT_CLAIM, severity, evidence, metric=claim.operation, id=f"variant_claim.{i + 1}")
-    told = {(claim.operation, claim.variant, claim.against) for claim in result.claims}
+    claimed = {(claim.operation, claim.variant, claim.against) for claim in result.claims}
     changed = [row for row in result.by_weight if row.status.changed]
-    largest = [row for row in result.by_weight if (row.operation, row.variant, row.against) not in told][:LARGEST]
+    largest = [row for row in result.by_weight if (row.operation, row.variant, row.against) not in claimed][:LARGEST]
     for i, row in enumerate(changed if is_known(result) else largest):
         beside = result.is_baseline(row.against)
         severity = Severity.CRITICAL if beside and row.status == Status.REGRESSION else Severity.INFO
@@ -45,8 +45,8 @@ def is_known(result: VariantsResult) -> bool:
 def _of(result: VariantsResult, slug: str, judged: float | None) -> dict[str, object]:
     """Collect the evidence of a row; without p-value despite known noise it is confounded with its block."""
     of = result.operation(slug)
-    told = of.model_dump(mode="json", include={"name", "unit", "better", "margin_percent"})
-    return {**told, "unjudged": None if judged is not None else of.unjudged or Unjudged.CONFOUNDED}
+    about = of.model_dump(mode="json", include={"name", "unit", "better", "margin_percent"})
+    return {**about, "unjudged": None if judged is not None else of.unjudged or Unjudged.CONFOUNDED}
 
 
 def opening(results: Results) -> tuple[str, str]:

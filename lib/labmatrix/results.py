@@ -227,7 +227,7 @@ class VariantsResult(KindResult):
     @property
     def uncompared(self) -> dict[Uncompared, list[str]]:
         """Variants without a contrast with the baseline, with the names of the gate operations concerned."""
-        found: dict[Uncompared, list[str]] = {}
+        operations: dict[Uncompared, list[str]] = {}
         for operation in (each for each in self.operations if each.gate):
             there = {run.variant for run in self.runs if operation.slug in run.values}
             for task in dict.fromkeys(self.task(name) for name in self.variants if name in there):
@@ -241,8 +241,8 @@ class VariantsResult(KindResult):
                     without = [self.choice(name) for name in variants if name not in there]
                     lacking = [Uncompared(task, name, ran=True, is_baseline=False) for name in without]
                 for each in lacking:
-                    found.setdefault(each, []).append(operation.name)
-        return found
+                    operations.setdefault(each, []).append(operation.name)
+        return operations
 
     @property
     def by_weight(self) -> list[ContrastResult]:

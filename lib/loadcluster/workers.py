@@ -116,9 +116,9 @@ def _work(bundle: Bundle) -> tuple[Outcome, dict[Path, bytes]]:
             outcome = processes.in_child(_made_there, order, environment, bundle.code)
         except ExecutionError as error:
             outcome = failed(params, error)
-        said = outcome.said.replace(str(params), str(bundle.order.params)).replace(str(output), bundle.folder)
+        printed = outcome.printed.replace(str(params), str(bundle.order.params)).replace(str(output), bundle.folder)
         made = {file.relative_to(output): file.read_bytes() for file in output.rglob("*") if file.is_file()}
-        return replace(outcome, said=said), made if outcome.code == 0 else {}
+        return replace(outcome, printed=printed), made if outcome.code == 0 else {}
 
 
 def _write(files: Mapping[Path, bytes], folder: Path) -> None:

@@ -71,13 +71,13 @@ def read_log(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recordi
     times: list[Any] = []
     codes: list[int] = []
     users: list[int] = []
-    known: dict[str, int] = {}
+    code_of: dict[str, int] = {}
     names_of_users: dict[Any, int] = {None: -1}
     for raw in stream:
         if not raw.strip():
             continue
         message, at, user = _fields(raw)
-        codes.append(known.setdefault(UNREAD if message is None else masked(str(message)), len(known)))
+        codes.append(code_of.setdefault(UNREAD if message is None else masked(str(message)), len(code_of)))
         times.append(times[-1] if at is None and times else at)
         users.append(names_of_users.setdefault(user, len(names_of_users) - 1))
     seconds = _seconds(times, file)
@@ -86,8 +86,8 @@ def read_log(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recordi
     ends = np.arange(start + step, end + 1e-6, step)
     if ends.size < 2:
         raise file.fault("times", f"a log of at least {2 * step} s", f"{end - start:.0f} s")
-    names, most = [*known, OTHERS], [code for code, _ in Counter(codes).most_common(MOST_MESSAGES)]
-    code = np.where(np.isin(codes, most), codes, len(known))
+    names, most = [*code_of, OTHERS], [code for code, _ in Counter(codes).most_common(MOST_MESSAGES)]
+    code = np.where(np.isin(codes, most), codes, len(code_of))
     place, user_of = ((seconds - start) // step).astype(np.int64), np.array(users)
     by_user = np.mean(user_of >= 0) > 0.5
     pairs = np.unique(place[user_of >= 0] * len(names_of_users) + user_of[user_of >= 0])
@@ -111,8 +111,8 @@ def _seconds(times: list[Any], file: InputFile) -> FloatArray:
     """Convert times to seconds since 1970: ISO 8601, or numbers of seconds or finer."""
     try:
         if isinstance(times[0], str):
-            found = pd.to_datetime(pd.Series(times), utc=True, format="ISO8601")
-            return np.asarray((found - pd.Timestamp(0, tz="UTC")).dt.total_seconds(), dtype=np.float64)
+            dates = pd.to_datetime(pd.Series(times), utc=True, format="ISO8601")
+            return np.asarray((dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds(), dtype=np.float64)
         return in_seconds(np.asarray(times, dtype=np.float64))
     except (ValueError, TypeError, OverflowError) as error:
         raise file.fault("times", "times in ISO 8601, or numbers of one unit", str(error)[:100]) from None

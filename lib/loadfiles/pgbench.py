@@ -120,8 +120,8 @@ def pgbench_runs(path: str | Path) -> pd.DataFrame:
     >>> pgbench_runs(file)[["line", "scale", "tps"]].values.tolist()
     [[1.0, 120.0, 554.827463]]
     """
-    found = summaries(read_input(str(Path(path).absolute()), expected=EXPECTED))
-    return pd.DataFrame([{"line": each.line, **each.settings, **each.figures} for each in found])
+    runs = summaries(read_input(str(Path(path).absolute()), expected=EXPECTED))
+    return pd.DataFrame([{"line": each.line, **each.settings, **each.figures} for each in runs])
 
 
 def summaries(file: InputFile) -> list[Summary]:
@@ -180,22 +180,22 @@ def read_pgbench(file: InputFile, catalogue: Catalogue) -> Recording:
     if _is_log(file):
         return read_logs([file], catalogue)
     curves = _progress(file)
-    found = summaries(file) if not curves or b"tps = " in file.contents else []
-    if len(found) > 1:
-        places = ", ".join(str(each.line) for each in found[:4])
-        raise file.fault(f"line {found[1].line}", "one run of pgbench", f"{len(found)} (lines {places})")
-    return _recording([file], curves, found, catalogue)
+    runs = summaries(file) if not curves or b"tps = " in file.contents else []
+    if len(runs) > 1:
+        places = ", ".join(str(each.line) for each in runs[:4])
+        raise file.fault(f"line {runs[1].line}", "one run of pgbench", f"{len(runs)} (lines {places})")
+    return _recording([file], curves, runs, catalogue)
 
 
 def _recording(
     files: Sequence[InputFile],
     curves: list[Curve],
-    found: Sequence[Summary],
+    runs: Sequence[Summary],
     catalogue: Catalogue,
     clients: float = 0.0,
 ) -> Recording:
-    """Make the recording of one run; a summary in `found` states its settings and the number of clients."""
-    settings = {name: value for each in found for name, value in each.settings.items()}
+    """Make the recording of one run; a summary in `runs` states its settings and the number of clients."""
+    settings = {name: value for each in runs for name, value in each.settings.items()}
     clients = max(clients, float(settings.get("clients", 0)))
     if curves and clients:
         times = curves[0].times
@@ -205,7 +205,7 @@ def _recording(
     regular = bool(series) and series[0].times.size > 1
     rate = {"rate_s": series[0].step_s} if regular else {}  # rates are averages over the interval of the samples
     origin = {"kind": "pgbench", "settings": settings, "files": [file.provenance for file in files], **rate}
-    measurements = tuple(each for summary in found for each in measured(summary, catalogue))
+    measurements = tuple(each for summary in runs for each in measured(summary, catalogue))
     return Recording(series, window, stop_known=True, measurements=measurements, provenance=origin)
 
 
@@ -243,21 +243,21 @@ def read_logs(files: Sequence[InputFile], catalogue: Catalogue) -> Recording:
     Transactions are sorted by their ends; aggregates of the same interval are added up. One of the files may be the
     run's output, whose summary states the number of clients; aggregate logs lack it.
     """
-    said = [file for file in files if len(files) > 1 and not _is_log(file)]
-    summed_up = [each for file in said for each in summaries(file)]
+    outputs = [file for file in files if len(files) > 1 and not _is_log(file)]
+    summed_up = [each for file in outputs for each in summaries(file)]
     if len(summed_up) > 1:
-        raise said[-1].fault(f"line {summed_up[-1].line}", "one summary beside the logs of one run", "a second one")
-    if said and len(said) == len(files):
+        raise outputs[-1].fault(f"line {summed_up[-1].line}", "one summary beside the logs of one run", "a second one")
+    if outputs and len(outputs) == len(files):
         raise files[1].fault("line 1", "a log of pgbench", "another output")
-    files = [file for file in files if file not in said]
+    files = [file for file in files if file not in outputs]
     tables = [_rows_of_log(file) for file in files]
     first, aggregate = files[0], bool(tables[0][0, 0] > _EPOCH)
-    given, clients = {file.path and Path(resolve(file.path)).resolve() for file in files}, set[float]()
+    paths, clients = {file.path and Path(resolve(file.path)).resolve() for file in files}, set[float]()
     for file, rows in zip(files, tables, strict=True):
         if bool(rows[0, 0] > _EPOCH) != aggregate:
             raise file.fault("line 1", f"a log of the kind of {first.path}", "the other (aggregates and transactions)")
         threads = _threads(file.path)
-        if left := [each for each in threads if each.resolve() not in given]:
+        if left := [each for each in threads if each.resolve() not in paths]:
             named = Path(str(file.path)).with_name(threads[0].name)
             expected = f'the logs of all threads of the run (`pgbench: ["{named}", "{named}.*"]` in a params file)'
             raise file.fault(None, expected, f"{len(threads) - len(left)} of {len(threads)}, without {left[0].name}")
@@ -269,10 +269,10 @@ def read_logs(files: Sequence[InputFile], catalogue: Catalogue) -> Recording:
         if abs(rows[0, 4] - tables[0][0, 4]) > LONGEST_S:
             raise file.fault("line 1", f"a time within {LONGEST_S // 86_400} days of {first.path}", f"{rows[0, 4]:.0f}")
     if aggregate:
-        return _recording([*files, *said], _of_aggregates(first, _summed(files, tables)), summed_up, catalogue)
+        return _recording([*files, *outputs], _of_aggregates(first, _summed(files, tables)), summed_up, catalogue)
     table = np.concatenate(tables)
     table = table[np.lexsort((table[:, 5], table[:, 4]))]
-    made = _recording([*files, *said], _of_transactions(first, table), summed_up, catalogue, float(len(clients)))
+    made = _recording([*files, *outputs], _of_transactions(first, table), summed_up, catalogue, float(len(clients)))
     latency = Measurement.of("latency", table[np.isfinite(table[:, 2]), 2] / 1e6, catalogue)
     return replace(made, measurements=(latency, *made.measurements))
 

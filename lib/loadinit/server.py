@@ -201,15 +201,15 @@ def _names(client: Client, run: Run, side: Side) -> set[str]:
 def _described(client: Client, names: set[str], run: Run) -> tuple[dict[str, dict[str, set[str]]], set[str]]:
     """The labels of requests' counters and histograms, and the names that the server calls gauges."""
     types, within = client.listing("/api/v1/metadata", {}), _asked(run)
-    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    labels: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for name in sorted(each for each in names if re.fullmatch(rf"{_REQUEST}_(total|count)", each)):
         asked = {"match[]": name, "limit": str(MOST_SERIES), **within}
         for label, value in (pair for series in client.listing("/api/v1/series", asked) for pair in series.items()):
-            found[name][label].add(value)
+            labels[name][label].add(value)
         buckets = f"{name.removesuffix('count')}bucket"
         if buckets in names:
-            found[buckets]["le"] = {*client.listing("/api/v1/label/le/values", {"match[]": buckets, **within})}
-    return found, {name for name, rows in types.items() if any(row.get("type") == "gauge" for row in rows)}
+            labels[buckets]["le"] = {*client.listing("/api/v1/label/le/values", {"match[]": buckets, **within})}
+    return labels, {name for name, rows in types.items() if any(row.get("type") == "gauge" for row in rows)}
 
 
 def _steps(client: Client, runs: Mapping[Side, Run], name: str) -> dict[str, float]:

@@ -95,11 +95,11 @@ def graphs(
 def alert_series(settings: RunSettings, trace: Trace) -> tuple[Series, ...]:
     """Answers of the coordinator's queries, named as the catalogue's alerts."""
     times = settings.start + np.arange(0, trace.connected.size, settings.step_s, dtype=np.float64)
-    known = {alert.slug: alert for alert in catalogue().alerts}
-    found = []
+    alerts = {alert.slug: alert for alert in catalogue().alerts}
+    series = []
     for query, values in zip(QUERIES, trace.queried.T, strict=True):
-        alert = known[ALERTS[query]]
-        found.append(
+        alert = alerts[ALERTS[query]]
+        series.append(
             Series(
                 metric=alert.slug,
                 name=alert.name,
@@ -109,7 +109,7 @@ def alert_series(settings: RunSettings, trace: Trace) -> tuple[Series, ...]:
                 role="alert",
             )
         )
-    return tuple(found)
+    return tuple(series)
 
 
 def time_factor(settings: RunSettings, trace: Trace) -> FloatArray:

@@ -54,5 +54,5 @@ def watch(
             file, test, replay=replay is not None and (replay == file or replay), speed=speed, every_s=every,
             show=shown, on_stop=on_stop, webhook=webhook,
         )  # fmt: skip
-    say(*ended.said, f"{ended.report}/report.html")
+    say(*ended.outcomes, f"{ended.report}/report.html")
     raise typer.Exit(EXIT[ended.decision.code])

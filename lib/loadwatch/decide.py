@@ -56,7 +56,7 @@ class Code(StrEnum):
     FINISHED = "finished"
 
 
-class Known(Model):
+class Row(Model):
     """Estimate of one deciding metric: changes and widths in percent."""
 
     name: str
@@ -86,7 +86,7 @@ class Decision(Model):
     """Seconds under load that were compared."""
     verdict: Verdict | None = None
     """The verdict of the test, if it is known."""
-    rows: tuple[Known, ...] = ()
+    rows: tuple[Row, ...] = ()
     shift_users: Number = None
     """Users that the new build's ramp is ahead, if that is significant."""
     fault: Fault | None = None
@@ -123,21 +123,21 @@ def decide(watched: Watched, running: Recording, at_s: float) -> tuple[Decision,
         return made, None
     compared = _compared(look, ended=ended, whole=ended or fault is not None or not look.bounded)
     start_s, end_s = look.view.steady.window or (0.0, 0.0)
-    found: dict[str, object] = {"window_s": end_s - start_s, "verdict": compared.result.verdict}
+    fields: dict[str, object] = {"window_s": end_s - start_s, "verdict": compared.result.verdict}
     if not fault and (ended or compared.estimates is None):
         felt = [(row, by, by.delta_percent) for row in compared.result.metrics if row.gate and (by := row.deciding)]
-        rows = [Known(name=row.full_name, slug=row.slug, change_percent=delta, ci_low=by.ci_low, ci_high=by.ci_high,
+        rows = [Row(name=row.full_name, slug=row.slug, change_percent=delta, ci_low=by.ci_low, ci_high=by.ci_high,
                       end_low=delta, end_high=delta) for row, by, delta in felt if delta is not None]  # fmt: skip
-        found |= {"code": Code.FINISHED, "rows": tuple(rows)}
+        fields |= {"code": Code.FINISHED, "rows": tuple(rows)}
     elif not fault and compared.estimates:
         rows, best, worst = (_bounded if look.bounded else _unbounded)(watched, compared, compared.estimates)
         enough = Code.ENOUGH if best is not None and best == worst else Code.RUNNING
         code = Code.REGRESSION if best == Verdict.REGRESSION else enough
-        found |= {"code": code, "verdict": None if code == Code.RUNNING else best, "rows": tuple(rows)}
+        fields |= {"code": code, "verdict": None if code == Code.RUNNING else best, "rows": tuple(rows)}
         ramps = None if look.bounded or not watched.shapes else look.view.shape
         moved = shift(watched.shapes[0], ramps) if ramps else None
-        found["shift_users"] = moved.users if moved and moved.significant else None
-    return made.model_copy(update=found), compared
+        fields["shift_users"] = moved.users if moved and moved.significant else None
+    return made.model_copy(update=fields), compared
 
 
 def _compared(look: Look, *, ended: bool, whole: bool) -> TestView:
@@ -161,59 +161,60 @@ def _compared(look: Look, *, ended: bool, whole: bool) -> TestView:
     )
 
 
-Bounds = tuple[list[Known], Verdict | None, Verdict | None]
+Bounds = tuple[list[Row], Verdict | None, Verdict | None]
 """Rows, and the verdicts if the rest of the test is as good, and as bad, as possible; None if unknown."""
 OPEN: Bounds = ([], None, None)
 
 
-def _known(name: str, slug: str, now: Effect, end: Effect, ends: tuple[Number, Number]) -> Known:
+def _row(name: str, slug: str, now: Effect, end: Effect, ends: tuple[Number, Number]) -> Row:
     (low, high), last = now.interval(), end.interval()
-    return Known(name=name, slug=slug, change_percent=now.delta_percent, ci_low=low, ci_high=high,
+    return Row(name=name, slug=slug, change_percent=now.delta_percent, ci_low=low, ci_high=high,
                  end_low=ends[0], end_high=ends[1], width_end=last[1] - last[0])  # fmt: skip
 
 
-def _bounded(watched: Watched, compared: TestView, found: Estimates) -> Bounds:
+def _bounded(watched: Watched, compared: TestView, estimates: Estimates) -> Bounds:
     """Bound the levels of a bounded test at its end.
 
     The mean of a part `f` of a window differs from that of the whole by a normal value of variance (1 - f) se^2.
     Standard errors are those of the report where the base has repeated runs.
     """
-    running, rows = found.views.new[-1], list[Known]()
+    running, rows = estimates.views.new[-1], list[Row]()
     start, end = running.steady.window or (0.0, 0.0)
-    felt = {i: each for i, each in enumerate(found.metrics)
+    felt = {i: each for i, each in enumerate(estimates.metrics)
             if each.row.gate and each.effect and not watched.catalogue.find(each.metric_name).outcome}  # fmt: skip
     least, whole_s = LEAST_WINDOWS * running.shortest_s, max(watched.length_s - start, end - start)
     if end - start < least or not felt:
         return OPEN
     longer = {i: each.levels.map(lambda of: [replace(run, seconds=whole_s) for run in of]) for i, each in felt.items()}
     at_end = measure_effects(longer, {i: each.noise for i, each in felt.items()})
-    part, best, worst = (end - start) / whole_s, [*found.metrics], [*found.metrics]
+    part, best, worst = (end - start) / whole_s, [*estimates.metrics], [*estimates.metrics]
     standard = reach_of(part, least / whole_s) * math.sqrt(1.0 - part)
     for i, each in felt.items():
         effect, now = at_end[i], each.effect
         if effect is None or now is None:
             return OPEN
         errors = each.levels.map(lambda of: [run.se_log for run in of])  # their scatter holds what samples hide
-        if len(found.views.base) == 1:
-            errors = found.views.map(lambda of: [_error(view, each.row) for view in of])  # noqa: B023
+        if len(estimates.views.base) == 1:
+            errors = estimates.views.map(lambda of: [_error(view, each.row) for view in of])  # noqa: B023
         reach = standard * math.hypot(*(error / len(of) for of in errors for error in of))
-        known = math.isfinite(reach)  # without a bound, the change is no regression yet
-        ends = (effect.log_ratio - reach, effect.log_ratio + reach) if known else (0.0, 0.0)
-        range_ = (percent(ends[0]), percent(ends[1])) if known else (None, None)
-        rows.append(_known(each.row.full_name, each.row.slug, now, effect, range_))
+        is_bounded = math.isfinite(reach)  # without a bound, the change is no regression yet
+        ends = (effect.log_ratio - reach, effect.log_ratio + reach) if is_bounded else (0.0, 0.0)
+        range_ = (percent(ends[0]), percent(ends[1])) if is_bounded else (None, None)
+        rows.append(_row(each.row.full_name, each.row.slug, now, effect, range_))
         lower, upper = (replace(each, effect=replace(effect, log_ratio=at)) for at in ends)
         best[i], worst[i] = (upper, lower) if each.row.better == Better.HIGHER else (lower, upper)
-    at_best, at_worst = _verdict(compared, found, best), _verdict(compared, found, worst, compared.result.errors)
+    at_best = _verdict(compared, estimates, best)
+    at_worst = _verdict(compared, estimates, worst, compared.result.errors)
     if any(row.end_high is None for row in rows):
         return rows, at_best if at_best == Verdict.REGRESSION else None, None
     return rows, at_best, at_worst
 
 
 def _verdict(
-    compared: TestView, found: Estimates, measured: Sequence[Measured], errors: Sequence[ErrorRateResult] = ()
+    compared: TestView, estimates: Estimates, measured: Sequence[Measured], errors: Sequence[ErrorRateResult] = ()
 ) -> Verdict:
     """The verdict of a valid test with these levels and error rates."""
-    rows = judge_measured(measured, found.test, compared.catalogue, looks=found.looks)
+    rows = judge_measured(measured, estimates.test, compared.catalogue, looks=estimates.looks)
     return verdict.of_test(rows, None, Validity(status=ValidityStatus.VALID), errors)
 
 
@@ -266,9 +267,9 @@ def _spending(left: float) -> float:
     return WITHIN * left
 
 
-def _unbounded(watched: Watched, _: TestView, found: Estimates) -> Bounds:
+def _unbounded(watched: Watched, _: TestView, estimates: Estimates) -> Bounds:
     """Bound the supported users of an unbounded test from above, once both curves have left their ramps."""
-    load, views = watched.catalogue.load, [*found.views.base, found.views.new[-1]]
+    load, views = watched.catalogue.load, [*estimates.views.base, estimates.views.new[-1]]
     now_s, now = min(each.stop.at_s if each.stop else 0.0 for each in views), list[RunLevel]()
     for each in views:
         line = each.shape.ramp if each.shape else None
@@ -278,13 +279,13 @@ def _unbounded(watched: Watched, _: TestView, found: Estimates) -> Bounds:
             return OPEN
         now.append(RunLevel(float(recent.mean())))
     stated = any(run.supported_users or (each.estimate and each.estimate.estimated)
-                 for run, each in zip(watched.test.base, found.views.base, strict=True))  # fmt: skip
+                 for run, each in zip(watched.test.base, estimates.views.base, strict=True))  # fmt: skip
     if load is None or watched.beside or not stated:
         return OPEN
-    seen = measure_effect(now[:-1], now[-1:], metric_noise(load, "unbounded", found.groups, found.past))
+    seen = measure_effect(now[:-1], now[-1:], metric_noise(load, "unbounded", estimates.groups, estimates.past))
     if seen is None:
         return OPEN
     end = replace(seen, log_ratio=seen.log_ratio + LAG)
-    status = judge(end, load.margin_percent, Better.HIGHER, family=GATE, looks=found.looks).status
-    row = _known(load.name, load.slug, seen, end, (None, end.delta_percent))
+    status = judge(end, load.margin_percent, Better.HIGHER, family=GATE, looks=estimates.looks).status
+    row = _row(load.name, load.slug, seen, end, (None, end.delta_percent))
     return [row], Verdict.REGRESSION if status == Status.REGRESSION else None, None

@@ -87,14 +87,14 @@ class Followed:
         """Return what an earlier watch of this run saved with the same queries, or an empty recording."""
         questions = self.catalogue.questions(label_step_s=60.0, rate_s=self.source.rate_s)
         asked = [self.run.url or self.source.url, self.run.window, self.source.step_s, [q.query for q in questions]]
-        known = {"watched": repr(asked)}
+        provenance = {"watched": repr(asked)}
         try:
-            found = read(self.file, catalogue=self.catalogue) if self.file.exists() else None
+            earlier = read(self.file, catalogue=self.catalogue) if self.file.exists() else None
         except InputError:  # a damaged file: pull everything again
-            found = None
-        if found and found.provenance.get("watched") == known["watched"]:
-            return found
-        return Recording((), (0.0, 0.0), stop_known=False, provenance=known)
+            earlier = None
+        if earlier and earlier.provenance.get("watched") == provenance["watched"]:
+            return earlier
+        return Recording((), (0.0, 0.0), stop_known=False, provenance=provenance)
 
     def skew(self) -> float:
         """Seconds that the server's clock is ahead."""

@@ -54,9 +54,9 @@ def fragment(decision: Decision) -> str:
         return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
     bar = f'<progress aria-label="time" max="{decision.length_s:.0f}" value="{decision.at_s:.0f}"></progress>'
-    said = [say("watch", decision.code, decision, True), *decision.notes]
+    sentences = [say("watch", decision.code, decision, True), *decision.notes]
     table = "".join(line("td" if i else "th", cells) for i, cells in enumerate(rows_of(decision)))
-    texts = "".join(f"<p>{html.escape(each)}</p>" for each in said)
+    texts = "".join(f"<p>{html.escape(each)}</p>" for each in sentences)
     headline = html.escape(say("watch", "headline", decision))
     return f'<div class="watch"><b>{headline}</b>{bar}{texts}<table>{table}</table></div>'
 

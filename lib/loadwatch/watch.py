@@ -35,7 +35,7 @@ class Ended(NamedTuple):
     decision: Decision
     report: Path | None
     """Folder of the report."""
-    said: tuple[str, ...]
+    outcomes: tuple[str, ...]
     """Outcomes of the command and the webhook, in words."""
 
 
@@ -119,10 +119,10 @@ def watch(
             break
     file = place / f"watch-{recording.window[0]:.0f}.json"
     acted = not running and file.exists()  # by a watch that was restarted
-    said = _act(decision, file, command, webhook) if decision.stops and not acted else ()
+    outcomes = _act(decision, file, command, webhook) if decision.stops and not acted else ()
     if not isinstance(replay, bool):
         chosen = chosen.model_copy(update={"new": [*chosen.new[:-1], Run(recording=str(resolve(replay)))]})
-    return Ended(decision, _report(params, chosen, decision, recording.window[0], place) if report else None, said)
+    return Ended(decision, _report(params, chosen, decision, recording.window[0], place) if report else None, outcomes)
 
 
 def _checked(on_stop: str, webhook: str | None, **numbers: float) -> list[str]:
@@ -151,38 +151,38 @@ def _watched(params: Comparison, test: Test, replay: bool | str | Path) -> tuple
     finished = {"base": test.base[:-1] if beside else test.base, "new": test.new if replay is True else test.new[:-1]}
     others = {each.name: each.model_copy(update={"base": [], "new": []}) for each in params.tests}
     wanted = others | {test.name: test.model_copy(update=finished)}
-    known = read_recordings(params.model_copy(update={"tests": [*wanted.values()]}))[test.name]
-    catalogue, noise = with_noise(params, catalogue_of(params), [*known["base"], *known["new"]])
-    running = known["new"].pop() if replay is True else read(resolve(replay), catalogue=catalogue) if replay else None
+    runs = read_recordings(params.model_copy(update={"tests": [*wanted.values()]}))[test.name]
+    catalogue, noise = with_noise(params, catalogue_of(params), [*runs["base"], *runs["new"]])
+    running = runs["new"].pop() if replay is True else read(resolve(replay), catalogue=catalogue) if replay else None
     start_s, end_s = running.window if running else [each.timestamp() for each in last.window or ()]
     settings = {"groups": noise.groups, "past": noise.contrasts, "planned_runs": params.planned_runs}
     return Watched(
-        test, catalogue, known["base"], end_s - start_s, known["new"], params.coordinator,
+        test, catalogue, runs["base"], end_s - start_s, runs["new"], params.coordinator,
         (params.base.label, params.new.label), settings, bool(beside),
     ), running  # fmt: skip
 
 
 def _act(decision: Decision, file: Path, command: list[str], webhook: str | None) -> tuple[str, ...]:
     """Keep the decision in `file`, run the command and call the webhook."""
-    text, said, output = decision.model_dump_json(indent=1), list[str](), file.with_name("on-stop.txt")
+    text, outcomes, output = decision.model_dump_json(indent=1), list[str](), file.with_name("on-stop.txt")
     write_files({file: text})
     if command:
         try:
             done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
             write_files({output: done.stdout + done.stderr})
-            said.append(say("watch", "command", command[0], done.returncode, output))
+            outcomes.append(say("watch", "command", command[0], done.returncode, output))
         except OSError as error:
-            said.append(say("watch", "command_failed", command[0], error.strerror))
+            outcomes.append(say("watch", "command_failed", command[0], error.strerror))
     if webhook:
         import requests
 
         headers = {"Content-Type": "application/json"}
         try:
             answer = requests.post(webhook, data=text, headers=headers, timeout=WEBHOOK_S)
-            said.append(say("watch", "webhook", answer.status_code))
+            outcomes.append(say("watch", "webhook", answer.status_code))
         except requests.RequestException as error:
-            said.append(say("watch", "webhook_failed", type(error).__name__))
-    return tuple(said)
+            outcomes.append(say("watch", "webhook_failed", type(error).__name__))
+    return tuple(outcomes)
 
 
 def _report(params: Comparison, test: Test, decision: Decision, start_s: float, place: Path) -> Path:

@@ -260,7 +260,7 @@ def test_looks_are_shown_as_they_come() -> None:
         PARAMS, "mysql_bounded", show=lambda decision, compared: shown.append((decision, compared)), **settings
     )
     assert [each.code for each, _ in shown] == ["running", "stop_enough"]
-    assert (ended.decision, ended.report, ended.said) == (shown[-1][0], None, ())
+    assert (ended.decision, ended.report, ended.outcomes) == (shown[-1][0], None, ())
     assert shown[-1][1].result.name == "mysql_bounded"
     again = bc.watch(
         PARAMS, "mysql_bounded", **settings | {"replay": "data/recordings/v10.4.0-rc1/mysql_bounded/new.parquet"}

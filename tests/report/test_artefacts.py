@@ -21,7 +21,7 @@ def params_with(folder: Path, *named: str) -> dict[str, Any]:
 
 def refused(folder: Path, *named: str) -> str:
     with pytest.raises(InputError) as refusal:
-        artefacts.found_of(check_params(params_with(folder, *named)))
+        artefacts.of_runs(check_params(params_with(folder, *named)))
     return str(refusal.value)
 
 
@@ -60,7 +60,7 @@ def test_what_a_browser_would_run_is_text(tmp_path: Path) -> None:
     for name in ("a.html", "a.html.txt", "b.SVG", "c.log"):
         (folder / name).write_text(name)
     params = check_params(params_with(tmp_path, str(folder), str(folder / "a.html")))
-    [(_, found)] = artefacts.found_of(params)
+    [(_, found)] = artefacts.of_runs(params)
     names = {each.source.name: each.place.name for each in found[:4]}
     assert names == {"a.html": "a.html.txt.txt", "a.html.txt": "a.html.txt", "b.SVG": "b.SVG.txt", "c.log": "c.log"}
     assert found[4].place.name == "a.html.txt"
@@ -95,7 +95,7 @@ def test_the_archive_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_file_that_grows_or_becomes_a_link_is_not_copied(tmp_path: Path) -> None:
     log = tmp_path / "run.log"
     log.write_text("one")
-    [(_, found)] = artefacts.found_of(check_params(params_with(tmp_path, str(log))))
+    [(_, found)] = artefacts.of_runs(check_params(params_with(tmp_path, str(log))))
     log.write_text("one and more")
     with pytest.raises(InputError, match="a file of constant size"):
         artefacts.copy(found, tmp_path / "out")

@@ -86,7 +86,7 @@ def test_a_report_that_takes_too_much_memory_is_named(
 ) -> None:
     monkeypatch.setattr(processes, "LEAST_MEMORY", 250_000_000)
     outcome = publish_one(orders(asked, tmp_path)[0], share=0.0)
-    assert (outcome.code, outcome.said) == (
+    assert (outcome.code, outcome.printed) == (
         4, f"buildcompare: {asked[0]}: expected a report that takes less memory, found one that takes more"
     )  # fmt: skip
 

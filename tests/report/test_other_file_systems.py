@@ -179,7 +179,7 @@ def test_a_batch_its_ledger_and_its_index_stand_there(ftp: tuple[str, Path], tmp
         orders = [Order(Path(file), {**known, "output": f"{address}/out/{Path(file).stem}"}) for file in asked]
         elsewhere = [publish_elsewhere(worker, order) for order in orders]
     assert [(each.code, each.kept) for each in elsewhere] == [(0, True), (0, False)], elsewhere
-    assert f"{address}/out/r1/report.html" in elsewhere[1].said
+    assert f"{address}/out/r1/report.html" in elsewhere[1].printed
     assert page.stat().st_mtime_ns > before
     assert {"mine.txt", "junit.xml", "results.json"} <= {each.name for each in (folder / "out/r1").iterdir()}
     shown = command("index", "--output", f"{address}/out")

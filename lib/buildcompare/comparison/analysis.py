@@ -101,7 +101,7 @@ def analyse(
     }
     tests, noise = [each.result for each in compared.values()], supported_users_noise(catalogue, groups)
     past = compare_to_ledger(ledger, params, tests, noise, simulated=simulated) if ledger else None
-    origin = provenance(params, params.metrics, _inputs(recordings, profiles), command, artefacts.found_of(params))
+    origin = provenance(params, params.metrics, _inputs(recordings, profiles), command, artefacts.of_runs(params))
     results = _unconcluded(params, tests, past, origin, self_check=learned.self_check, simulated=simulated)
     return Analysis(params, catalogue, recordings, _concluded(results, catalogue), compared)
 

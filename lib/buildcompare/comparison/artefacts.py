@@ -34,7 +34,7 @@ class Artefact:
     bytes: int
 
 
-def found_of(params: Reported) -> list[tuple[ArtefactProvenance, list[Artefact]]]:
+def of_runs(params: Reported) -> list[tuple[ArtefactProvenance, list[Artefact]]]:
     """List the artefacts of each run; :class:`InputError` if one cannot be copied, or there are too many."""
     artefacts, number, size = [], 0, 0
     for run in params.run_files():

@@ -35,7 +35,7 @@ def files_of(params: Reported) -> list[str]:
     if catalogue := getattr(params, "metrics", None):
         named.append(catalogue if catalogue.endswith((".yaml", ".yml")) else f"params/metrics/{catalogue}.yaml")
     with suppress(InputError):  # publishing reports the fault
-        named += [each.named for _, files in artefacts.found_of(params) for each in files]
+        named += [each.named for _, files in artefacts.of_runs(params) for each in files]
     if kind:
         named += kind.files(params)
     elif isinstance(params, Comparison):

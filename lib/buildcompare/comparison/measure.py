@@ -143,21 +143,21 @@ def _viewed(
 
 def judge_test(view: TestView, catalogue: Catalogue) -> TestView:
     """Judge the measurements of a test by the margins of `catalogue`; a view without them stays as it is."""
-    if (found := view.estimates) is None:
+    if (estimates := view.estimates) is None:
         return view
-    test, looks, users = found.test, found.looks, None
+    test, looks, users = estimates.test, estimates.looks, None
     if test.type == "unbounded":
-        users = compare_supported_users(test, found.views, catalogue, found.groups, found.past, looks)
-    at_load = found.at_load.judged(catalogue, looks)
-    splits = found.splits
+        users = compare_supported_users(test, estimates.views, catalogue, estimates.groups, estimates.past, looks)
+    at_load = estimates.at_load.judged(catalogue, looks)
+    splits = estimates.splits
     if test.type == "bounded" and not splits:
-        splits = unrecorded_mix(view.result.labels, [(each.row, each.effect) for each in found.metrics], catalogue)
-    metrics = judge_measured(found.metrics, test, catalogue, at_load=at_load, splits=splits, looks=looks)
+        splits = unrecorded_mix(view.result.labels, [(each.row, each.effect) for each in estimates.metrics], catalogue)
+    metrics = judge_measured(estimates.metrics, test, catalogue, at_load=at_load, splits=splits, looks=looks)
     judged = {
         "verdict": verdict.of_test(metrics, users, view.result.validity, view.result.errors),
         "supported_users": users,
         "metrics": metrics,
-        "events": compare_events(found.events, catalogue),
+        "events": compare_events(estimates.events, catalogue),
     }
     return replace(view, result=view.result.model_copy(update=judged), catalogue=catalogue)
 

@@ -60,7 +60,7 @@ def parameters(params_file: str | None = None, **given: Any) -> Comparison:
 def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Catalogue:
     """Return `catalogue`, or the one that `params` name, with the operations and margins of `params`."""
     try:
-        catalogue = read_catalogue(params.metrics) if catalogue is None else catalogue
+        catalogue = read_catalogue(catalogue or params.metrics)
     except InputError as error:
         raise params.fault_at(("metrics",), error) from None
     catalogue = catalogue.with_operations(params.operations)
@@ -116,13 +116,13 @@ def read_profiles(params: Comparison) -> dict[str, Pair[list[Profile]] | None]:
     """The profiles of each test; None without any."""
 
     def read(number: int, side: Side) -> list[Profile]:
-        found = []
+        profiles = []
         for i, path in enumerate(getattr(params.tests[number].profiles, side)):
             try:
-                found.append(read_profile(path))
+                profiles.append(read_profile(path))
             except InputError as error:
                 raise params.fault_at(("tests", number, "profiles", side, i), error) from None
-        return found
+        return profiles
 
     return {
         test.name: Pair(read(number, "base"), read(number, "new")) if test.profiles else None

@@ -78,12 +78,12 @@ def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalo
 
     Their margin is that of `operations` in a params file.
     """
-    found = [catalogue.find(name) for name, unit in dict.fromkeys(units) if unit == "seconds"]
+    timed = [catalogue.find(name) for name, unit in dict.fromkeys(units) if unit == "seconds"]
     settings = {"unit": "seconds", "better": Better.LOWER, "gate": True}
     settings["margin_percent"] = Operation.model_fields["margin_percent"].default
     times = {
         metric.slug: metric.model_copy(update=settings)
-        for metric in found
+        for metric in timed
         if not metric.known and assumed_metric(metric.name).unit != "seconds"
     }
     others = (metric for metric in catalogue.metrics if metric.slug not in times)

@@ -323,8 +323,10 @@ def catalogue_names() -> list[str]:
     return list(dict.fromkeys(file.stem for file in files))
 
 
-def read_catalogue(name: str) -> Catalogue:
-    """Read ``params/metrics/<name>.yaml`` (the project's, or else the shipped one), or the YAML file at `name`."""
+def read_catalogue(name: str | Catalogue) -> Catalogue:
+    """Read ``params/metrics/<name>.yaml`` (the project's or the shipped one), or the file `name`; keep a catalogue."""
+    if isinstance(name, Catalogue):
+        return name
     file = resolve(name if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml")
     return _read(file, read_text(file, "a YAML file", max_bytes=MAX_BYTES))
 

@@ -147,11 +147,11 @@ def short_parent() -> Path:
 
 
 @contextlib.contextmanager
-def socket_folder(prefix: str = "bc-") -> Iterator[Path]:
+def socket_folder() -> Iterator[Path]:
     """Make a folder for sockets and connection files, and remove those of killed processes."""
     parent = short_parent()
-    _remove_left(parent, f"{prefix}????????")
-    with own_folder(parent, prefix) as folder:
+    _remove_left(parent, "bc-????????")
+    with own_folder(parent, "bc-") as folder:
         yield folder
 
 

@@ -214,8 +214,8 @@ class Traced(Strict):
         return InputError(file=document.file, key=inner, expected=error.expected, found=error.found)
 
 
-def unlike(expected: str, found: str = "") -> PydanticCustomError:
-    """An error for validators to raise; without `found` it shows the value."""
+def unlike(expected: str, found: str) -> PydanticCustomError:
+    """An error for validators to raise; with an empty `found` it shows the value."""
     return PydanticCustomError("unlike", "{expected}", {"expected": expected, "found": found})
 
 

@@ -180,7 +180,7 @@ def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
     """Suggest to look at the largest regression of a gate metric, and where it comes from, or at a slower label."""
-    found: list[tuple[float, str, dict[str, object]]] = []
+    rows: list[tuple[float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.verdict != Verdict.INVALID):
         beside = [(each.name, each.judged) for each in test.metrics if not each.gate and each.better != "neutral"]
         worse = [(name, row.delta_percent or 0.0) for name, row in beside if row.status == Status.REGRESSION]
@@ -201,10 +201,10 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
                 and row.delta_percent is not None
             ):
                 evidence = {"name": name, "delta_percent": row.delta_percent, "movers": movers, "label": first}
-                found.append((abs(row.delta_percent), test.name, evidence | {"fails": fails}))
+                rows.append((abs(row.delta_percent), test.name, evidence | {"fails": fails}))
         if label and test.verdict != Verdict.REGRESSION:
-            found.append((0.0, test.name, {"name": None, "delta_percent": label[1], "movers": [], "label": label}))
-    for _, name, evidence in sorted(found, key=lambda each: -each[0])[:1]:
+            rows.append((0.0, test.name, {"name": None, "delta_percent": label[1], "movers": [], "label": label}))
+    for _, name, evidence in sorted(rows, key=lambda each: -each[0])[:1]:
         yield suggestion(SuggestionKind.FIND_CAUSE, evidence, names, test=name)
 
 

@@ -71,8 +71,8 @@ def labels_beyond_noise(tests: Sequence[TestResult]) -> list[SlowerLabel]:
         labels[row.group, row.label] = SlowerLabel(
             **fields, test=test, times=sizes[0], added_share=sizes[1], p99_times=sizes[2] or None, p99_at_least=at_least
         )
-    known = [each for each in labels.values() if each.added_share is not None]
-    return known or [*labels.values()]
+    counted = [each for each in labels.values() if each.added_share is not None]
+    return counted or [*labels.values()]
 
 
 def beyond_noise(tests: Sequence[TestResult]) -> Iterator[Found]:
@@ -160,16 +160,16 @@ def labels_in_one_build(tests: Sequence[TestResult]) -> Iterator[Found]:
     alone = grouped(((side, _only_in(test, side)), test.name) for side in SIDES for test in tests)
     for (side, labels), having in alone.items():
         if labels:
-            known = costs([test for test in tests if test.name in having], side)
-            ordered = sorted(labels, key=lambda each: -known.get(each, (0.0, 0.0))[0])
+            cost = costs([test for test in tests if test.name in having], side)
+            ordered = sorted(labels, key=lambda each: -cost.get(each, (0.0, 0.0))[0])
             rows = [
                 {"group": each[1], "label": each[0], "seconds": seconds, **({"share": share} if share else {})}
                 for each in ordered
-                for seconds, share in [known.get(each, (None, None))]
+                for seconds, share in [cost.get(each, (None, None))]
             ]
             names = [f"{label} ({group})" for label, group in ordered]
             evidence = {"side": side, "labels": names, "rows": rows, "tests": having}
-            is_costly = side == "new" and max((share for _, share in known.values()), default=0.0) >= LEAST_NEW
+            is_costly = side == "new" and max((share for _, share in cost.values()), default=0.0) >= LEAST_NEW
             severity = Severity.WARNING if is_costly else Severity.INFO
             yield Found(FindingKind.LABELS_IN_ONE_BUILD, severity, evidence, test=having[0])
 
@@ -184,12 +184,12 @@ def _only_in(test: TestResult, side: Side) -> tuple[tuple[str, str], ...]:
 def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tuple[float, float]]:
     """Return the largest average in seconds of each label of only one build, and its part of the time of all calls."""
     rows = [row for test in tests for row in test.labels if row.stat == "avg" and row.only_in == side]
-    found: dict[tuple[str, str], tuple[float, float]] = {}
+    largest: dict[tuple[str, str], tuple[float, float]] = {}
     for row in rows:
         seconds, share = getattr(row, side), getattr(row.time_share, side, None) or 0.0
         if seconds is not None:
-            found[row.label, row.group] = max((seconds, share), found.get((row.label, row.group), (0.0, 0.0)))
-    return found
+            largest[row.label, row.group] = max((seconds, share), largest.get((row.label, row.group), (0.0, 0.0)))
+    return largest
 
 
 def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:

@@ -113,8 +113,8 @@ def bumps_alike(ramps: RampUps) -> bool:
 def waves(test: TestResult) -> Iterator[Found]:
     """Report waves whose period or depth differs more than between runs of one build."""
     ramps = test.ramp_up
-    found = {measure: getattr(ramps, measure) for measure in WAVES}
-    differ = [measure for measure, difference in found.items() if difference and difference.excludes_zero]
+    differences = {measure: getattr(ramps, measure) for measure in WAVES}
+    differ = [measure for measure, difference in differences.items() if difference and difference.excludes_zero]
     if differ:
         both = {key.removeprefix("wave_"): [getattr(ramps.base, key), getattr(ramps.new, key)] for key in WAVES}
         evidence = {"differ": differ, "medians": both, **ramps.model_dump(include=set(WAVES))}

@@ -207,5 +207,5 @@ def _nearest(unknown: Sequence[str], wanted: Sequence[Metric]) -> list[tuple[str
 
 def _files(inputs: Sequence[InputProvenance], test: str, side: Side, run: int | None = None) -> list[str]:
     """List the first file of each run of a build, without label tables."""
-    own = (each for each in inputs if each.test == test and each.build == side and run in (None, each.run))
-    return [paths[0] for paths in grouped((each.run, each.path) for each in own).values()]
+    of_build = (each for each in inputs if each.test == test and each.build == side and run in (None, each.run))
+    return [paths[0] for paths in grouped((each.run, each.path) for each in of_build).values()]

@@ -81,8 +81,8 @@ def shortcomings(results: Results) -> frozenset[FailOn]:
     """
     verdicts = {results.verdict, *(test.verdict for test in results.tests)}
     words: tuple[FailOn, ...] = ("regression", "invalid", "inconclusive")
-    found = {word for word in words if word in verdicts}
-    return frozenset(found | {"errors"} if _has_more_errors(results) else found)
+    applying = {word for word in words if word in verdicts}
+    return frozenset(applying | {"errors"} if _has_more_errors(results) else applying)
 
 
 def _has_more_errors(results: Results) -> bool:

@@ -308,8 +308,8 @@ class Chain:
         """Fields of databases that flipped, from the earlier log ratios of the same sign, NaN for others."""
         earlier = []
         for place, *row in logs.iloc[-MOST_EARLIER:].itertuples(name=None):
-            known = {side: percent(log) for side, log in zip(SIDES, row, strict=True) if not math.isnan(log)}
-            earlier.append(DatabaseOrder(comparison=self.entries[place].name, **known))
+            percents = {side: percent(log) for side, log in zip(SIDES, row, strict=True) if not math.isnan(log)}
+            earlier.append(DatabaseOrder(comparison=self.entries[place].name, **percents))
         return {"flipped": True, "earlier": earlier, "earlier_comparisons": len(logs)}
 
     def _error_changes(self, place: int, entry: Entry) -> list[ErrorChange]:

@@ -225,8 +225,8 @@ class Ledger:
 
     def entry(self, name: str) -> Entry:
         """The whole entry of a comparison, which is read from its file."""
-        held = self.by_name[name]
-        return held if isinstance(held, Entry) else _read(self.folder / f"{name}.json", Entry)[0]
+        entry = self.by_name[name]
+        return entry if isinstance(entry, Entry) else _read(self.folder / f"{name}.json", Entry)[0]
 
     @property
     def entries(self) -> list[Entry]:

@@ -68,14 +68,14 @@ class LabelNoise:
 
     def predict(self, rows: pd.DataFrame) -> dict[tuple[str, str, str], Noise]:
         """Predict the noise of one run for each row with its `value`, by `LABEL_KEY`; skip rows of unknown noise."""
-        found: dict[tuple[str, str, str], Noise] = {}
+        noises: dict[tuple[str, str, str], Noise] = {}
         relative = relative_noise(rows, "value", "value")
-        for known, keys, at in self._tables(rows):
-            if known is None:
+        for usual, keys, at in self._tables(rows):
+            if usual is None:
                 continue
-            sds = known.scale * self._deviations(known, keys) * relative[at]
-            found |= {key: Noise(sd, known.df, known.source) for key, sd in zip(keys, sds, strict=True)}
-        return found
+            sds = usual.scale * self._deviations(usual, keys) * relative[at]
+            noises |= {key: Noise(sd, usual.df, usual.source) for key, sd in zip(keys, sds, strict=True)}
+        return noises
 
     def effects(
         self, rows: pd.DataFrame, runs: tuple[int, int] = (1, 1), repeats: pd.DataFrame | None = None
@@ -118,28 +118,28 @@ class LabelNoise:
         """Yield noise, and keys and positions of the `counted` rows, of each table with noise, or of `every` table."""
         labels = rows[LABEL_KEY].reset_index(drop=True)
         for table, part in (labels if counted is None else labels[counted]).groupby(TABLE, sort=False):
-            known = self._known.get(table)
-            if known or every:
-                yield known, [*part.itertuples(index=False, name=None)], [*part.index]
+            usual = self._known.get(table)
+            if usual or every:
+                yield usual, [*part.itertuples(index=False, name=None)], [*part.index]
 
-    def _deviations(self, known: TableNoise, keys: Sequence[tuple[str, str, str]]) -> FloatArray:
+    def _deviations(self, usual: TableNoise, keys: Sequence[tuple[str, str, str]]) -> FloatArray:
         """Predict the deviation of one run for these labels of one table."""
-        stated = np.array([known.labels.get(label, known.sd) for _, label, _ in keys])
+        stated = np.array([usual.labels.get(label, usual.sd) for _, label, _ in keys])
         squares, count = np.array([self._squares.get(key, (0.0, 0.0)) for key in keys]).T
         return np.asarray(_shrunk(stated, squares, count), dtype=np.float64)
 
     @cached_property
     def _known(self) -> Mapping[Hashable, TableNoise]:
         stated = {(table.group, stat): noise for table in self.tables for stat, noise in table.run_sd_percent.items()}
-        known: dict[Hashable, TableNoise] = {}
+        noises: dict[Hashable, TableNoise] = {}
         for table, each in stated.items():
             labels = {label: math.log1p(percent / 100.0) for label, percent in each.labels.items()}
             sd, usual = math.log1p(each.percent / 100.0), float(_reach(each.df, 0.5))
-            known[table] = TableNoise(sd, each.df, usual=usual, labels=labels)
+            noises[table] = TableNoise(sd, each.df, usual=usual, labels=labels)
         if len(self.groups) < FEWEST_SETUPS or self._changes["setup"].nunique() < FEWEST_SETUPS:
-            return known
+            return noises
         rows = self._changes.groupby(TABLE)
-        return known | {key: _learned(of_table) for key, of_table in rows if len(of_table) >= FEWEST_ROWS}
+        return noises | {key: _learned(of_table) for key, of_table in rows if len(of_table) >= FEWEST_ROWS}
 
     @cached_property
     def _changes(self) -> pd.DataFrame:
@@ -153,8 +153,8 @@ class LabelNoise:
         """Sum and count the squared changes of each label."""
         if not self.groups:
             return {}
-        known = self._changes.groupby(LABEL_KEY)["square"].agg(["sum", "count"])
-        return dict(zip(known.index, known.itertuples(index=False, name=None), strict=True))
+        squares = self._changes.groupby(LABEL_KEY)["square"].agg(["sum", "count"])
+        return dict(zip(squares.index, squares.itertuples(index=False, name=None), strict=True))
 
 
 @dataclass(frozen=True)
@@ -257,13 +257,13 @@ def label_pairs(group: RepeatedRuns) -> pd.DataFrame:
 
     `change` is the log ratio beyond the table's shared change, divided by the root of 2 to hold for one run.
     """
-    found = []
+    frames = []
     for number, runs in enumerate([*itertools.combinations(group.runs, 2)] or [(RunLevels(), RunLevels())]):
         first, second = (run.labels.loc[run.labels["value"] > 0, [*LABEL_KEY, "value"]] for run in runs)
         pair = first.merge(second, on=LABEL_KEY).set_axis([*LABEL_KEY, "first", "second"], axis=1)
         pair = pair.sort_values(["group", "stat", "label"], ignore_index=True)
-        found.append(pair.assign(pair=number, relative=relative_noise(pair, "first", "second")))
-    pairs = pd.concat(found, ignore_index=True)
+        frames.append(pair.assign(pair=number, relative=relative_noise(pair, "first", "second")))
+    pairs = pd.concat(frames, ignore_index=True)
     ratio = pd.Series(np.log(pairs["second"] / pairs["first"]))
     shared = ratio.groupby([pairs["pair"], *(pairs[name] for name in TABLE)]).transform("median")
     return pairs.assign(change=(ratio - shared) / math.sqrt(2.0))

@@ -169,9 +169,9 @@ def label_table(
         # A time of zero is below the source's resolution, so it gives no ratio.
         ReasonCode.TOO_SHORT_TO_MEASURE: values == 0,
     }
-    found = [holds.any(axis=0) for holds in faults.values()]
+    holds_in_any = [holds.any(axis=0) for holds in faults.values()]
     builds = [np.select([holds.all(axis=0), holds[0]], ["", "base"], "new") for holds in faults.values()]
-    reason, build = np.select(found, [*faults], ""), np.select(found, builds, "")
+    reason, build = np.select(holds_in_any, [*faults], ""), np.select(holds_in_any, builds, "")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         delta = (values[1] / values[0] - 1.0) * 100.0
     table = keys.to_frame(index=False).assign(base=values[0], new=values[1])
@@ -251,8 +251,8 @@ def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weight
     if not np.array_equal(times, at):
         _, first, second = np.intersect1d(times, at, assume_unique=True, return_indices=True)
         values, weights = values[first], weights[second]
-    known = np.isfinite(values) & np.isfinite(weights) & (weights > 0)
-    return float(np.average(values[known], weights=weights[known])) if known.any() else float("nan")
+    usable = np.isfinite(values) & np.isfinite(weights) & (weights > 0)
+    return float(np.average(values[usable], weights=weights[usable])) if usable.any() else float("nan")
 
 
 def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
@@ -304,7 +304,7 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
     An average counts if it is marked (or its noise is unknown) and adds at least `LEAST_ADDED`. Without recorded calls
     its change must be unlikely, its percentile several times slower too, and `FAR`. `tables` are the rows of each test.
     """
-    found: list[tuple[float, str, LabelResult, LabelResult | None]] = []
+    slower: list[tuple[float, str, LabelResult, LabelResult | None]] = []
     for test, rows in tables.items():
         by_key = {(row.group, row.label, row.stat): row for row in rows}
         for row in by_key.values():
@@ -317,10 +317,10 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
                     (high or 0.0) / low if low else 0.0 for high, low in ((p99.base, row.base), (p99.new, row.new))
                 ]
                 if min(ratios) >= FAR and times_slower(p99) >= SEVERAL_TIMES:
-                    found.append((row.p_adjusted, test, row, p99))
+                    slower.append((row.p_adjusted, test, row, p99))
             elif cost is not None and cost >= LEAST_ADDED:
-                found.append((-cost, test, row, p99))
-    return [labels for _, *labels in sorted(found, key=lambda each: each[0])]  # type: ignore[misc]
+                slower.append((-cost, test, row, p99))
+    return [labels for _, *labels in sorted(slower, key=lambda each: each[0])]  # type: ignore[misc]
 
 
 # ---- Several tests --------------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreeme
     labels: dict[tuple[str, str, str], dict[str, LabelResult]] = {}
     for test, row in ((test, row) for test, rows in tables.items() for row in rows if row.p_value is not None):
         labels.setdefault((row.group, row.label, row.stat), {})[test] = row
-    found, tests = [], Counter(map(len, labels.values()))
+    alike, tests = [], Counter(map(len, labels.values()))
     for label, judged in sorted(labels.items()):
         slower = {}
         for test, row in judged.items():
@@ -365,5 +365,5 @@ def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreeme
             expected = math.fsum(times * chance(marked, len(slower), count) for count, times in tests.items())
             if expected < MOST_EXPECTED:
                 rows = dict(sorted(slower.items(), key=lambda each: -(each[1].delta_percent or 0.0)))
-                found.append(Agreement(dict(zip(LABEL_KEY, label, strict=True)), rows, marked, expected))
-    return sorted(found, key=lambda each: (each.expected, -fmean(row.delta_percent or 0 for row in each.rows.values())))
+                alike.append(Agreement(dict(zip(LABEL_KEY, label, strict=True)), rows, marked, expected))
+    return sorted(alike, key=lambda each: (each.expected, -fmean(row.delta_percent or 0 for row in each.rows.values())))

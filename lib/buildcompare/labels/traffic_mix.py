@@ -116,10 +116,10 @@ def traffic_mix(
     calls, seconds = (both.xs(name, axis=1, level=1).to_numpy(dtype=np.float64).T for name in (CALLS, "seconds"))
     usable = np.isfinite(seconds) & (seconds >= 0) & np.isfinite(calls) & (calls > 0)
     calls = np.where(np.isfinite(calls), calls, 0.0)
-    total, known = calls.sum(axis=1), (calls * usable).sum(axis=1)
-    if total.min() <= 0 or np.any(known < least_known * total):
+    total, usable_calls = calls.sum(axis=1), (calls * usable).sum(axis=1)
+    if total.min() <= 0 or np.any(usable_calls < least_known * total):
         return None
-    shares = calls * usable / known[:, None]
+    shares = calls * usable / usable_calls[:, None]
     filled = np.where(usable, seconds, np.where(usable[::-1], seconds[::-1], 0.0))
     averages = (shares * filled).sum(axis=1)
     if averages.min() <= 0:
@@ -168,14 +168,14 @@ def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple
         return {}
     root = math.sqrt(min(map(len, tables.runs)))
     labels = pd.concat([*tables.runs.base, *tables.runs.new]).drop_duplicates(LABEL_KEY)
-    found = {}
+    splits = {}
     for table in catalogue.label_tables:
         averages = labels[(labels["group"] == table.group) & (labels["stat"] == "avg")]
         noise = {key[1]: replace(each, sd=each.sd / root) for key, each in tables.noise.predict(averages).items()}
         split = traffic_mix(*(_traffic(side, table.group) for side in tables.runs), noise=noise)
         if table.average is not None and split is not None:
-            found[table.average] = (table.group, split)
-    return found
+            splits[table.average] = (table.group, split)
+    return splits
 
 
 def unrecorded_mix(
@@ -186,7 +186,7 @@ def unrecorded_mix(
     With an unchanged mix, an average changes no more than the label with the largest change. The part of speed is the
     median change of the labels. An average is left out if a label that leans may explain its change.
     """
-    found = {}
+    splits = {}
     for table in catalogue.label_tables:
         rows = [row for row in labels if (row.group, row.stat) == (table.group, "avg") and row.p_value is not None]
         of_table = (each for each in metrics if each[0].slug == table.average and not each[0].labels)
@@ -200,8 +200,8 @@ def unrecorded_mix(
         delta, part = effect.delta_percent, 1.0 - float(np.median(change)) / effect.log_ratio
         averages = (metric.base or 0.0, metric.new or 0.0, delta, part * delta, (1.0 - part) * delta)
         logs = (effect.log_ratio, part * effect.log_ratio)
-        found[metric.slug] = (table.group, TrafficMix(*averages, *logs, None, None, pd.DataFrame()))
-    return found
+        splits[metric.slug] = (table.group, TrafficMix(*averages, *logs, None, None, pd.DataFrame()))
+    return splits
 
 
 def _traffic(runs: Sequence[pd.DataFrame], group: str) -> pd.DataFrame:
@@ -209,8 +209,8 @@ def _traffic(runs: Sequence[pd.DataFrame], group: str) -> pd.DataFrame:
     tables = (run[run["group"] == group].pivot_table("value", "label", "stat") for run in runs)
     both = pd.concat(tables).reindex(columns=[CALLS, "avg"]).dropna(subset=[CALLS])
     spent = (both[CALLS] * both["avg"]).where(both[CALLS] > 0, 0.0)
-    found = both.assign(spent=spent).groupby("label")[[CALLS, "spent"]].sum(skipna=False).reset_index()
-    return found.assign(seconds=found["spent"] / found[CALLS].where(found[CALLS] > 0))
+    traffic = both.assign(spent=spent).groupby("label")[[CALLS, "spent"]].sum(skipna=False).reset_index()
+    return traffic.assign(seconds=traffic["spent"] / traffic[CALLS].where(traffic[CALLS] > 0))
 
 
 def with_traffic_mix(
@@ -230,11 +230,11 @@ def with_traffic_mix(
             if effect is None or abs(split.log_ratio - effect.log_ratio) <= math.log1p(row.margin_percent / 100.0):
                 moved[i], unmixed[i] = splits[row.slug], (metric, effect and split.unmixed(effect))
     judged = judge_metrics(unmixed, looks) if moved else []
-    found = [*rows]
+    split_rows = [*rows]
     for i, (group, split) in moved.items():
         result = _result(rows[i], group, split, effects[i][1], judged[i])
-        found[i] = rows[i].model_copy(update={"traffic_mix": result})
-    return found
+        split_rows[i] = rows[i].model_copy(update={"traffic_mix": result})
+    return split_rows
 
 
 def _result(

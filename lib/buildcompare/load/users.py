@@ -105,11 +105,11 @@ def with_estimates(test: Test, views: Views) -> Views:
     ends = views.map(lambda runs: [view.stop.end_s for view in runs if view.stop])
 
     def estimated(side: Side, view: RunView) -> RunView:
-        stop, known = view.stop, view.recording.stop_known
+        stop, stop_known = view.stop, view.recording.stop_known
         other = ends.new if side == "base" else ends.base
-        seen = known or stop is None or stop.shutdown
+        seen = stop_known or stop is None or stop.shutdown
         may_be_cut = not seen and stop is not None and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in other)
-        known_end_s = view.recording.duration_s if known else None
+        known_end_s = view.recording.duration_s if stop_known else None
         estimate = supported_users(view.users, stop=stop, known_end_s=known_end_s, ceiling=test.users)
         # Published plots cut both curves to the base's length.
         if may_be_cut and (side == "new" or (estimate.slope_users_per_s or 0.0) > CUT_SLOPE * STOP_SLOPE):

@@ -8,7 +8,7 @@ from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
 from buildcompare.load.view import RunView, Views, reading_error
-from buildcompare.metrics.failures import Tried, compare_failures, tried
+from buildcompare.metrics.failures import Counts, compare_failures, counts
 from buildcompare.metrics.measurements import (
     Measured,
     level_of_build,
@@ -29,7 +29,6 @@ from buildcompare.stats.planning import Looks
 SLUG = "counted-errors"
 NAME = "Errors counted by the load test"
 UNIT = "per user and minute"
-_PER_SECOND = {UNIT: "errors/s"}
 
 
 def measure_metrics(
@@ -85,7 +84,7 @@ def _decided_by(row: MetricResult, test: Test) -> str:
 
 def _measured(test: Test, series: Series, views: Views, metric: Metric, noise: Noise | None) -> Measured:
     """Row of a metric, with the effect of failures only."""
-    runs = views.map(lambda runs: [tried(level, view) for view in runs if (level := view.level(series)) is not None])
+    runs = views.map(lambda runs: [counts(level, view) for view in runs if (level := view.level(series)) is not None])
     levels = runs.map(lambda runs: [run.level for run in runs])
     effect = compare_failures(metric, runs) if no_steady_window(views) is None else None
     reason = None if effect else _not_judged(test, metric, series, views, levels)
@@ -141,19 +140,18 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
     names = {series.metric: (series.name, series.unit) for series in recorded if series.role == "error"}
     rows = []
     for slug, (name, unit) in names.items():
-        runs = views.map(lambda runs: [tried(rate, view) for view in runs if (rate := _rate(view, slug))])  # noqa: B023
+        runs = views.map(lambda runs: [counts(rate, view) for view in runs if (rate := _rate(view, slug))])  # noqa: B023
         rates = runs.map(lambda each: mean_of_runs([run.level.value for run in each]))
-        rows.append((name, slug, unit, runs, rates, _no_number(rates)))
+        rows.append(((name, slug, unit), runs, rates, _no_number(rates)))
     if any(run.errors is not None for side in SIDES for run in test.runs(side)):
-        rows.append((NAME, SLUG, UNIT, *_counted_errors(test, views)))
-    metrics = [Metric(name=row[0], slug="errors", unit=_PER_SECOND.get(row[2], row[2]), better="lower") for row in rows]
+        rows.append(((NAME, SLUG, UNIT), *_counted_errors(test, views)))
     short = no_steady_window(views) is not None
-    effects = [
-        (metric, None if short and row[1] != SLUG else compare_failures(metric, row[3]))
-        for metric, row in zip(metrics, rows, strict=True)
-    ]
-    tested = judge_metrics(effects, looks)
-    made = [_error_row(*row[:3], *row[4:], judged) for row, judged in zip(rows, tested, strict=True)]
+    effects = []
+    for (name, slug, unit), runs, _, _ in rows:
+        metric = Metric(name=name, slug="errors", unit="errors/s" if unit == UNIT else unit, better="lower")
+        effects.append((metric, None if short and slug != SLUG else compare_failures(metric, runs)))
+    judged = zip(rows, judge_metrics(effects, looks), strict=True)
+    made = [_error_row(*named, rates, reason, tested) for (named, _, rates, reason), tested in judged]
     return [row.model_copy(update={"most": _most_failing(views, row)}) for row in made]
 
 
@@ -175,18 +173,18 @@ def _rates_by_label(runs: Sequence[RunView], slug: str) -> dict[str, float]:
     rates: dict[str, list[float]] = {}
     for view in runs:
         start, end = view.steady.window or view.steady.shown or (0.0, 0.0)
-        found = _error_series(view, slug)
-        for series in [] if found and found[0].labels else found[1:]:
+        every = _error_series(view, slug)
+        for series in [] if every and every[0].labels else every[1:]:
             elapsed, values = view.recording.samples(series)
             inside = values[(elapsed > start) & (elapsed <= end)]
             rates.setdefault(", ".join(series.labels.values()), []).extend(inside[np.isfinite(inside)].tolist())
     return {label: float(np.mean(each)) for label, each in rates.items() if each}
 
 
-def _counted_errors(test: Test, views: Views) -> tuple[Pair[list[Tried]], Pair[float | None], Reason | None]:
+def _counted_errors(test: Test, views: Views) -> tuple[Pair[list[Counts]], Pair[float | None], Reason | None]:
     """Error counts of the params by user and minute: of each run, of each build, and why one is unknown."""
     reasons: dict[Side, Reason] = {}
-    runs: Pair[list[Tried]] = Pair([], [])
+    runs: Pair[list[Counts]] = Pair([], [])
     for side in SIDES:
         for run, view in zip(test.runs(side), views[side], strict=True):
             minutes = _user_minutes(view, bounded=test.type == "bounded")
@@ -196,7 +194,7 @@ def _counted_errors(test: Test, views: Views) -> tuple[Pair[list[Tried]], Pair[f
                 reasons[side] = Reason(code=ReasonCode.USERS_UNKNOWN, build=side)
             else:
                 rate = run.errors / minutes
-                runs[side].append(Tried(Level(rate, rate, 1, 0, seconds=minutes)))
+                runs[side].append(Counts(Level(rate, rate, 1, 0, seconds=minutes)))
     values = Pair.of(lambda side: None if side in reasons else mean_of_runs([run.level.value for run in runs[side]]))
     return runs if not reasons else Pair([], []), values, next(iter(reasons.values()), None)
 
@@ -216,15 +214,15 @@ def _error_row(
 
 def _rate(view: RunView, slug: str) -> Level | None:
     """Rate over the steady window of one run; None without samples, which are no rate of zero."""
-    window, found = view.steady.window or view.steady.shown, _error_series(view, slug)
-    level = measure_level(view.recording.curve(found[0]), window) if found and window is not None else None
+    window, series = view.steady.window or view.steady.shown, _error_series(view, slug)
+    level = measure_level(view.recording.curve(series[0]), window) if series and window is not None else None
     return None if level is None or level.value is None else level
 
 
 def _error_series(view: RunView, slug: str) -> list[Series]:
     """Series of an error rate: first the sum, then the labels'."""
-    found = (series for series in view.recording.series if series.role == "error" and series.metric == slug)
-    return sorted(found, key=lambda series: len(series.labels))
+    rates = (series for series in view.recording.series if series.role == "error" and series.metric == slug)
+    return sorted(rates, key=lambda series: len(series.labels))
 
 
 def _user_minutes(view: RunView, *, bounded: bool) -> float | None:

@@ -21,7 +21,7 @@ _UNITS = ("", "requests", "transactions")
 MANY = 1e9  # attempts per unit of failures where no attempts are recorded: failures are then Poisson
 
 
-class Tried(NamedTuple):
+class Counts(NamedTuple):
     """Failures or successes of one run, and its attempts if they were recorded."""
 
     level: Level
@@ -37,14 +37,14 @@ def attempts_name(recording: Recording) -> tuple[str, str] | None:
     return next((each for each in named if _ATTEMPTS.search(each[0]) and not _OUTCOME.search(each[0])), None)
 
 
-def tried(level: Level, view: RunView) -> Tried:
+def counts(level: Level, view: RunView) -> Counts:
     """Pair the level of a run's failures with that of its attempts, if they were recorded over time."""
     name = attempts_name(view.recording)
     series = view.recording.total(name[0]) if name else None
-    return Tried(level) if name is None or series is None else Tried(level, view.level(series), name[1])
+    return Counts(level) if name is None or series is None else Counts(level, view.level(series), name[1])
 
 
-def compare_failures(metric: Metric, runs: Pair[list[Tried]], *, timed: bool = True) -> Effect | None:
+def compare_failures(metric: Metric, runs: Pair[list[Counts]], *, timed: bool = True) -> Effect | None:
     """Compare the failures that `metric` counts between two builds.
 
     None if it counts no failures, or if they cannot be judged. If the number of a run's attempts is unknown, it is
@@ -57,16 +57,16 @@ def compare_failures(metric: Metric, runs: Pair[list[Tried]], *, timed: bool = T
     highest = max((run.level.value or 0.0 for side in used for run in side), default=0.0)
     whole = 100.0 if metric.unit == "percent" or (metric.outcome == "successes" and highest > 1.0) else 1.0
     counted = used.map(lambda side: [_counted(metric, run, whole, timed=timed) for run in side])
-    known = [attempts for side in counted for _, attempts in side if 0 < attempts < math.inf]
-    if not known:
+    numbers = [attempts for side in counted for _, attempts in side if 0 < attempts < math.inf]
+    if not numbers:
         return None
-    usual = float(np.median(known))
+    usual = float(np.median(numbers))
     filled = counted.map(lambda side: [(share, n if 0 < n < math.inf else usual) for share, n in side])
     failures = filled.map(lambda side: [Failures(share * n, n) for share, n in side])
     return failures_effect(*failures, succeeded=metric.outcome == "successes")
 
 
-def _counted(metric: Metric, run: Tried, whole: float, *, timed: bool) -> tuple[float, float]:
+def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple[float, float]:
     """Share of failures of one run, and its attempts; NaN if unknown."""
     level, value, seconds = run.level, run.level.value or 0.0, run.level.seconds if timed else 1.0
     attempts = (run.attempts.value if run.attempts else None) or math.nan

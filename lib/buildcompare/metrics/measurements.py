@@ -9,7 +9,7 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.load.view import run_level
-from buildcompare.metrics.failures import Tried, attempts_name, compare_failures
+from buildcompare.metrics.failures import Counts, attempts_name, compare_failures
 from buildcompare.recordings.recording import FloatArray, Recording, joined_numbers
 from buildcompare.results import Distribution, DistributionResult, MetricResult, MetricRow, Sessions
 from buildcompare.results.base import Reason
@@ -121,7 +121,7 @@ def measure_measurements(
     for metric in measured_metrics(runs, catalogue):
         levels = Pair.of(lambda side: [level_of(each, metric.unit) for each in _values(runs[side], metric.slug)])  # noqa: B023
         missing = [side for side in SIDES if not levels[side]]
-        effect = compare_failures(metric, Pair.of(lambda side: _tried(runs[side], metric)), timed=False)  # noqa: B023
+        effect = compare_failures(metric, Pair.of(lambda side: _counts(runs[side], metric)), timed=False)  # noqa: B023
         reason = None
         if effect is None and missing:
             reason = Reason(code=ReasonCode.NOT_RECORDED, build=missing[0])
@@ -140,17 +140,17 @@ def in_sessions(runs: Mapping[Side, Sequence[Recording]]) -> tuple[dict[Side, li
     They are paired if both builds have the same names of more than `LEAST_REPEATS` sessions, and most intervals are
     narrower then. Sessions of the same names are in the same order.
     """
-    found: dict[Side, list[Recording]] = {}
+    joined: dict[Side, list[Recording]] = {}
     for side in SIDES:
         sessions: dict[str | int, list[Recording]] = {}
         for i, run in enumerate(runs[side]):
             sessions.setdefault(run.session or i, []).append(run)
-        found[side] = [each[0] if len(each) == 1 else joined_numbers(each) for each in sessions.values()]
-    names = [[run.session or "" for run in found[side]] for side in SIDES]
+        joined[side] = [each[0] if len(each) == 1 else joined_numbers(each) for each in sessions.values()]
+    names = [[run.session or "" for run in joined[side]] for side in SIDES]
     paired = all(names[0]) and len(names[0]) > LEAST_REPEATS and sorted(names[0]) == sorted(names[1])
     if paired:
-        found["new"].sort(key=lambda run: names[0].index(run.session or ""))
-    return found, paired and _pairs_narrow(found)
+        joined["new"].sort(key=lambda run: names[0].index(run.session or ""))
+    return joined, paired and _pairs_narrow(joined)
 
 
 @np.errstate(all="ignore")  # warnings about values without a logarithm
@@ -170,8 +170,8 @@ def sessions_of(runs: Mapping[Side, Sequence[Recording]]) -> Sessions | None:
     stated = [run.session for side in SIDES for run in runs[side]]
     if not any(stated) and None in stated:
         return None
-    found, paired = in_sessions(runs)
-    return Sessions(names=Pair.of(lambda side: [run.session or "" for run in found[side]]), paired=paired)
+    joined, paired = in_sessions(runs)
+    return Sessions(names=Pair.of(lambda side: [run.session or "" for run in joined[side]]), paired=paired)
 
 
 def zero_base(metric: Metric, new: Sequence[Level]) -> ReasonCode:
@@ -181,16 +181,16 @@ def zero_base(metric: Metric, new: Sequence[Level]) -> ReasonCode:
     return ReasonCode.NO_ERROR_NOISE if any(level.value for level in new) else ReasonCode.NONE_FAILED
 
 
-def _tried(runs: Sequence[Recording], metric: Metric) -> list[Tried]:
+def _counts(runs: Sequence[Recording], metric: Metric) -> list[Counts]:
     """Failures of each run that recorded `metric`."""
-    found = []
+    outcomes = []
     for run in runs:
         name = attempts_name(run)
         level = next((level_of(values, metric.unit) for values in _values([run], metric.slug)), None)
         attempts = [level_of(values, name[1]) for values in _values([run], name[0])] if name else []
         if level is not None:
-            found.append(Tried(level, attempts[0], name[1]) if attempts and name else Tried(level))
-    return found
+            outcomes.append(Counts(level, attempts[0], name[1]) if attempts and name else Counts(level))
+    return outcomes
 
 
 def compare_distributions(runs: Mapping[Side, Sequence[Recording]], catalogue: Catalogue) -> list[DistributionResult]:

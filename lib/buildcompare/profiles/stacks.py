@@ -113,27 +113,27 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
 
 def _numbers(values: Sequence[Any]) -> list[int]:
     """Parse a repeated signed number, packed or not."""
-    found: list[int] = []
+    numbers: list[int] = []
     for value in values:
         if isinstance(value, int):
-            found.append(value)
+            numbers.append(value)
             continue
         place = 0
         while place < len(value):
             number, place = _varint(value, place)
-            found.append(number)
-            if len(found) > MAX_DEPTH:
+            numbers.append(number)
+            if len(numbers) > MAX_DEPTH:
                 raise ValueError(f"more than {MAX_DEPTH:,} numbers of a sample")
-    return [value - (1 << 64) if value >> 63 else value for value in found]
+    return [value - (1 << 64) if value >> 63 else value for value in numbers]
 
 
 def _message(data: bytes, budget: Iterator[int]) -> dict[int, list[Any]]:
     """Parse a message: by number of a field its values, integers or bytes; each field takes one of the budget."""
-    found: dict[int, list[Any]] = defaultdict(list)
+    fields: dict[int, list[Any]] = defaultdict(list)
     place, end = 0, len(data)
     for _ in budget:
         if place == end:
-            return found
+            return fields
         key, place = _varint(data, place)
         value: Any
         if key & 7 == 0:
@@ -144,7 +144,7 @@ def _message(data: bytes, budget: Iterator[int]) -> dict[int, list[Any]]:
             place += size
             if place > end:
                 raise ValueError("a field beyond the end")
-        found[key >> 3].append(value)
+        fields[key >> 3].append(value)
     raise ValueError(f"more than {MAX_FIELDS:,} fields")
 
 

@@ -143,7 +143,7 @@ def _answer(text: bytes, pairs: list[Pairs], hide: Callable[[str], str]) -> Answ
     data = json_object(text)
     if data.get("status") == "error":
         raise RefusedAnswerError(text)
-    found = []
+    series = []
     try:
         warned = [str(each) for each in data.get("warnings") or () if _PARTIAL.search(str(each))]
         if warned or data.get("isPartial") or data.get("partial"):  # Thanos; VictoriaMetrics; M3 and others
@@ -154,12 +154,12 @@ def _answer(text: bytes, pairs: list[Pairs], hide: Callable[[str], str]) -> Answ
         for row in data["data"]["result"]:
             labels = {hide(str(key)): hide(str(value)) for key, value in row["metric"].items()}
             if "values" in row:
-                found.append((labels, *(_of_json(row) if isinstance(row["values"], list) else pairs[row["values"]])))
+                series.append((labels, *(_of_json(row) if isinstance(row["values"], list) else pairs[row["values"]])))
             else:
                 notes.append("native histograms were left out: ask for histogram_quantile() or an average of them")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise PassingError(f"JSON of another form ({type(error).__name__})") from None
-    return Answer(tuple(found), tuple(dict.fromkeys(one_line(hide(str(note)), MAX_WORDS) for note in notes)))
+    return Answer(tuple(series), tuple(dict.fromkeys(one_line(hide(str(note)), MAX_WORDS) for note in notes)))
 
 
 def _of_json(row: Any) -> Pairs:

@@ -89,8 +89,8 @@ class Client:
         except (ValueError, KeyError, TypeError):
             build = {}
         if "victoriametrics" in ready:  # VictoriaMetrics reports a Prometheus version in its buildinfo
-            found = re.search(rb'vm_app_version\{[^}]*short_version="([^"]+)"', self._page("/metrics"))
-            version = found[1].decode("utf-8", "replace") if found else ""
+            match = re.search(rb'vm_app_version\{[^}]*short_version="([^"]+)"', self._page("/metrics"))
+            version = match[1].decode("utf-8", "replace") if match else ""
             return {"kind": "victoriametrics", "version": self._line(version, 60)}
         kind = str(build.get("application") or ("prometheus" if "prometheus" in ready else "unknown"))
         return {"kind": self._line(kind, 60).casefold(), "version": self._line(str(build.get("version", "")), 60)}
@@ -389,10 +389,10 @@ def credentials(source: Source) -> tuple[dict[str, str], list[str]]:
     secrets = [*headers.values()]
     if source.auth is not None:
         named = source.auth.model_dump(exclude_none=True)  # a token, or a user and a password
-        held = [_secret(f"auth.{key}", name, ascii_only=len(named) == 1) for key, name in named.items()]
-        basic = base64.b64encode(":".join(held).encode()).decode()
-        headers["Authorization"] = f"Bearer {held[0]}" if len(held) == 1 else f"Basic {basic}"
-        secrets += [basic, held[-1]]
+        login = [_secret(f"auth.{key}", name, ascii_only=len(named) == 1) for key, name in named.items()]
+        basic = base64.b64encode(":".join(login).encode()).decode()
+        headers["Authorization"] = f"Bearer {login[0]}" if len(login) == 1 else f"Basic {basic}"
+        secrets += [basic, login[-1]]
     return headers, secrets
 
 

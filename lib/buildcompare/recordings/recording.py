@@ -102,7 +102,7 @@ class Recording:
         Recording(1 series of 1 metric over 10 s from 1970-01-01T00:00:00Z)
           rps: 3 samples every 5 s
         """
-        series, notes = read_frame(frame, read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue)
+        series, notes = read_frame(frame, read_catalogue(catalogue))
         window = window or span(series)
         assert window is not None  # an empty frame is refused
         return cls(series, window, stop_known, notes=notes, provenance={"kind": "frame"})

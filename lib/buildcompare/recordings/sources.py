@@ -98,9 +98,8 @@ def read(
     """
     if kind is not None and kind not in SOURCES:
         raise InputError(file=None, key="kind", expected="one of " + ", ".join(SOURCES), found=repr(kind))
-    known = read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue
     beside = None if labels is None else _here(labels)
-    return with_samples(_read([_here(path)], known, kind, beside, time_unit), str(path))
+    return with_samples(_read([_here(path)], read_catalogue(catalogue), kind, beside, time_unit), str(path))
 
 
 def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> list[Recording]:
@@ -230,10 +229,9 @@ def pull(
     >>> pull("http://localhost:9090", "2024-12-11T10:00:00Z", "2024-12-11T11:30:00Z")  # doctest: +SKIP
     Recording(10 series of 10 metrics over 5,400 s from 2024-12-11T10:00:00Z)
     """
-    known = read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue
-    given = {"kind": "prometheus", "url": url, "step_s": float(step_s), "label_step_s": float(label_step_s)}
-    given["rate_s"] = float(rate_s)
-    return record(checked(Run, {"start": start, "end": end}), checked(Source, {**given, **settings}), known)
+    steps = {"step_s": float(step_s), "label_step_s": float(label_step_s), "rate_s": float(rate_s)}
+    source = checked(Source, {"kind": "prometheus", "url": url, **steps, **settings})
+    return record(checked(Run, {"start": start, "end": end}), source, read_catalogue(catalogue))
 
 
 def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
@@ -380,8 +378,8 @@ def read_run(run: Run, source: Source, catalogue: Catalogue, slot: Slot, *, refr
     file = _kept(slot, run, source, catalogue, refresh=refresh)
     if file is None:
         pulled = record(run, source, catalogue)
-        asked = {REQUEST: _request(run, source, catalogue), ASKED_BY: _identity(source)}
-        table.write_recording(replace(pulled, provenance={**pulled.provenance, **asked}), resolve(slot.path))
+        hashes = {REQUEST: _request(run, source, catalogue), ASKED_BY: _identity(source)}
+        table.write_recording(replace(pulled, provenance={**pulled.provenance, **hashes}), resolve(slot.path))
         file = read_input(slot.path, expected=_PULLED)
     kept = table.read_recording(table.open_table(file), file)
     return replace(kept, provenance={**kept.provenance, "files": [file.provenance]})
@@ -426,7 +424,7 @@ def _identity(source: Source) -> str | None:
 
 def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
     """Hash the parameters that determine a server's answer, without secrets and connection settings."""
-    asked = {
+    request = {
         "window": [instant.astimezone(dt.UTC).isoformat() for instant in run.window or ()],
         "url": run.url or source.url,
         "kind": source.kind,
@@ -435,8 +433,8 @@ def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
         **({"rate_s": source.rate_s} if catalogue.leaves_rates_open else {}),
     }
     if source.headers:  # such as a tenant's header
-        asked["headers"] = {name.casefold(): value for name, value in source.headers.items()}
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        request["headers"] = {name.casefold(): value for name, value in source.headers.items()}
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 
 def shown(pulls: Sequence[tuple[Slot, Run]], *, quiet: bool = False) -> Iterator[tuple[Slot, Run]]:

@@ -80,7 +80,7 @@ class Outcome:
     """Outcome of making a report: exit code, line to print, values of ``--fail-on`` that apply, report kept or not."""
 
     code: int
-    said: str
+    printed: str
     shortcomings: frozenset[FailOn] = frozenset()
     kept: bool = False
 
@@ -109,10 +109,10 @@ def publish_many(
     """Publish reports, `jobs` at a time, by `make` (default: here); yield each when it is done."""
     make = make or partial(publish_one, share=1 / jobs)
     with ThreadPoolExecutor(jobs) as threads:
-        asked = {threads.submit(make, order): order for order in orders}
+        order_of = {threads.submit(make, order): order for order in orders}
         try:
-            for done in as_completed(asked):
-                yield asked.pop(done), done.result()
+            for done in as_completed(order_of):
+                yield order_of.pop(done), done.result()
         finally:
             threads.shutdown(cancel_futures=True)
 
@@ -140,9 +140,9 @@ def published(order: Order, made: Any) -> Outcome:
     if order.files is not None:
         order.files.write(made.results)
     where = say("terminal", "where", named(made.folder / "report.html"))
-    said = [f"{order.params}: {opening(made.results).title}. {where}"]
-    said += [made.recorded] if made.recorded else []
-    return Outcome(0, table + "\n".join(map(printable, said)), shortcomings(made.results), made.kept)
+    texts = [f"{order.params}: {opening(made.results).title}. {where}"]
+    texts += [made.recorded] if made.recorded else []
+    return Outcome(0, table + "\n".join(map(printable, texts)), shortcomings(made.results), made.kept)
 
 
 def guarded(order: Order, task: Callable[[Path | None], T]) -> T | Outcome:

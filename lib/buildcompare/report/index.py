@@ -98,21 +98,21 @@ def index_rows(
     """
     folders = [each for each in _folders(folder) if any((each / name).exists() for name in FILES)]
     reports = {each: _read(each / publication.RESULTS) for each in folders}
-    asked = {each.history.ledger for each in reports.values() if isinstance(each, Results) and each.history}
-    own = {name: resolve(name, is_folder=True) for name in sorted(asked)}
-    opened = [read_ledger(path) for path in (ledgers or dict.fromkeys([*own.values(), *_folders(root() / LEDGERS)]))]
+    stated = {each.history.ledger for each in reports.values() if isinstance(each, Results) and each.history}
+    paths = {name: resolve(name, is_folder=True) for name in sorted(stated)}
+    opened = [read_ledger(path) for path in ledgers or dict.fromkeys([*paths.values(), *_folders(root() / LEDGERS)])]
     readable = {path: results for path, results in reports.items() if isinstance(results, Results)}
-    held = {path: _place(results, own, opened) for path, results in readable.items()}
+    recorded_at = {path: _place(results, paths, opened) for path, results in readable.items()}
     steps: dict[tuple[Path, str], Step] = {}
     views = {}
     for ledger in opened:
-        recorded_names = {place[1] for place in held.values() if place and place[0] == ledger.folder}
+        recorded_names = {place[1] for place in recorded_at.values() if place and place[0] == ledger.folder}
         views[ledger.folder] = analyse_ledger(ledger, catalogue, NEWEST, recorded_names)
         steps |= {(ledger.folder, name): step for name, step in views[ledger.folder].steps.items()}
     unrecorded, recorded, broken, left = [], [], [], dict(steps)
     for path, results in reports.items():
         links = [(text, f"{quote(path.name)}/{name}") for name, text in FILES.items() if (path / name).is_file()]
-        place = held.get(path)
+        place = recorded_at.get(path)
         if isinstance(results, str):
             broken.append(IndexRow(_entry(name=path.name), links=links, fault=results))
         elif place and steps[place].entry.simulated == results.simulated:
@@ -162,9 +162,9 @@ def _release(row: IndexRow) -> Header:
     return {"name": row.entry.name, "href": href, "base": base, "new": new, "note": note}
 
 
-def _place(results: Results, own: Mapping[str, Path], opened: Sequence[Ledger]) -> tuple[Path, str] | None:
+def _place(results: Results, paths: Mapping[str, Path], opened: Sequence[Ledger]) -> tuple[Path, str] | None:
     """Find the ledger that holds the comparison of a report; return its folder and the name there."""
-    first, entry = own[results.history.ledger] if results.history else None, _entry_of(results)
+    first, entry = paths[results.history.ledger] if results.history else None, _entry_of(results)
     for ledger in sorted(opened, key=lambda ledger: ledger.folder != first):
         if recorded := ledger.find(entry):
             return ledger.folder, recorded.name
@@ -208,19 +208,19 @@ def _entry_of(results: Results) -> Entry:
     return _entry(name=results.comparison, base=base, new=new, verdict=results.verdict, simulated=results.simulated)
 
 
-def _of_report(results: Results, held: Step | None, links: Sequence[tuple[str, str]]) -> IndexRow:
-    """Make the row of a report with its history; without one, with that of its ledger entry (`held`)."""
+def _of_report(results: Results, step: Step | None, links: Sequence[tuple[str, str]]) -> IndexRow:
+    """Make the row of a report with its history; without one, with that of its ledger entry (`step`)."""
     entry = _entry_of(results)
     users = [
         UsersLine(test.name, test.db_engine, at.base, at.new, at.delta_percent, at.ci_low, at.ci_high)
         for test in results.tests
         if (at := test.supported_users)
     ]
-    past = held if held and users else Step(entry)
+    past = step if step and users else Step(entry)
     if results.history and results.history.before is not None:
         past = Step(entry, results.history.before, results.setup_differences, results.drift)
-    if held:
-        entry = entry.model_copy(update={"kind": held.entry.kind, "position": held.entry.position})
+    if step:
+        entry = entry.model_copy(update={"kind": step.entry.kind, "position": step.entry.position})
     builds = (results.base.label, results.new.label)
     shown = {"entry": entry, "builds": builds, "users": sorted(users, key=_by_test), "links": links}
     return IndexRow(**vars(past) | shown, tests=[ledger_test(test) for test in results.tests])

@@ -56,10 +56,10 @@ def render(results: Results, graphs: Sequence[Figure], suffix: str | None = "svg
     graphs = sorted(graphs, key=lambda graph: order.index(graph.name) if graph.name in order else len(order))
     tests = sorted(results.tests, key=lambda test: (test.type, db_name(test.db_engine)))  # bounded ones first
     begins, kind = opening(results), kind_of_results(results)
-    told, rest = above_the_fold(results.findings if kind else headlines(results.findings), begins.states)
-    said = {"opening": begins, "told": told, "rest": rest, "notice": NOTICE, "markers": markers}
+    top, rest = above_the_fold(results.findings if kind else headlines(results.findings), begins.states)
+    values = {"opening": begins, "top": top, "rest": rest, "notice": NOTICE, "markers": markers}
     made = template(kind.markdown if kind else "README.md")
-    return made.render(results=results, tests=tests, graphs=graphs, suffix=suffix, **said)
+    return made.render(results=results, tests=tests, graphs=graphs, suffix=suffix, **values)
 
 
 def comment(results: Results, link: str | None = None) -> str:
@@ -96,15 +96,15 @@ def comment(results: Results, link: str | None = None) -> str:
 
 def _changed_labels(tests: Sequence[TestResult]) -> list[tuple[str, LabelResult]]:
     """List changed labels with their test's title, regressions first, then what moved most; one row for each label."""
-    found: dict[tuple[str, str, str], tuple[tuple[bool, float, float], str, LabelResult]] = {}
+    first: dict[tuple[str, str, str], tuple[tuple[bool, float, float], str, LabelResult]] = {}
     for test in (each for each in tests if each.verdict != Verdict.INVALID):
         place = {id(row): i for i, row in enumerate(most_moved(test.labels))}
         for row in (each for each in test.labels if each.status.changed):
             order = (row.status != Status.REGRESSION, place.get(id(row), math.inf), -abs(row.delta_percent or 0.0))
             key = test.name, row.group, row.label
-            if key not in found or order < found[key][0]:
-                found[key] = order, title(test), row
-    return [(of, row) for _, of, row in sorted(found.values(), key=lambda each: each[0])]
+            if key not in first or order < first[key][0]:
+                first[key] = order, title(test), row
+    return [(of, row) for _, of, row in sorted(first.values(), key=lambda each: each[0])]
 
 
 def markers(block: str) -> str:

@@ -196,7 +196,7 @@ def publish(
         rasteriser()
     params, ledger = _checked(params_file, ledger_as)
     folder, identity = _folder_for(params_file, output)
-    files_of_runs = artefacts.found_of(params)
+    files_of_runs = artefacts.of_runs(params)
     markdown.read_written(folder / publication.README)  # raises at a broken marker before any work
     if isinstance(params, Comparison):
         analysis.pull_recordings(params, refresh=refresh, quiet=not progress)

@@ -208,12 +208,12 @@ def verdict(analysis: Analysis) -> Fragment:
     gates = [metric.name for metric in analysis.catalogue.metrics if metric.gate] + ["supported users"] * with_users
     rows = [row for test in results.tests for row in test.metrics if row.gate]
     rows.sort(key=lambda row: not (row.deciding and row.deciding.status.changed))  # changes first: phones cut the table
-    said = opening(results)
-    top, rest = above_the_fold(results.findings, said.states)
+    begins = opening(results)
+    top, rest = above_the_fold(results.findings, begins.states)
     return fragment(
         "verdict",
         results=results,
-        opening=said,
+        opening=begins,
         gate_metrics=list(dict.fromkeys(row.name for row in rows)),
         gates=gates,
         shown=tests[:HEADLINE_TESTS],
@@ -286,7 +286,7 @@ def labels(analysis: Analysis) -> Fragment:
 
     A longer table is cut to marked labels and at most `MOST_LABELS` others.
     """
-    told = _label_ids(analysis.results)
+    ids = _label_ids(analysis.results)
     tables: list[tuple[TestResult, list[tuple[Any, ...]]]] = []
     for test in (test for test in analysis.results.tests if test.labels):
         tables.append((test, []))
@@ -298,13 +298,13 @@ def labels(analysis: Analysis) -> Fragment:
                 by_label[row.label][row.stat] = row
             marked = [row.label for row in of_group if judged and row.status.changed]
             first = {*marked, *(row.label for row in of_group if row.only_in), *list(by_label)[:MOST_LABELS]}
-            kept = {each: by_label[each] for each in by_label if each in first or (test.name, group, each) in told}
+            kept = {each: by_label[each] for each in by_label if each in first or (test.name, group, each) in ids}
             stats = sorted({row.stat for row in of_group})
             counts = len(by_label), len(set(marked))
             tables[-1][1].append((analysis.catalogue.label_table(group), stats, kept, *counts))
     endpoints = {table.group for _, of_test in tables for table, *_ in of_test} == {"endpoint"}
     noun = "endpoint" if endpoints else "label"
-    made = fragment("labels", results=analysis.results, tables=tables, told=told, noun=noun)
+    made = fragment("labels", results=analysis.results, tables=tables, ids=ids, noun=noun)
     return replace(made, heading=f"{noun.capitalize()}s") if tables else made
 
 

@@ -28,7 +28,7 @@ def frame(rows: Iterable[tuple[str | None, BaseModel]]) -> pd.DataFrame:
 def tables(results: Results) -> dict[str, str]:
     """The tables of a report that have rows, as CSV, by name."""
     tests = results.tests
-    found: dict[str, Rows] = {
+    rows_of: dict[str, Rows] = {
         "tests": ({"test": test.name, "type": test.type, "verdict": test.verdict} for test in tests),
         "findings": _without("evidence", _flattened((row.test, row) for row in results.findings)),
         "supported_users": _flattened((test.name, test.supported_users) for test in tests if test.supported_users),
@@ -53,7 +53,7 @@ def tables(results: Results) -> dict[str, str]:
         "drift": _flattened((row.test, row) for row in results.drift),
         "inputs": map(dict, results.provenance.inputs),
     }
-    texts = {name: _csv(rows) for name, rows in found.items()}
+    texts = {name: _csv(rows) for name, rows in rows_of.items()}
     return {name: text for name, text in texts.items() if text}
 
 
@@ -81,21 +81,21 @@ def _without(name: str, rows: Rows) -> Rows:
 def _ramps(test: TestResult) -> Rows:
     for side in SIDES:
         for number, run in enumerate(test.runs[side], start=1):
-            own = {"test": test.name, "build": side, "run": number, "duration_s": run.duration_s}
-            yield own | _flat(run.ramp_up)
+            of_run = {"test": test.name, "build": side, "run": number, "duration_s": run.duration_s}
+            yield of_run | _flat(run.ramp_up)
 
 
 def _distributions(test: TestResult) -> Rows:
     """One row for each build of a metric: its mean and its quantiles, with both ends of their intervals."""
     for row in test.distributions:
-        for build, found in (("base", row.base), ("new", row.new)):
-            if found is not None:
+        for build, described in (("base", row.base), ("new", row.new)):
+            if described is not None:
                 named = {"test": test.name, "metric": row.slug, "name": row.name, "unit": row.unit, "build": build}
-                known = {"values": found.values, "sd": found.sd, "mean": found.mean}
+                summary = {"values": described.values, "sd": described.sd, "mean": described.mean}
                 ends = ("", "_low", "_high")
-                each = {q: zip(ends, of, strict=True) for q, of in found.quantiles.items()}
+                each = {q: zip(ends, of, strict=True) for q, of in described.quantiles.items()}
                 quantiles = {f"q{q}{end}": at for q, of in each.items() for end, at in of}
-                yield {**named, **known, "mean_low": found.ci[0], "mean_high": found.ci[1], **quantiles}
+                yield {**named, **summary, "mean_low": described.ci[0], "mean_high": described.ci[1], **quantiles}
 
 
 def _frames(test: TestResult) -> Rows:

@@ -71,8 +71,8 @@ class RunInTest:
     @cached_property
     def levels(self) -> dict[str, float]:
         """Positive levels in the steady window by metric of the catalogue, without the load."""
-        found = [series for m in self.catalogue.metrics if not m.load and (series := self.view.recording.find(m.slug))]
-        levels = {series.metric: self.view.level(series) for series in found}
+        series = (self.view.recording.find(metric.slug) for metric in self.catalogue.metrics if not metric.load)
+        levels = {each.metric: self.view.level(each) for each in series if each}
         return {slug: level.value for slug, level in levels.items() if level and level.value and level.value > 0.0}
 
     @cached_property
@@ -114,8 +114,8 @@ def judge_validity(
     test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator, labels: Pair[str]
 ) -> tuple[Validity, Views]:
     """Judge the runs of `test`; the views are cut to their valid part, void estimates are removed."""
-    found = judge_runs(views.map(lambda of: [RunInTest(view, test, catalogue, coordinator, labels) for view in of]))
-    return found.test, Pair.of(lambda side: [*map(_judged, views[side], found.runs[side])])
+    judged = judge_runs(views.map(lambda of: [RunInTest(view, test, catalogue, coordinator, labels) for view in of]))
+    return judged.test, Pair.of(lambda side: [*map(_judged, views[side], judged.runs[side])])
 
 
 def _judged(view: RunView, validity: Validity) -> RunView:
@@ -196,8 +196,8 @@ def _falls(run: RunInTest) -> Reasons:
     allowed = 0.0 if bounded else run.coordinator.fastest_fall
     # Goroutines vary by themselves, and a server without users keeps some hundred.
     hardly_any = curves.IDLE if view.users is None else curves.HARDLY_ANY
-    found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
-    falls = [fall for fall in found if view.users is not None or fall.kind == "restart"]
+    every = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
+    falls = [fall for fall in every if view.users is not None or fall.kind == "restart"]
     falls = _lost(run, falls) if bounded else falls
     if not falls:
         return
