@@ -86,7 +86,7 @@ class RequestLog:
         self._codes: dict[str, int] = {}
         self._pieces: list[pd.DataFrame] = []
         self._users: list[pd.Series] = []
-        self._new = 0  # rows that came since pieces were added up
+        self._new = 0  # rows since the pieces were last summed
 
     def codes(self, names: Iterable[str]) -> npt.NDArray[np.int64]:
         """Return a number for each endpoint's name."""

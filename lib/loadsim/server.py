@@ -111,8 +111,7 @@ def play(settings: RunSettings, capacity_users: float, cpu_level: float, noise: 
     connected = logins = served = client_sum = error_sum = cpu_sum = 0.0
     warmed = cold_start_s = 0.0
     decided: float | None = None
-    evaluation = 0
-    second = 0
+    evaluation = second = 0
     while decided is None or second <= decided + settings.shutdown_s:
         if second % settings.step_s == 0:
             queries.scrape(second, served, client_sum, error_sum, cpu_sum)
@@ -128,14 +127,12 @@ def play(settings: RunSettings, capacity_users: float, cpu_level: float, noise: 
         states.append((loop.active, connected, logins, pressure, cold))
         if cold > NOTICEABLE_COLD:
             cold_start_s = float(second)
-
         requests = connected * server.requests_per_user + logins * server.requests_per_login
         served += requests
         warmed += requests
         client_sum += requests * client_average(server, pressure)
         error_sum += requests * server.error_percent_at_capacity * pressure**8
         cpu_sum += min(100.0, cpu_percent(server, connected, logins) * cpu_level * factor)
-
         # After the decision to stop, agents disconnect before the stop is stamped.
         wanted, lag = (float(loop.active), server.connect_s) if decided is None else (0.0, settings.shutdown_s / 3)
         if second in restarts:
@@ -148,19 +145,11 @@ def play(settings: RunSettings, capacity_users: float, cpu_level: float, noise: 
         second += 1
     active, users, new, stress, cache = np.array(states, dtype=np.float64).T
     return Trace(
-        active=active,
-        connected=users,
-        logins=new,
-        pressure=stress,
-        cold=cache,
-        decided_s=decided,
-        supported_users=loop.supported_users,
-        first_alert_s=loop.first_alert_s,
-        alerts=tuple(queries.fired),
-        actions=tuple(loop.actions),
-        cold_start_s=cold_start_s,
+        active=active, connected=users, logins=new, pressure=stress, cold=cache,
+        decided_s=decided, supported_users=loop.supported_users, first_alert_s=loop.first_alert_s,
+        alerts=tuple(queries.fired), actions=tuple(loop.actions), cold_start_s=cold_start_s,
         queried=np.array(queries.answers, dtype=np.float64),
-    )
+    )  # fmt: skip
 
 
 def client_average(server: ServerModel, pressure: float) -> float:

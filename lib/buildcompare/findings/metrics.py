@@ -164,7 +164,7 @@ LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # other findings ju
 
 
 def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report per type of test the metrics that differ beyond chance, and how far the others moved."""
+    """Report, for each type of test, the metrics that differ beyond chance, and how far the others moved."""
     for kind in ("bounded", "unbounded"):
         alike = [test for test in tests if test.type == kind and test.validity.status != ValidityStatus.INVALID]
         rows = [(test, metric) for test in alike for metric in test.metrics]

@@ -154,5 +154,5 @@ def _contrasts(frame: pd.DataFrame, repeated: npt.NDArray[np.int64]) -> Contrast
     groups = changes.groupby([both[name] for name in key[:-1]])
     rests = changes - groups.transform("mean").where(~same, 0.0)
     rows = both.assign(comparison=both["release"], squares=rests**2, df=1.0 - (~same) / groups.transform("count"))
-    taught = rows[rows["df"] > 0].groupby(["type", rows["metric"].map(slug_of)])
-    return {(str(kind), str(slug)): each[[*CONTRAST]] for (kind, slug), each in taught}
+    by_metric = rows[rows["df"] > 0].groupby(["type", rows["metric"].map(slug_of)])
+    return {(str(kind), str(slug)): each[[*CONTRAST]] for (kind, slug), each in by_metric}

@@ -70,11 +70,11 @@ class LabelNoise:
         """Predict the noise of one run for each row with its `value`, by `LABEL_KEY`; skip rows of unknown noise."""
         noises: dict[tuple[str, str, str], Noise] = {}
         relative = relative_noise(rows, "value", "value")
-        for usual, keys, at in self._tables(rows):
-            if usual is None:
+        for table, keys, at in self._tables(rows):
+            if table is None:
                 continue
-            sds = usual.scale * self._deviations(usual, keys) * relative[at]
-            noises |= {key: Noise(sd, usual.df, usual.source) for key, sd in zip(keys, sds, strict=True)}
+            sds = table.scale * self._deviations(table, keys) * relative[at]
+            noises |= {key: Noise(sd, table.df, table.source) for key, sd in zip(keys, sds, strict=True)}
         return noises
 
     def effects(
@@ -91,18 +91,18 @@ class LabelNoise:
         values = rows[["base", "new"]].to_numpy(dtype=np.float64).T
         positive = np.asarray((values > 0).all(axis=0))
         rounding, relative = _rounding(values[:, positive]), relative_noise(rows, "base", "new")
-        for known, keys, at in self._tables(rows, positive, every=repeats is not None):
+        for table, keys, at in self._tables(rows, positive, every=repeats is not None):
             base, new = values[:, at]
             change = np.log(new / base)
             shared = float(np.median(change)) if change.size >= FEWEST_ROWS else 0.0
             scatter = None if repeats is None else _scatter(repeats, keys, rows["calls"].to_numpy()[at])
             noises = scatter.noises() if scatter else []
-            if known is not None:
-                sd = self._deviations(known, keys) * relative[at] * per_pair
+            if table is not None:
+                sd = self._deviations(table, keys) * relative[at] * per_pair
                 sd = np.hypot(sd, rounding * np.hypot(1.0 / base, 1.0 / new))
-                usual = np.median(np.abs(change - shared) / sd) if change.size >= FEWEST_ROWS else known.usual
-                run_sds = sd * known.scale * math.sqrt(max(usual / known.usual, QUIETEST)) / per_pair
-                noises = [Noise(run_sd, known.df, known.source) for run_sd in run_sds]
+                usual = np.median(np.abs(change - shared) / sd) if change.size >= FEWEST_ROWS else table.usual
+                run_sds = sd * table.scale * math.sqrt(max(usual / table.usual, QUIETEST)) / per_pair
+                noises = [Noise(run_sd, table.df, table.source) for run_sd in run_sds]
                 if scatter:
                     beside = beside_repeats(dict(enumerate(noises)), dict(enumerate(scatter.of_each())))
                     noises = [*beside.values()]
@@ -118,18 +118,18 @@ class LabelNoise:
         """Yield noise, and keys and positions of the `counted` rows, of each table with noise, or of `every` table."""
         labels = rows[LABEL_KEY].reset_index(drop=True)
         for table, part in (labels if counted is None else labels[counted]).groupby(TABLE, sort=False):
-            usual = self._known.get(table)
-            if usual or every:
-                yield usual, [*part.itertuples(index=False, name=None)], [*part.index]
+            noise = self._noises.get(table)
+            if noise or every:
+                yield noise, [*part.itertuples(index=False, name=None)], [*part.index]
 
-    def _deviations(self, usual: TableNoise, keys: Sequence[tuple[str, str, str]]) -> FloatArray:
+    def _deviations(self, table: TableNoise, keys: Sequence[tuple[str, str, str]]) -> FloatArray:
         """Predict the deviation of one run for these labels of one table."""
-        stated = np.array([usual.labels.get(label, usual.sd) for _, label, _ in keys])
+        stated = np.array([table.labels.get(label, table.sd) for _, label, _ in keys])
         squares, count = np.array([self._squares.get(key, (0.0, 0.0)) for key in keys]).T
         return np.asarray(_shrunk(stated, squares, count), dtype=np.float64)
 
     @cached_property
-    def _known(self) -> Mapping[Hashable, TableNoise]:
+    def _noises(self) -> Mapping[Hashable, TableNoise]:
         stated = {(table.group, stat): noise for table in self.tables for stat, noise in table.run_sd_percent.items()}
         noises: dict[Hashable, TableNoise] = {}
         for table, each in stated.items():

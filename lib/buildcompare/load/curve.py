@@ -234,32 +234,32 @@ def find_falls(
         users[1:-1] = np.median(np.stack([users[:-2], users[1:-1], users[2:]]), axis=0)
     later = np.searchsorted(elapsed, elapsed + AT_ONCE_S, "right") - 1
     later = np.minimum(np.maximum(later, np.arange(users.size) + 1), users.size - 1)
-    may = ROUNDING * fastest_fall * (elapsed[later] - elapsed) + (1.0 - HELD) * users
-    ordered = ROUNDING * fastest_fall * np.diff(elapsed)
+    allowed = ROUNDING * fastest_fall * (elapsed[later] - elapsed) + (1.0 - HELD) * users
+    allowed_step = ROUNDING * fastest_fall * np.diff(elapsed)
     high = (users > 0.0) & (users >= IDLE * float(np.quantile(users, 0.95)))
     falls: list[Fall] = []
-    past = -1.0
-    for first in np.flatnonzero((users - users[later] > may) & high):
-        if elapsed[first] < past:
+    searched_s = -1.0
+    for first in np.flatnonzero((users - users[later] > allowed) & high):
+        if elapsed[first] < searched_s:
             continue
         end = int(np.searchsorted(elapsed, elapsed[first] + AT_ONCE_S, "right"))
         start = steepest = first + int(np.argmax(-np.diff(users[first : end + 1])))
         # The fall includes earlier samples that drop faster than the coordinator removes users.
-        while start > 0 and users[start - 1] - users[start] > max(0.02 * may[first], ordered[start - 1]):
+        while start > 0 and users[start - 1] - users[start] > max(0.02 * allowed[first], allowed_step[start - 1]):
             start -= 1
         before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
         soon = users[(elapsed > since) & (elapsed <= since + MINUTE_S)]  # users who return sooner were not lost
-        left = float(np.median(soon)) if soon.size else float(users[-1])
+        remaining = float(np.median(soon)) if soon.size else float(users[-1])
         last = int(np.searchsorted(elapsed, elapsed[start] + LOW_S, "right"))
         lowest = float(users[start + 1 : max(last, start + 2)].min())
         emptied = lowest < hardly_any * before
-        if before - left <= 0.5 * may[first] and not emptied:
+        if before - remaining <= 0.5 * allowed[first] and not emptied:
             continue
         again = np.flatnonzero((elapsed > since) & (users >= (RECOVERED if emptied else HELD) * before))
         back_s = float(elapsed[again[0]]) if again.size else None
         restart = emptied and back_s is not None
         falls.append(Fall("restart" if restart else "lost", float(elapsed[start]), before, lowest, back_s))
-        past = max(falls[-1].at_s + (LOW_S if smooth else 0.0), (back_s or 0.0) if restart else 0.0)
+        searched_s = max(falls[-1].at_s + (LOW_S if smooth else 0.0), (back_s or 0.0) if restart else 0.0)
     return tuple(falls)
 
 
@@ -383,12 +383,12 @@ def steady_window(
     if type == "unbounded":
         since = float(users.index[0])
         start = max(stop.at_s - WINDOW_S, since + rate_s)
-        return _checked(start, stop.at_s, "last_30_minutes", shortest(rate_s), rate_s, since=since)
+        return _steady(start, stop.at_s, "last_30_minutes", shortest(rate_s), rate_s, since=since)
     reached = plateau_start(*samples(users, stop.at_s), proxy=proxy, rate_s=rate_s)
     if reached is None:
         return SteadyState(reason=Reason(code=ReasonCode.NEVER_RISES))
     least_s = shortest(rate_s, users if repeated else None)
-    return _checked(reached + rate_s, stop.at_s, "target_reached", least_s, rate_s, since=reached)
+    return _steady(reached + rate_s, stop.at_s, "target_reached", least_s, rate_s, since=reached)
 
 
 def shortest(rate_s: float, repeated: pd.Series | None = None) -> float:
@@ -408,7 +408,7 @@ def mser_window(curve: pd.Series, *, rate_s: float = MINUTE_S, repeated: bool = 
     batches = values[: values.size // 5 * 5].reshape(-1, 5).mean(axis=1)
     least_s = shortest(rate_s, curve if repeated else None)
     if batches.size < 10 and repeated and values.size > 1:
-        return _checked(float(elapsed[0]), float(elapsed[-1]), "mser5", least_s, rate_s)
+        return _steady(float(elapsed[0]), float(elapsed[-1]), "mser5", least_s, rate_s)
     if batches.size < 10:
         return SteadyState(reason=Reason(code=ReasonCode.FEW_SAMPLES))
     rest = pd.Series(batches[::-1]).expanding()
@@ -416,7 +416,7 @@ def mser_window(curve: pd.Series, *, rate_s: float = MINUTE_S, repeated: bool = 
     cut = int(np.argmin(errors[: batches.size // 2]))
     if cut >= batches.size // 2 - 1:
         return SteadyState(reason=Reason(code=ReasonCode.STILL_MOVES))
-    return _checked(float(elapsed[5 * cut]), float(elapsed[-1]), "mser5", least_s, rate_s)
+    return _steady(float(elapsed[5 * cut]), float(elapsed[-1]), "mser5", least_s, rate_s)
 
 
 def plateau_start(
@@ -450,7 +450,7 @@ def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
     return float(np.sort(values)[-min(count, values.size)])
 
 
-def _checked(
+def _steady(
     start: float, end: float, method: Method, least_s: float, rate_s: float, *, since: float | None = None
 ) -> SteadyState:
     """Check the length of a window; `since` is the start of the plateau if the window begins later."""

@@ -307,8 +307,8 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
         if like.size and period < 10.0 * curve.sample_s:  # the mean is finer for short periods
             period = float(like.mean())
     if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # else noise could count as cycles
-        made_of = test is not None and test.p_value <= ALPHA and test.swing >= SWING * amplitude
-        peak = test.period_s if test is not None and made_of else None
+        explains = test is not None and test.p_value <= ALPHA and test.swing >= SWING * amplitude
+        peak = test.period_s if test is not None and explains else None
         if not (period and peak and abs(period - peak) <= NEAR * peak):
             period = peak
     resolved = period is None or period >= RESOLVED * curve.sample_s

@@ -128,16 +128,16 @@ def measure_shape(
     onset = float(curve.elapsed[0]) if beginning.onset_s is None else beginning.onset_s
     if bounded:
         top_s = curves.plateau_start(curve.elapsed, curve.values, proxy=proxy, rate_s=rate_s)
-        hunting, plateau = Waves(), None if top_s is None else measure_plateau(curve, stop.at_s, top_s)
+        its_waves, plateau = Waves(), None if top_s is None else measure_plateau(curve, stop.at_s, top_s)
     else:
         top_s, end_s = None, None if line is None else line.end_s
-        hunting, plateau = waves(curve, onset_s=onset, tested_from_s=end_s), measure_plateau(curve, stop.at_s, end_s)
+        its_waves, plateau = waves(curve, onset_s=onset, tested_from_s=end_s), measure_plateau(curve, stop.at_s, end_s)
     lost = None
     if line is not None and beginning.onset_s is not None:
         elapsed, values = curve.between(float(curve.elapsed[0]), line.end_s)
         ideal = values[0] + (line.slope if ideal_slope is None else ideal_slope) * (elapsed - elapsed[0])
         lost = float(np.trapezoid(np.minimum(ideal, max(values[-1], values[0])) - values, elapsed))
-    return Shape(curve, stop, proxy, beginning, line, hunting, plateau, lost, top_s)
+    return Shape(curve, stop, proxy, beginning, line, its_waves, plateau, lost, top_s)
 
 
 RATES = ("requests/s", "transactions/s", "queries/s", "operations/s")
@@ -474,7 +474,7 @@ def compare_ramps(views: Views) -> RampUps:
 
 
 def _middle(differences: Sequence[T | None], name: str) -> T | None:
-    """Difference with the median of a number, the lower of two; None without any."""
+    """The difference whose number `name` is the median (of two, the lower); None without any."""
     ordered = sorted((each for each in differences if each is not None), key=attrgetter(name))
     return ordered[(len(ordered) - 1) // 2] if ordered else None
 

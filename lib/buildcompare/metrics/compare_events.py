@@ -64,11 +64,11 @@ def search_events(
     return views.map(lambda runs: [events_of(view) for view in runs])
 
 
-def compare_events(found: Pair[list[dict[str, RunEvents]]], catalogue: Catalogue) -> list[Event]:
+def compare_events(searched: Pair[list[dict[str, RunEvents]]], catalogue: Catalogue) -> list[Event]:
     """Compare the events of two builds that are large enough for the metrics' margins, run by run."""
     events: list[Event] = []
     margins = {metric.slug: metric.margin_percent for metric in catalogue.metrics}
-    for number, pair in enumerate(itertools.zip_longest(*found)):
+    for number, pair in enumerate(itertools.zip_longest(*searched)):
         base, new = (
             {slug: each.beyond(SMALLEST_SHARE * margins[slug]) for slug, each in (run or {}).items()} for run in pair
         )

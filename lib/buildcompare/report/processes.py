@@ -32,7 +32,7 @@ _asker: Connection | None = None  # In a child, the pipe to the process that wai
 
 def is_safe() -> bool:
     """Test whether Python forks by default: not on Windows, nor on macOS, whose system libraries do not allow it."""
-    methods = multiprocessing.get_all_start_methods()  # the default first
+    methods = multiprocessing.get_all_start_methods()  # the default comes first
     return methods[0] != "spawn" and "forkserver" in methods
 
 

@@ -189,8 +189,8 @@ def metric_noise(
         mixed_noise(learned, catalogue) if learned and catalogue and learned.df < CATALOGUE_DF else learned or catalogue
     )
     noise = with_reading_error(noise, misread)
-    taught = past and (test_type != "unbounded" or noise is None)
-    return with_contrasts(noise, past.get((test_type, metric.slug)), misread=misread > 0) if past and taught else noise
+    counts = past and (test_type != "unbounded" or noise is None)
+    return with_contrasts(noise, past.get((test_type, metric.slug)), misread=misread > 0) if past and counts else noise
 
 
 def with_reading_error(noise: Noise | None, misread: float) -> Noise | None:
