@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import TESTED, Curve, FileSource, InputFile, series_of, unit_factor
+from buildcompare.recordings.files import Curve, FileSource, InputFile, series_of, unit_factor
 from buildcompare.recordings.recording import FloatArray, Recording, span
+from buildcompare.recordings.series import TESTED
 
 EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
 _ENTITIES = {"NaN": np.nan, "Inf": np.inf, "NegInf": -np.inf}

@@ -18,9 +18,9 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.labels.tables import OTHERS as RARE
-from buildcompare.recordings.files import LATEST, TESTED, InputFile
+from buildcompare.recordings.files import InputFile
 from buildcompare.recordings.recording import Recording
-from buildcompare.recordings.series import FloatArray, LabelSummary, Series
+from buildcompare.recordings.series import LATEST, TESTED, FloatArray, LabelSummary, Series
 
 GROUP = "endpoint"
 FAILURES = "failed-requests", "Failed requests", "requests/s"

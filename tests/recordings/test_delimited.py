@@ -154,9 +154,9 @@ def test_what_has_no_reading_is_refused(text: str | bytes, said: str) -> None:
 
 
 UNITS: dict[str, dict[str, int | Fraction]] = {
-    "P99 API times": {"s": 1, "ms": Fraction(1, 1000), "us": Fraction(1, 10**6), "seconds": 1, "min": 60},
-    "CPU Utilization": {"%": 1, "percent": 1, "ratio": 100},
-    "Heap In Use": {"B": 1, "MB": 10**6, "MiB": 2**20, "bytes": 1},
+    "P99 API times": {"s": 1, "ms": Fraction(1, 1000), "usec": Fraction(1, 10**6), "Seconds": 1, "mins": 60},
+    "CPU Utilization": {"%": 1, "Pct": 1, "ratio": 100},
+    "Heap In Use": {"B": 1, "MB": 10**6, "MiB": 2**20, "Byte": 1},
 }
 """Sizes of units in that of the catalogue, as a physicist has them."""
 BEGIN = dt.datetime(2024, 12, 11, 10, tzinfo=dt.UTC)
@@ -180,7 +180,7 @@ def tables(draw: st.DrawFn) -> Stated:
     in_name, behind, beside = draw(st.tuples(perhaps, perhaps, perhaps))
     beside = beside if is_long else None
     sizes = {Fraction(UNITS[name][each]) for each in (in_name, behind, beside) if each}
-    form = draw(st.sampled_from(["{} ({})", "{} [{}]", "{}_{}", "{} in {}", '"{}, {}"']))
+    form = draw(st.sampled_from(["{} ({})", "{} [{}]", "{}_{}", "{} in {}", '"{}, {}"', "{}_in_{}", "{}|{}."]))
     called = form.format(name, in_name) if in_name else name
     zone = draw(st.sampled_from([-11, -5, 0, 1, 14]))
     times = [(BEGIN + i * STEP).astimezone(dt.timezone(dt.timedelta(hours=zone))) for i in range(len(numbers))]
@@ -278,8 +278,8 @@ def test_what_may_mean_something_else_is_refused(text: str, said: str) -> None:
 def test_a_table_of_labels_may_state_units(tmp_path: Path) -> None:
     run, labels = tmp_path / "run.csv", tmp_path / "labels.csv"
     run.write_text("time,RPS\n0,1\n5,1\n", "utf-8")
-    labels.write_text("group,label,stat,value,unit\napi,a,avg,120,ms\napi,b,avg,2,s\napi,c,avg,3,\n", "utf-8")
-    assert [each.value for each in read(run, labels=labels).label_summaries] == pytest.approx([0.12, 2.0, 3.0])
+    labels.write_text("group,label,stat,value,UoM\napi,a,avg,120,ms\napi,b,avg,2,s\napi,c,p99 (ms),4,\n", "utf-8")
+    assert [each.value for each in read(run, labels=labels).label_summaries] == pytest.approx([0.12, 2, 0.004])
     labels.write_text("group,label,stat,value,unit\napi,a,calls,120,ms\n", "utf-8")
     with pytest.raises(InputError, match="in calls"):
         read(run, labels=labels)

@@ -7,6 +7,7 @@ import glob
 import gzip
 import hashlib
 import io
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve, root
 from buildcompare.config.remote import is_remote
-from buildcompare.recordings.series import FloatArray, Series
+from buildcompare.recordings.series import LATEST, FloatArray, Series
 
 if TYPE_CHECKING:
     from buildcompare.recordings.recording import Recording
@@ -34,8 +35,6 @@ MAX_COLUMNS = 250  # bound on the columns of a table: a report draws at most 200
 MAX_GRAPHS = 200  # bound on the series that a report draws of one run
 HEAD_BYTES = 64_000
 _GZIP = b"\x1f\x8b"
-TESTED = 946_684_800.0, 2_145_916_800.0  # the years 2000 to 2037, in seconds since 1970; YYMMDDHHMM of 2022 is later
-LATEST = 7_258_118_400.0  # the year 2200, in seconds since 1970: larger numbers are milliseconds or finer
 
 
 @dataclass(frozen=True)
@@ -235,26 +234,29 @@ UNITS: dict[str, tuple[str, float]] = {
     **dict.fromkeys(_PER_MINUTE, ("events/s", 1.0 / 60.0)),
 }
 """Grafana's unit (its `valueFormats/categories.ts`) -> the quantity it measures, and its size in our unit."""
+_PARTS = {"n": 1e-9, "µ": 1e-6, "u": 1e-6, "m": 1e-3, "": 1.0, "μ": 1e-6, "nano": 1e-9, "micro": 1e-6, "milli": 1e-3}
 SUFFIXES: dict[str, tuple[str, float]] = {
-    **{name: UNITS[name] for name in ("ns", "µs", "us", "ms", "s")},
-    **dict.fromkeys(("μs", "microseconds"), UNITS["µs"]),
-    **dict.fromkeys(("msec", "milliseconds"), UNITS["ms"]),
-    **dict.fromkeys(("sec", "seconds"), UNITS["s"]),
-    "min": ("seconds", 60.0),
+    **{
+        f"{part}{name}": ("seconds", seconds)
+        for name in ("s", "sec", "secs", "second", "seconds")
+        for part, seconds in _PARTS.items()
+    },
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), ("seconds", 60.0)),
     **dict.fromkeys(("hour", "hours"), ("seconds", 3600.0)),
     **dict.fromkeys(("day", "days"), ("seconds", 86400.0)),
-    **dict.fromkeys(("%", "percent"), ("percent", 1.0)),
-    "ratio": ("percent", 100.0),
-    "bytes": ("bytes", 1.0),
+    **dict.fromkeys(("%", "percent", "percentage", "pct"), ("percent", 1.0)),
+    **dict.fromkeys(("ratio", "fraction"), ("percent", 100.0)),
     **{f"{size}B{per}": (f"bytes{per}", 1e3**i) for per in ("", "/s") for i, size in enumerate(("", *"kMGT"))},
     **{f"{size}iB{per}": (f"bytes{per}", 1024.0**i) for per in ("", "/s") for i, size in enumerate("KMGT", 1)},
+    **dict.fromkeys(("byte", "bytes"), ("bytes", 1.0)),
     **{size: ("", 1e3**i) for i, size in enumerate(("K", "Mil", "Bil", "Tri"), 1)},
     **{
         f"{size} {what}/{per}".strip(): ("events/s", 1e3**i / seconds)
         for i, size in enumerate(("", "K", "M", "B", "T"))
-        for what in ("c", "ops", "req", "rd", "wr", "io", "evt", "mpx", "rec", "rows")
-        for per, seconds in (("s", 1.0), ("min", 60.0), ("m", 60.0))
+        for what in ("req", "requests", "c", "ops", "rd", "wr", "io", "evt", "mpx", "rec", "rows", "hits", "1", "")
+        for per, seconds in (("s", 1.0), ("sec", 1.0), ("second", 1.0), ("min", 60.0), ("m", 60.0), ("minute", 60.0))
     },
+    **{name: UNITS[name] for name in (*_PER_SECOND, *_PER_MINUTE)},
 }
 """Suffix of a value as Grafana shows and exports it -> its quantity and size; K, Mil, Bil and Tri fit any quantity."""
 _NO_UNIT = ("", "none", "short", "locale", "sishort", "string", "sci")
@@ -265,18 +267,32 @@ def unit_factor(file: InputFile, key: str, stated: str, unit: str, *, is_suffix:
     if stated == unit or (not is_suffix and (stated in _NO_UNIT or not unit)):
         return 1.0
     units, (wanted, size) = SUFFIXES if is_suffix else UNITS, SUFFIXES.get(unit) or (_quantity(unit), 1.0)
-    quantity, factor = units.get(stated, (None if is_suffix else "", 1.0))
+    quantity, factor = (_suffix(stated) or (None, 1.0)) if is_suffix else UNITS.get(stated, ("", 1.0))
     if quantity == wanted or (is_suffix and quantity is not None and (not quantity or not unit)):
         return factor / size
-    fits = ", ".join(name for name, (each, _) in units.items() if each and each == wanted) or "none"
+    fits = ", ".join([name for name, (each, _) in units.items() if each and each == wanted][:10]) or "none"
     of_value, of_panel = f"a number, or one in {unit or 'a known unit'} ({fits})", f"a unit of {unit} ({fits}), or none"
     raise file.fault(key, of_value if is_suffix else of_panel, repr(stated))
 
 
 def is_unit(text: str, unit: str) -> bool:
     """Whether `text` is the suffix of a value, in a unit that converts to the catalogue's `unit` (if any)."""
-    wanted = SUFFIXES.get(unit, (_quantity(unit),))[0]
-    return text in SUFFIXES and (not unit or SUFFIXES[text][0] == wanted != "")
+    found, wanted = _suffix(text), SUFFIXES.get(unit, (_quantity(unit),))[0]
+    return found is not None and (not unit or found[0] == wanted != "")
+
+
+def _suffix(text: str) -> tuple[str, float] | None:
+    return SUFFIXES.get(text) or SUFFIXES.get(text.casefold())  # Seconds, MS; not mb, which are bits
+
+
+def split_unit(text: str) -> tuple[str, str]:
+    """Split a text such as ``P99 API times (ms)`` into name and unit, which is empty if none stands behind."""
+    for gap in re.finditer(r"(?:[^\w%/]|_)+|(?=[%/])", text):
+        rest = re.sub(r"^(?:in|unit)(?:[^\w%]|_)+|[^\w%]+$", "", text[gap.end() :])
+        for unit in (rest, rest.removeprefix("/")):
+            if gap.start() and is_unit(unit, ""):
+                return text[: gap.start()], unit
+    return text, ""
 
 
 def _quantity(unit: str) -> str:

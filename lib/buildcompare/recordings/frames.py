@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import LATEST, MAX_GRAPHS, TESTED, Curve, InputFile, is_unit, series_of, unit_factor
-from buildcompare.recordings.series import FloatArray, Note, Series
+from buildcompare.recordings.files import MAX_GRAPHS, Curve, InputFile, is_unit, series_of, split_unit, unit_factor
+from buildcompare.recordings.series import LATEST, TESTED, FloatArray, Note, Series
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,7 +149,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
         name, in_name = _unit_in(name, catalogue)
         unit, beside = catalogue.find(name).unit, []
         for label, text in [*texts.items()]:
-            stated = text.strip().replace("nan", "")
+            stated = text.strip().removesuffix("nan")
             if (is_unit(stated, unit) or not stated or unit) if label in units else unit and is_unit(stated, unit):
                 beside.append(stated)
                 del texts[label]
@@ -177,14 +177,20 @@ def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Ca
 
 def _unit_in(column: str, catalogue: Catalogue) -> tuple[str, str]:
     """Split a header such as ``P99 API times (ms)`` into metric and unit, where the catalogue has that metric."""
-    parts = re.fullmatch(r"(.+?)\s*[(\[{]([^()\[\]{}]+)[)\]}]", column)
-    parts = parts or re.fullmatch(r"(.+?)[\s,_/-]+(?:in )?([^\s,_/-]+)", column)
-    if parts and catalogue.find(parts[1]).known:
-        whole = catalogue.find(column)
-        is_other = whole.known and (whole.name == column or whole.slug != catalogue.find(parts[1]).slug)
-        if is_unit(parts[2], "") or (column[-1] in ")]}" and not is_other):
-            return parts[1], parts[2]
-    return column, ""
+    name, unit = split_unit(column)
+    if unit and catalogue.find(name).known:
+        return name, unit
+    whole, parts = catalogue.find(column), re.fullmatch(r"(.+?)\s*[(\[{]([^()\[\]{}]+)[)\]}]", column)
+    base = catalogue.find(parts[1]) if parts else whole
+    is_other = whole.known and (whole.name == column or whole.slug != base.slug)
+    return (parts[1], parts[2]) if parts and base.known and not is_other else (column, "")
+
+
+def states_units(column: pd.Series) -> bool:
+    """Whether a column holds units of the values beside it, by its name or by all its cells."""
+    cells = {*column.astype(str).str.strip()} - {""}
+    is_named = _UNITS.fullmatch(str(column.name).casefold()) is not None
+    return is_named or (bool(cells) and all(is_unit(cell, "") for cell in cells))
 
 
 def _digitised(series: Sequence[Series]) -> tuple[Note, ...]:

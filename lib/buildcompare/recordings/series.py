@@ -17,6 +17,8 @@ FloatArray = npt.NDArray[np.float64]
 Role = Literal["graph", "label", "bucket", "alert", "error"]
 """Use of a series; `bucket`: observations per second of one label at or below the bound in its label `le`."""
 NoteKind = Literal["simulated", "digitised", "source"]
+TESTED = 946_684_800.0, 2_145_916_800.0  # the years 2000 to 2037, in seconds since 1970; YYMMDDHHMM of 2022 is later
+LATEST = 7_258_118_400.0  # the year 2200, in seconds since 1970: larger numbers are milliseconds or finer
 
 
 class _Named:

@@ -28,17 +28,9 @@ from buildcompare.config.project import resolve
 from buildcompare.config.remote import is_remote
 from buildcompare.config.yaml import checked
 from buildcompare.recordings import table
-from buildcompare.recordings.files import (
-    LATEST,
-    MAX_GRAPHS,
-    FileSource,
-    InputFile,
-    formats,
-    head_of,
-    matching,
-    read_input,
-)
+from buildcompare.recordings.files import MAX_GRAPHS, FileSource, InputFile, formats, head_of, matching, read_input
 from buildcompare.recordings.recording import Measurement, Recording, joined_numbers, span, utc
+from buildcompare.recordings.series import LATEST
 from buildcompare.results.codes import Side
 
 SOURCES: dict[str, FileSource] = {

@@ -26,13 +26,14 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.outside import everywhere, shown
 from buildcompare.config.project import write_files
-from buildcompare.recordings.files import MAX_COLUMNS, FileSource, InputFile, read_input
+from buildcompare.recordings.files import MAX_COLUMNS, FileSource, InputFile, read_input, split_unit
 from buildcompare.recordings.frames import (
     EXPECTED_COLUMNS,
     SEPARATOR,
     clock_of,
     numbers_of,
     read_frame,
+    states_units,
     with_decimal_points,
 )
 from buildcompare.recordings.recording import Recording
@@ -100,15 +101,19 @@ def with_labels(recording: Recording, path: str) -> Recording:
     names = ", ".join(LABEL_COLUMNS)
     file = read_input(path, expected=f"a CSV with the columns {names} (may be gzipped)")
     frame = _read_delimited(file, names, {*LABEL_COLUMNS}.issubset)
+    split = frame["stat"].astype(object).map(split_unit)
+    frame = frame.assign(stat=split.str[0])
     twice = np.flatnonzero(frame.duplicated(["group", "label", "stat"]))
     if twice.size:
         place = f"line {frame.index[twice[0]]}"
         raise file.fault(place, "one value for each group, label and stat", "a second one")
     frame = with_decimal_points(frame, ["value"], file)
     values = pd.Series(index=frame.index, dtype=np.float64)
-    units = frame["unit"].str.strip() if "unit" in frame else np.full(len(frame), "")
-    for (unit, is_count), part in frame.groupby([units, frame["stat"] == "calls"]):
-        values[part.index] = numbers_of(part["value"], file, "calls" if is_count else "seconds", stated=[str(unit)])
+    beside = [frame[name].str.strip() for name in frame if name not in LABEL_COLUMNS and states_units(frame[name])]
+    for (stat, *stated), part in frame.groupby([frame["stat"], split.str[1], *beside]):
+        values[part.index] = numbers_of(
+            part["value"], file, "calls" if stat == "calls" else "seconds", stated=[*map(str, stated)]
+        )
     rows = zip(frame["group"], frame["label"], frame["stat"], values.tolist(), strict=True)
     provenance = {**recording.provenance, "files": [*files, file.provenance]}
     return replace(recording, label_summaries=tuple(LabelSummary(*row) for row in rows), provenance=provenance)
