@@ -122,7 +122,7 @@ params("a time without its zone", run={"start": "2024-01-01T00:00:00", "end": HO
 params("two tests of one name", test={"name": "postgresql_bounded"})
 params("a name that would leave the output folder", test={"name": "../../x"})
 params("a device of Windows", test={"name": "nul.txt"})
-params("a token in a link", keys={"grafana": {"x": "https://example.org/d/1?orgId=1&token=abc"}})
+params("a token in a link", keys={"grafana": {"x": "https://example.org/d/1?orgId=1&access%5Ftoken=abc"}})
 params("a link that is not http(s)", keys={"grafana": {"x": "javascript:alert(1)"}})
 params("a metric catalogue that is not there", keys={"metrics": "missing"})
 params("a margin of a metric that the catalogue does not have", keys={"margins": {"cpu": 8}})

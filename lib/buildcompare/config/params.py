@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AwareDatetime, Discriminator, Field, SerializerFunctionWrapHandler, Tag, model_serializer
 from pydantic.functional_validators import AfterValidator, BeforeValidator, model_validator
@@ -32,13 +32,14 @@ SLUG = re.compile(r"(?!(?i:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))[A-Za-z0-9](?:[A
 
 
 _CREDENTIALS = re.compile(
-    r"(?i)\s*[^/]*//[^/?#]*@|.*[?&;#](?:[\w-]*(?:token|secret|password|passwd|api[_-]?key|signature)|sig|auth)="
+    r"(?i)\s*[^/]*//[^/?#]*@|.*[?&;#](?:sig|auth|[\w-]*"
+    r"(?:token|secret|passw(?:or)?d|pwd|api[_-]?key|signature|credential|jwt|bearer|sessionid))="
 )
 
 
 def _http_url(value: str) -> str:
     """Refuse other addresses, and credentials, because papermill writes parameters into notebooks."""
-    refuse(_CREDENTIALS.match(value), "an address without credentials", "credentials in it")
+    refuse(_CREDENTIALS.match(unquote(value)), "an address without credentials", "credentials in it")
     try:
         parts = urlsplit(value)
         parts.port  # noqa: B018  # the access checks it
