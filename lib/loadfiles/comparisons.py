@@ -26,7 +26,7 @@ DELTA_TOLERANCE = 0.01
 """Largest difference, percent, between a stated change and the computed one; one unit of its last digit if larger."""
 DELIMITERS = (",", ";", "\t")
 MAX_BYTES, MAX_ROWS = 20_000_000, 100_000  # bounds of a table; Mattermost's has two hundred rows
-_NUMBER = r"\d{1,12}(\.\d{1,9})?"
+_NUMBER = r"[0-9]{1,12}(\.[0-9]{1,9})?"
 _USERS = [f"{figure}_{side}" for figure in ("su", "readme_su") for side in SIDES]
 _CELLS = {
     **dict.fromkeys(("release", "base_label", "new_label"), (".{1,200}", "a value of at most 200 characters")),

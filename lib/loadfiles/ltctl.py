@@ -1,10 +1,11 @@
 """Read the files of mattermost-load-test-ng's ``ltctl report generate`` (JSON, often gzipped)."""
 
+import re
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Instant
@@ -13,12 +14,22 @@ from buildcompare.recordings.files import Curve, FileSource, InputFile, series_o
 from buildcompare.recordings.recording import LabelSummary, Recording
 
 EXPECTED = "a report of `ltctl report generate` (JSON, may be gzipped)"
-_Table = dict[str, float] | None
+
+
+def _plain(value: object) -> object:
+    """Refuse ``1_0``, blanks and ``true``, which pydantic reads as numbers."""
+    if isinstance(value, bool) or not re.fullmatch(r"[!-^`-~]+", str(value)):
+        raise ValueError("a number such as 12.5")
+    return value
+
+
+_Number = Annotated[float, BeforeValidator(_plain)]
+_Table = dict[str, _Number] | None
 
 
 class _Graph(BaseModel):
     name: str = Field(alias="Name")
-    values: list[tuple[float, float]] | None = Field(None, alias="Values")
+    values: list[tuple[_Number, _Number]] | None = Field(None, alias="Values")
 
 
 class _Report(BaseModel):

@@ -23,8 +23,12 @@ from buildcompare.recordings.files import Curve, FileSource, InputFile, read_inp
 from buildcompare.recordings.recording import FloatArray, Measurement, Recording, span
 
 EXPECTED = "output of pgbench: a summary, progress (-P) or a log (-l)"
-_NUMBER = r"(\d+(?:\.\d+)?)"
-_WHOLE, _COUNT, _RATIO = r"(\d{1,18})", r"(\d+)(?: \(\d+(?:\.\d+)?\s?%\))?", r"(\d+)(?:/\d+)?(?: \(.*\))?"
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+_WHOLE, _COUNT, _RATIO = (
+    r"([0-9]{1,18})",
+    r"([0-9]+)(?: \([0-9]+(?:\.[0-9]+)?\s?%\))?",
+    r"([0-9]+)(?:/[0-9]+)?(?: \(.*\))?",
+)
 _MS = _NUMBER + r" ms(?: \(including failures\))?"
 _SETTINGS = {  # text before the colon -> name of the setting, pattern of its value
     "transaction type": ("script", "(.+)"),
@@ -67,7 +71,7 @@ _LINE = re.compile(rf"({_KEYS})\s*[:=]\s*(.*)")
 _BROKEN = re.compile(rf"(?:{_KEYS})\b")
 _LIMIT = re.compile(r"(?<=above the )[\d.]+ ms (?=latency limit)")
 _UNDONE = ("skipped", "failed", "serialization", "deadlock", "other")  # words that replace the latency in a log
-_CELL = re.compile(r"nan|\d+(?:\.\d+)?")
+_CELL = re.compile(r"nan|[0-9]+(?:\.[0-9]+)?")
 _PROGRESS = re.compile(
     rf"progress: {_NUMBER} s, {_NUMBER} tps, lat ({_NUMBER}|-?nan) ms stddev ({_NUMBER}|-?nan)"
     r"(?:, \d+ failed)?(?:, lag (?:\d+(?:\.\d+)?|-?nan) ms)?(?:, \d+ skipped)?(?:, \d+ retried, \d+ retries)?",

@@ -45,7 +45,7 @@ def _oha(data: Any) -> _Values:
     return summary["requestsPerSec"], 1.0, times, summary["successRate"] * (1.0 - bad)
 
 
-_DURATION = r"([\d.]+)([^\s\d.,]*)"
+_DURATION = r"([0-9.]+)([^\s\d.,]*)"
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -56,7 +56,7 @@ def _first(pattern: str, text: str) -> float | None:
 
 
 def _vegeta_text(text: str) -> _Values:
-    rate, good = _first(r"Requests .*\]\s+\d+, ([\d.]+)", text), _first(r"Success .*\]\s+([\d.]+)%", text)
+    rate, good = _first(r"Requests .*\]\s+\d+, ([0-9.]+)", text), _first(r"Success .*\]\s+([0-9.]+)%", text)
     times = re.search(r"Latencies .*\[(.*)\]\s+(.*)", text)
     stated = dict(zip(times[1].split(", "), times[2].split(", "), strict=True)) if times else {}
     parts = (re.findall(_DURATION, stated[name]) if name in stated else () for name in ("mean", "50", "95", "99"))
@@ -65,21 +65,21 @@ def _vegeta_text(text: str) -> _Values:
 
 
 def _wrk(text: str) -> _Values:
-    requests, bad = _first(r"(\d+) requests in", text), _first(r"Non-2xx or 3xx responses: (\d+)", text) or 0.0
+    requests, bad = _first(r"([0-9]+) requests in", text), _first(r"Non-2xx or 3xx responses: ([0-9]+)", text) or 0.0
     lost = sum(map(int, re.findall(r"\d+", (re.search(r"Socket errors:(.*)", text) or "0")[0])))
     shares = (_first(rf"\n\s*{share}(?:\.0+)?%\s+{_DURATION}", text) for share in (50, 95, 99))
     times = (_first(rf"Latency\s+{_DURATION}", text), *shares)
     good = 1.0 - (bad + lost) / (requests + lost) if requests else None
-    return _first(r"Requests/sec:\s*([\d.]+)", text), 1.0, times, good
+    return _first(r"Requests/sec:\s*([0-9.]+)", text), 1.0, times, good
 
 
 def _hey(text: str) -> _Values:
-    codes = [(int(code), int(count)) for code, count in re.findall(r"\[(\d{3})\]\s+(\d+) responses", text)]
-    failed = sum(int(count) for count in re.findall(r"\n\s*\[(\d+)\]\s+\D", text.partition("Error distribution")[2]))
+    codes = [(int(code), int(count)) for code, count in re.findall(r"\[(\d{3})\]\s+([0-9]+) responses", text)]
+    failed = sum(int(count) for count in re.findall(r"\n\s*\[([0-9]+)\]\s+\D", text.partition("Error distribution")[2]))
     asked, good = failed + sum(count for _, count in codes), sum(count for code, count in codes if code < 400)
-    shares = (_first(rf"{share}%+ in ([\d.]+) secs", text) for share in (50, 95, 99))
-    times = (_first(r"Average:\s*([\d.]+) secs", text), *shares)
-    return _first(r"Requests/sec:\s*([\d.]+)", text), 1.0, times, good / asked if asked else None
+    shares = (_first(rf"{share}%+ in ([0-9.]+) secs", text) for share in (50, 95, 99))
+    times = (_first(r"Average:\s*([0-9.]+) secs", text), *shares)
+    return _first(r"Requests/sec:\s*([0-9.]+)", text), 1.0, times, good / asked if asked else None
 
 
 _Reader: TypeAlias = Callable[[BinaryIO, InputFile, Catalogue], Recording]

@@ -16,6 +16,7 @@ import numpy as np
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.recordings.files import Curve, FileSource, InputFile, series_of
 from buildcompare.recordings.recording import Recording, span
+from buildcompare.recordings.series import to_float
 
 EXPECTED = "statistics as JSON (iostat -t -x -o JSON 5; mpstat -o JSON 5; sadf -j FILE for sar), or vmstat -t as text"
 _LABELS = {"disk_device": "device", "disk-device": "device", "iface": "iface", "intr": "intr", "name": "name"}
@@ -108,7 +109,7 @@ def _vmstat(file: InputFile) -> Iterator[_Row]:
                 raise file.fault(place, "times in UTC (TZ=UTC vmstat -t)", zone)
             continue
         try:
-            numbers = dict(zip(names, map(float, cells[: len(names)]), strict=True))
+            numbers = dict(zip(names, map(to_float, cells[: len(names)]), strict=True))
         except ValueError:
             raise file.fault(place, f"{len(names)} numbers", repr(line[:60])) from None
         before = _time(file, place, " ".join(cells[len(names) :]), "", before)

@@ -30,7 +30,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve
 from buildcompare.recordings.files import Format, InputFile, head_of, unpacked
 from buildcompare.recordings.recording import Recording
-from buildcompare.recordings.series import FloatArray, LabelSummary, Series
+from buildcompare.recordings.series import FloatArray, LabelSummary, Series, to_float
 from loadfiles import logs
 from loadfiles.request_log import (
     FAILURES,
@@ -210,10 +210,10 @@ def count_jmeter_xml(stream: BinaryIO, log: RequestLog) -> None:
                 element.clear()
 
     def request(sample: ElementTree.Element) -> _Row:
-        at, seconds = (float(sample.get(key, "")) / 1e3 for key in ("ts", "t"))
+        at, seconds = (to_float(sample.get(key, "")) / 1e3 for key in ("ts", "t"))
         if (success := sample.get("s", "")) not in ("true", "false"):
             raise log.file.fault("samples", "`s` of true or false", repr(success))
-        users = float(threads) if (threads := sample.get("na", "")).isdecimal() else np.nan
+        users = to_float(threads) if (threads := sample.get("na", "")).isdecimal() else np.nan
         return sample.get("lb", ""), at, seconds, success == "false", users
 
     _count(requests(), log)
@@ -249,13 +249,13 @@ def count_gatling(stream: BinaryIO, log: RequestLog) -> None:
                 if fields[0] == "REQUEST":
                     end = next(at for at, word in enumerate(fields) if word in ("OK", "KO") and at > 2)
                     first = end - (4 if end > 6 and "".join(fields[end - 4 : end]).isdigit() else 2)
-                    start, stop = int(fields[first]), int(fields[end - 1])
+                    start, stop = to_float(fields[first]), to_float(fields[end - 1])
                     group = fields[first - 2] if first > 2 and not fields[first - 2].isdigit() else ""
                     name = " / ".join(part for part in (group.replace(",", " / "), fields[first - 1]) if part)
                     yield name, start / 1e3, max(stop - start, 0) / 1e3, fields[end] == "KO", np.nan
                 elif fields[0] == "USER":
                     word = next(each for each in fields if each in ("START", "END"))
-                    joined.append((int(fields[-1] or fields[-2]) / 1e3, 1 if word == "START" else -1))
+                    joined.append((to_float(fields[-1] or fields[-2]) / 1e3, 1 if word == "START" else -1))
             except (StopIteration, ValueError, IndexError):
                 found = repr(line[:80].decode("utf-8", "replace"))
                 raise log.file.fault(f"line {number}", "a REQUEST or USER of Gatling", found) from None
@@ -350,10 +350,11 @@ def _of_seconds(rows: pd.DataFrame) -> Intervals:
 
 
 def _locust_table(stream: BinaryIO, file: InputFile, columns: list[str]) -> pd.DataFrame:
-    table = pd.read_csv(stream, na_values=["N/A"], dtype={"Type": str, "Name": str})
+    numbers = dict.fromkeys({*columns} - {"Timestamp"}, "float64")
+    table = pd.read_csv(stream, na_values=["N/A"], dtype={"Type": "str", "Name": "str", **numbers})
     if missing := [name for name in ("Type", "Name", *columns) if name not in table]:
         raise file.fault("columns", f"the column {missing[0]!r}", ", ".join(map(str, table.columns[:6])))
-    return table.astype(dict.fromkeys({*columns} - {"Timestamp"}, "float64"))
+    return table
 
 
 def _endpoints(table: pd.DataFrame) -> pd.Series:

@@ -229,7 +229,7 @@ def test_an_endpoint_is_a_path_without_ids() -> None:
         ("1760000000000,5,a,200,true,1\n", "contents: expected a file of jmeter, found CSV"),
         ("timeStamp,elapsed,label,success\n1760000000000,5,a,maybe\n", "contents: .*'maybe'"),
         ('<testResults version="1.2"><httpSample t="5" ts="17', "contents: expected a file of jmeter, found Parse"),
-        ('<testResults><httpSample t="x" ts="1" s="true" lb="a"/></testResults>', "contents: .*'x'"),
+        ('<testResults><httpSample t="1_0" ts="1" s="true" lb="a"/></testResults>', "contents: .*'1_0'"),
         ('<testResults><sample t="5" ts="1760000000000" s="TRUE" lb="a"/></testResults>', "`s` of true or false"),
         *(
             (f'{{"ts":{first},"msg":"a"}}\n{{"ts":{last},"msg":"a"}}\n', "times: expected times from 2000")

@@ -103,7 +103,7 @@ LOCAL = json.dumps(SADF).replace('"utc": 1', '"utc": 0')
     ("contents", "expected"),
     [
         (VMSTAT.replace(" 2024-03-01 16:08:10", ""), "line 4: expected the date and time of each sample"),
-        (VMSTAT.replace("575  152 60", "575  fast 60"), "line 4: expected 17 numbers, found"),
+        (VMSTAT.replace("575  152 60", "575  1_52 60"), "line 4: expected 17 numbers, found"),
         (VMSTAT.replace("2024-03-01 16:08:10", "2024-13-01 16:08:10"), "line 4: expected a date and a time"),
         (VMSTAT.replace("UTC", "EST"), "line 2: expected times in UTC (TZ=UTC vmstat -t), found EST"),
         ("\n".join(VMSTAT.splitlines()[:3]), "no sample after the first"),

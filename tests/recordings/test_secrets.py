@@ -263,8 +263,8 @@ def test_a_damaged_file_of_what_was_pulled_is_said_and_pulled_again_on_demand(tm
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"isPartial": True}, "calls partial"),
-        ({"partial": True}, "calls partial"),
+        *(({key: True}, "calls partial") for key in ("isPartial", "partial", "partialResponse")),
+        ({"data": {"isPartial": True}}, "calls partial"),
         ({"warnings": ["some stores failed: Partial response"]}, "calls partial"),
         ({"warnings": 5}, "another form"),
         ({"data": 5}, "another form"),

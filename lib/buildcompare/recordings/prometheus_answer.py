@@ -15,14 +15,13 @@ from pydantic_core import from_json
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.outside import one_line
-from buildcompare.recordings.series import FloatArray
+from buildcompare.recordings.series import FloatArray, to_float
 
 BATCH = 1 << 19  # bytes that are parsed at a time
 MAX_PART = 64_000_000  # bound on the bytes of one series: 11,000 points take 500 kB
 MAX_WORDS = 300  # most characters that are kept of a server's message
 _VALUES = b',"values":[['  # begins the numbers of a series; JSON strings cannot contain it, as quotes are escaped there
-_NO_NUMBER = re.compile(r"[^!-^`-~]")  # blanks, ``1_0`` and digits outside ASCII, which float() reads
-_PARTIAL = re.compile(r"\bpartial\b", re.IGNORECASE)
+_PARTIAL = re.compile(r"\b(?:partial|incomplete|truncated|not exhaustive|rpc error)\b", re.IGNORECASE)
 
 Pairs = tuple[FloatArray, FloatArray]
 IndexArray = npt.NDArray[np.intp]
@@ -146,7 +145,8 @@ def _answer(text: bytes, pairs: list[Pairs], hide: Callable[[str], str]) -> Answ
     series = []
     try:
         warned = [str(each) for each in data.get("warnings") or () if _PARTIAL.search(str(each))]
-        if warned or data.get("isPartial") or data.get("partial"):  # Thanos; VictoriaMetrics; M3 and others
+        named = [key for part in (data, data["data"]) for key in part if part[key] and "partial" in key.casefold()]
+        if warned or named:  # Thanos; VictoriaMetrics, M3 and others
             raise PassingError("one that the server calls partial: some of its stores did not answer")
         notes = [*(data.get("warnings") or ()), *(data.get("infos") or ())]
         if data["data"]["resultType"] != "matrix":
@@ -165,9 +165,8 @@ def _answer(text: bytes, pairs: list[Pairs], hide: Callable[[str], str]) -> Answ
 def _of_json(row: Any) -> Pairs:
     """Convert times and values from the JSON parser, which is slower but reads any spelling."""
     try:
-        if _NO_NUMBER.search("".join(str(value) for _, value in row["values"])):
-            raise ValueError("a number of Python alone")
-        times, values = np.array([[float(time), float(value)] for time, value in row["values"]]).reshape(-1, 2).T.copy()
+        pairs = [[float(time), to_float(value)] for time, value in row["values"]]
+        times, values = np.array(pairs).reshape(-1, 2).T.copy()
     except (ValueError, TypeError, OverflowError) as error:
         raise PassingError(f"JSON that is damaged ({type(error).__name__})") from None
     return times, values

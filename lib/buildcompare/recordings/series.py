@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,13 @@ Role = Literal["graph", "label", "bucket", "alert", "error"]
 NoteKind = Literal["simulated", "digitised", "source"]
 TESTED = 946_684_800.0, 2_145_916_800.0  # the years 2000 to 2037, in seconds since 1970; YYMMDDHHMM of 2022 is later
 LATEST = 7_258_118_400.0  # the year 2200, in seconds since 1970: larger numbers are milliseconds or finer
+
+
+def to_float(text: object) -> float:
+    """Convert what every program reads as a number; ValueError for ``1_0``, blanks and digits outside ASCII."""
+    if not re.fullmatch(r"[!-^`-~]+", str(text)):
+        raise ValueError(f"{text!r}, which is no number")
+    return float(str(text))
 
 
 class _Named:

@@ -268,7 +268,8 @@ def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue
     measurements = []
     for name, given in values.items():
         try:
-            numbers = np.atleast_1d(np.asarray(given, dtype=np.float64))
+            raw = np.atleast_1d(np.asarray(given))
+            numbers = np.empty(0) if raw.dtype.kind in "US" else raw.astype(np.float64)
         except (TypeError, ValueError):  # text, or lists of different lengths
             numbers = np.empty(0)
         measured = Measurement.of(name, numbers, catalogue)
