@@ -34,6 +34,7 @@ from buildcompare.results.codes import (
 )
 from buildcompare.text.sentences import say, title
 
+GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # Least worsening in an interval that prevents a pass, percent
 WORTH_IT = 0.8  # A pass names further runs if they lower the bound of possible changes to this part or less
 
@@ -69,9 +70,7 @@ def of_test(
 
 def of_comparison(tests: Sequence[TestResult]) -> Verdict:
     """Reach the verdict of the whole comparison, the worst of its tests."""
-    verdicts = {test.verdict for test in tests}
-    worst: tuple[Verdict, ...] = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE)
-    return next((verdict for verdict in worst if verdict in verdicts), Verdict.PASS)
+    return min((test.verdict for test in tests), key=GRAVEST_FIRST.index, default=Verdict.PASS)
 
 
 def shortcomings(results: Results) -> frozenset[FailOn]:

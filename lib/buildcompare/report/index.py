@@ -19,12 +19,13 @@ from buildcompare.config.params import version_in
 from buildcompare.config.project import resolve, root, write_files, writing
 from buildcompare.figures import chart, curves
 from buildcompare.figures.chart import Header
+from buildcompare.findings.verdict import GRAVEST_FIRST
 from buildcompare.history.chain import Step
 from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, ledger_test, read_ledger
 from buildcompare.history.levels import USERS, LevelSeries, over_releases
 from buildcompare.history.view import History, analyse_ledger
 from buildcompare.report import publication
-from buildcompare.report.sections import GRAVEST_FIRST, assets, template
+from buildcompare.report.sections import assets, template
 from buildcompare.results import Results, dumps
 from buildcompare.results.history import Drift
 from buildcompare.text.numbers import change, db_name

@@ -13,11 +13,11 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.kinds import kind_of_results
 from buildcompare.figures import Figure, names
 from buildcompare.findings import above_the_fold, headlines
-from buildcompare.findings.verdict import opening
+from buildcompare.findings.verdict import GRAVEST_FIRST, opening
 from buildcompare.labels.tables import most_moved
 from buildcompare.report.commonmark import images
 from buildcompare.report.notebook import figures_of
-from buildcompare.report.sections import GRAVEST_FIRST, template
+from buildcompare.report.sections import template
 from buildcompare.results import LabelResult, Results, TestResult
 from buildcompare.results.codes import Status, Verdict
 from buildcompare.text.numbers import MISSING, STATUS_WORDS, db_name

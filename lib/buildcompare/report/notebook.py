@@ -135,11 +135,7 @@ def _explained(html: Markup, terms: dict[str, str]) -> Markup:
     """Explain each of the `terms` (regular expressions) at its first place in the text, and remove it from `terms`."""
     for term in [*terms] if "<svg" not in html else ():
         if found := re.search(rf"(?<![\w-])({term})(?![\w-])(?=[^<>]*<)", html):
-            abbr = (
-                Markup('<abbr title="{}">').format(terms.pop(term))
-                + html[found.start() : found.end()]
-                + Markup("</abbr>")
-            )
+            abbr = Markup('<abbr title="{}">{}</abbr>').format(terms.pop(term), html[slice(*found.span())])
             html = html[: found.start()] + abbr + html[found.end() :]
     return html
 

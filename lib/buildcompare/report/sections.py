@@ -24,12 +24,12 @@ from buildcompare.figures import Figure, curves
 from buildcompare.figures.flame import flame_graph
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.subject import Subject, lab_command, subject
-from buildcompare.findings.verdict import opening
+from buildcompare.findings.verdict import GRAVEST_FIRST, opening
 from buildcompare.labels.tables import most_moved
 from buildcompare.metrics.events import search_window
 from buildcompare.report import commonmark
 from buildcompare.results import Decided, Finding, LabelResult, Results, TestResult
-from buildcompare.results.codes import FindingKind, ValidityStatus, Verdict
+from buildcompare.results.codes import FindingKind, ValidityStatus
 from buildcompare.stats.noise import series_key
 from buildcompare.text import numbers, sentences
 from buildcompare.text.sentences import title as title_of
@@ -51,7 +51,6 @@ CALLABLE = (
     (numbers, "whole"),
 )
 """Functions and constants that templates may use, as globals and as filters."""
-GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 
 
 @dataclass(frozen=True)

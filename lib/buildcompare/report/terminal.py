@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from buildcompare.findings.metrics import USERS
-from buildcompare.findings.verdict import opening
-from buildcompare.report.sections import GRAVEST_FIRST
+from buildcompare.findings.verdict import GRAVEST_FIRST, opening
 from buildcompare.results import Change, ErrorRateResult, Results, TestResult
 from buildcompare.results.codes import Better, Pair, Severity, Status, Verdict
 from buildcompare.text import numbers
