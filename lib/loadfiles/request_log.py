@@ -54,8 +54,7 @@ def endpoint_of(method: str, address: str) -> str:
     'GET /users/{id}/orders'
     """
     address = address.removeprefix("${}").replace("${}", "{id}")  # what k6 makes of http.url`...`
-    parts = urlsplit(address) if "://" in address else None
-    path = (parts.path or "/") if parts else address.partition("?")[0]
+    path = (urlsplit(address).path or "/") if "://" in address else address.partition("?")[0]
     masked = "/".join("{id}" if _ID.fullmatch(part) else part for part in path.split("/"))
     return f"{method} {masked}".strip()
 
@@ -87,6 +86,8 @@ class RequestLog:
         self._pieces: list[pd.DataFrame] = []
         self._users: list[pd.Series] = []
         self._new = 0  # rows since the pieces were last summed
+        self.left_out = np.empty(0, dtype=np.int64)  # numbers of endpoints whose requests are counted elsewhere
+        self.most_users = 0.0  # users that never reach this are lent to hold a rate, and are no load
 
     def codes(self, names: Iterable[str]) -> npt.NDArray[np.int64]:
         """Return a number for each endpoint's name."""
@@ -142,7 +143,7 @@ class RequestLog:
             raise self.file.fault("requests", "at least one", "none")
         of_second, bucket = np.divmod(counts.index.to_numpy(), 1 << _BUCKET_BITS)
         seconds, codes = np.divmod(of_second, 1 << _CODE_BITS)
-        counts = counts.assign(second=seconds, code=codes, bucket=bucket)
+        counts = counts.assign(second=seconds, code=codes, bucket=bucket)[~np.isin(codes, self.left_out)]
         first, last = span_of(seconds, self.file)
         start, end = int(first), int(last) + 1
         most = counts.groupby("code")["requests"].sum().nlargest(MOST_ENDPOINTS).index
@@ -150,8 +151,8 @@ class RequestLog:
         names = [*self._codes, OTHERS]
         at, step = _ends(start, end, MOST_SAMPLES)
         connected = None
-        if self._users:
-            users = pd.concat(self._users).groupby(level=0).max()
+        users = pd.concat(self._users).groupby(level=0).max() if self._users else pd.Series(dtype=float)
+        if users.size and users.max() >= self.most_users:
             place = np.searchsorted(at, users.index.to_numpy(dtype=float), side="right")
             connected = users.groupby(place).mean().reindex(range(at.size)).ffill().bfill(limit=1).to_numpy(dtype=float)
         series = [*aggregated(_by_interval(counts, at, step)[0], catalogue, users=connected)]
@@ -184,11 +185,6 @@ class Intervals(NamedTuple):
     failed: FloatArray
     shares_s: Mapping[str, FloatArray]  # statistic -> percentile of the times
 
-    @property
-    def mean_s(self) -> FloatArray:
-        """Mean time; NaN without a request."""
-        return _ratio(self.sums_s, self.requests)
-
 
 def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
     return np.asarray(np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0))
@@ -200,10 +196,9 @@ def _by_interval(counts: pd.DataFrame, at: FloatArray, step: int) -> tuple[Inter
     The last interval is left out if it is not whole.
     """
     place = ((counts["second"] - (at[0] - step)) // step).to_numpy(dtype=np.int64)
-    rows = counts[place < at.size]
-    place = place[place < at.size]
+    used, column = np.unique(counts["bucket"].to_numpy(), return_inverse=True)
+    rows, place, column = (each[place < at.size] for each in (counts, place, column))
     requests, sums, failed = (np.bincount(place, rows[name], at.size).astype(float) for name in _COLUMNS)
-    used, column = np.unique(rows["bucket"].to_numpy(), return_inverse=True)
     cell, bounds = place * used.size + column, _BOUNDS[used]
     buckets = np.bincount(cell, rows["requests"], at.size * used.size).reshape(at.size, -1).astype(np.float64)
     shares = {stat: _quantile(part, buckets, bounds) for stat, part in PERCENTILES.items()}
@@ -223,7 +218,7 @@ def aggregated(all_requests: Intervals, catalogue: Catalogue, *, users: FloatArr
     failures = all_requests.failed / all_requests.lasting_s
     values = {
         "Requests": all_requests.requests / all_requests.lasting_s,
-        "Response time": all_requests.mean_s,
+        "Response time": _ratio(all_requests.sums_s, all_requests.requests),
         **{f"{stat.upper()} response time": share for stat, share in all_requests.shares_s.items()},
         "Successful requests": 100.0 - 100.0 * _ratio(all_requests.failed, all_requests.requests),
     }
@@ -235,8 +230,8 @@ def aggregated(all_requests: Intervals, catalogue: Catalogue, *, users: FloatArr
 
 def labelled(requests: Intervals, label: str) -> Iterable[Series]:
     """Yield the calls, mean, percentiles and failures of one endpoint."""
-    values = {"calls": requests.requests / requests.lasting_s, "avg": requests.mean_s, **requests.shares_s}
-    for stat, numbers in values.items():
+    values = {"calls": requests.requests / requests.lasting_s, "avg": _ratio(requests.sums_s, requests.requests)}
+    for stat, numbers in {**values, **requests.shares_s}.items():
         yield Series(GROUP, label, "seconds", requests.at, numbers, role="label", stat=stat)
     failures = requests.failed / requests.lasting_s
     yield Series(*FAILURES, requests.at, failures, role="error", labels={GROUP: label})

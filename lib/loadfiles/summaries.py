@@ -23,13 +23,16 @@ _NAMES = (
 
 
 def _k6(data: Any) -> _Values:
-    metrics = {name: each.get("values", each) for name, each in data["metrics"].items()}
+    """Read k6's summary; its new form lists the metrics, and has no rate."""
+    stated = data.get("metrics") or {each["name"]: each for each in data["results"]["metrics"]}
+    metrics = {name: each.get("values", each) for name, each in stated.items()}
     times = next(metrics[f"{name}_req_duration"] for name in ("http", "grpc") if f"{name}_req_duration" in metrics)
     failed = metrics.get("http_req_failed", {})
     part = failed.get("value", failed.get("rate"))
-    rate = metrics["http_reqs" if "http_reqs" in metrics else "iterations"]["rate"]
-    shares = map(times.get, ("med", "p(95)", "p(99)"))
-    return rate, 1e-3, (times["avg"], *shares), None if part is None else 1.0 - part
+    requests = metrics["http_reqs" if "http_reqs" in metrics else "iterations"]
+    rate = requests["rate"] if "rate" in requests else requests["count"] / data["config"]["duration"]
+    shares = (times.get(f"p({share})", times.get(f"p{share}")) for share in (95, 99))
+    return rate, 1e-3, (times["avg"], times.get("med"), *shares), None if part is None else 1.0 - part
 
 
 def _vegeta(data: Any) -> _Values:
@@ -133,7 +136,7 @@ def _measured(benchmark: Any, shared: Any, file: InputFile, catalogue: Catalogue
 
 NUMBERS = (
     ("pyperf", rb'\{.*"benchmarks"\s*:\s*\[.*"runs"\s*:\s*\[', _pyperf),
-    _summary("k6", rb'\{.*"metrics"\s*:.*"(?:http|grpc)_req_duration"', _k6),
+    _summary("k6", rb'\{(?:.*"metrics"\s*:.*"(?:http|grpc)_req_|\s*"config"\s*:\s*\{\s*"duration"\s*:)', _k6),
     _summary("vegeta", rb'\{.*"latencies"\s*:.*"50th"', _vegeta),
     _summary("vegeta", rb"Requests\s+\[total, rate", _vegeta_text),
     _summary("oha", rb'\{.*"summary"\s*:.*"requestsPerSec"', _oha),

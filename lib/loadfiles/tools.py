@@ -35,6 +35,7 @@ from loadfiles import logs
 from loadfiles.request_log import (
     FAILURES,
     GROUP,
+    MOST_NAMES,
     SETTLE_S,
     Intervals,
     RequestLog,
@@ -50,8 +51,7 @@ _BLOCK = 4_000_000  # bytes
 _ROWS = 50_000
 _TIMES = ("http_req_duration", "grpc_req_duration")
 _FAILED = "http_req_failed"
-TRANSACTION = r"Number of samples in transaction : (\d+)"  # begins the message of JMeter's sums of samples
-CUT_OFF = 0.1  # largest part of the samples of transactions that the end of a file may lack
+TRANSACTION = r"^Number of samples in transaction : \d+"  # begins the message of JMeter's sums of samples
 _SAMPLES = ("httpSample", "sample")
 
 
@@ -84,6 +84,8 @@ def _csv(
     delimiter = max(",;\t", key=line.count)
     header = next(csv.reader([line], delimiter=delimiter))
     names = () if names and names[0] in header else names
+    if names and len(header) != len(names):
+        raise file.fault("columns", f"a line of names, or {len(names)} columns", f"{len(header)} columns")
     columns = names or header
     types = {**types, **{name: each for name, each in (optional or {}).items() if name in columns}}
     if odd := [name for name in types if columns.count(name) != 1]:
@@ -136,6 +138,8 @@ def _k6(batches: Iterable[Iterable[pa.Array]], log: RequestLog) -> None:
             rows = np.flatnonzero(which == code)
             if kind == "vus":
                 log.add_users(times[rows], values[rows])
+            elif kind == "vus_max":
+                log.most_users = max(log.most_users, float(values[rows].max()))
             elif kind in (*_TIMES, _FAILED):
                 taken = pa.array(rows)
                 codes = _coded(log, endpoint_of, *(each.take(taken) for each in texts))
@@ -167,12 +171,11 @@ _JTL = re.findall(  # JMeter's columns by default
 
 
 def count_jmeter_csv(stream: BinaryIO, log: RequestLog) -> None:
-    """Count the JTL file of ``jmeter -n -l FILE`` as CSV; transactions count only where their samples are missing."""
-    file, sums, parts, kept = log.file, list[pa.RecordBatch](), 0, 0
+    """Count the JTL file of ``jmeter -n -l FILE`` as CSV, without what other samples hold already."""
+    file, nested = log.file, np.zeros(MOST_NAMES + 1)
     types = {"timeStamp": None, "elapsed": pa.float64(), "label": _TEXT, "success": pa.bool_()}
-    optional = {"allThreads": pa.float64(), "responseMessage": _TEXT}
-
-    def count(batch: pa.RecordBatch) -> None:
+    optional = {"threadName": _TEXT, "allThreads": pa.float64(), "IdleTime": pa.float64(), "responseMessage": _TEXT}
+    for batch in _csv(stream, file, types, optional=optional, names=_JTL):  # no header: `print_field_names=false`
         try:
             times = _seconds(batch["timeStamp"], 1e3)
         except pa.ArrowInvalid:
@@ -180,21 +183,36 @@ def count_jmeter_csv(stream: BinaryIO, log: RequestLog) -> None:
         if batch["success"].null_count:
             raise file.fault("success", "true or false", "nothing")
         failed = ~batch["success"].to_numpy(zero_copy_only=False).astype(bool)
-        log.add(times, _coded(log, str, batch["label"]), elapsed_s=_numbers(batch["elapsed"]) / 1e3, failed=failed)
+        codes = _coded(log, str, batch["label"])
+        log.add(times, codes, elapsed_s=_numbers(batch["elapsed"]) / 1e3, failed=failed)
         if "allThreads" in batch.schema.names:
             log.add_users(times, _numbers(batch["allThreads"]))
-
-    for batch in _csv(stream, file, types, optional=optional, names=_JTL):  # no header: `print_field_names=false`
-        inside = np.zeros(batch.num_rows, dtype=np.int64)
         if "responseMessage" in batch.schema.names:
-            texts, places = batch["responseMessage"].dictionary.to_pylist(), batch["responseMessage"].indices
-            found = (re.match(TRANSACTION, text or "") for text in texts or [""])
-            inside = np.array([int(each[1]) if each else 0 for each in found])[places.fill_null(0).to_numpy()]
-        sums.append(batch.filter(pa.array(inside > 0)))
-        parts, kept = parts + int(inside.sum()), kept + int((inside == 0).sum())
-        count(batch.filter(pa.array(inside == 0)))
-    for batch in sums if parts - kept > CUT_OFF * parts else ():
-        count(batch)
+            nested += np.bincount(codes, _nested(batch, times), nested.size)
+    log.left_out = np.flatnonzero(nested > 0)
+
+
+def _nested(batch: pa.RecordBatch, times: FloatArray) -> FloatArray:
+    """Mark JMeter's transactions that hold samples, and parts of samples, with 1, others of both with -1.
+
+    A thread sends one sample at a time; parts are redirects and resources of a page, named ``LABEL-NUMBER``.
+    """
+
+    def fits(column: pa.DictionaryArray, pattern: str) -> npt.NDArray[np.bool_]:
+        matched = compute.match_substring_regex(column.dictionary, pattern).take(column.indices)
+        return np.asarray(matched.fill_null(False).to_numpy(zero_copy_only=False))
+
+    sums, parts = fits(batch["responseMessage"], TRANSACTION), fits(batch["label"], r".-\d+$")
+    start = np.rint(times * 1e3).astype(np.int64)
+    if "threadName" in batch.schema.names:
+        start += batch["threadName"].indices.fill_null(0).to_numpy().astype(np.int64) << 42
+    lasted = [np.nan_to_num(_numbers(batch[name])) for name in ("elapsed", "IdleTime") if name in batch.schema.names]
+    end = start + np.sum(lasted, axis=0).astype(np.int64)
+    order, starts = np.lexsort((-end, start)), np.sort(start[~sums])
+    reach, inside = np.maximum.accumulate(np.where(sums | parts, 0, end)[order]), np.empty(end.size, dtype=bool)
+    inside[order] = reach >= end[order]
+    holds = np.searchsorted(starts, end) > np.searchsorted(starts, start)
+    return np.where(sums | parts, np.where(np.where(sums, holds, inside), 1.0, -1.0), 0.0)
 
 
 def count_jmeter_xml(stream: BinaryIO, log: RequestLog) -> None:
@@ -269,17 +287,12 @@ _VEGETA = ["timestamp", "code", "latency", "out", "in", "error", "body", "attack
 _ATTACK = {"code": pa.int64(), "latency": pa.float64(), "method": pa.string(), "url": pa.string()}
 
 
-def count_vegeta_csv(stream: BinaryIO, log: RequestLog) -> None:
-    """Count the file of ``vegeta encode --to csv``."""
-    _vegeta(_csv(stream, log.file, {"timestamp": pa.int64(), **_ATTACK}, names=_VEGETA), log)
-
-
-def count_vegeta_json(stream: BinaryIO, log: RequestLog) -> None:
-    """Count the file of ``vegeta encode``."""
-    _vegeta(_json_lines(stream, {"timestamp": pa.timestamp("ns", "UTC"), **_ATTACK}), log)
-
-
-def _vegeta(batches: Iterable[pa.RecordBatch], log: RequestLog) -> None:
+def count_vegeta(stream: BinaryIO, log: RequestLog) -> None:
+    """Count the file of ``vegeta encode``, JSON or (``--to csv``) CSV."""
+    if head_of(str(log.file.path)).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        batches = _json_lines(stream, {"timestamp": pa.timestamp("ns", "UTC"), **_ATTACK})
+    else:
+        batches = _csv(stream, log.file, {"timestamp": pa.int64(), **_ATTACK}, names=_VEGETA)
     for batch in batches:
         codes, latency = _numbers(batch["code"]), _numbers(batch["latency"])
         endpoints = _coded(log, endpoint_of, *(batch[name].dictionary_encode() for name in ("method", "url")))
@@ -384,7 +397,7 @@ def _begins(pattern: bytes) -> Callable[[bytes], bool]:
 def _is_jmeter(head: bytes) -> bool:
     line = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0].strip()
     named = {b"timeStamp", b"elapsed", b"label"} <= {*re.split(rb"[,;\t]", line)}
-    return named or re.match(rb"\d{13},\d+,.*,(true|false),", line) is not None
+    return named or re.match(rb"\d{13}([,;\t])\d+\1.*\1(true|false)\1", line) is not None
 
 
 _REFUSED = (
@@ -393,7 +406,7 @@ _REFUSED = (
     ("vegeta", rb"Value\(ms\) +Percentile|Bucket +# +%", "`vegeta encode` or `vegeta report`", "a histogram"),
     ("hey", rb"response-time,DNS\+dialup,", "what hey prints without `-o csv`", "times without dates"),
     ("k6", rb".{0,9999}?http_req_duration\.*: avg=", "`--out csv` or `--summary-export`", "what k6 prints"),
-    ("locust", rb"Type,Name,Request Count,", "`..._stats_history.csv` beside it", "sums of the whole run"),
+    ("locust", rb'\[\s*\{.{0,999}"num_none_requests"|Type,Name,Req', "the history of `--csv`", "sums of the whole run"),
 )
 """Tool, pattern, what is read instead, and what such a file is."""
 
@@ -422,8 +435,7 @@ TOOLS = (
     Tool("locust", _begins(rb'"?Timestamp"?,"?User Count"?,'), read_locust),
     *(_refusing(*each) for each in _REFUSED),
     _requests("gatling", _begins(rb"(?:ASSERTION\t[^\n]*\n)*RUN\t"), count_gatling),
-    _requests("vegeta", _begins(rb"\d{19},\d{1,3},\d+,\d+,\d+,"), count_vegeta_csv),
-    _requests("vegeta", _begins(rb'\{(?=[^\n]*"seq":)(?=[^\n]*"latency":)(?=[^\n]*"url":)'), count_vegeta_json),
+    _requests("vegeta", _begins(rb'\d{19},\d{1,3},\d+,\d+,\d+,|\{(?=[^\n]*"seq":)(?=[^\n]*"latency":)'), count_vegeta),
     *(Tool(name, _begins(pattern), read) for name, pattern, read in NUMBERS),
     Tool("logs", logs.is_log, logs.read_log),
 )
@@ -457,11 +469,6 @@ def _opened(path: str, tool: str) -> Iterator[tuple[BinaryIO, InputFile]]:
         raise file.fault("contents", f"a file of {tool}", f"{kind}{error}"[:160]) from error
 
 
-def is_of_load_tester(head: bytes) -> bool:
-    """Recognise the file of a load tester by its first bytes, unpacked."""
-    return any(tool.recognise(head) for tool in TOOLS)
-
-
 def read_requests(path: str, catalogue: Catalogue) -> Recording:
     """Read a file of a load tester."""
     tool = next(tool for tool in TOOLS if tool.recognise(head_of(path)))
@@ -475,4 +482,4 @@ def parts(names: Iterable[str]) -> set[str]:
     return {run + end for run in runs for end in BESIDE}
 
 
-FORMAT = Format(is_of_load_tester, read_requests, parts)
+FORMAT = Format(lambda head: any(tool.recognise(head) for tool in TOOLS), read_requests, parts)

@@ -38,7 +38,7 @@ SOURCES: dict[str, FileSource] = {
     "recorded": table.SOURCE,
 }
 """Kinds of files, in the order in which they are tried on contents of unknown kind; tables last."""
-ENDING = re.compile(r"\.(csv|tsv|txt|parquet|json|out|log|jtl)(\.gz)?$")
+ENDING = re.compile(r"\.(csv|tsv|txt|parquet|jsonl?|ndjson|out|log|jtl|xml)(\.gz)?$")
 _RECORDING = re.compile(rf"[^.].*{ENDING.pattern}")
 MAX_NAME = 1_000  # bound on the characters of a metric's name, a label or its value, because reports show them in full
 _PULLED = "a recording that was pulled before, or no file (name the comparison otherwise, or move it away)"
@@ -140,7 +140,7 @@ def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> li
         labels = next((table for table in tables if file.name and resolve(_here(table)).is_file()), None)
         runs.append(read(file, catalogue=catalogue, labels=labels))
     if not runs:
-        expected = "files of recordings (.csv, .parquet, .json, .jtl, .out, .log; may be .gz)"
+        expected = "files of recordings (.csv, .parquet, .json, .jtl, .xml, .out, .txt, .log; may be .gz)"
         raise InputError(file=str(path), key=None, expected=expected, found="none")
     counted = Counter(name for run in runs for name in _names(run))
     (name, most) = counted.most_common(1)[0]
