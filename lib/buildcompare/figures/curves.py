@@ -10,6 +10,7 @@ from typing import get_args
 import numpy as np
 
 from buildcompare.comparison.analysis import TestView
+from buildcompare.config.catalogue import outcome
 from buildcompare.figures import Figure, chart, names, unused
 from buildcompare.figures.plot import NOTE, SMALL, Plot, dot_style, width_of
 from buildcompare.history.levels import LevelSeries
@@ -206,7 +207,10 @@ def _with_curves(
     top, last = float(np.abs(values).max()), float(minutes.max())
     factor, unit = unit_scale(top, metric.unit)
     low, high = (min(0.0, factor * float(values.min())), factor * top) if top else (0.0, 1.0)
-    plot = Plot(size, title, x=(0.0, ROOM * (last or 1.0)), y=(ROOM * low, ROOM * high), ylabel=unit, below=below)
+    y, least = (ROOM * low, ROOM * high), factor * float(values[1:].min(initial=top))
+    if outcome(metric.slug, metric.unit, metric.better) == "successes" and 0 < least < high:
+        y = (least - 0.1 * (high - least), high + 0.1 * (high - least))  # a loss of 1 % is no line's width above 0
+    plot = Plot(size, title, x=(0.0, ROOM * (last or 1.0)), y=y, ylabel=unit, below=below)
     first = [(side, run) for side in SIDES for run in test.result.runs[side][:1]]
     windows = Counter((run.window[0], run.window[1]) for _, run in first if run.window)
     for (start, end), builds in windows.items():

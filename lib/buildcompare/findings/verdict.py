@@ -219,8 +219,25 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
     judged = {metric.name for metric in gates if _judged(metric)}
     not_judged = [name for name in dict.fromkeys(metric.name for metric in gates) if name not in judged]
     slower = _slower_labels(results)
-    sentence = say("opening", "pass", _possible(valid), not_judged, _excluding(results), bool(slower))
-    return Opening(say("opening", "pass_title", warnings, slower), sentence)
+    worse = _by_name(
+        Cause(CauseKind.REGRESSION, title(test), row.full_name, row.delta_percent)
+        for test in valid
+        for row in test.metrics
+        if not row.gate and row.unit == "seconds" and row.status == Status.REGRESSION
+    )
+    said = (_possible(valid), not_judged, _excluding(results), bool(slower), worse, len(results.tests), _unmoved(valid))
+    return Opening(say("opening", "pass_title", warnings, slower), say("opening", "pass", *said))
+
+
+def _unmoved(tests: Sequence[TestResult]) -> dict[str, Any] | None:
+    """Count the judged endpoints if none of them got slower; the largest rise that may be chance is named."""
+    rows = [row for test in tests for row in test.labels if row.group == "endpoint" and row.p_value is not None]
+    if not rows or any(row.status == Status.REGRESSION for row in rows):
+        return None
+    undecided = [row for row in rows if row.stat == rows[0].stat and row.status == Status.INCONCLUSIVE]
+    rising = [row for row in undecided if (row.delta_percent or 0.0) > 0.0]
+    largest = max(rising, key=lambda row: row.delta_percent or 0.0, default=None)
+    return {"count": len({row.label for row in rows}), "largest": largest}
 
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:

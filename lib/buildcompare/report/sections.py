@@ -235,17 +235,18 @@ def summary(analysis: Analysis) -> Fragment:
 def ramp_up(analysis: Analysis) -> Iterator[Part]:
     """Show the ramp of each test with curve and times; tests with a changed ramp come first."""
     with_findings = {each.test for each in analysis.results.findings if each.kind in OF_THE_RAMP}
-    hinted = False
+    hinted, drawn = False, False
     for test in sorted(analysis.tests(), key=lambda test: test.result.name not in with_findings):
         shown = test.result.name in with_findings
         if test.result.type == "benchmark":
             continue
         if figure := curves.users(test):
+            drawn = True
             if shown:
                 yield _chart_tools([figure], hint=not hinted)
                 hinted = True
             yield replace(figure, caption=title_of(test.result), shown=shown)
-    yield fragment("ramp_up", results=analysis.results)
+    yield fragment("ramp_up", results=analysis.results, drawn=drawn)
 
 
 def metrics(analysis: Analysis) -> Iterator[Part]:

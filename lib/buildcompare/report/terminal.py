@@ -70,7 +70,8 @@ def table_rows(test: TestResult, *, every: bool = False) -> tuple[list[Row], Cou
     for name, row, unit, better, shown, margin in _judged(test):
         status = row.status if row else Status.NOT_COMPARABLE
         if not (shown or every or status.changed):
-            rest[numbers.STATUS_WORDS[status]] += 1
+            none = row is not None and row.base == row.new == 0
+            rest[say("terminal", "status", row, better) if none else numbers.STATUS_WORDS[status]] += 1
             continue
         decides = shown or isinstance(row, ErrorRateResult)
         words = say("terminal", "status", row, better, None if decides else unit, margin)
