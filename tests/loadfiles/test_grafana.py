@@ -140,6 +140,7 @@ def in_unit(generation: str, title: str, unit: str) -> dict[str, Any]:
         ("Heap In Use", "decmbytes", 2e6),
         ("Heap In Use", "mbytes", 2.0 * 1024**2),
         ("RPS", "reqpm", 2.0 / 60.0),
+        ("RPS (req/min)", "none", 2.0 / 60.0),
         ("Goroutines In Use", "none", 2.0),
         ("Of nobody's catalogue", "ms", 2.0),
     ],
@@ -158,6 +159,7 @@ SLOW["panels"][0]["fieldConfig"]["overrides"][0]["matcher"]["options"] = "/(a+)+
     [
         (SLOW, r"panels\[0\].*an expression that may take very long"),
         ("{", "EOF while parsing"),
+        (in_unit("byRegexp", "P99 API times (ms)", "s"), "that of the title"),
         ("[]", "no panels"),
         ({"dashboard": {"panels": []}}, "none"),
         ({"dashboard": {"panels": [{"title": "RPS", "snapshotData": [{"datapoints": [1]}]}]}}, "TypeError"),

@@ -259,12 +259,12 @@ SUFFIXES: dict[str, tuple[str, float]] = {
     **{name: UNITS[name] for name in (*_PER_SECOND, *_PER_MINUTE)},
 }
 """Suffix of a value as Grafana shows and exports it -> its quantity and size; K, Mil, Bil and Tri fit any quantity."""
-_NO_UNIT = ("", "none", "short", "locale", "sishort", "string", "sci")
+NO_UNIT = ("", "none", "short", "locale", "sishort", "string", "sci")
 
 
 def unit_factor(file: InputFile, key: str, stated: str, unit: str, *, is_suffix: bool = False) -> float:
     """Factor from the unit of a panel, or behind a value as in ``12.5 ms``, to the catalogue's `unit`."""
-    if stated == unit or (not is_suffix and (stated in _NO_UNIT or not unit)):
+    if stated == unit or (not is_suffix and (stated in NO_UNIT or not unit)):
         return 1.0
     units, (wanted, size) = SUFFIXES if is_suffix else UNITS, SUFFIXES.get(unit) or (_quantity(unit), 1.0)
     quantity, factor = (_suffix(stated) or (None, 1.0)) if is_suffix else UNITS.get(stated, ("", 1.0))

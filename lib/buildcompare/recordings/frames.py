@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
 MAX_LABELS = 47
 EARLIEST = 1e8  # March 1973 in seconds since 1970; smaller times count from the start of the run
-LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 259_200.0  # others may be hours, minutes or milliseconds
+LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 90_000.0  # others may be hours, minutes or milliseconds
 _UNLESS = {
     "rows": "it is an index",
     "clock": "they are dates or times of day, as 1059 or 45637",
@@ -42,13 +42,15 @@ DIGITISED = Note(
 )
 _NO_VALUE = ("", "null", "undefined")
 _CLOCK = re.compile(
-    r"(?:|timestamp|date|time|date[ _]?time|ts|elapsed(?:[ _]time)?)(?:[ _]?[(\[]?(ms|s|us|µs|ns)[)\]]?)?"
+    r"(?:|timestamp|date|time|date[ _]?time|ts|elapsed(?:[ _]time)?)(?:[ _]?[(\[]?(?:(ms|s|us|µs|ns)|utc|gmt)[)\]]?)?"
 )
 _UNITS = re.compile(r"(?:(?:value|metric)[_ ]?)?units?([_ ](of|name).*)?|uom|einheit(en)?|unité|unidad")
 _ZONE = re.compile(r"time[ _-]?zone|(?:.*[ _-])?tz(?:info|[ _-]?name)?|(?:utc|gmt)[ _-]?offset|zeitzone")
 _OF_ZONE = re.compile(
     r"(?:Africa|America|Asia|Atlantic|Australia|Europe|Pacific)/\w+|(?:UTC|GMT)[+-]\d.*|[+-]\d\d:\d\d|CES?T|[ECMP][SD]T"
 )
+_INDEX = re.compile(r"|index|Unnamed: ?\d+|__index_level_0__|level_0")
+"""Names that pandas gives to the index of a table."""
 _SECONDS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
 _DIGITS = r"(?:(?:19[7-9]|20\d)\d{0}{1}?(?:[0-5]\d){{0,2}}|\d\d{0}{1}[0-5]\d)".format(
     r"(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])", r"(?:[01]\d|2[0-3])"
@@ -86,17 +88,20 @@ def read_frame(
     if file is None:
         file = InputFile(None, b"", b"")
         frame = frame.rename(columns={"time": "timestamp"})
-        is_numbered = isinstance(frame.index, pd.RangeIndex) and (frame.index.start, frame.index.step) == (0, 1)
-        timed = clock_of(frame.columns) if is_numbered else "timestamp" in frame.columns
+        is_numbered = isinstance(frame.index, pd.RangeIndex) and frame.index.step == 1
+        may_count = frame.index.name is None and pd.api.types.is_integer_dtype(frame.index)
+        timed = clock_of(frame.columns) if is_numbered or may_count else "timestamp" in frame.columns
         if not {"metric", "value"} <= {*frame.columns} and not timed:  # wide
-            if is_numbered:
+            if is_numbered or frame.index.nlevels > 1:
                 expected = "times: a column `timestamp`, or an index of seconds or dates; or the numbers of a "
                 expected += 'benchmark without times: frame.to_dict("list")'
-                raise file.fault("index", expected, f"the default index of {len(frame)} rows")
+                raise file.fault("index", expected, f"an index of rows or of levels, {frame.index[:1].tolist()}")
             frame = frame.set_axis(frame.columns.map(str), axis=1).rename_axis(index="timestamp", columns=None)
             frame = frame.melt(var_name="metric", ignore_index=False).reset_index()
         frame = frame.reset_index(drop=True)
-    series = series_of(file, _curves(frame, file, catalogue), catalogue)
+    clock = clock_of(frame.columns)
+    counted = [name for name in frame if name != clock and _INDEX.fullmatch(str(name)) and frame[name].is_unique]
+    series = series_of(file, _curves(frame.drop(columns=counted), file, catalogue), catalogue)
     return series, _digitised(series)
 
 
@@ -146,7 +151,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
             raise file.fault(f"metric, {_row(file, frame.index, rows[0])}", "a metric's name", "nothing")
         column = frame[values[0]].iloc[rows]
         texts = dict(zip(map(str, labels), map(str, own), strict=True))
-        name, in_name = _unit_in(name, catalogue)
+        name, in_name = unit_in(name.strip(), catalogue)
         unit, beside = catalogue.find(name).unit, []
         for label, text in [*texts.items()]:
             stated = text.strip().removesuffix("nan")
@@ -163,19 +168,21 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
 def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Catalogue) -> Iterator[Curve]:
     """Yield a curve for each column, named after its header or, for a panel from Grafana, after the file."""
     grafana = _GRAFANA_NAME.fullmatch(Path(file.path or "").name)
-    title = grafana[1].strip() if grafana else None
+    title, of_title = unit_in(grafana[1].strip(), catalogue) if grafana else (None, "")
     for column in map(str, frame.columns):
-        name, unit = _unit_in(column, catalogue)
+        name, unit = unit_in(column, catalogue)
         metric = name if catalogue.find(name).known else title or (None if name.casefold() == "value" else name)
         if not metric:
             expected = "a metric's name (or a file named as Grafana does: 'P99 API times-data-2024-12-11 10_00_00.csv')"
             raise file.fault("columns", expected, repr(column))
         labels = {"series": column} if metric != name and frame.shape[1] > 1 else {}
-        values = numbers_of(frame[column], file, catalogue.find(metric).unit, stated=(unit,))
+        legend = split_unit(column)[1] if column[-1:] in (")", "]") else ""
+        stated = (unit,) if metric == name else (of_title, legend)
+        values = numbers_of(frame[column], file, catalogue.find(metric).unit, stated=stated)
         yield Curve(metric, times, values, labels, partial(_row, file, frame.index))
 
 
-def _unit_in(column: str, catalogue: Catalogue) -> tuple[str, str]:
+def unit_in(column: str, catalogue: Catalogue) -> tuple[str, str]:
     """Split a header such as ``P99 API times (ms)`` into metric and unit, where the catalogue has that metric."""
     name, unit = split_unit(column)
     if unit and catalogue.find(name).known:
@@ -221,6 +228,7 @@ def _times(column: pd.Series, file: InputFile) -> FloatArray:
     name, place = str(column.name), partial(_row, file, column.index)
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
         return np.asarray(column.dt.total_seconds())
+    column = column.dt.to_timestamp() if isinstance(column.dtype, pd.PeriodDtype) else column
     numbers = None if pd.api.types.is_datetime64_any_dtype(column) else _all_numbers(column)
     if numbers is None:
         return _instants(column, file, place)
@@ -243,7 +251,7 @@ def _times(column: pd.Series, file: InputFile) -> FloatArray:
     elif fits and not near and not stated and file.path is not None:
         other = "year"
     elif not stated and not fits and file.path is not None:
-        is_index = not name and low in (0.0, 1.0) and steps.size and (steps == 1.0).all()
+        is_index = not name and step == 1.0
         is_clock = low > max(600.0, 10.0 * (high - low)) or ((numbers % 100 < 60).all() and (steps == step + 40).any())
         other = "rows" if is_index else "ms" if step > LONGEST_STEP_S or high - low > LONGEST_RUN_S else ""
         other = other or ("clock" if is_clock else "minutes" if 0.0 < step < LEAST_STEP_S else "")
@@ -278,6 +286,8 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
     """Convert dates in ISO 8601 to seconds since 1970; all have a zone, or none has and they are UTC."""
     codes, unique = pd.factorize(column, use_na_sentinel=False)
     texts = pd.Series(unique)
+    if str(texts.iloc[0])[-1:] in ("C", "T", "z"):
+        texts = texts.astype(str).str.replace(r"(?: ?\+00:?00)? ?(?:UTC|GMT|z)$", "Z", regex=True)
     dates = pd.to_datetime(texts, utc=True, format="ISO8601", errors="coerce")
 
     def fault(bad: Any, expected: str) -> None:

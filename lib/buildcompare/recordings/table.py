@@ -26,21 +26,13 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.outside import everywhere, shown
 from buildcompare.config.project import write_files
+from buildcompare.recordings import frames
 from buildcompare.recordings.files import MAX_COLUMNS, FileSource, InputFile, read_input, split_unit
-from buildcompare.recordings.frames import (
-    EXPECTED_COLUMNS,
-    SEPARATOR,
-    clock_of,
-    numbers_of,
-    read_frame,
-    states_units,
-    with_decimal_points,
-)
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, LabelSummary, Note, NoteKind, Role, Series, span
 
 LABEL_COLUMNS = ("group", "label", "stat", "value")
-EXPECTED = f"a recording: Parquet, or a CSV with the columns {EXPECTED_COLUMNS} (may be gzipped)"
+EXPECTED = f"a recording: Parquet, or a CSV with the columns {frames.EXPECTED_COLUMNS} (may be gzipped)"
 EXPECTED_OURS = "a recording that this project wrote"
 FORMAT = "buildcompare-recording-2"  # format of new files, which carry a seal; format 1 has none
 NO_CHECKSUM = Note(
@@ -77,8 +69,10 @@ def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
             return replace(recording, provenance={**recording.provenance, **origin})
         frame: pd.DataFrame = table.to_pandas()
     else:
-        frame = _read_delimited(file, EXPECTED_COLUMNS, lambda header: len(header) > 1 and clock_of(header) is not None)
-    series, notes = read_frame(frame, catalogue, file)
+        frame = _read_delimited(
+            file, frames.EXPECTED_COLUMNS, lambda header: len(header) > 1 and frames.clock_of(header) is not None
+        )
+    series, notes = frames.read_frame(frame, catalogue, file)
     window = span(series)
     assert window is not None  # no table is empty
     return Recording(series, window, stop_known=False, notes=notes, provenance=origin)
@@ -107,13 +101,14 @@ def with_labels(recording: Recording, path: str) -> Recording:
     if twice.size:
         place = f"line {frame.index[twice[0]]}"
         raise file.fault(place, "one value for each group, label and stat", "a second one")
-    frame = with_decimal_points(frame, ["value"], file)
+    frame = frames.with_decimal_points(frame, ["value"], file)
     values = pd.Series(index=frame.index, dtype=np.float64)
-    beside = [frame[name].str.strip() for name in frame if name not in LABEL_COLUMNS and states_units(frame[name])]
+    beside = [
+        frame[name].str.strip() for name in frame if name not in LABEL_COLUMNS and frames.states_units(frame[name])
+    ]
     for (stat, *stated), part in frame.groupby([frame["stat"], split.str[1], *beside]):
-        values[part.index] = numbers_of(
-            part["value"], file, "calls" if stat == "calls" else "seconds", stated=[*map(str, stated)]
-        )
+        unit = "calls" if stat == "calls" else "seconds"
+        values[part.index] = frames.numbers_of(part["value"], file, unit, stated=[*map(str, stated)])
     rows = zip(frame["group"], frame["label"], frame["stat"], values.tolist(), strict=True)
     provenance = {**recording.provenance, "files": [*files, file.provenance]}
     return replace(recording, label_summaries=tuple(LabelSummary(*row) for row in rows), provenance=provenance)
@@ -159,7 +154,7 @@ def _read_delimited(file: InputFile, expected: str, fits: Callable[[list[str]], 
     empty = [i for i, name in enumerate(names) if i and not name and not (frame.iloc[:, i] != "").any()]
     frame = frame.iloc[:, [i for i in range(len(names)) if i not in empty]]  # a separator ends each line
     frame = frame.set_axis(pd.RangeIndex(frame.shape[0]) + (3 if marked else 2), axis=0)
-    frame.attrs[SEPARATOR] = separators[0]
+    frame.attrs[frames.SEPARATOR] = separators[0]
     return frame
 
 
