@@ -121,14 +121,16 @@ def test_the_first_sentences() -> None:
         "The supported users are too uncertain to exclude a loss of twice the margin (Unbounded MySQL: a loss of up to 14 %). "
         "See below what would settle it."
     )
-    unmoved = {"count": 5, "largest": {"label": "GET /health", "delta_percent": 36.7}}
-    assert say("opening", "pass", {"CPU": 19.0, "RPS": 4.0}, ["RPS"], unmoved=unmoved) == (
+    largest = {"label": "GET /a", "delta_percent": 36.7, "ci_low": -9.0, "ci_high": 99.0}
+    assert say(
+        "opening", "pass", {"CPU": 19.0}, ["RPS"], unmoved={"count": 5, "faster": False, "largest": largest}
+    ) == (
         "Nothing speaks against shipping: no deciding metric got worse by more than its margin, as far as these tests "
-        "can show. None of five endpoints was found slower; the largest rise, GET /health +36.7 %, may be chance. Still "
-        "possible: CPU 19 % worse, RPS 4.0 % worse. Not judged: RPS."
+        "can show. None of five endpoints was found to have changed; the largest difference, GET /a +36.7 % (−9.0 to "
+        "+99.0 %), may be chance. Still possible: CPU 19 % worse. Not judged: RPS."
     )
     said = say("opening", "pass", {}, [], slower=True, others=[[leaning]])
-    assert said.startswith("It may ship once that is explained") and said.endswith("did: P99 API times +25.0 %.")  # noqa: PT018
+    assert said.startswith("It may ship once that is explained") and said.endswith("deciding: P99 API times +25.0 %.")  # noqa: PT018
 
 
 HOSTILE = "{{ 7 * 7 }} {% raw %} {e}  two spaces\nand a line"

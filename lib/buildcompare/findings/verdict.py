@@ -230,14 +230,14 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
 
 
 def _unmoved(tests: Sequence[TestResult]) -> dict[str, Any] | None:
-    """Count the judged endpoints if none of them got slower; the largest rise that may be chance is named."""
+    """Count the judged endpoints if none of them got slower, and find the largest difference that may be chance."""
     rows = [row for test in tests for row in test.labels if row.group == "endpoint" and row.p_value is not None]
     if not rows or any(row.status == Status.REGRESSION for row in rows):
         return None
     undecided = [row for row in rows if row.stat == rows[0].stat and row.status == Status.INCONCLUSIVE]
-    rising = [row for row in undecided if (row.delta_percent or 0.0) > 0.0]
-    largest = max(rising, key=lambda row: row.delta_percent or 0.0, default=None)
-    return {"count": len({row.label for row in rows}), "largest": largest}
+    largest = max(undecided, key=lambda row: abs(row.delta_percent or 0.0), default=None)
+    faster = any(row.status == Status.IMPROVEMENT for row in rows)
+    return {"count": len({row.label for row in rows}), "faster": faster, "largest": largest}
 
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
