@@ -66,7 +66,7 @@ def test_folded_stacks_of_each_profiler_are_read(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("main;run 5\nmain;run\n", "line 2: expected frames joined by ';', a space and a whole number"),
-        ("main;run -5\n", "line 1: expected frames"),
+        ("main;run -5\n", "line 1: expected frames"), ("main;run 5 7\n", "line 1: expected frames"),
         ("main;run 0\n", "expected a profile: folded stacks, or pprof, found no samples"),
         ("", "found an empty file"),
         (";".join(["f"] * 1001) + " 1\n", "line 1: expected at most 1,000 frames in a stack, found 1,001"),

@@ -64,7 +64,7 @@ def _folded(file: InputFile) -> tuple[dict[Stack, float], float]:
         number = file.contents[: file.contents.find(line)].count(b"\n") + 1
         return file.fault(f"line {number}", expected, found)
 
-    lines, stream = Counter[bytes](), io.BytesIO(file.contents)
+    lines, stream = Counter[bytes](), io.BytesIO(file.contents.removeprefix(b"\xef\xbb\xbf"))
     while chunk := stream.readlines(1_000_000):
         lines.update(chunk)
         if len(lines) > MAX_STACKS:
@@ -75,7 +75,8 @@ def _folded(file: InputFile) -> tuple[dict[Stack, float], float]:
         stack, _, weight = line.strip().rpartition(b" ")
         if stack[:1] == b"#" or not weight:
             continue
-        if not (stack and weight.isdigit() and len(weight) <= 18):
+        two = b";" in stack and stack.rpartition(b" ")[2].isdigit()  # a difference of profiles
+        if two or not (stack and weight.isdigit() and len(weight) <= 18):
             expected = "frames joined by ';', a space and a whole number"
             raise fault(line, expected, repr(line[:60].decode("utf-8", "replace").strip()))
         depth = stack.count(b";") + 1
