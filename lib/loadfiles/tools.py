@@ -478,8 +478,7 @@ def read_requests(path: str, catalogue: Catalogue) -> Recording:
 
 def parts(names: Iterable[str]) -> set[str]:
     """Names of files that are read with another: those of a run of Locust beside its history."""
-    runs = [name.removesuffix(HISTORY) for name in names if name.endswith(HISTORY)]
-    return {run + end for run in runs for end in BESIDE}
+    return {name.removesuffix(HISTORY) + end for name in names if name.endswith(HISTORY) for end in BESIDE}
 
 
 FORMAT = Format(lambda head: any(tool.recognise(head) for tool in TOOLS), read_requests, parts)

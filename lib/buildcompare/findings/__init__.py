@@ -10,7 +10,7 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.findings import labels as of_labels
 from buildcompare.findings import load, metrics, recordings
 from buildcompare.findings.finding import Found, finding, suggestion
-from buildcompare.labels.tables import agreeing_labels
+from buildcompare.labels.tables import agreeing_labels, most_moved
 from buildcompare.results import Finding, InputProvenance, Suggestion, TestPlan, TestResult
 from buildcompare.results.codes import (
     FindingKind,
@@ -186,23 +186,20 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
         worse = [(name, row.delta_percent or 0.0) for name, row in beside if row.status == Status.REGRESSION]
         fails = next((row.most.label for row in metrics.risen(test) if row.most), None)
         movers = sorted(worse, key=lambda each: -abs(each[1]))[:MOST_MOVERS]
-        beyond = [each for each in of_labels.labels_beyond_noise([test]) if each.added_share]
-        slower = [(each.label, each.delta_percent) for each in beyond]
+        slower = [(row.label, row.delta_percent) for row in of_labels.labels_beyond_noise([test]) if row.added_share]
         changed = (each.evidence for each in of_labels.label_changed(test) if each.severity != Severity.INFO)
-        label = next(iter(slower + [(each["label"], each["delta_percent"]) for each in changed]), None)
+        regressed = test.verdict == Verdict.REGRESSION
+        likely = [row for row in most_moved(test.labels) if regressed and row.status == Status.REGRESSION]
+        named = slower + [(each["label"], each["delta_percent"]) for each in changed]
+        label = next(iter(named + [(row.label, row.delta_percent) for row in likely]), None)
         shares = {name: share for (name, _), (_, share) in of_labels.costs([test], "new").items()}
         alone = max(shares, key=shares.__getitem__, default="")
         first = (alone, None) if shares.get(alone, 0.0) >= of_labels.LEAST_NEW else label
         for name, row, _ in metrics.gate_rows(test):
-            if (
-                row
-                and test.verdict == Verdict.REGRESSION
-                and row.status == Status.REGRESSION
-                and row.delta_percent is not None
-            ):
+            if row and regressed and row.status == Status.REGRESSION and row.delta_percent is not None:
                 evidence = {"name": name, "delta_percent": row.delta_percent, "movers": movers, "label": first}
                 rows.append((abs(row.delta_percent), test.name, evidence | {"fails": fails}))
-        if label and test.verdict != Verdict.REGRESSION:
+        if label and not regressed:
             rows.append((0.0, test.name, {"name": None, "delta_percent": label[1], "movers": [], "label": label}))
     for _, name, evidence in sorted(rows, key=lambda each: -each[0])[:1]:
         yield suggestion(SuggestionKind.FIND_CAUSE, evidence, names, test=name)

@@ -95,17 +95,14 @@ def label_changed(test: TestResult) -> Iterator[Found]:
     labels = grouped(((row.group, row.label), row) for row in surely)
     first = [min(rows, key=lambda row: (row.stat != "avg", row.p_value)) for rows in labels.values()]
     first = [row for row in first if times_slower(row) < SEVERAL_TIMES]
-    for row in sorted(first, key=_importance)[:MOST]:
+    first.sort(key=lambda row: (row.status != Status.REGRESSION, -abs(added_share(row) or 0.0), row.p_value or 0.0))
+    for row in first[:MOST]:
         fields = {"group", "label", "stat", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted", "status",
                   "calls", "time_share"}  # fmt: skip
         beside = {each.stat: each.delta_percent for each in labels[row.group, row.label] if each is not row}
         evidence = row.model_dump(include=fields) | {"also": beside}
         id_ = f"{test.name}.{FindingKind.LABEL_CHANGED}.{row.group}.{row.label}"
         yield Found(FindingKind.LABEL_CHANGED, _gravity(test, row), evidence, id=id_)
-
-
-def _importance(row: LabelResult) -> tuple[bool, float, float]:
-    return row.status != Status.REGRESSION, -abs(added_share(row) or 0.0), row.p_value or 0.0
 
 
 def _gravity(test: TestResult, row: LabelResult) -> Severity:

@@ -145,9 +145,21 @@ def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> li
     counted = Counter(name for run in runs for name in _names(run))
     (name, most) = counted.most_common(1)[0]
     if most in (1, len(runs)):
-        return runs if most == len(runs) else [_joined(runs, str(path))]
+        return _each_once(runs, str(path)) if most == len(runs) else [_joined(runs, str(path))]
     expected = "repeated runs (all with the same metrics) or parts of one run (each metric in one file)"
     raise InputError(file=str(path), key=None, expected=expected, found=f"{name} in {most} of {len(runs)} files")
+
+
+def _each_once(runs: list[Recording], folder: str) -> list[Recording]:
+    """Return repeated runs, unless a load tester wrote one of them in two formats."""
+    timed, once = {bool(run.series) for run in runs}, dict[object, Recording]()
+    for run in runs:
+        calls = (run.window, *((each.label, each.value) for each in run.label_summaries if each.stat == "calls"))
+        same = once.setdefault(calls, run) if len(calls) > 1 else run
+        if len(timed) > 1 or same.samples_sha256 != run.samples_sha256:
+            expected = "each run in one file (keep its requests, and move its summary or second format away)"
+            raise InputError(file=folder, key=None, expected=expected, found="one run in two files")
+    return runs
 
 
 def _names(run: Recording) -> set[str]:
