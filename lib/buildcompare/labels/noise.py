@@ -209,9 +209,8 @@ def _learned(changes: pd.DataFrame) -> TableNoise:
     """Learn the noise of a table from the changes of its labels in all groups."""
     sd = max(robust_sd(changes["change"]), RESOLUTION)
     by_label, by_group = (changes.groupby(keys)["square"] for keys in (["label"], ["label", "setup"]))
-    squares, count = (
-        by_label.transform(what) - by_group.transform(what) for what in ("sum", "count")
-    )  # over the other groups
+    # Over the other groups:
+    squares, count = (by_label.transform(what) - by_group.transform(what) for what in ("sum", "count"))
     scores = changes["change"].abs() / _shrunk(sd, squares, count)
     usual = float(scores.median())
     spread = scores.groupby([changes["setup"], changes["pair"]]).transform("median") / usual

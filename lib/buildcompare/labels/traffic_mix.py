@@ -71,11 +71,7 @@ class TrafficMix:
 
 
 def traffic_mix(
-    base: pd.DataFrame,
-    new: pd.DataFrame,
-    *,
-    noise: Mapping[str, Noise] | None = None,
-    least_known: float = 0.99,
+    base: pd.DataFrame, new: pd.DataFrame, *, noise: Mapping[str, Noise] | None = None, least_known: float = 0.99
 ) -> TrafficMix | None:
     """Split the change of an average over labels into a part of the traffic mix and a part of the calls' speed.
 

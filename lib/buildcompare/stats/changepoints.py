@@ -120,10 +120,7 @@ class CalibratedPenalty:
 
 
 def changepoints(
-    values: npt.ArrayLike,
-    *,
-    calibration: CalibratedPenalty | None = None,
-    cautious: bool = False,
+    values: npt.ArrayLike, *, calibration: CalibratedPenalty | None = None, cautious: bool = False
 ) -> Changepoints:
     """Find the changes of the mean of a series at a known rate of false alarms.
 

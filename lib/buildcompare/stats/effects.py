@@ -307,15 +307,14 @@ def family_of(metric: Metric) -> str:
 def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate: bool) -> FloatArray:
     """Share out a family's error by the power of each metric alone for a change of `SOUGHT` margins.
 
-    The error of gates goes step by step to the metric that gains most power for `FOUND` by it (Roeder & Wasserman 2009,
-    Statistical Science 24). None needs more than the chance of an estimate beyond its margin, without which no gate is
-    called.
+    Gates get it step by step where it adds most power for `FOUND` (Roeder & Wasserman 2009, Statistical Science 24).
+    None needs more than the chance of an estimate beyond its margin, without which it is not called.
     """
     parts = [(min(each.df, 1e9), each.sd, metric.margin_percent) for _, metric, each in members]
     df, sd, margin = np.array(parts).reshape(-1, 3).T
     alone = special.stdtrit(df, 1.0 - ALPHA / 2.0)
     if not gate or df.size < 2:
-        return np.maximum(special.stdtr(df, np.log1p(SOUGHT * margin / 100.0) / sd - alone), ALPHA / 2.0)
+        return np.asarray(np.maximum(special.stdtr(df, np.log1p(SOUGHT * margin / 100.0) / sd - alone), ALPHA / 2.0))
     first = -special.stdtrit(df, LEAST_SHARE * level / df.size / 2.0)
     reach = np.linspace(first, np.minimum(first, np.maximum(np.log1p(margin / 100.0) / sd, alone)), STEPS)
     power = sum(special.stdtr(df, np.log1p(times * margin / 100.0) / sd - reach) for times in FOUND)

@@ -23,8 +23,8 @@ from buildcompare.results.codes import Better
 
 ALPHA = 0.05  # error rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
 SOUGHT = 1.5
-"""Shares of a family's error are proportional to the power of each metric for a change of this many margins, so metrics
-without power take little; further runs of a gate are to show as much. Against equal shares, values of 1.5 to 2 lose
+"""Shares of the error of metrics but gates are proportional to the power of each for a change of so many margins: those
+without power take little. Further runs of a gate are to show as much. Against equal shares, values of 1.5 to 2 lose
 only a few changes of 10 % in identical ceiling runs; smaller values find more P99 API times 10 % slower in bounded
 releases, beside averages that are twice as noisy (both on the development half)."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
