@@ -89,8 +89,8 @@ def read_frame(
         file = InputFile(None, b"", b"")
         frame = frame.rename(columns={"time": "timestamp"})
         is_numbered = isinstance(frame.index, pd.RangeIndex) and frame.index.step == 1
-        may_count = frame.index.name is None and pd.api.types.is_integer_dtype(frame.index)
-        timed = clock_of(frame.columns) if is_numbered or may_count else "timestamp" in frame.columns
+        counts = pd.api.types.is_integer_dtype(frame.index)
+        timed = clock_of(frame.columns) if counts else "timestamp" in frame.columns
         if not {"metric", "value"} <= {*frame.columns} and not timed:  # wide
             if is_numbered or frame.index.nlevels > 1:
                 expected = "times: a column `timestamp`, or an index of seconds or dates; or the numbers of a "

@@ -29,15 +29,7 @@ from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.outside import everywhere, hiding, one_line
 from buildcompare.config.params import Source, Tls
 from buildcompare.config.project import read_text, resolve
-from buildcompare.recordings.prometheus_answer import (
-    BATCH,
-    MAX_WORDS,
-    Answer,
-    PassingError,
-    RefusedAnswerError,
-    json_object,
-    read_answer,
-)
+from buildcompare.recordings import prometheus_answer as answers
 
 REPEATS = 4
 BACKOFF_S = 0.5
@@ -95,7 +87,7 @@ class Client:
         kind = str(build.get("application") or ("prometheus" if "prometheus" in ready else "unknown"))
         return {"kind": self._line(kind, 60).casefold(), "version": self._line(str(build.get("version", "")), 60)}
 
-    def query_range(self, query: str, start_s: float, end_s: float, step_s: float) -> Answer:
+    def query_range(self, query: str, start_s: float, end_s: float, step_s: float) -> answers.Answer:
         """Ask for every series of `query`; times in seconds since 1970, sent in whole milliseconds."""
         grid = {"start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:.3f}"}
         # The server stops first, so that we get its message; `nocache` keeps VictoriaMetrics on our grid.
@@ -109,16 +101,16 @@ class Client:
             body = b"".join(self._chunks(response, MAX_PAGE))
             if response.status != 200 or _kind(response) != "application/json":
                 raise self._complaint(response, body)
-            return everywhere(json_object(body).get("data", ()), self._hide)
+            return everywhere(answers.json_object(body).get("data", ()), self._hide)
 
         return self._repeated(path, fields, read)
 
-    def _answer(self, response: HTTPResponse) -> Answer:
+    def _answer(self, response: HTTPResponse) -> answers.Answer:
         if response.status != 200 or _kind(response) != "application/json":
             raise self._complaint(response, b"".join(self._chunks(response, MAX_PAGE)))
         try:
-            return read_answer(self._chunks(response), self._hide)
-        except RefusedAnswerError as error:
+            return answers.read_answer(self._chunks(response), self._hide)
+        except answers.RefusedAnswerError as error:
             raise self._complaint(response, *error.args) from None
 
     def _page(self, path: str) -> bytes:
@@ -141,7 +133,7 @@ class Client:
                 attempt += 1
                 try:
                     return self._once(path, fields, read)
-                except PassingError as error:
+                except answers.PassingError as error:
                     if attempt > REPEATS or _limit.is_over() or self.stopped.wait(BACKOFF_S * 2 ** (attempt - 1)):
                         raise self._failed("a whole answer", f"{error}, {attempt} times") from None
         except _TrickleError:
@@ -188,14 +180,14 @@ class Client:
         """Yield a body of at most `most` bytes as it arrives."""
         total = 0
         try:
-            while chunk := response.read1(BATCH, decode_content=True):
+            while chunk := response.read1(answers.BATCH, decode_content=True):
                 total += len(chunk)
                 if total > most:
                     expected = f"an answer of at most {most // 1_000_000:,} MB"
                     raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
                 yield chunk
         except (faults.ProtocolError, HTTPException) as error:
-            raise PassingError(f"a damaged body ({self._words(error)})") from None
+            raise answers.PassingError(f"a damaged body ({self._words(error)})") from None
 
     def _meaning(self, error: Exception) -> Exception:
         """Translate an error of requests or urllib3, ten lines long, into one of ours."""
@@ -210,14 +202,14 @@ class Client:
         if has(ConnectionRefusedError, faults.NameResolutionError):
             return self._failed("a server that answers", words)
         if has(faults.NewConnectionError):
-            return PassingError(words)
+            return answers.PassingError(words)
         if has(faults.ConnectTimeoutError):
             return self._failed("a connection", f"none within {connect_s:g} s")
         if has(faults.ReadTimeoutError, TimeoutError):
             return self._failed(f"an answer that does not pause for {read_s:g} s (source.timeout_s)", "silence")
         if has(requests.RequestException) and not has(faults.HTTPError, HTTPException, ConnectionError):
             return self._failed("an address that can be asked", words)
-        return PassingError("a damaged gzip stream" if has(faults.DecodeError) else words)
+        return answers.PassingError("a damaged gzip stream" if has(faults.DecodeError) else words)
 
     def _words(self, error: BaseException) -> str:
         """Message of an error's cause from the system or OpenSSL, as other messages may contain addresses."""
@@ -230,8 +222,8 @@ class Client:
         """Turn an answer without samples into an error of the user or the server, with the server's message."""
         status, kind = response.status, _kind(response)
         try:
-            data = json_object(body) if kind == "application/json" else {}
-        except PassingError:
+            data = answers.json_object(body) if kind == "application/json" else {}
+        except answers.PassingError:
             data = {}
         failed, fault = data.get("status") == "error", self._line(str(data.get("errorType", "")), 40)
         code = f"HTTP {status} ({fault})" if failed else f"HTTP {status}"
@@ -247,7 +239,7 @@ class Client:
         for statuses, key, expected in _REFUSALS:
             if status in statuses:
                 return self._refused(key, expected, words)
-        return PassingError(words) if status == 503 and not failed else self._failed("an answer", words)
+        return answers.PassingError(words) if status == 503 and not failed else self._failed("an answer", words)
 
     def _refused(self, key: str | None, expected: str, found: str) -> InputError:
         """Make the error for a faulty setting `key`, or for a faulty query if there is no key."""
@@ -256,7 +248,7 @@ class Client:
     def _failed(self, expected: str, found: str) -> SourceError:
         return SourceError(url=self.url, expected=expected, found=self._hide(found))
 
-    def _line(self, text: str, limit: int = MAX_WORDS) -> str:
+    def _line(self, text: str, limit: int = answers.MAX_WORDS) -> str:
         """A server's message in one line; secrets are hidden before cutting, so that no part of one remains."""
         return one_line(self._hide(text[:MAX_PAGE_WORDS]), limit)
 
