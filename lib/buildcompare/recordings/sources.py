@@ -154,8 +154,9 @@ def _each_once(runs: list[Recording], folder: str) -> list[Recording]:
     """Return repeated runs, unless a load tester wrote one of them in two formats."""
     timed, once = {bool(run.series) for run in runs}, dict[object, Recording]()
     for run in runs:
-        calls = (run.window, *((each.label, each.value) for each in run.label_summaries if each.stat == "calls"))
-        same = once.setdefault(calls, run) if len(calls) > 1 else run
+        labels = [each for each in run.label_summaries if each.stat in ("calls", "avg")]
+        calls = (run.window, *((each.label, f"{each.value:.6g}") for each in labels))
+        same = once.setdefault(calls, run) if labels else run
         if len(timed) > 1 or same.samples_sha256 != run.samples_sha256:
             expected = "each run in one file (keep its requests, and move its summary or second format away)"
             raise InputError(file=folder, key=None, expected=expected, found="one run in two files")
