@@ -219,9 +219,7 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
                 unit = "session" if test.sessions else "run"
                 evidence = {**named, **row.model_dump(include=numbers), "unit": unit}
                 rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))
-    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[
-        :1
-    ]:  # the plan of further runs lists the others
+    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[:1]:  # further runs have a plan of their own
         yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)
 
 
