@@ -212,7 +212,7 @@ def changed(contents: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.choice((1, 1, 2, 8))):
         at = rng.randrange(len(made) + 1)
         flipped = bytes(each ^ 1 << rng.randrange(8) for each in made[at : at + 1])
-        doubled = bytes(made[at : at + 40]) * rng.choice((1, 3, 200))
+        doubled = bytes(made[at : at + rng.choice((1, 40))]) * rng.choice((1, 3, 200, 9_000))
         cut, put = rng.choice(((1, flipped), (rng.choice((1, 4, 64)), b""), (0, doubled), (0, rng.choice(PARTS))))
         made[at : at + cut] = put
     return gzip.compress(bytes(made)) if rng.random() < 0.05 else bytes(made)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import NO_UNIT, Curve, FileSource, InputFile, series_of, unit_factor
+from buildcompare.recordings.files import LONGEST_NAME, NO_UNIT, Curve, FileSource, InputFile, series_of, unit_factor
 from buildcompare.recordings.frames import unit_in
 from buildcompare.recordings.recording import FloatArray, Recording, span
 from buildcompare.recordings.series import TESTED
@@ -25,8 +25,7 @@ EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
 _ENTITIES = {"NaN": np.nan, "Inf": np.inf, "NegInf": -np.inf}
 _Frame = tuple[Any, list[Any], list[Any]]  # header with the frame's name, fields, values by field
 _Column = tuple[str, FloatArray, FloatArray, dict[str, str], str]  # name, times, values, labels, unit
-MOST_REPEATS, LONGEST_NAME = 3, 200
-"""Most repeats in an override's expression, and longest tested name; they keep a match below a second."""
+MOST_REPEATS = 3  # in an override's expression; with `LONGEST_NAME` they keep a match below a second
 
 
 def read_snapshot(file: InputFile, catalogue: Catalogue) -> Recording:

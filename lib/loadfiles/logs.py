@@ -25,10 +25,10 @@ STEP_S, SHORT_S, SHORT_STEP_S = 60, 600, 10  # messages are counted by minute, i
 _MESSAGES, _TIMES = ("msg", "message", "event"), ("time", "ts", "timestamp", "@timestamp", "t")
 _USERS = ("user_id", "userId", "user", "username", "uid")
 _SECRET = re.compile(
-    r"(?i)\b((?:[\w-]*(?:password|passwd|secret|token|api[-_]?key|credential)[\w-]*|authorization|cookie)[\"']?\s*[:=]\s*)"
+    r"(?i)(?<![\w-])(?=[\w-]*?(?:passwo?r?d|secret|token|api[-_]?key|credential|authoriz|cookie))([\w-]++[\"']?\s*+[:=]\s*+)"
     r"(?:(?:bearer|basic)\s+)?(?:\"[^\"]*\"|'[^']*'|\S+)|\b(bearer\s+)\S+"
 )
-_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
+_ADDRESS = re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++\.[\w.]+|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
 _ID = re.compile(r"(?i)\b(?=[\w-]*\d)(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|[\w-]{20,})\b")
 _NUMBER = re.compile(r"\d+(?:[.:,]\d+)*")
 
@@ -41,7 +41,7 @@ def masked(message: str) -> str:
     >>> masked("user 42 at 10.0.0.1:8065 failed after 1.5 s, token=abc")
     'user # at # failed after # s, token={secret}'
     """
-    text = _SECRET.sub(lambda found: f"{found[1] or found[2]}{{secret}}", " ".join(message.split()))
+    text = _SECRET.sub(lambda found: f"{found[1] or found[2]}{{secret}}", " ".join(message[: 5 * LONGEST].split()))
     return _NUMBER.sub("#", _ID.sub("{id}", _ADDRESS.sub("{address}", text)))[:LONGEST]
 
 

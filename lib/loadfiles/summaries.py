@@ -54,13 +54,13 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1
 
 def _first(pattern: str, text: str) -> float | None:
     """Find a number, with its unit of time if the pattern has one."""
-    match = re.search(pattern, text)
+    match = re.search(pattern, text, re.MULTILINE)
     return float(match[1]) * _SECONDS[match[2] if match.re.groups > 1 else ""] if match else None
 
 
 def _vegeta_text(text: str) -> _Values:
-    rate, good = _first(r"Requests .*\]\s+\d+, ([0-9.]+)", text), _first(r"Success .*\]\s+([0-9.]+)%", text)
-    times = re.search(r"Latencies .*\[(.*)\]\s+(.*)", text)
+    rate, good = _first(r"^Requests .*\] +\d+, ([0-9.]+)", text), _first(r"^Success .*\] +([0-9.]+)%", text)
+    times = re.search(r"(?m)^Latencies [^\[\n]*\[([^\]\n]*)\] +(.*)", text)
     stated = dict(zip(times[1].split(", "), times[2].split(", "), strict=True)) if times else {}
     parts = (re.findall(_DURATION, stated[name]) if name in stated else () for name in ("mean", "50", "95", "99"))
     seconds = (sum(float(size) * _SECONDS[unit] for size, unit in each) if each else None for each in parts)
@@ -68,9 +68,9 @@ def _vegeta_text(text: str) -> _Values:
 
 
 def _wrk(text: str) -> _Values:
-    requests, bad = _first(r"([0-9]+) requests in", text), _first(r"Non-2xx or 3xx responses: ([0-9]+)", text) or 0.0
+    requests, bad = _first(r"^ *([0-9]+) requests in", text), _first(r"Non-2xx or 3xx responses: ([0-9]+)", text) or 0.0
     lost = sum(map(int, re.findall(r"\d+", (re.search(r"Socket errors:(.*)", text) or "0")[0])))
-    shares = (_first(rf"\n\s*{share}(?:\.0+)?%\s+{_DURATION}", text) for share in (50, 95, 99))
+    shares = (_first(rf"^[ \t]*{share}(?:\.0+)?%\s+{_DURATION}", text) for share in (50, 95, 99))
     times = (_first(rf"Latency\s+{_DURATION}", text), *shares)
     good = 1.0 - (bad + lost) / (requests + lost) if requests else None
     return _first(r"Requests/sec:\s*([0-9.]+)", text), 1.0, times, good
@@ -78,7 +78,7 @@ def _wrk(text: str) -> _Values:
 
 def _hey(text: str) -> _Values:
     codes = [(int(code), int(count)) for code, count in re.findall(r"\[(\d{3})\]\s+([0-9]+) responses", text)]
-    failed = sum(int(count) for count in re.findall(r"\n\s*\[([0-9]+)\]\s+\D", text.partition("Error distribution")[2]))
+    failed = sum(map(int, re.findall(r"(?m)^[ \t]*\[([0-9]+)\]\s+\D", text.partition("Error distribution")[2])))
     asked, good = failed + sum(count for _, count in codes), sum(count for code, count in codes if code < 400)
     shares = (_first(rf"{share}%+ in ([0-9.]+) secs", text) for share in (50, 95, 99))
     times = (_first(r"Average:\s*([0-9.]+) secs", text), *shares)
@@ -135,11 +135,11 @@ def _measured(benchmark: Any, shared: Any, file: InputFile, catalogue: Catalogue
 
 
 NUMBERS = (
-    ("pyperf", rb'\{.*"benchmarks"\s*:\s*\[.*"runs"\s*:\s*\[', _pyperf),
-    _summary("k6", rb'\{(?:.*"metrics"\s*:.*"(?:http|grpc)_req_|\s*"config"\s*:\s*\{\s*"duration"\s*:)', _k6),
-    _summary("vegeta", rb'\{.*"latencies"\s*:.*"50th"', _vegeta),
+    ("pyperf", rb'\{(?=.*"benchmarks"\s*:\s*\[).*"runs"\s*:\s*\[', _pyperf),
+    _summary("k6", rb'\{(?:(?=.*"metrics"\s*:).*"(?:http|grpc)_req_|\s*"config"\s*:\s*\{\s*"duration"\s*:)', _k6),
+    _summary("vegeta", rb'\{(?=.*"latencies"\s*:).*"50th"', _vegeta),
     _summary("vegeta", rb"Requests\s+\[total, rate", _vegeta_text),
-    _summary("oha", rb'\{.*"summary"\s*:.*"requestsPerSec"', _oha),
+    _summary("oha", rb'\{(?=.*"summary"\s*:).*"requestsPerSec"', _oha),
     _summary("wrk", rb"Running \S+ test @ ", _wrk),
     _summary("hey", rb"Summary:\s+Total:\s", _hey),
 )

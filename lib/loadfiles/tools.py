@@ -216,11 +216,10 @@ def _nested(batch: pa.RecordBatch, times: FloatArray) -> FloatArray:
 
 
 def count_jmeter_xml(stream: BinaryIO, log: RequestLog) -> None:
-    """Count the JTL file of JMeter as XML; samples inside samples are parts of them."""
+    """Count the JTL file of JMeter as XML (expat 2.4.1 bounds entities); samples inside samples are their parts."""
 
     def requests() -> Iterator[_Row]:
         depth = 0
-        # expat bounds what entities may grow to, since its version 2.4.1.
         for event, element in ElementTree.iterparse(stream, ("start", "end")):  # noqa: S314
             depth += (1 if event == "start" else -1) if element.tag in _SAMPLES else 0
             if event == "end" and depth == 0 and element.tag in _SAMPLES:
@@ -363,8 +362,9 @@ def _of_seconds(rows: pd.DataFrame) -> Intervals:
 
 
 def _locust_table(stream: BinaryIO, file: InputFile, columns: list[str]) -> pd.DataFrame:
-    numbers = dict.fromkeys({*columns} - {"Timestamp"}, "float64")
-    table = pd.read_csv(stream, na_values=["N/A"], dtype={"Type": "str", "Name": "str", **numbers})
+    types = dict.fromkeys({*columns} - {"Timestamp"}, pa.float64()) | dict.fromkeys(("Type", "Name"), pa.string())
+    convert = arrow_csv.ConvertOptions(column_types=types, null_values=["", "N/A"])
+    table: pd.DataFrame = arrow_csv.read_csv(stream, convert_options=convert).to_pandas()
     if missing := [name for name in ("Type", "Name", *columns) if name not in table]:
         raise file.fault("columns", f"the column {missing[0]!r}", ", ".join(map(str, table.columns[:6])))
     return table
@@ -391,7 +391,7 @@ def _locust_summaries(table: pd.DataFrame) -> Iterator[LabelSummary]:
 
 
 def _begins(pattern: bytes) -> Callable[[bytes], bool]:
-    return lambda head: re.match(rb"(?s)(?:\xef\xbb\xbf)?\s*" + pattern, head) is not None
+    return lambda head: re.match(rb"(?s)(?:\xef\xbb\xbf)?\s*+" + pattern, head) is not None
 
 
 def _is_jmeter(head: bytes) -> bool:

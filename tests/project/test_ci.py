@@ -292,7 +292,7 @@ def test_changed_labels_stand_in_the_comment_once_each(slower: Results) -> None:
     text = markdown.comment(changed(slower, labels=labels))
     rows = [[each.strip() for each in line.split("|")][1:-1] for line in text.splitlines() if "| GET " in line]
     assert [row[:2] for row in rows] == [["GET /search", "avg"], ["GET /cart", "p95"]]
-    assert rows[0][4:] == ["+24.2 %", "✗ slower"]
+    assert rows[0][4:] == ["+24.2 %", "+18.7 to +30.0 %", "✗ slower"]
 
 
 def test_an_invalid_test_has_numbers_but_no_judgement(slower: Results) -> None:

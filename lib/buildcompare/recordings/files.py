@@ -34,6 +34,7 @@ MAX_TABLE_BYTES = 500_000_000  # bound on an unpacked table of text, whose readi
 MAX_COLUMNS = 250  # bound on the columns of a table: a report draws at most 200 series
 MAX_GRAPHS = 200  # bound on the series that a report draws of one run
 HEAD_BYTES = 64_000
+LONGEST_NAME = 200  # bound on the characters of a metric's name that are searched
 _GZIP = b"\x1f\x8b"
 
 
@@ -287,7 +288,7 @@ def _suffix(text: str) -> tuple[str, float] | None:
 
 def split_unit(text: str) -> tuple[str, str]:
     """Split a text such as ``P99 API times (ms)`` into name and unit, which is empty if none stands behind."""
-    for gap in re.finditer(r"(?:[^\w%/]|_)+|(?=[%/])", text):
+    for gap in re.finditer(r"(?:[^\w%/]|_)+|(?=[%/])", text if len(text) < LONGEST_NAME else ""):
         rest = re.sub(r"^(?:in|unit)(?:[^\w%]|_)+|[^\w%]+$", "", text[gap.end() :])
         for unit in (rest, rest.removeprefix("/")):
             if gap.start() and is_unit(unit, ""):

@@ -187,7 +187,7 @@ def unit_in(column: str, catalogue: Catalogue) -> tuple[str, str]:
     name, unit = split_unit(column)
     if unit and catalogue.find(name).known:
         return name, unit
-    whole, parts = catalogue.find(column), re.fullmatch(r"(.+?)\s*[(\[{]([^()\[\]{}]+)[)\]}]", column)
+    whole, parts = catalogue.find(column), re.fullmatch(r"(.{1,200}?)\s*[(\[{]([^()\[\]{}]+)[)\]}]", column)
     base = catalogue.find(parts[1]) if parts else whole
     is_other = whole.known and (whole.name == column or whole.slug != base.slug)
     return (parts[1], parts[2]) if parts and base.known and not is_other else (column, "")
