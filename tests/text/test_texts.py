@@ -96,7 +96,7 @@ def test_quantities(value: float | None, unit: str, words: str) -> None:
 def test_bounds_are_rounded_outward() -> None:
     assert (wording.interval(-4.41, 4.41), wording.interval(0.06, 233.1)) == ("−4.5 to +4.5 %", "0.0 to +234 %")
     assert wording.interval(0.1 + 0.2, 1.0 - 0.9) == "+0.3 to +0.1 %", "errors of sums are no part of a bound"
-    assert [wording.percent(10.1, bound) for bound in ("", "lower", "upper")] == ["10 %", "10 %", "11 %"]
+    assert [wording.percent(9.93, bound) for bound in ("", "lower", "upper")] == ["9.9 %", "9.9 %", "10.0 %"]
     assert wording.status_words("not_worse", no_worse_than=5.01) == "no worse than 5.1 %"
     assert wording.whole(-1252.2, "+", "lower") == "−1,253"
 

@@ -118,7 +118,7 @@ def test_the_first_sentences() -> None:
     loss = Cause(CauseKind.LOSS_NOT_EXCLUDED, "Unbounded MySQL", "supported users", -7.0, loss_percent=14.0)
     assert say("opening", "undecided", [leaning, loss], settle=True) == (
         "Not decided: it may be worse, or this may be chance (Bounded Postgres: P99 API times). "
-        "The supported users are too uncertain to exclude a loss of twice the margin (Unbounded MySQL: a loss of up to 14 %). "
+        "The supported users are too uncertain to exclude a loss of twice the margin (Unbounded MySQL: a loss of up to 14.0 %). "
         "See below what would settle it."
     )
     largest = {"label": "GET /a", "delta_percent": 36.7, "ci_low": -9.0, "ci_high": 99.0}
@@ -127,7 +127,7 @@ def test_the_first_sentences() -> None:
     ) == (
         "Nothing speaks against shipping: no deciding metric got worse by more than its margin, as far as these tests "
         "can show. None of five endpoints was found to have changed; the largest difference, GET /a +36.7 % (−9.0 to "
-        "+99.0 %), may be chance. Still possible: CPU 19 % worse. Not judged: RPS."
+        "+99.0 %), may be chance. Still possible: CPU 19.0 % worse. Not judged: RPS."
     )
     said = say("opening", "pass", {}, [], slower=True, others=[[leaning]])
     assert said.startswith("It may ship once that is explained") and said.endswith("deciding: P99 API times +25.0 %.")  # noqa: PT018

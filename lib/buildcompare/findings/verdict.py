@@ -241,8 +241,12 @@ def _unmoved(tests: Sequence[TestResult]) -> dict[str, Any] | None:
 
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
-    """Return how much worse each gate metric may still be in one of the tests: the bad end of its interval, percent."""
-    worst = [(name, _worst(row, better)) for test in tests for name, row, better in gate_rows(test)]
+    """Return how much worse each gate metric may still be in one of the tests: the bad end of its interval, percent.
+
+    Metrics without a difference beyond their margin are left out.
+    """
+    rows = [each for test in tests for each in gate_rows(test) if each[1] and each[1].status != Status.EQUIVALENT]
+    worst = [(name, _worst(row, better)) for name, row, better in rows]
     return {name: max(sizes) for name, sizes in grouped(worst).items() if max(sizes) > 0}
 
 
@@ -250,7 +254,7 @@ def _worst(row: Decided | None, better: Better) -> float:
     """Return the bad end of a row's interval in percent, as in the table of tests; 0 if unknown."""
     if row is None or row.ci_low is None or row.ci_high is None:
         return 0.0
-    return max(row.ci_high if better == Better.LOWER else -row.ci_low, row.no_worse_than_percent or 0.0)
+    return row.ci_high if better == Better.LOWER else -row.ci_low
 
 
 def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict[str, object] | None:

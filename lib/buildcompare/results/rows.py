@@ -38,7 +38,7 @@ class Decided(Tested):
     p_worse_one_sided: Number = None
     """Adjusted one-sided p-value of a change that is worse than the margin; null for other changes."""
     no_worse_than_percent: Number = None
-    """For `not_worse`: the margin, or the bad end of the interval if that is larger."""
+    """For `not_worse`: the bad end of the interval; zero if that is no loss."""
     min_detectable_percent: Number = None
     """Smallest rise that is significant with a probability of 80 %, alone in its family."""
     required_runs: int | None = None

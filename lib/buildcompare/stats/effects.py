@@ -245,13 +245,13 @@ def status_of(
 
 
 def no_worse_than(effect: Effect, margin_percent: float, better: Better | str, alpha: float = ALPHA) -> float | None:
-    """Loss in percent that the 95 % interval excludes, at least the margin.
+    """Largest loss in percent inside the 95 % interval, zero if it holds none.
 
     None beyond twice the margin, and for a metric without a better direction.
     """
     low, high = effect.interval(1.0 - alpha)
-    least = max(margin_percent, high if better == Better.LOWER else -low)
-    return None if better == Better.NEUTRAL or least > 2.0 * margin_percent else least
+    worst = max(0.0, high if better == Better.LOWER else -low)
+    return None if better == Better.NEUTRAL or worst > 2.0 * margin_percent else worst
 
 
 def judge(

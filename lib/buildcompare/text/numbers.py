@@ -151,8 +151,8 @@ def shift_words(users: float) -> str:
 
 
 def percent(value: float | None, bound: str = "") -> str:
-    """Format a size in percent without a sign: ``5.2 %``."""
-    return MISSING if value is None else f"{significant(value, 2, bound)} %"
+    """Format a size in percent without a sign: ``5.2 %``; a bound is rounded as in `interval`."""
+    return change(value, bound).removeprefix("+") if bound or value is None else f"{significant(value, 2)} %"
 
 
 def p_words(p_value: float | None) -> str:
@@ -178,8 +178,8 @@ def status_words(
 
     A regression is a change that fails the comparison. Rows that cannot fail it, such as metrics that are no gate, pass
     their `unit` and are called slower, faster, more or less.
-    Equivalence is tested with the 90 % interval (two one-sided tests at 5 %). The words name it if the displayed 95 %
-    interval, from `low` to `high`, exceeds the margin.
+    Equivalence is tested with the 90 % interval (two one-sided tests at 5 %). If the displayed 95 % interval, from
+    `low` to `high`, exceeds the margin, the words name its far end.
     """
     if better == "neutral" and status in (Status.REGRESSION, Status.IMPROVEMENT):
         return "lower" if status == Status.REGRESSION else Better.HIGHER
@@ -187,12 +187,12 @@ def status_words(
         rises = (status == Status.REGRESSION) == (better != Better.HIGHER)
         return ("slower" if rises else "faster") if unit == "seconds" else ("more" if rises else "less")
     words = STATUS_WORDS[status]
-    if status == Status.NOT_WORSE and no_worse_than is not None:
+    if status == Status.NOT_WORSE and no_worse_than:
         return f"{words} than {percent(no_worse_than, 'upper')}"
     if status != Status.EQUIVALENT or margin is None:
         return words
-    leaves = low is not None and high is not None and not -margin < low <= high < margin
-    return f"{words} beyond {percent(margin)}" + (" (its 90 % interval lies within)" if leaves else "")
+    bound = margin if low is None or high is None else max(-low, high)
+    return f"{words} beyond {percent(margin) if bound <= margin else percent(bound, 'upper')}"
 
 
 def minutes(seconds: float | None, places: int = 1) -> str:
