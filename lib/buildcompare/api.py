@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
+import numpy as np
 import pandas as pd
 
 from buildcompare.comparison.analysis import Analysis, analyse, read_recordings, with_margins
@@ -318,16 +319,15 @@ class Result(Shown, Analysis):
 
         A metric with several series has its labels behind its slug.
         """
-        frames = [pd.DataFrame(columns=["test", "build", "run", "metric", "unit", "elapsed_s", "value"])]
-        for view in self.tests():
-            for side in SIDES:
-                for number, recording in enumerate(view.recordings[side], start=1):
-                    for series in recording.graphs():
-                        elapsed, values = recording.samples(series)
-                        run = {"test": view.result.name, "build": side, "run": number}
-                        metric = {"metric": series_key(series.metric, series.labels), "unit": series.unit}
-                        frames.append(pd.DataFrame({**run, **metric, "elapsed_s": elapsed, "value": values}))
-        return pd.concat(frames[1:] or frames, ignore_index=True)
+        series = [
+            ((view.result.name, side, number, series_key(each.metric, each.labels), each.unit), run.samples(each))
+            for view in self.tests() for side in SIDES
+            for number, run in enumerate(view.recordings[side], start=1) for each in run.graphs()
+        ]  # fmt: skip
+        made = pd.DataFrame([row for row, _ in series], columns=["test", "build", "run", "metric", "unit"])
+        elapsed, values = np.hstack([np.empty((2, 0)), *(samples for _, samples in series)])
+        repeated = made.index.repeat([times.size for _, (times, _) in series])
+        return made.loc[repeated].reset_index(drop=True).assign(elapsed_s=elapsed, value=values)
 
     @functools.cached_property
     def labels(self) -> pd.DataFrame:

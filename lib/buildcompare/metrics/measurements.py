@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from scipy import special
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.load.view import run_level
@@ -213,16 +214,14 @@ def distribution(values: FloatArray) -> Distribution | None:
     The interval of the mean is Student's; those of quantiles are made of order statistics, for any distribution
     (Conover 1999, Practical Nonparametric Statistics, 3.2).
     """
-    from scipy import stats  # late: it takes a second to import
-
     count = values.size
     if count <= LEAST_REPEATS:
         return None
     ordered, mean, sd = np.sort(values), float(values.mean()), float(values.std(ddof=1))
-    half = float(stats.t.ppf(1 - ALPHA / 2, count - 1)) * sd / math.sqrt(count)
+    half = float(special.stdtrit(count - 1, 1 - ALPHA / 2)) * sd / math.sqrt(count)
     quantiles = {}
     for part in QUANTILES:
-        low, high = (int(each) for each in stats.binom.ppf((ALPHA / 2, 1 - ALPHA / 2), count, part))
+        low, high = map(int, special.bdtr(np.arange(count), count, part).searchsorted((ALPHA / 2, 1 - ALPHA / 2)))
         at = float(ordered[max(math.ceil(part * count), 1) - 1])
         bounds = (ordered[low - 1] if low >= 1 else None, ordered[high] if high < count else None)
         quantiles[f"{part:g}"] = (at, *(None if each is None else float(each) for each in bounds))
