@@ -16,7 +16,7 @@ from buildcompare.figures.plot import NOTE, SMALL, Plot, dot_style, width_of
 from buildcompare.history.levels import LevelSeries
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.metrics.measurements import values_of
-from buildcompare.results import MetricResult
+from buildcompare.results import MetricResult, TestResult
 from buildcompare.results.codes import SIDES, Pair, Side, Status, ValidityStatus
 from buildcompare.results.users import PhaseName, RampUp
 from buildcompare.text.numbers import change, shift_words, unit_scale
@@ -38,7 +38,7 @@ def graphs(test: TestView) -> Iterator[Figure]:
     load, valid = test.catalogue.load, test.result.validity.status != ValidityStatus.INVALID
     for metric, name in zip(test.result.metrics, names(test.result.metrics, test.result.name), strict=True):
         changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # has a chart over users
-        elsewhere = load is not None and metric.slug == load.slug  # the figure `users` shows the load with its phases
+        elsewhere = load is not None and metric.slug == load.slug and rises(test.result)  # in the figure `users`
         yield replace(graph(test, metric, name), caption=metric.full_name, shown=None if elsewhere else changed)
 
 
@@ -54,6 +54,11 @@ def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
     alt = say("figures", "metric_alt", metric, test.result, test.labels)
     shown = chart.chart(test, metric, find, title=title, alt=alt)
     return Figure(name, alt, plot.svg(alt), graph_of=test.result.name, chart=shown)
+
+
+def rises(test: TestResult) -> bool:
+    """Test whether the users of a build rose after the first sample."""
+    return any(ramp.onset_s is not None or any(ramp.time_to.values()) for ramp in (test.ramp_up.base, test.ramp_up.new))
 
 
 def users(test: TestView) -> Figure | None:

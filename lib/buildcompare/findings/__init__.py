@@ -98,7 +98,7 @@ def find(
 
 
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Sort findings: labels that got slower, critical ones, supported users, warnings, regressions, then by rank."""
+    """Sort findings: failures, labels that got slower, critical ones, supported users, warnings, then by rank."""
     return sorted(findings, key=_order)
 
 
@@ -140,7 +140,7 @@ def _order(found: Finding) -> tuple[int, int]:
     if found.kind == FindingKind.LABEL_CHANGED and found.severity != Severity.INFO:
         return 0, -1
     if found.severity == Severity.CRITICAL:
-        return 0, int(rank == PAST)
+        return 0, -2 if found.kind == FindingKind.ERROR_RATE else int(rank == PAST)
     if rank == FIRST:
         return 1, 0
     if rank == CHANGES and Status.REGRESSION in (found.evidence.get("status"), found.evidence.get("shift_status")):
@@ -189,7 +189,7 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
         slower = [(row.label, row.delta_percent) for row in of_labels.labels_beyond_noise([test]) if row.added_share]
         changed = (each.evidence for each in of_labels.label_changed(test) if each.severity != Severity.INFO)
         regressed = test.verdict == Verdict.REGRESSION
-        likely = [row for row in most_moved(test.labels) if regressed and row.status == Status.REGRESSION]
+        likely = [row for row in most_moved(test.labels) if regressed and (row.ci_low or 0.0) > 0.0]
         named = slower + [(each["label"], each["delta_percent"]) for each in changed]
         label = next(iter(named + [(row.label, row.delta_percent) for row in likely]), None)
         shares = {name: share for (name, _), (_, share) in of_labels.costs([test], "new").items()}

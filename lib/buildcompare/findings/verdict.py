@@ -176,11 +176,12 @@ def opening(results: Results) -> Opening:
     unknown = [title(test) for test in results.tests if ValidityCode.LOAD_UNKNOWN in test.validity.codes]
     limited = say("opening", "load_unknown", unknown) + " " if unknown else ""
     slower = [each for each in labels_beyond_noise(results.tests) if each.added_share is not None]
-    named = " " + say("opening", "labels_beyond_noise", slower) if slower else ""
-    if not slower and results.verdict != Verdict.PASS and (labels := _slower_labels(results)):
-        named = " " + say("opening", "labels_slower", labels)
-    for row in [row for test in valid for row in risen(test) if row.most][:1]:
-        named += " " + say("opening", "fails_most", row)
+    failing_most = [row for test in valid for row in risen(test) if row.most][:1]
+    named = "".join(" " + say("opening", "fails_most", row) for row in failing_most)
+    if slower:
+        named += " " + say("opening", "labels_beyond_noise", slower)
+    elif results.verdict != Verdict.PASS and (labels := _slower_labels(results)):
+        named += " " + say("opening", "labels_slower", labels)
     return replace(made, sentence=limited + made.sentence + named)
 
 
@@ -241,10 +242,7 @@ def _unmoved(tests: Sequence[TestResult]) -> dict[str, Any] | None:
 
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
-    """Return how much worse each gate metric may still be in one of the tests: the bad end of its interval, percent.
-
-    Metrics without a difference beyond their margin are left out.
-    """
+    """Return the bad end of the interval of each gate metric that may differ beyond its margin, in percent."""
     rows = [each for test in tests for each in gate_rows(test) if each[1] and each[1].status != Status.EQUIVALENT]
     worst = [(name, _worst(row, better)) for name, row, better in rows]
     return {name: max(sizes) for name, sizes in grouped(worst).items() if max(sizes) > 0}

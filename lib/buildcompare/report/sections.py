@@ -134,7 +134,7 @@ def _links(finding: Finding, about: Subject, results: Results) -> list[tuple[str
         return []
     keys = (series_key(row.slug, row.labels) for row in test.metrics)
     rows = dict(zip(keys, figures.names(test.metrics, test.name), strict=True))
-    load = {run.load_curve for run in (*test.runs.base, *test.runs.new)}
+    load = {run.load_curve for run in (*test.runs.base, *test.runs.new)} if curves.rises(test) else set()
     users = [("chart", f"#{test.name}_users")] if load & {*rows} else []
     if about.label:
         return [("row", f"#{_label_ids(results)[test.name, about.label[0], about.label[1]]}")]
@@ -233,20 +233,20 @@ def summary(analysis: Analysis) -> Fragment:
 
 
 def ramp_up(analysis: Analysis) -> Iterator[Part]:
-    """Show the ramp of each test with curve and times; tests with a changed ramp come first."""
+    """Show the ramp of each test whose load rises, with curve and times; tests with a changed ramp come first."""
     with_findings = {each.test for each in analysis.results.findings if each.kind in OF_THE_RAMP}
     hinted, drawn = False, False
-    for test in sorted(analysis.tests(), key=lambda test: test.result.name not in with_findings):
+    rising = [test for test in analysis.tests() if curves.rises(test.result)]
+    for test in sorted(rising, key=lambda test: test.result.name not in with_findings):
         shown = test.result.name in with_findings
-        if test.result.type == "benchmark":
-            continue
         if figure := curves.users(test):
             drawn = True
             if shown:
                 yield _chart_tools([figure], hint=not hinted)
                 hinted = True
             yield replace(figure, caption=title_of(test.result), shown=shown)
-    yield fragment("ramp_up", results=analysis.results, drawn=drawn)
+    if rising:
+        yield fragment("ramp_up", results=analysis.results, tests=[test.result for test in rising], drawn=drawn)
 
 
 def metrics(analysis: Analysis) -> Iterator[Part]:
@@ -404,12 +404,13 @@ def parts_of(report: Report, name: str) -> Iterator[Part]:
     """
     section = sections_of(report.results)[name]
     made = section.parts(report)
-    if isinstance(made, Fragment) and not made.html.strip() and not made.block:
+    parts = [made] if isinstance(made, Fragment) else [*made]
+    if all(isinstance(part, Fragment) and not part.html.strip() and not part.block for part in parts):
         return
     if section.heading:
         yield Fragment(Markup(), heading=section.heading)
     brought: set[type] = set()
-    for part in [made] if isinstance(made, Fragment) else made:
+    for part in parts:
         yield replace(part, alone=type(part) not in brought)
         if isinstance(part, Fragment) or part.chart is not None:
             brought.add(type(part))

@@ -65,13 +65,13 @@ def _text(text: str, style: str = "") -> Text:
 
 
 def table_rows(test: TestResult, *, every: bool = False) -> tuple[list[Row], Counter[str]]:
-    """Return the rows to show, changes first, and the number of other rows by status."""
+    """Return the rows to show, changes first, and the number of other metrics by status."""
     rows, rest = [], Counter[str]()
     for name, row, unit, better, shown, margin in _judged(test):
         status = row.status if row else Status.NOT_COMPARABLE
         if not (shown or every or status.changed):
-            none = row is not None and row.base == row.new == 0
-            rest[say("terminal", "status", row, better) if none else numbers.STATUS_WORDS[status]] += 1
+            if not isinstance(row, ErrorRateResult):  # the page has a section of them
+                rest[say("terminal", "counted", row, status)] += 1
             continue
         decides = shown or isinstance(row, ErrorRateResult)
         words = say("terminal", "status", row, better, None if decides else unit, margin)
