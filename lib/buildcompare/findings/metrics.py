@@ -130,14 +130,15 @@ def sessions(test: TestResult) -> Iterator[Found]:
     """Report the sessions of a benchmark, and with too few of them the changes that they cannot show."""
     if test.sessions is None:
         return
-    family = Counter(row.family for row in test.metrics)
+    family, few = Counter(row.family for row in test.metrics), [row for row in test.metrics if few_sessions(row)]
     least = [
         quantile(1.0 - test.level / family[row.family] / 2.0, row.noise_df or math.inf) * (row.se_log or 0.0)
-        for row in test.metrics
-        if few_sessions(row)
+        for row in few
+        if not row.status.changed
     ]
-    evidence = test.sessions.model_dump() | {"least_percent": percent(max(least)) if least else None}
-    yield Found(FindingKind.SESSIONS, Severity.WARNING if least else Severity.INFO, evidence)
+    counts = {"open": len(least), "called": len(few) - len(least)}
+    evidence = test.sessions.model_dump() | counts | {"least_percent": percent(max(least)) if least else None}
+    yield Found(FindingKind.SESSIONS, Severity.WARNING if few else Severity.INFO, evidence)
 
 
 def few_sessions(metric: MetricResult) -> bool:

@@ -17,23 +17,15 @@ from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, NoiseSource, Pair, ReasonCode, Side, Status
 from buildcompare.stats.effects import Effect, all_positive, measure_effects
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
-from buildcompare.stats.noise import (
-    LEAST_REPEATS,
-    Contrasts,
-    Noise,
-    RepeatedRuns,
-    RunLevel,
-    metric_noise,
-    repeats_noise,
-)
+from buildcompare.stats.noise import LEAST_REPEATS, Contrasts, Noise, RepeatedRuns, RunLevel, metric_noise, repeat_noise
 from buildcompare.stats.planning import ALPHA, quantile
 
 QUANTILES = (0.5, 0.9, 0.99)  # the usual targets for request times
 ENOUGH_TO_CHOOSE = 15  # metrics to choose pairs by: by one, 6 to 8 % of unchanged metrics differ at 5 %, by five 5.5 %
 BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
-"""Default noise of times between sessions: the differences of 181 benchmarks of CPython
-between two sessions of one commit follow a t distribution of this scale, with 2.1 degrees of freedom (pairs 0 and 1 of
-benchmarks/sessions.py). In the two other pairs, held out as a check, 92 % of its 95 % intervals hold zero."""
+"""Default noise of times between sessions: changes of 181 benchmarks of CPython in one commit (t, 2.1 degrees of
+freedom; pairs 0 and 1 of benchmarks/sessions.py). In two pairs held out, 95 % of the 95 % intervals hold zero."""
+BATCHES = 5  # parts of a session: they hold whole processes if those are a multiple of five, as pyperf's are
 
 
 @dataclass(frozen=True)
@@ -83,7 +75,7 @@ def with_effects(measured: Sequence[Measured], *, paired: bool = False) -> list[
         if effect is None:
             few = ReasonCode.FEW_RUNS if max(map(len, each.levels)) > 1 else ReasonCode.NO_NOISE
             why = Reason(code=few if all_positive(*each.levels) else ReasonCode.NOT_POSITIVE)
-        elif each.noise is BETWEEN_SESSIONS and not ((here := repeats[at]) and here.df >= LEAST_REPEATS):
+        elif effect.noise_source == NoiseSource.SESSIONS and not ((here := repeats[at]) and here.df >= LEAST_REPEATS):
             why = Reason(code=ReasonCode.FEW_SESSIONS)  # judged, but too few to decide
         completed[at] = replace(each, effect=effect, row=each.row.model_copy(update={"reason": why}))
     return completed
@@ -92,9 +84,9 @@ def with_effects(measured: Sequence[Measured], *, paired: bool = False) -> list[
 def _repeats(base: Sequence[RunLevel], new: Sequence[RunLevel], *, paired: bool) -> Noise | None:
     """Noise of one run from the repeats of a metric, by pairs if `paired` and no session lacks the metric."""
     if not paired or len(base) != len(new) or not all_positive(base, new):
-        return repeats_noise(base, new)
+        return repeat_noise(base, new)
     both = zip(base, new, strict=True)
-    return repeats_noise([RunLevel((one.level / other.level) ** math.sqrt(0.5)) for other, one in both])
+    return repeat_noise([RunLevel((one.level / other.level) ** math.sqrt(0.5)) for other, one in both])
 
 
 def run_levels(levels: Pair[list[Level]]) -> Pair[list[RunLevel]]:
@@ -130,9 +122,20 @@ def measure_measurements(
             reason = Reason(code=zero_base(metric, levels.new))
         noise = metric_noise(metric, "benchmark", groups, past)
         if stated and noise is None and metric.unit == "seconds":
-            noise = BETWEEN_SESSIONS
+            noise = noise_of_sessions([values for side in SIDES for values in _values(runs[side], metric.slug)])
         rows.append(Measured(metric.name, unjudged_row(metric, levels, reason), effect, run_levels(levels), noise))
     return with_effects(rows, paired=paired)
+
+
+def noise_of_sessions(sessions: Sequence[FloatArray]) -> Noise:
+    """Default noise of the mean of one session: :data:`BETWEEN_SESSIONS` and the scatter of its batches.
+
+    The degrees of freedom stay those between sessions, whose heavy tails more noise does not make lighter.
+    """
+    parts = [np.array_split(values, min(BATCHES, values.size)) for values in sessions]
+    within = repeat_noise(*([RunLevel(float(np.exp(np.log(part).mean()))) for part in each] for each in parts))
+    error = within.sd * math.sqrt(np.mean([1.0 / len(each) for each in parts])) if within else 0.0
+    return replace(BETWEEN_SESSIONS, sd=math.hypot(BETWEEN_SESSIONS.sd, error))
 
 
 def in_sessions(runs: Mapping[Side, Sequence[Recording]]) -> tuple[dict[Side, list[Recording]], bool]:
@@ -198,13 +201,9 @@ def compare_distributions(runs: Mapping[Side, Sequence[Recording]], catalogue: C
     """Describe the values of each metric over all runs of a build, if one build has more than `LEAST_REPEATS`."""
     rows = []
     for metric in measured_metrics(runs, catalogue):
-        base, new = (values_of(runs[side], metric.slug) for side in SIDES)
-        if max(base.size, new.size) > LEAST_REPEATS:
-            described = distribution(base), distribution(new)
-            row = DistributionResult(
-                name=metric.name, slug=metric.slug, unit=metric.unit, base=described[0], new=described[1]
-            )
-            rows.append(row)
+        builds = {side: distribution(values_of(runs[side], metric.slug)) for side in SIDES}
+        if any(builds.values()):
+            rows.append(DistributionResult(name=metric.name, slug=metric.slug, unit=metric.unit, **builds))
     return rows
 
 

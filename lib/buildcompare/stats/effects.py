@@ -19,7 +19,7 @@ from scipy import special
 from buildcompare.config.catalogue import Metric
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import Better, NoiseSource, Pair, Status
-from buildcompare.stats.noise import Key, Noise, RunLevel, beside_repeats, in_windows, repeats_noise
+from buildcompare.stats.noise import Key, Noise, RunLevel, beside_repeats, in_windows, repeat_noise
 from buildcompare.stats.planning import ALPHA, SOUGHT, Looks, enough_runs, percent, quantile, smallest_found
 
 LABEL_ALPHA = 0.02  # error rate of each label row: four of 200 rows are marked by chance
@@ -204,7 +204,7 @@ def measure_effects(
     """
     used = {key: runs for key, runs in levels.items() if all(runs) and all_positive(*runs)}
     stated = {key: noise and in_windows(noise, *used[key]) for key, noise in priors.items() if key in used}
-    noises = beside_repeats(stated, repeats or {key: repeats_noise(*runs) for key, runs in used.items()})
+    noises = beside_repeats(stated, repeats or {key: repeat_noise(*runs) for key, runs in used.items()})
     effects: dict[Key, Effect | None] = dict.fromkeys(levels)
     for key, noise in noises.items():
         if noise is not None:

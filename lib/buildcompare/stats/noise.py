@@ -147,7 +147,7 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]]) -> Noise | None:
     return Noise(max(math.sqrt(variance), LEAST_SD), df, NoiseSource.CALIBRATION, usual, length)
 
 
-def repeats_noise(*runs: Sequence[RunLevel]) -> Noise | None:
+def repeat_noise(*runs: Sequence[RunLevel]) -> Noise | None:
     """Noise from the scatter of repeated runs around the levels of their own builds; None without any repeats."""
     noise = run_noise(runs)
     return noise and replace(noise, noise_source=NoiseSource.REPEATS)
