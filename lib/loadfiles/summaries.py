@@ -93,6 +93,7 @@ def _summary(kind: str, pattern: bytes, make: Callable[[Any], _Values]) -> tuple
         file = replace(file, contents=stream.read())
         rate, unit, times, good = make(file.json() if pattern.startswith(rb"\{") else file.contents.decode())
         numbers = np.array([rate, *times, good], dtype=np.float64) * [1.0, *[unit] * 4, 100.0]
+        numbers[:5] = np.nan if good == 0 else numbers[:5]  # failures are fast
         named = ((name, value) for name, value in zip(_NAMES, numbers, strict=True) if np.isfinite(value))
         return _whole_run(kind, file, (Measurement.of(name, [value], catalogue) for name, value in named))
 

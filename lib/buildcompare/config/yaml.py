@@ -145,8 +145,7 @@ class _Builder:
         return read(text)
 
     def _fault(self, node: Node, expected: str, found: str) -> InputError:
-        line = f"line {node.start_mark.line + 1}"
-        return InputError(file=self.file, key=line, expected=expected, found=found)
+        return InputError(file=self.file, key=f"line {node.start_mark.line + 1}", expected=expected, found=found)
 
 
 def read_yaml(file: Path) -> Document:

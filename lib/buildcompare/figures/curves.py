@@ -170,8 +170,7 @@ def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: Met
     at = chart.BOTH_SUSTAINED.format(seen.at_users)
     plot.text(plot.across(seen.at_users) - 3, plot.bottom - 3, at, points=NOTE, anchor="end")
     plot.legend(dict(labels.items()))
-    counts = Pair.of(lambda side: len(seen.points[side]))
-    alt = say("figures", "at_load_alt", metric, labels, counts)
+    alt = say("figures", "at_load_alt", metric, labels, Pair.of(lambda side: len(seen.points[side])))
     return Figure(name, alt, plot.svg(alt), chart=chart.over_loads(labels, metric, seen, group, title=title, alt=alt))
 
 

@@ -169,7 +169,7 @@ def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED):
         for test in tests:
             if test.validity.status == status and not recordings.only_usual_limits(test):
-                unknown = all(run.load_curve is None for run in (*test.runs.base, *test.runs.new))
+                unknown = test.type != "benchmark" and all(run.load_curve is None for of in test.runs for run in of)
                 evidence = {"status": status, "codes": test.validity.codes, "load_unknown": unknown}
                 yield suggestion(SuggestionKind.RERUN, evidence, names, test=test.name)
     for test in (each for each in tests if each.validity.status == ValidityStatus.VALID):

@@ -95,9 +95,8 @@ def _has_more_errors(results: Results) -> bool:
     }
     for each in (each for each in results.findings if each.test in valid):
         rose = each.kind == FindingKind.UNJUDGEABLE and each.severity != Severity.INFO and each.evidence["base"] == 0
-        if each.kind == FindingKind.ERROR_RATE and each.severity == Severity.CRITICAL:
-            return True
-        if rose and (each.test, each.metric) in counts:
+        failing_more = each.kind == FindingKind.ERROR_RATE and each.severity == Severity.CRITICAL
+        if failing_more or (rose and (each.test, each.metric) in counts):
             return True
     return any(row.deciding is not None and row.deciding.status == Status.REGRESSION for row in counts.values())
 

@@ -440,11 +440,8 @@ def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
 
 def place_in_words(ledger: Ledger, name: str) -> str:
     """Say in words where the comparison `name` stands, and whether an earlier one has a later version."""
-    numbers = {each.name: _version(each.new.minor) for each in ledger.listed if each.position is not None}
+    minors = {each.name: each.new.minor or "" for each in ledger.listed if each.position is not None}
+    numbers = {each: [int(part) for part in minor.split(".") if part] for each, minor in minors.items()}
     before = list(itertools.takewhile(lambda each: each != name, numbers)) if name in numbers else None
     later = [each for each in before or () if numbers[name] and numbers[each] > numbers[name]]
     return say("history", "recorded", named(ledger.folder), name, before, len(numbers), later)
-
-
-def _version(minor: str | None) -> list[int]:
-    return [int(part) for part in (minor or "").split(".") if part]

@@ -83,8 +83,7 @@ def interval_of(catalogue: Catalogue, test_type: str, series: str) -> float | No
 
 def over_releases(releases: Sequence[Sequence[LedgerTest]], catalogue: Catalogue) -> Iterator[LevelSeries]:
     """Every metric of every test, oldest release first: supported users first, others in the catalogue's order."""
-    frame = level_frame(releases)
-    tests = [*frame.groupby(["type", "db_engine", "name"], sort=False)]
+    tests = [*level_frame(releases).groupby(["type", "db_engine", "name"], sort=False)]
     for key, test in sorted(tests, key=lambda each: USERS not in set(each[1]["metric"])):
         words = test_words(key[0], key[1] or None) + (f" ({key[2]})" if key[2] else "")
         metrics = dict.fromkeys(test["metric"])

@@ -172,8 +172,7 @@ def read_history(
     >>> read_history("no such ledger").levels.columns[:3].tolist()
     ['comparison', 'kind', 'build']
     """
-    path = os.fspath(folder or os.environ.get("HISTORY") or USUAL)
-    return _open(resolve(path, is_folder=True), catalogue, last)
+    return _open(resolve(os.fspath(folder or os.environ.get("HISTORY") or USUAL), is_folder=True), catalogue, last)
 
 
 def _open(folder: Path, catalogue: str, last: int | None, also: Collection[str] = ()) -> History:

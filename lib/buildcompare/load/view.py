@@ -188,8 +188,7 @@ class RunView:
         window = self.steady.window or self.steady.shown
         if same is None or window is None:
             return None
-        samples = self.recording.samples(same)
-        return level_of_samples(*samples, window, geometric=same.unit == TIMES)
+        return level_of_samples(*self.recording.samples(same), window, geometric=same.unit == TIMES)
 
 
 Views: TypeAlias = Pair[list[RunView]]  # runs of both builds

@@ -114,8 +114,7 @@ def plan_runs(
     >>> [(step.further, round(step.found_percent)) for step in plan_runs(0.04, 8, margin_percent=10, most=3)]
     [(1, 14), (2, 11), (3, 9)]
     """
-    steps = _further(run_sd, df, margin_percent, Better(better), looks, family, gate)
-    return [*itertools.islice(steps, most)]
+    return [*itertools.islice(_further(run_sd, df, margin_percent, Better(better), looks, family, gate), most)]
 
 
 def enough_runs(

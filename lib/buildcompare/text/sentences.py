@@ -102,7 +102,7 @@ def environment() -> Environment:
         autoescape=False,  # noqa: S701  # sentences are plain text, which pages escape
         undefined=StrictUndefined,
         extensions=[OneLine],
-        finalize=_written,
+        finalize=lambda value: numbers.significant(value) if isinstance(value, float) else value,
         bytecode_cache=compiled(__file__),
         optimized=False,  # most sentences are said once or never
     )
@@ -110,11 +110,6 @@ def environment() -> Environment:
     made.filters.update(usable)
     made.globals.update(usable, **_TABLES)
     return made
-
-
-def _written(value: object) -> object:
-    """Convert a value for a sentence; numbers without a filter get three digits."""
-    return numbers.significant(value) if isinstance(value, float) else value
 
 
 def each(items: Iterable[Any], macro: Callable[..., str]) -> list[str]:

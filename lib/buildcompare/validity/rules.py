@@ -64,6 +64,13 @@ class RunInTest:
         load, stop = self.view.load, self.view.stop
         return samples(pd.Series(dtype=float) if load is None else load, stop.at_s if stop else math.inf)
 
+    @cached_property
+    def failed(self) -> bool:
+        """Whether no request succeeded at any time."""
+        rows = (*self.view.recording.graphs(), *self.view.recording.measurements)
+        good = (row.values for row in rows if self.catalogue.find(row.name).outcome == "successes")
+        return {each for values in good for each in values[np.isfinite(values)]} == {0.0}
+
     def sustained(self, seconds: float) -> float:
         """Return the highest load that the run reached for `seconds` in total."""
         return sustained(*self.under_load, seconds)
@@ -138,7 +145,7 @@ def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
     """Judge the runs of one test, alone and against each other."""
     of_one_run = (_recorded, _falls, _target, _last_30_minutes, _coverage, _counters_restarted)
     between_runs = (_other_runs, _loads_differ, _window_shorter, _series_missing, _windows_overlap, _same_recording,
-                    _another_build, _units)  # fmt: skip
+                    _another_build, _units, _none_succeeded)  # fmt: skip
     alone: Pair[list[list[ValidityReason]]] = Pair([], [])
     for side, i, run in _each(runs):
         alone[side].append([_with_sentence(each, side=side, run=i) for rule in of_one_run for each in rule(run)])
@@ -326,6 +333,13 @@ def _counters_restarted(run: RunInTest) -> Reasons:
 def _each(runs: Pair[list[RunInTest]]) -> Iterator[tuple[Side, int, RunInTest]]:
     """Yield every run with its build and number."""
     return ((side, i, run) for side in SIDES for i, run in enumerate(runs[side], start=1))
+
+
+def _none_succeeded(runs: Pair[list[RunInTest]]) -> Reasons:
+    """Report runs that failed; if all of a build did, their counts over time show a regression."""
+    for side, i, run in _each(runs):
+        if run.failed and (run.test.type == "benchmark" or not all(each.failed for each in runs[side])):
+            yield _reason(ValidityCode.NONE_SUCCEEDED, invalid=True, side=side, run=i)
 
 
 def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
