@@ -356,8 +356,7 @@ def _exit_code(shortcomings: Collection[FailOn], fail_on: Collection[FailOn] | N
 
 def _table(*, every: bool) -> Printed:
     """Settings of the printed table: colours and full width on a terminal, plain elsewhere."""
-    width = shutil.get_terminal_size((WIDTH, 0)).columns
-    return Printed(width, os.isatty(1), every)
+    return Printed(shutil.get_terminal_size((WIDTH, 0)).columns, os.isatty(1), every)
 
 
 @contextlib.contextmanager

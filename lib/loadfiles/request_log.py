@@ -20,7 +20,7 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.labels.tables import OTHERS as RARE
 from buildcompare.recordings.files import InputFile
 from buildcompare.recordings.recording import Recording
-from buildcompare.recordings.series import LATEST, TESTED, FloatArray, LabelSummary, Series
+from buildcompare.recordings.series import LATEST, TESTED, FloatArray, LabelSummary, Note, Series
 
 GROUP = "endpoint"
 FAILURES = "failed-requests", "Failed requests", "requests/s"
@@ -46,13 +46,7 @@ _CODE_BITS, _BUCKET_BITS = MOST_NAMES.bit_length(), _BOUNDS.size.bit_length()
 
 @lru_cache(65_536)
 def endpoint_of(method: str, address: str) -> str:
-    """Name the endpoint of a request: method and path, without host and query, its ids as ``{id}``.
-
-    Examples
-    --------
-    >>> endpoint_of("GET", "https://shop.example/users/42/orders?page=3")
-    'GET /users/{id}/orders'
-    """
+    """Name the endpoint of a request: method and path, without host and query, its ids as ``{id}``."""
     address = address.removeprefix("${}").replace("${}", "{id}")  # what k6 makes of http.url`...`
     path = (urlsplit(address).path or "/") if "://" in address else address.partition("?")[0]
     masked = "/".join("{id}" if _ID.fullmatch(part) else part for part in path.split("/"))
@@ -88,6 +82,8 @@ class RequestLog:
         self._new = 0  # rows since the pieces were last summed
         self.left_out = np.empty(0, dtype=np.int64)  # numbers of endpoints whose requests are counted elsewhere
         self.most_users = 0.0  # users that never reach this are lent to hold a rate, and are no load
+        self.zero_s = 0.0  # where the run's elapsed time begins, in a file without dates
+        self.notes: tuple[Note, ...] = ()
 
     def codes(self, names: Iterable[str]) -> npt.NDArray[np.int64]:
         """Return a number for each endpoint's name."""
@@ -105,10 +101,7 @@ class RequestLog:
         elapsed_s: FloatArray | None = None,
         failed: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        """Count requests: when (seconds since 1970), at which endpoint, how long they took, which failed.
-
-        Without `elapsed_s` only the failures are counted, of requests that are counted elsewhere.
-        """
+        """Count requests by second and endpoint; without `elapsed_s` only failures, of requests counted elsewhere."""
         if elapsed_s is not None and not (np.isfinite(elapsed_s).all() and (elapsed_s >= 0).all()):
             raise self.file.fault(None, "times of requests of 0 or more", "others")
         if not times.size:
@@ -143,8 +136,8 @@ class RequestLog:
             raise self.file.fault("requests", "at least one", "none")
         of_second, bucket = np.divmod(counts.index.to_numpy(), 1 << _BUCKET_BITS)
         seconds, codes = np.divmod(of_second, 1 << _CODE_BITS)
-        counts = counts.assign(second=seconds, code=codes, bucket=bucket)[~np.isin(codes, self.left_out)]
-        first, last = span_of(seconds, self.file)
+        counts = counts.assign(second=seconds - self.zero_s, code=codes, bucket=bucket)[~np.isin(codes, self.left_out)]
+        first, last = (each - self.zero_s for each in span_of(seconds, self.file))
         start, end = int(first), int(last) + 1
         most = counts.groupby("code")["requests"].sum().nlargest(MOST_ENDPOINTS).index
         counts["code"] = counts["code"].where(counts["code"].isin(most), len(self._codes))
@@ -165,7 +158,7 @@ class RequestLog:
             summaries += _summary(rows, name)
         window = (float(start), float(end))
         about = {"kind": kind, "files": [self.file.provenance], "rate_s": max(SETTLE_S, series[0].step_s)}
-        return Recording(tuple(series), window, True, tuple(summaries), provenance=about)
+        return Recording(tuple(series), window, True, tuple(summaries), notes=self.notes, provenance=about)
 
 
 def _ends(start: int, end: int, most: int) -> tuple[FloatArray, int]:
@@ -191,10 +184,7 @@ def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
 
 
 def _by_interval(counts: pd.DataFrame, at: FloatArray, step: int) -> tuple[Intervals, FloatArray, FloatArray]:
-    """Sum counts by interval; also return them by interval and bucket, and the buckets' bounds.
-
-    The last interval is left out if it is not whole.
-    """
+    """Sum counts by interval, also by bucket, and return the buckets' bounds; the last is left out if not whole."""
     place = ((counts["second"] - (at[0] - step)) // step).to_numpy(dtype=np.int64)
     used, column = np.unique(counts["bucket"].to_numpy(), return_inverse=True)
     rows, place, column = (each[place < at.size] for each in (counts, place, column))
@@ -233,8 +223,7 @@ def labelled(requests: Intervals, label: str) -> Iterable[Series]:
     values = {"calls": requests.requests / requests.lasting_s, "avg": _ratio(requests.sums_s, requests.requests)}
     for stat, numbers in {**values, **requests.shares_s}.items():
         yield Series(GROUP, label, "seconds", requests.at, numbers, role="label", stat=stat)
-    failures = requests.failed / requests.lasting_s
-    yield Series(*FAILURES, requests.at, failures, role="error", labels={GROUP: label})
+    yield Series(*FAILURES, requests.at, requests.failed / requests.lasting_s, role="error", labels={GROUP: label})
 
 
 def _buckets(at: FloatArray, rates: FloatArray, bounds: FloatArray, label: str) -> Iterable[Series]:

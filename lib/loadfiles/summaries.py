@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -12,7 +13,8 @@ import numpy as np
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.recordings.files import InputFile, unit_factor
 from buildcompare.recordings.recording import Recording
-from buildcompare.recordings.series import Measurement
+from buildcompare.recordings.series import Measurement, Note
+from loadfiles.request_log import endpoint_of
 
 _Values: TypeAlias = tuple[float | None, float, Iterable[float | None], float | None]
 """Requests per second, the unit of times in seconds, mean, p50, p95 and p99, and the part that succeeded."""
@@ -48,6 +50,7 @@ def _oha(data: Any) -> _Values:
     return summary["requestsPerSec"], 1.0, times, summary["successRate"] * (1.0 - bad)
 
 
+COARSE_S = 0.01  # four decimals have less than three digits below it
 _DURATION = r"([0-9.]+)([^\s\d.,]*)"
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -81,7 +84,8 @@ def _hey(text: str) -> _Values:
     failed = sum(map(int, re.findall(r"(?m)^[ \t]*\[([0-9]+)\]\s+\D", text.partition("Error distribution")[2])))
     asked, good = failed + sum(count for _, count in codes), sum(count for code, count in codes if code < 400)
     shares = (_first(rf"{share}%+ in ([0-9.]+) secs", text) for share in (50, 95, 99))
-    times = (_first(r"Average:\s*([0-9.]+) secs", text), *shares)
+    stated = (_first(r"Average:\s*([0-9.]+) secs", text), *shares)
+    times = (math.inf if seconds is not None and seconds < COARSE_S else seconds for seconds in stated)
     return _first(r"Requests/sec:\s*([0-9.]+)", text), 1.0, times, good / asked if asked else None
 
 
@@ -91,11 +95,18 @@ _Reader: TypeAlias = Callable[[BinaryIO, InputFile, Catalogue], Recording]
 def _summary(kind: str, pattern: bytes, make: Callable[[Any], _Values]) -> tuple[str, bytes, _Reader]:
     def read(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
         file = replace(file, contents=stream.read())
-        rate, unit, times, good = make(file.json() if pattern.startswith(rb"\{") else file.contents.decode())
+        is_json, at = pattern.startswith(rb"\{"), re.search(rb"test @ (\S+)", file.contents[:200])
+        if (runs := len(re.findall(rb"\n\}\{|\}\r?\n\{" if is_json else pattern, file.contents)) + is_json) > 1:
+            raise file.fault("contents", "one run per file", f"{runs} runs")
+        rate, unit, times, good = make(file.json() if is_json else file.contents.decode())
         numbers = np.array([rate, *times, good], dtype=np.float64) * [1.0, *[unit] * 4, 100.0]
         numbers[:5] = np.nan if good == 0 else numbers[:5]  # failures are fast
         named = ((name, value) for name, value in zip(_NAMES, numbers, strict=True) if np.isfinite(value))
-        return _whole_run(kind, file, (Measurement.of(name, [value], catalogue) for name, value in named))
+        read = _whole_run(kind, file, (Measurement.of(name, [value], catalogue) for name, value in named))
+        coarse = kind == "hey" and np.isinf(numbers).any()
+        notes = (Note("source", "times below 10 ms are left out, as hey prints four decimals: use `hey -o csv`"),)
+        about = {"endpoint": endpoint_of("", at[1].decode())} if at else {}
+        return replace(read, notes=notes if coarse else (), provenance={**read.provenance, **about})
 
     return kind, pattern, read
 

@@ -1,7 +1,4 @@
-"""Read the files of load testers: requests of k6, JMeter, Locust, Gatling and vegeta, and summaries; pyperf's results.
-
-A file of any size is read in pieces. The endpoint of each request becomes a label.
-"""
+"""Read the files of load testers in pieces; the endpoint of each request becomes a label."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve
 from buildcompare.recordings.files import Format, InputFile, head_of, unpacked
 from buildcompare.recordings.recording import Recording
-from buildcompare.recordings.series import FloatArray, LabelSummary, Series, to_float
+from buildcompare.recordings.series import TESTED, FloatArray, LabelSummary, Note, Series, to_float
 from loadfiles import logs
 from loadfiles.request_log import (
     FAILURES,
@@ -76,10 +73,7 @@ _Types: TypeAlias = Mapping[str, pa.DataType | None]
 def _csv(
     stream: BinaryIO, file: InputFile, types: _Types, *, optional: _Types | None = None, names: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the columns `types` of a CSV piece by piece, and those of `optional` that are there.
-
-    `names` are those of a file without a header.
-    """
+    """Yield the columns `types` of a CSV, and those of `optional` that are there; `names` are used without a header."""
     line = head_of(str(file.path)).partition(b"\n")[0].decode("utf-8-sig", "replace")
     delimiter = max(",;\t", key=line.count)
     header = next(csv.reader([line], delimiter=delimiter))
@@ -141,8 +135,7 @@ def _k6(batches: Iterable[Iterable[pa.Array]], log: RequestLog) -> None:
             elif kind == "vus_max":
                 log.most_users = max(log.most_users, float(values[rows].max()))
             elif kind in (*_TIMES, _FAILED):
-                taken = pa.array(rows)
-                codes = _coded(log, endpoint_of, *(each.take(taken) for each in texts))
+                codes = _coded(log, endpoint_of, *(each.take(pa.array(rows)) for each in texts))
                 counted = {"failed": values[rows] > 0} if kind == _FAILED else {"elapsed_s": values[rows] / 1e3}
                 log.add(times[rows], codes, **counted)
 
@@ -193,10 +186,7 @@ def count_jmeter_csv(stream: BinaryIO, log: RequestLog) -> None:
 
 
 def _nested(batch: pa.RecordBatch, times: FloatArray) -> FloatArray:
-    """Mark JMeter's transactions that hold samples, and parts of samples, with 1, others of both with -1.
-
-    A thread sends one sample at a time; parts are redirects and resources of a page, named ``LABEL-NUMBER``.
-    """
+    """Mark JMeter's transactions that hold samples, and parts of a page (``LABEL-NUMBER``), with 1, others with -1."""
 
     def fits(column: pa.DictionaryArray, pattern: str) -> npt.NDArray[np.bool_]:
         matched = compute.match_substring_regex(column.dictionary, pattern).take(column.indices)
@@ -256,7 +246,7 @@ def _count(requests: Iterator[_Row], log: RequestLog) -> None:
 
 
 def count_gatling(stream: BinaryIO, log: RequestLog) -> None:
-    """Count Gatling's ``simulation.log`` of version 2 to 3.9, text with four times a request up to 2.1, later two."""
+    """Count Gatling's ``simulation.log`` of version 2 to 3.11, text with four times a request up to 2.1, later two."""
     joined = list[tuple[float, int]]()
 
     def requests() -> Iterator[_Row]:
@@ -264,22 +254,34 @@ def count_gatling(stream: BinaryIO, log: RequestLog) -> None:
             try:
                 fields = line.decode().rstrip("\r\n").split("\t")
                 if fields[0] == "REQUEST":
-                    end = next(at for at, word in enumerate(fields) if word in ("OK", "KO") and at > 2)
+                    end = next(i for i, word in enumerate(fields) if word in ("OK", "KO") and fields[i - 1].isdigit())
                     first = end - (4 if end > 6 and "".join(fields[end - 4 : end]).isdigit() else 2)
                     start, stop = to_float(fields[first]), to_float(fields[end - 1])
-                    group = fields[first - 2] if first > 2 and not fields[first - 2].isdigit() else ""
-                    name = " / ".join(part for part in (group.replace(",", " / "), fields[first - 1]) if part)
+                    groups = ",".join(fields[max(first - 2, 1) : first - 1]).split(",")
+                    name = " / ".join(filter(None, (*groups, fields[first - 1])))
                     yield name, start / 1e3, max(stop - start, 0) / 1e3, fields[end] == "KO", np.nan
-                elif fields[0] == "USER":
+                elif fields[0] == "USER" and line.endswith(b"\n"):
                     word = next(each for each in fields if each in ("START", "END"))
                     joined.append((to_float(fields[-1] or fields[-2]) / 1e3, 1 if word == "START" else -1))
             except (StopIteration, ValueError, IndexError):
+                if not line.endswith(b"\n"):
+                    log.notes = (Note("source", "the last line is cut off, and left out"),)
+                    return
                 found = repr(line[:80].decode("utf-8", "replace"))
                 raise log.file.fault(f"line {number}", "a REQUEST or USER of Gatling", found) from None
 
     _count(requests(), log)
     times, changes = np.array(sorted(joined, key=itemgetter(0)), dtype=np.float64).reshape(-1, 2).T
-    log.add_users(times, changes.cumsum())
+    if not (times.size and _is_open(times, changes)):
+        log.add_users(times, changes.cumsum())
+
+
+def _is_open(times: FloatArray, changes: FloatArray) -> bool:
+    """Whether users arrive in an open model and are no load: in varying numbers, each for a short part of the run."""
+    users, length = changes.cumsum(), float(np.ptp(times))
+    amid = users[np.searchsorted(times, times[0] + length * np.linspace(0.4, 0.8, 999), side="right") - 1]
+    stay = users[:-1] @ np.diff(times) / max((changes > 0).sum(), 1)
+    return bool(stay < length / 5 and amid.std() > amid.mean() / 20)
 
 
 _VEGETA = ["timestamp", "code", "latency", "out", "in", "error", "body", "attack", "seq", "method", "url", "headers"]
@@ -299,6 +301,19 @@ def count_vegeta(stream: BinaryIO, log: RequestLog) -> None:
         log.add(_seconds(batch["timestamp"], 1e9), endpoints, elapsed_s=latency / 1e9, failed=failed)
 
 
+_HEY = {"response-time": pa.float64(), "status-code": pa.int64(), "offset": pa.float64()}
+
+
+def count_hey(stream: BinaryIO, log: RequestLog) -> None:
+    """Count the file of ``hey -o csv``: times since the start; times of four decimals lie anywhere around them."""
+    log.zero_s = TESTED[0]
+    for batch in _csv(stream, log.file, _HEY):
+        seconds, codes, start = (_numbers(batch[name]) for name in _HEY)
+        around = (np.arange(seconds.size) * 0.618034 % 1.0 - 0.5) / 1e4
+        endpoints, failed = np.repeat(log.codes(["all"]), seconds.size), (codes < 200) | (codes >= 400)
+        log.add(start + log.zero_s, endpoints, elapsed_s=np.abs(seconds + around), failed=failed)
+
+
 # ---- Locust: counts so far, by second and by endpoint ----------------------------------------------------------------
 
 HISTORY, STATS = "_stats_history.csv", "_stats.csv"  # ends of the names of Locust's files of one run
@@ -311,10 +326,7 @@ _WHOLE = ["Request Count", "Failure Count", "Average Response Time", *_SHARES.va
 
 
 def read_locust(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
-    """Read ``..._stats_history.csv`` of ``locust --csv``; requests and means are differences of its sums so far.
-
-    Endpoints come from ``..._stats.csv`` beside it; without a history by endpoint, rates of failures are its means.
-    """
+    """Read ``..._stats_history.csv`` of ``locust --csv``, sums so far; ``..._stats.csv`` beside it has endpoints."""
     table = _locust_table(stream, file, ["Timestamp", *_COUNTED])
     series: list[Series] = []
     window: tuple[float, float] | None = None
@@ -401,10 +413,10 @@ def _is_jmeter(head: bytes) -> bool:
 
 
 _REFUSED = (
-    ("gatling", rb"\x00.{0,3}\x00.{0,40}?\d+\.\d+", "text (up to version 3.9)", "the binary log of a newer Gatling"),
+    ("gatling", rb"\x00.{0,3}\x00.{0,40}?\d+\.\d+", "text (up to version 3.11)", "the binary log of a newer Gatling"),
     ("vegeta", rb".{0,9}\x03\x01\x01\x06Result", "what `vegeta encode` makes of it", "the results of `vegeta attack`"),
     ("vegeta", rb"Value\(ms\) +Percentile|Bucket +# +%", "`vegeta encode` or `vegeta report`", "a histogram"),
-    ("hey", rb"response-time,DNS\+dialup,", "what hey prints without `-o csv`", "times without dates"),
+    ("oha", rb"(?:request-start,DNS,|Summary:\s+Success rate:)", "`--output-format json`", "another format"),
     ("k6", rb".{0,9999}?http_req_duration\.*: avg=", "`--out csv` or `--summary-export`", "what k6 prints"),
     ("locust", rb'\[\s*\{.{0,999}"num_none_requests"|Type,Name,Req', "the history of `--csv`", "sums of the whole run"),
 )
@@ -436,6 +448,7 @@ TOOLS = (
     *(_refusing(*each) for each in _REFUSED),
     _requests("gatling", _begins(rb"(?:ASSERTION\t[^\n]*\n)*RUN\t"), count_gatling),
     _requests("vegeta", _begins(rb'\d{19},\d{1,3},\d+,\d+,\d+,|\{(?=[^\n]*"seq":)(?=[^\n]*"latency":)'), count_vegeta),
+    _requests("hey", _begins(rb"response-time,DNS\+dialup,"), count_hey),
     *(Tool(name, _begins(pattern), read) for name, pattern, read in NUMBERS),
     Tool("logs", logs.is_log, logs.read_log),
 )
@@ -449,8 +462,7 @@ class _Streamed(InputFile):
     def provenance(self) -> dict[str, object]:
         """Path, hash and size, for reports."""
         with resolve(str(self.path)).open("rb") as raw:
-            digest = hashlib.file_digest(raw, "sha256").hexdigest()
-            return {"path": self.path, "sha256": digest, "bytes": raw.tell()}
+            return {"path": self.path, "sha256": hashlib.file_digest(raw, "sha256").hexdigest(), "bytes": raw.tell()}
 
 
 @contextmanager

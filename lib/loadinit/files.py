@@ -57,13 +57,7 @@ def first_params(names: Sequence[str], source: Mapping[str, object], kind: str, 
 
 
 def draft_of_files(base: str, new: str) -> Draft:
-    """Recognise two files or folders of recordings, as `compare` reads them.
-
-    Raises
-    ------
-    InputError
-        If one cannot be read, or its files are the parts of one run, which a params file cannot name.
-    """
+    """Recognise two files or folders of recordings, as `compare` reads them."""
     paths: dict[Side, str] = {"base": base, "new": new}
     runs, catalogue, recognised = with_catalogue(
         lambda by: {side: read_runs(path, by) for side, path in paths.items()}, None, {}

@@ -137,15 +137,7 @@ class _Server:
 
 
 def draft_of_server(url: str, windows: Mapping[Side, tuple[str, str]]) -> Draft:
-    """Recognise what a Prometheus measured in the windows of both builds (start and end, with zones).
-
-    Raises
-    ------
-    InputError
-        If an address or time is wrong, or the server has no metric that a rule takes in both windows.
-    SourceError
-        If the server cannot be reached or fails.
-    """
+    """Recognise what a Prometheus measured in the windows of both builds (start and end, with zones)."""
     keys: Runs = {side: [{"start": windows[side][0], "end": windows[side][1]}] for side in SIDES}
     source = {"kind": "prometheus", "url": url}
     asked, runs = checked(Source, source), {}

@@ -212,32 +212,19 @@ def test_aggregates_of_threads_are_added_up(tmp_path: Path) -> None:
 
 MALFORMED = {
     "a summary that ends before its tps": (V14.partition("tps")[0], 2),
-    "a summary that ends before its transactions": (V14.partition("number of transactions")[0], 2),
     "no number of clients": (V14.replace("number of clients: 8\n", ""), 2),
     "a tps that is no number": (V14.replace("40086.123456", "１２"), 11),
-    "a tps of nothing": (V14.replace("40086.123456", "0.0"), 11),
     "a tps without what it counts": (V14.replace(" (without initial connection time)", ""), 11),
     "a latency in seconds": (V14.replace("0.200 ms", "0.200 s"), 9),
-    "a latency without a number": (V14.replace("0.200 ms", "ms"), 9),
-    "a latency that is no number": (V14.replace("0.200 ms", "nan ms"), 9),
-    "two latencies": (V14.replace("initial connection time = 12.345", "latency average = 0.300"), 10),
-    "two different scaling factors": (V14.replace("query mode: prepared", "scaling factor: 60"), 4),
-    "a scaling factor of zero": (V14.replace("factor: 50", "factor: 0"), 3),
-    "a query mode that there is not": (V14.replace("prepared", "quick"), 4),
-    "a duration in minutes": (V14.replace("30 s", "1 min"), 7),
     "two summaries run together": (V14.partition("tps")[0] + V14, 2),
     "a run that was aborted": (V14 + "pgbench: error: Run was aborted; the above results are incomplete.\n", 12),
-    "progress that breaks off": (PROGRESS + "progress: 2.0 s, 61\n", 2),
     "progress that goes back": (PROGRESS + PROGRESS, 2),
     "a duration beyond all numbers": (V14.replace("30 s", "9" * 400 + " s"), 7),
-    "progress beyond all numbers": (PROGRESS + PROGRESS.replace("1.0 s", "9" * 400 + " s"), 2),
     "a log in milliseconds": (LOG + "0 2 1448 0 1795363972850 802\n", 2),
     "aggregates in milliseconds": ("1795363978 4 2 1 2 1\n1795363979000 4 2 1 2 1\n", 2),
     "a log with a line cut off": (LOG + "0 2 14\n", 2),
     "a log of two kinds": (LOG + "1795363978 409 272729 194139779 293 1784\n", 2),
     "a log of a sample": ("".join(f"0 {i} 1448 0 {1795363972 + i} 850802\n" for i in range(1, 90, 3)), 1),
-    "a run that an error ended": ("pgbench: error: Run was aborted due to an error in thread 0\n" + V17, 1),
-    "a log with words": (LOG + "0 2 slow 0 1795363972 850802\n", 2),
 }
 
 

@@ -143,8 +143,7 @@ class LabelNoise:
 
     @cached_property
     def _changes(self) -> pd.DataFrame:
-        pairs = [label_pairs(group).assign(setup=number) for number, group in enumerate(self.groups)]
-        changes = pd.concat(pairs)
+        changes = pd.concat([label_pairs(group).assign(setup=number) for number, group in enumerate(self.groups)])
         changes["change"] = changes["change"] / changes["relative"]
         return changes.assign(square=changes["change"] ** 2)
 

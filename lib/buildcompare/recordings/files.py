@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import glob
 import gzip
@@ -116,9 +117,12 @@ def read_input(path: str, *, expected: str, is_table: Callable[[bytes], bool] | 
 
 @contextlib.contextmanager
 def unpacked(path: str) -> Iterator[BinaryIO]:
-    """Open a file that may be gzipped, to be read in pieces."""
+    """Open a file that may be gzipped, or in UTF-16, to be read in pieces."""
     with resolve(path).open("rb") as raw:
-        yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if raw.peek(2)[:2] == _GZIP else raw
+        if (first := raw.peek(2)[:2]) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            yield cast(BinaryIO, codecs.EncodedFile(raw, "utf-8", "utf-16"))
+        else:
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if first == _GZIP else raw
 
 
 def head_of(path: str) -> bytes:

@@ -151,7 +151,11 @@ def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> li
 
 
 def _each_once(runs: list[Recording], folder: str) -> list[Recording]:
-    """Return repeated runs, unless a load tester wrote one of them in two formats."""
+    """Return repeated runs, unless one of them is there in two formats, or they measured different things."""
+    kinds = {f"{run.provenance['kind']} {run.provenance.get('endpoint', '')}" for run in runs if run.measurements}
+    if len(kinds) > 1:
+        expected = "runs of one load tester and endpoint (a folder for each)"
+        raise InputError(file=folder, key=None, expected=expected, found=", ".join(sorted(map(str.strip, kinds))))
     timed, once = {bool(run.series) for run in runs}, dict[object, Recording]()
     for run in runs:
         labels = [each for each in run.label_summaries if each.stat in ("calls", "avg")]

@@ -62,8 +62,7 @@ def in_child(
     """
     here, there = multiprocessing.Pipe(duplex=False)
     most = int(max(share * memory(), min(memory(), LEAST_MEMORY)))
-    given = (there, dict(os.environ), os.getcwd(), most, task, arguments)
-    process = _context().Process(target=_child, args=given)
+    process = _context().Process(target=_child, args=(there, dict(os.environ), os.getcwd(), most, task, arguments))
     process.start()
     there.close()
     cell = 0

@@ -135,8 +135,7 @@ class TestedEffect:
         """Adjusted one-sided p-value of an effect beyond its margin on the bad side, else None."""
         if self.better == Better.NEUTRAL or abs(self.effect.delta_percent) <= self.margin_percent:
             return None
-        rises = self.effect.log_ratio > 0
-        return self.p_adjusted / 2.0 if rises == (self.better == Better.LOWER) else None
+        return self.p_adjusted / 2.0 if (self.effect.log_ratio > 0) == (self.better == Better.LOWER) else None
 
 
 def judge_levels(

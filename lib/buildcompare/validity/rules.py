@@ -67,7 +67,7 @@ class RunInTest:
     @cached_property
     def failed(self) -> bool:
         """Whether no request succeeded at any time."""
-        rows = (*self.view.recording.graphs(), *self.view.recording.measurements)
+        rows: list[Any] = [*self.view.recording.graphs(), *self.view.recording.measurements]
         good = (row.values for row in rows if self.catalogue.find(row.name).outcome == "successes")
         return {each for values in good for each in values[np.isfinite(values)]} == {0.0}
 
