@@ -132,7 +132,7 @@ def noise_of_sessions(sessions: Sequence[FloatArray]) -> Noise:
 
     The degrees of freedom stay those between sessions, whose heavy tails more noise does not make lighter.
     """
-    parts = [np.array_split(values, min(BATCHES, values.size)) for values in sessions]
+    parts = [np.array_split(each, min(BATCHES, each.size)) for each in sessions if each.size and each.min() > 0.0]
     within = repeat_noise(*([RunLevel(float(np.exp(np.log(part).mean()))) for part in each] for each in parts))
     error = within.sd * math.sqrt(np.mean([1.0 / len(each) for each in parts])) if within else 0.0
     return replace(BETWEEN_SESSIONS, sd=math.hypot(BETWEEN_SESSIONS.sd, error))
