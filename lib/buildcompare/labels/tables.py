@@ -211,7 +211,7 @@ def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[
     if tables.whole:
         whole = label_table(*map(pd.concat, tables.whole), top_buckets=tops).set_index(LABEL_KEY)["delta_percent"]
         table["whole_run_percent"] = whole.reindex(pd.MultiIndex.from_frame(table[LABEL_KEY])).to_numpy()
-    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    rows = [{k: None if v != v else v for k, v in row.items()} for row in table.to_dict("records")]
     results = [_result(row, tested, steady=tables.steady) for row, tested in zip(rows, judged, strict=True)]
     return [*zip(results, judged, strict=True)]
 
