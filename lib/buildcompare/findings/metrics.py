@@ -47,9 +47,7 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
             "load_adjusted", "decided_by", "gate"}  # fmt: skip
     for (slug, _, _), rows in grouped(changed).items():
         severity = _severity(rows)
-        test, metric = max(
-            rows, key=lambda row: (row[1].judged.status.changed, abs(row[1].judged.delta_percent or 0.0))
-        )
+        test, metric = max(rows, key=lambda r: (r[1].judged.status.changed, abs(r[1].judged.delta_percent or 0.0)))
         here = {t.name for t, _ in rows}
         others = [(t, m) for t in tests if t.name not in here for m in t.metrics if m.slug == slug]
         elsewhere = [(t, m) for t, m in others if m.judged.delta_percent is not None]

@@ -228,9 +228,7 @@ def view_run(
         step=rule.users_inc,
         rate_s=alone.rate_s,
     )
-    steady = curves.steady_window(
-        load, kind, stop=stop, proxy=proxy is not None, rate_s=alone.rate_s, repeated=repeated
-    )
+    steady = curves.steady_window(load, kind, stop=stop, proxy=bool(proxy), rate_s=alone.rate_s, repeated=repeated)
     slug = followed.slug if (followed := proxy or catalogue.load) else None
     return replace(alone, steady=steady, load=load, load_slug=slug, users=users, stop=stop, shape=shape)
 

@@ -136,10 +136,9 @@ def _matched(slug: str, event: MetricEvent, here: Mapping[str, RunEvents], other
 
 def _near(one: MetricEvent, other: MetricEvent, later_s: float = 0.0) -> bool:
     """True if `other` lies within `SAME_S` of `one` moved by `later_s`."""
-    since, until, at = one.span_s[0] + later_s, one.span_s[1] + later_s, one.at_s + later_s
-    return since - SAME_S <= other.at_s <= until + SAME_S or (
-        other.span_s[0] - SAME_S <= at <= other.span_s[1] + SAME_S
-    )
+    since, until, at = (each + later_s for each in (*one.span_s, one.at_s))
+    low, high = other.span_s
+    return since - SAME_S <= other.at_s <= until + SAME_S or low - SAME_S <= at <= high + SAME_S
 
 
 def _contrast(event: MetricEvent, run: RunEvents) -> float:

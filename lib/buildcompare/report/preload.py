@@ -12,10 +12,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 # matplotlib reads this at its import; notebooks draw with it.
 os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-# jsonschema takes over a second to import checkers of addresses, colours and durations, seaborn half of one to
-# import scipy.stats, for which it has its own code, and a tenth to import widgets. No report needs them.
-UNUSED = ("rfc3987_syntax", "rfc3986_validator", "isoduration", "webcolors", "uri_template", "fqdn", "ipywidgets",
-          "scipy.stats")  # fmt: skip
+# jsonschema takes over a second to import checkers of addresses, colours and durations, seaborn a tenth of one to
+# import widgets, which no report needs.
+UNUSED = ("rfc3987_syntax", "rfc3986_validator", "isoduration", "webcolors", "uri_template", "fqdn", "ipywidgets")
 for name in UNUSED:
     sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # its import fails
 gc.disable()  # imports make no garbage, so collecting costs time only
