@@ -98,7 +98,7 @@ def find(
 
 
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Sort findings: failures, labels that got slower, critical ones, supported users, warnings, then by rank."""
+    """Sort findings: labels that got slower, critical ones, supported users, warnings, regressions, then by rank."""
     return sorted(findings, key=_order)
 
 
@@ -140,7 +140,7 @@ def _order(found: Finding) -> tuple[int, int]:
     if found.kind == FindingKind.LABEL_CHANGED and found.severity != Severity.INFO:
         return 0, -1
     if found.severity == Severity.CRITICAL:
-        return 0, -2 if found.kind == FindingKind.ERROR_RATE else int(rank == PAST)
+        return 0, int(rank == PAST)
     if rank == FIRST:
         return 1, 0
     if rank == CHANGES and Status.REGRESSION in (found.evidence.get("status"), found.evidence.get("shift_status")):
