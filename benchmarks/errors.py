@@ -9,7 +9,8 @@ correlation of 0.9, around a level of the run. Printed are the percentages that 
 by the test in use (`ours`), a quasi-binomial test (dispersion of the runs, at least 1: `quasi`), the same mixed with
 four degrees of freedom at rho 0.001 (`prior`), and a beta-binomial likelihood-ratio test (`beta`, of the first 150
 repetitions, F-corrected). `--frames` prints how many `buildcompare.compare` calls a regression, of frames with 300
-samples. The test was chosen on seed 11; these are seeds from 1000 on.
+samples. The test was chosen on seed 11; these are seeds from 1000 on. Of 2,000 repetitions, 5 % has a Monte Carlo error
+of 0.5. Shares of 1 % that scatter by 17 % (unbounded repeats of a published study; bounded: 2 %) have rho 0.0003.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.stats.failures import Failures, failures_effect
 
 REQUESTS, SAMPLES = 10_000, 300
-CASES = [(0.0, 0.01), (0.01, 0.01), (0.001, 0.001), (0.0001, 0.0001), (0.05, 0.05), (0.001, 0.003)]
+CASES = [(0.0, 0.01), (0.01, 0.01), (0.001, 0.001), (0.0001, 0.0001), (0.05, 0.05), (0.001, 0.003), (0.0, 0.001)]
 RHOS = (0.0, 0.001, 0.01)
 BETA = 150
 Test = Callable[[FloatArray, FloatArray], float]

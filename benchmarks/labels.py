@@ -132,20 +132,27 @@ def main(folder: str | None = None) -> None:
 
 
 def doubled(real: Path) -> None:
-    """Print how many labels are marked, and how many doubled ones, in pairs of identical runs, each half by itself."""
+    """Print how many labels are marked, and how many doubled ones, in pairs of identical runs, also by halves."""
     groups = [group for group in real_groups(real)[0] if group.name not in SMALL]
-    for half in (groups, groups[::2], groups[1::2]):
+    first, second = groups[::2], groups[1::2]
+    for half in (groups, first, second):
         rows = check_labels(half)
-        marked, found = rows["called"].mean(), rows[100.0].mean()
-        print(f"{len(half)} setups, each by the others: marked {marked:.1%}, doubled labels {found:.1%}")
-    noise, p_values = LabelNoise(tables=CATALOGUE.label_tables), []
-    for group in groups:
-        for _, pair in label_pairs(group).rename(columns={"first": "base", "second": "new"}).groupby("pair"):
-            effects = [each for each in noise.effects(pair)["effect"] if each]
-            twice = [replace(each, log_ratio=each.log_ratio + np.log(2.0)) for each in effects]
-            p_values += [(each.p_value, other.p_value) for each, other in zip(effects, twice, strict=True)]
-    marked, found = (np.array(p_values) < LABEL_ALPHA).mean(axis=0)
-    print(f"By the catalogue, which comes from these runs: marked {marked:.1%}, doubled {found:.1%}")
+        marked, found = rows["called"].mean(), rows.groupby("group")[100.0].mean()
+        rates = f"marked {marked:.1%}, doubled labels {rows[100.0].mean():.1%} +- {found.sem():.1%}"
+        print(f"{len(half)} setups, each by the others: {rates} (setups differ)")
+    for by, noise, judged in (
+        ("First half, by the second", LabelNoise(second), first),
+        ("Second half, by the first", LabelNoise(first), second),
+        ("By the catalogue, which comes from these runs", LabelNoise(tables=CATALOGUE.label_tables), groups),
+    ):
+        p_values = []
+        for group in judged:
+            for _, pair in label_pairs(group).rename(columns={"first": "base", "second": "new"}).groupby("pair"):
+                effects = [each for each in noise.effects(pair)["effect"] if each]
+                twice = [replace(each, log_ratio=each.log_ratio + np.log(2.0)) for each in effects]
+                p_values += [(each.p_value, other.p_value) for each, other in zip(effects, twice, strict=True)]
+        marked, found = (np.array(p_values) < LABEL_ALPHA).mean(axis=0)
+        print(f"{by}: marked {marked:.1%}, doubled {found:.1%}")
 
 
 def costly(pairs: int = 20) -> None:

@@ -231,7 +231,7 @@ def test_few_failures_are_judged_by_the_exact_test() -> None:
 def test_runs_that_differ_are_judged_by_their_scatter() -> None:
     base, new = (20, 90, 240), (60, 300, 150)
     effect = sure(failures_effect(runs(*base), runs(*new)))
-    odds = [np.log((np.array(side) + 0.5) / (ATTEMPTS - np.array(side) + 0.5)) for side in (base, new)]
+    odds = [np.log((np.array(side) + 1 / 3) / (ATTEMPTS - np.array(side) + 1 / 3)) for side in (base, new)]
     assert effect.p_value == pytest.approx(stats.ttest_ind(*odds).pvalue)
     swapped = sure(failures_effect(runs(*base), runs(*new), succeeded=True))
     assert swapped.log_ratio < 0 < effect.log_ratio

@@ -12,7 +12,7 @@ from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import LEAST_REPEATS
 from buildcompare.stats.planning import quantile
 
-HALF = 0.5  # added to failures and successes, so that 0 has a logarithm (Haldane 1956, Ann. Hum. Genet. 20)
+ADDED = 1.0 / 3.0  # to failures and successes, so that 0 has a logarithm (Kerman 2011, Electron. J. Statist. 5)
 
 
 class Failures(NamedTuple):
@@ -35,7 +35,7 @@ def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succee
     (failed, attempts), (more, of) = (side.sum(axis=0) for side in sides)
     if not base or not new or df < LEAST_REPEATS or not failed + more > 0:
         return None
-    odds = [np.log((side[:, 0] + HALF) / (np.maximum(side[:, 1] - side[:, 0], 0.0) + HALF)) for side in sides]
+    odds = [np.log((side[:, 0] + ADDED) / (np.maximum(side[:, 1] - side[:, 0], 0.0) + ADDED)) for side in sides]
     means = np.array([float(each.mean()) for each in odds])
     difference, part = float(means[1] - means[0]), of / (attempts + of)
     squares = sum(float(((each - each.mean()) ** 2).sum()) for each in odds)
@@ -44,8 +44,8 @@ def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succee
     at_most = float(special.betainc(failed, more + 1.0, 1.0 - part)) if failed > 0 else 1.0
     at_least = float(special.betainc(more, failed + 1.0, part)) if more > 0 else 1.0
     p = max(min(1.0, 2.0 * at_most, 2.0 * at_least), 1e-300)
-    by_chance = math.sqrt(1.0 / (failed + HALF) + 1.0 / (more + HALF))
-    if p < HALF:
+    by_chance = math.sqrt(1.0 / (failed + ADDED) + 1.0 / (more + ADDED))
+    if p < 0.5:
         by_chance = abs(difference / quantile(p / 2.0, df))
     sd = max(math.sqrt(squares / df * per_run), by_chance, 1e-6)
     # Convert the test from log odds to log shares, by the ratio of their changes.
