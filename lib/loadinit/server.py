@@ -137,7 +137,13 @@ class _Server:
 
 
 def draft_of_server(url: str, windows: Mapping[Side, tuple[str, str]]) -> Draft:
-    """Recognise what a Prometheus measured in the windows of both builds (start and end, with zones)."""
+    """Recognise what a Prometheus measured in the windows of both builds (start and end, with zones).
+
+    Raises
+    ------
+    InputError, SourceError
+        If an address or time is wrong, the server fails, or no metric is recognised in both windows.
+    """
     keys: Runs = {side: [{"start": windows[side][0], "end": windows[side][1]}] for side in SIDES}
     source = {"kind": "prometheus", "url": url}
     asked, runs = checked(Source, source), {}
