@@ -272,7 +272,8 @@ class Shown:
 
         if section not in sections_of(self.results):
             raise KeyError(f"no section {section!r}; there are: {', '.join(sections_of(self.results))}")
-        display(*(part._repr_mimebundle_() for part in parts_of(self, section)), raw=True)  # type: ignore[no-untyped-call]
+        shown = (part._repr_mimebundle_() for part in parts_of(self, section))
+        display(*shown, raw=True)  # type: ignore[no-untyped-call]  # IPython's has no types
 
     def save(self) -> None:
         """Keep results.json in the notebook; unless this run publishes a report, also save the file."""

@@ -135,7 +135,8 @@ def _k6(batches: Iterable[Iterable[pa.Array]], log: RequestLog) -> None:
             elif kind == "vus_max":
                 log.most_users = max(log.most_users, float(values[rows].max()))
             elif kind in (*_TIMES, _FAILED):
-                codes = _coded(log, endpoint_of, *(each.take(pa.array(rows)) for each in texts))
+                taken = pa.array(rows)
+                codes = _coded(log, endpoint_of, *(each.take(taken) for each in texts))
                 counted = {"failed": values[rows] > 0} if kind == _FAILED else {"elapsed_s": values[rows] / 1e3}
                 log.add(times[rows], codes, **counted)
 
