@@ -130,8 +130,9 @@ def csv(file: Path, level: float, seed: int = 1) -> Path:
     return file
 
 
-def test_two_files_give_the_table_the_page_and_the_results_of_the_library(tmp_path: Path) -> None:
+def test_two_files_give_table_page_and_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base, new = csv(tmp_path / "v1.0.csv", 0.010), csv(tmp_path / "v1.1.csv", 0.020, seed=2)
+    monkeypatch.setattr(sys, "argv", ["buildcompare", "compare", str(base), str(new)])
     done = run("compare", base, new, "--users", 1000, "--html", tmp_path / "x.html", "--json", tmp_path / "x.json")
     assert (done.exit_code, done.stderr) == (0, "")
     result = bc.compare(str(base), str(new), users=1000, labels=("v1.0", "v1.1"))
@@ -140,22 +141,21 @@ def test_two_files_give_the_table_the_page_and_the_results_of_the_library(tmp_pa
     assert "Base v1.0, new v1.1.\n✗ Regression: Avg API times +" in done.stdout
     assert done.stdout.endswith(f"The report is {tmp_path / 'x.html'}\nThe report is {tmp_path / 'x.json'}\n")
     written, expected = json.loads((tmp_path / "x.json").read_text("utf-8")), json.loads(result.to_json())
-    assert written["provenance"].pop("run")["command"].startswith("python -m buildcompare")
+    assert written["provenance"].pop("run")["command"] == f"python -m buildcompare compare {base} {new}"
     expected["provenance"].pop("run")
     assert written == expected
-    assert "Regression: Avg API times" in (tmp_path / "x.html").read_text("utf-8")
+    page = (tmp_path / "x.html").read_text("utf-8")
+    assert ("Regression: Avg API times" in page, "make lab" in page) == (True, False)  # there is no params file
 
 
 def test_options_reach_the_comparison_and_the_exit_code(tmp_path: Path) -> None:
     base, new = csv(tmp_path / "a/run.csv", 0.010), csv(tmp_path / "b/run.csv", 0.020, seed=2)
     assert run("compare", base, new, "--fail-on", "regression").exit_code == 1
     named = run("compare", base, new, "--base-name", "one", "--new-name", "two", "--type", "unbounded", COLUMNS="80")
-    assert "Base one, new two.\n" in named.stdout
-    assert "Unbounded: " in named.stdout
+    assert ("Base one, new two.\n" in named.stdout, "Unbounded: " in named.stdout) == (True, True)
     assert max(map(len, named.stdout.splitlines()[1:])) <= 80
     quiet = run("compare", base, new, "--quiet", "--fail-on", "inconclusive", "--json", tmp_path / "x.json")
-    assert (quiet.exit_code, quiet.output) == (1, "")
-    assert (tmp_path / "x.json").exists()
+    assert (quiet.exit_code, quiet.output, (tmp_path / "x.json").exists()) == (1, "", True)
     refused("compare", base, new, "--metrics", "nobody")
     refused("compare", base, new, "--html", tmp_path)
 
@@ -164,9 +164,8 @@ def test_a_folder_of_repeated_runs(tmp_path: Path) -> None:
     for i in (1, 2):
         csv(tmp_path / f"old/run-{i}.csv", 0.010, seed=i)
         csv(tmp_path / f"newer/run-{i}.csv", 0.010, seed=i + 2)
-    (tmp_path / "old/notes.md").write_text("of no interest")
-    table = "group,label,stat,value\napi,getPost,avg,0.01\n"
-    (tmp_path / "old/run-1.labels.csv").write_text(table)
+    (tmp_path / "old/notes.md").touch()
+    (tmp_path / "old/run-1.labels.csv").write_text("group,label,stat,value\napi,getPost,avg,0.01\n")
     done = run("compare", tmp_path / "old", tmp_path / "newer", "--json", tmp_path / "x.json")
     assert "old (2 runs); " in done.stdout
     assert "Base old, new newer.\n" in done.stdout

@@ -159,10 +159,10 @@ def _label_ids(results: Results) -> dict[tuple[str | None, str, str], str]:
 
 def _command(results: Results, about: Subject) -> str | None:
     """Return the command that opens the subject of a finding in a notebook; None without a params file."""
-    file = shlex.split(results.provenance.run["command"])[-1]
-    if not resolve(file).is_file():
-        return None
-    return lab_command(file, about.test, about.metric, about.label)
+    match shlex.split(results.provenance.run["command"]):
+        case ["python", "-m", "buildcompare", "report", file] if resolve(file).is_file():
+            return lab_command(file, about.test, about.metric, about.label)
+    return None
 
 
 def _plain(name: str) -> Callable[[Report], Fragment]:
