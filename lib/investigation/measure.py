@@ -333,7 +333,7 @@ class Investigation(Target):
 
     @property
     def comment(self) -> str:
-        """Write a note of these numbers, for editing."""
+        """Write a note about these numbers, which the analyst may edit."""
         about = (self.name, self.unit, self.row, title(self.view.result), self.measured)
         return say("investigation", "comment", *about, self.better, self.margin_percent)
 

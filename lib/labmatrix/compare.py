@@ -251,7 +251,7 @@ def _run(
 
 
 def _pairs(params: Variants, cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
-    """Pair each variant with the baseline of its task, and with the variants that differ in one factor towards it."""
+    """Pair each variant with its task's baseline, and with those that take the baseline's level in one more factor."""
     existing, pairs = set(cells), dict[tuple[Cell, Cell], None]()
     free = [list(params.factors).index(name) for name in params.treatments]
     bases = {i: params.baseline[name] for i, name in zip(free, params.treatments, strict=True)}

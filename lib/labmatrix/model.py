@@ -195,7 +195,7 @@ def _mixed(design: FloatArray, members: FloatArray, logs: FloatArray) -> Mixed:
     plain = np.asarray(np.linalg.inv(design.T @ precise @ design), dtype=np.float64)
     weights = plain @ design.T @ precise
     rest = precise @ (np.eye(logs.size) - design @ weights)
-    derivatives = [rest, rest @ together]  # by the variance of runs, and of blocks
+    derivatives = [rest, rest @ together]  # times the derivatives of the covariance by both variances
     information = 0.5 * np.array([[float((one * other.T).sum()) for other in derivatives] for one in derivatives])
     variance_covariance = np.linalg.pinv(information, hermitian=True)
     moved = [weights, weights @ together]

@@ -25,7 +25,7 @@ EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
 _ENTITIES = {"NaN": np.nan, "Inf": np.inf, "NegInf": -np.inf}
 _Frame = tuple[Any, list[Any], list[Any]]  # header with the frame's name, fields, values by field
 _Column = tuple[str, FloatArray, FloatArray, dict[str, str], str]  # name, times, values, labels, unit
-MOST_REPEATS = 3  # in an override's expression; with `LONGEST_NAME` they keep a match below a second
+MOST_REPEATS = 3  # most repeats in an override's pattern; with `LONGEST_NAME` it keeps a match below a second
 
 
 def read_snapshot(file: InputFile, catalogue: Catalogue) -> Recording:

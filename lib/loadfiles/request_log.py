@@ -30,7 +30,7 @@ SHORTEST_S, LONGEST_S = 1e-5, 7200.0  # bounds of request times; times outside a
 STEPS_S = (1, 5, 10, 30, 60, 300)
 MOST_SAMPLES, MOST_LABEL_SAMPLES = 1_000, 60
 """Most samples of a graph, and of an endpoint; the step is the shortest of `STEPS_S` within this limit."""
-MOST_ENDPOINTS, MOST_NAMES = 150, 200_000  # endpoints, of which the rarest are `OTHERS`, and names that are counted
+MOST_ENDPOINTS, MOST_NAMES = 150, 200_000  # most endpoints (rarer ones are `OTHERS`), and most names that are counted
 OTHERS = f"{RARE}endpoints)"
 MOST_NEW = 500_000  # counts that wait to be summed; more may wait if the sums so far have more rows
 LONGEST_RUN_S = 8 * 86_400
@@ -80,8 +80,8 @@ class RequestLog:
         self._pieces: list[pd.DataFrame] = []
         self._users: list[pd.Series] = []
         self._new = 0  # rows since the pieces were last summed
-        self.left_out = np.empty(0, dtype=np.int64)  # numbers of endpoints whose requests are counted elsewhere
-        self.most_users = 0.0  # users that never reach this are lent to hold a rate, and are no load
+        self.left_out = np.empty(0, dtype=np.int64)  # numbers of endpoints whose requests count for other endpoints
+        self.most_users = 0.0  # stated users; a run that stays below uses them to hold a rate: they are no load
         self.zero_s = 0.0  # where the run's elapsed time begins, in a file without dates
         self.notes: tuple[Note, ...] = ()
 

@@ -50,7 +50,7 @@ def _oha(data: Any) -> _Values:
     return summary["requestsPerSec"], 1.0, times, summary["successRate"] * (1.0 - bad)
 
 
-COARSE_S = 0.01  # four decimals have less than three digits below it
+COARSE_S = 0.01  # shorter times have fewer than three significant digits in four decimals
 _DURATION = r"([0-9.]+)([^\s\d.,]*)"
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -100,7 +100,7 @@ def _summary(kind: str, pattern: bytes, make: Callable[[Any], _Values]) -> tuple
             raise file.fault("contents", "one run per file", f"{runs} runs")
         rate, unit, times, good = make(file.json() if is_json else file.contents.decode())
         numbers = np.array([rate, *times, good], dtype=np.float64) * [1.0, *[unit] * 4, 100.0]
-        numbers[:5] = np.nan if good == 0 else numbers[:5]  # failures are fast
+        numbers[:5] = np.nan if good == 0 else numbers[:5]  # times of failures say nothing
         named = ((name, value) for name, value in zip(_NAMES, numbers, strict=True) if np.isfinite(value))
         read = _whole_run(kind, file, (Measurement.of(name, [value], catalogue) for name, value in named))
         coarse = kind == "hey" and np.isinf(numbers).any()

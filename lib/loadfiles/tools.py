@@ -278,7 +278,7 @@ def count_gatling(stream: BinaryIO, log: RequestLog) -> None:
 
 
 def _is_open(times: FloatArray, changes: FloatArray) -> bool:
-    """Whether users arrive in an open model and are no load: in varying numbers, each for a short part of the run."""
+    """Whether users arrive in an open model and are no load: their number varies, and each stays only briefly."""
     users, length = changes.cumsum(), float(np.ptp(times))
     amid = users[np.searchsorted(times, times[0] + length * np.linspace(0.4, 0.8, 999), side="right") - 1]
     stay = users[:-1] @ np.diff(times) / max((changes > 0).sum(), 1)
@@ -306,7 +306,7 @@ _HEY = {"response-time": pa.float64(), "status-code": pa.int64(), "offset": pa.f
 
 
 def count_hey(stream: BinaryIO, log: RequestLog) -> None:
-    """Count the file of ``hey -o csv``: times since the start; times of four decimals lie anywhere around them."""
+    """Count the file of ``hey -o csv``: times since the start; durations with four decimals are spread over 0.1 ms."""
     log.zero_s = TESTED[0]
     for batch in _csv(stream, log.file, _HEY):
         seconds, codes, start = (_numbers(batch[name]) for name in _HEY)
@@ -421,7 +421,7 @@ _REFUSED = (
     ("k6", rb".{0,9999}?http_req_duration\.*: avg=", "`--out csv` or `--summary-export`", "what k6 prints"),
     ("locust", rb'\[\s*\{.{0,999}"num_none_requests"|Type,Name,Req', "the history of `--csv`", "sums of the whole run"),
 )
-"""Tool, pattern, what is read instead, and what such a file is."""
+"""Tool, pattern of the first bytes, file to give instead, and name of the refused file."""
 
 
 def _refusing(name: str, pattern: bytes, expected: str, found: str) -> Tool:

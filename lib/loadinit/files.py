@@ -44,7 +44,7 @@ class Draft(NamedTuple):
     sources: Sequence[str]  # lines on the files or the server
     load: Sequence[str]  # lines on the load
     labels: Mapping[str, Collection[str]]  # table -> its labels
-    unused: Mapping[str, str]  # name of what is not used -> code of the reason
+    unused: Mapping[str, str]  # unused file or column -> code of the reason
     recorded: Collection[str]  # slugs of metrics with numbers
     recognised: str = ""  # name of the catalogue that was recognised
     about: Mapping[Side, Sequence[str]] = {}  # a comment on each run

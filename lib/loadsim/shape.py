@@ -18,7 +18,7 @@ EARLY_PART, DEEP_PART, UNTIL_PART = 0.15, 0.5, 0.5
 ROW_S = 600.0
 """Longest time between the starts of two falls in a row."""
 PAUSE_S = 1200.0
-"""A row of falls followed by a pause that is longer than this, and than the row, is not yet the waves."""
+"""Falls in a row are not yet the waves if the pause after them is longer than this and longer than the row."""
 
 Turn = tuple[int, int, int]
 """Seconds of the trough before a peak, of the peak, and of the trough after it."""

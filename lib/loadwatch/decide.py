@@ -40,7 +40,7 @@ LEAST_WINDOWS = 2.0  # minimum stretch, in shortest steady windows: the error of
 BATCHES, AR_ERRORS, LEAST_EFFECTIVE = (8, 16), 0.5, 4.0
 """Numbers of batches, standard errors added to an autoregression, and least number of effective samples of a bound:
 chosen on simulated runs of other seeds than those that judge them."""
-SETTLED_S, NOW_S = 1200.0, 600.0  # after the ramps of an unbounded test, and the stretch that gives its level now
+SETTLED_S, NOW_S = 1200.0, 600.0  # decide unbounded tests this long after their ramps, by the last `NOW_S`
 LAG = 0.21
 """Largest log ratio by which an unbounded run catches up with the base from now to its end. Every second published
 comparison set it (0.20 at most); in the others it is 0.10 at most, in identical runs 0.15."""
@@ -148,7 +148,7 @@ def _compared(look: Look, *, ended: bool, whole: bool) -> TestView:
         return of.recording if whole else cut(of.recording, (of.steady.window or (0.0, 0.0))[0] + end - start)
 
     runs = watched.views.map(lambda views: [*map(recording, views)])
-    if not ended:  # the params state values of whole runs
+    if not ended:  # the params' numbers are those of whole runs
         test = test.model_copy(update={side: [Run.model_construct()] * len(test.runs(side)) for side in SIDES})
     return compare_test(
         test,
@@ -162,7 +162,7 @@ def _compared(look: Look, *, ended: bool, whole: bool) -> TestView:
 
 
 Bounds = tuple[list[Row], Verdict | None, Verdict | None]
-"""Rows, and the verdicts if the rest of the test is as good, and as bad, as possible; None if unknown."""
+"""Rows, and the verdicts after the best and after the worst possible rest of the test; None if unknown."""
 OPEN: Bounds = ([], None, None)
 
 
@@ -193,7 +193,7 @@ def _bounded(watched: Watched, compared: TestView, estimates: Estimates) -> Boun
         effect, now = at_end[i], each.effect
         if effect is None or now is None:
             return OPEN
-        errors = each.levels.map(lambda of: [run.se_log for run in of])  # their scatter holds what samples hide
+        errors = each.levels.map(lambda of: [run.se_log for run in of])  # runs scatter more than samples show
         if len(estimates.views.base) == 1:
             errors = estimates.views.map(lambda of: [_error(view, each.row) for view in of])  # noqa: B023
         reach = standard * math.hypot(*(error / len(of) for of in errors for error in of))

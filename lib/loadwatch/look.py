@@ -31,7 +31,7 @@ CERTAIN = 4.0  # rate windows before a fault is certain: four minutes by default
 STALLED = 0.1  # a ramp stalls if it climbs less than this part of the base's climb in the same time
 LOADED = 0.1  # part of the load from which units can be told
 SCRIPT = 1.5  # ratio of requests per user; releases differ by 1.1 at most
-ERRORS, ERROR_SHARE = 10.0, 1e-3  # least multiple of the base's worst minute, and part of the requests
+ERRORS, ERROR_SHARE = 10.0, 1e-3  # errors that end a test: multiple of the base's worst minute, part of the requests
 AT_ONCE = {ValidityCode.ANOTHER_BUILD, ValidityCode.UNLIKELY_UNIT}
 
 
@@ -52,7 +52,7 @@ class Watched:
     """Whether the last run of the base goes on too."""
 
     def view(self, recording: Recording) -> RunView:
-        """View the series that decide, and error rates, of a run for this test."""
+        """View a run for this test, with only its deciding series and its error rates."""
         slugs = {metric.slug for metric in deciding_metrics(self.catalogue)}
         kept = (s for s in recording.series if s.role == "error" or (s.role == "graph" and s.metric in slugs))
         deciding = replace(recording, series=tuple(kept), label_summaries=())

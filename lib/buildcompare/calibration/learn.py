@@ -30,7 +30,7 @@ from buildcompare.stats import noise
 from buildcompare.stats.effects import TestedEffect, judge_labels, judge_metrics, judge_users, measure_effect
 from buildcompare.text.sentences import say
 
-METHOD = 8  # Raised when measuring or judging changes; self-checks of other methods are not shown
+METHOD = 8  # Raised when measuring or judging changes: self-checks with another number are not shown
 DIGITS = 7  # Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand
 MAX_BYTES = 100_000_000
 

@@ -29,7 +29,7 @@ class Artefact:
 
     source: Path
     named: str
-    """Its path as in the params; of a file in a folder, the folder's path and the rest."""
+    """Path as written in the params; for a file in a folder, the folder as written and the path inside it."""
     place: PurePosixPath
     bytes: int
 

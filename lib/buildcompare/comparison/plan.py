@@ -52,7 +52,7 @@ def _plan(test: TestResult) -> TestPlan:
 
 
 def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> PlannedRow:
-    """Add the first of `steps`, and the first that detects a change of :func:`aim`; if none does, the last."""
+    """Add two of `steps`: the first, and the first that detects a change of :func:`aim`, or else the last."""
     enough = next((step for step in steps if step.found_percent <= aim(row.margin_percent, True)), steps[-1])
     chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
     results = [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]
@@ -60,7 +60,7 @@ def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> Plan
 
 
 def _planned(test: TestResult) -> Iterator[tuple[PlannedRow, list[FurtherRuns]]]:
-    """The judged rows that the verdict of `test` rests on, each without its steps, and all its steps."""
+    """Yield each judged row behind the verdict of `test`, still without steps, and all its steps."""
     looks = Looks.of(test.looks).runs
     gates, users = [metric for metric in test.metrics if metric.gate], test.supported_users
     judged = sum(each.p_value is not None for each in gates)

@@ -229,7 +229,7 @@ class Catalogue(_Strict):
             return tuple(asked)
         counters: dict[str, str] = {}  # counter name -> its range selector, from the first query that uses it
         for name, selector in _COUNTER.findall("\n".join(each.query for each in asked if each.role == "graph")):
-            if not name.endswith(("_bucket", "_sum")):  # these reset together with _count
+            if not name.endswith(("_bucket", "_sum")):  # both reset together with _count
                 counters.setdefault(name, f"{name}{selector}[{_duration(run_s)}]")
         for name, counter in counters.items():  # take the series with most resets of each instance
             asked.append(Question(name, name, "resets", "resets", f"sum(max(resets({counter})) by (instance))"))

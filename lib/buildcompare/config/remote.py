@@ -64,8 +64,8 @@ def fetched_folder(address: str) -> Path:
 def copied_back(address: str, depth: int = 100) -> Iterator[Path]:
     """Copy a folder of reports, or one report, and put back what changed when the block ends without an error.
 
-    Only the files in `_READ` are copied; the others stand in the copy by name. `depth` counts levels of files: 1 for
-    those right in the folder.
+    Only the files in `_READ` are copied; the others have placeholders in the copy. With `depth` 1, files of subfolders
+    are left out.
     """
     system, path = _system(address)
     with tempfile.TemporaryDirectory(prefix="buildcompare-") as place:

@@ -42,7 +42,7 @@ class Figure:
     shown: bool | None = True
     """Size on the page: large if True, small until opened if False; None hides the figure."""
     alone: bool = True
-    """If True, it includes the script of charts in a notebook."""
+    """If True, a notebook gets the figure with the script of charts."""
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Figure:

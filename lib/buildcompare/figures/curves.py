@@ -213,7 +213,7 @@ def _with_curves(
     low, high = (min(0.0, factor * float(values.min())), factor * top) if top else (0.0, 1.0)
     y, least = (ROOM * low, ROOM * high), factor * float(values[1:].min(initial=top))
     if outcome(metric.slug, metric.unit, metric.better) == "successes" and 0 < least < high:
-        y = (least - 0.1 * (high - least), high + 0.1 * (high - least))  # a loss of 1 % is no line's width above 0
+        y = (least - 0.1 * (high - least), high + 0.1 * (high - least))  # above 0, a loss of 1 % is thinner than a line
     plot = Plot(size, title, x=(0.0, ROOM * (last or 1.0)), y=y, ylabel=unit, below=below)
     first = [(side, run) for side in SIDES for run in test.result.runs[side][:1]]
     windows = Counter((run.window[0], run.window[1]) for _, run in first if run.window)

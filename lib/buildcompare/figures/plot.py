@@ -248,7 +248,7 @@ def _words(text: str) -> str:
 
 
 def _through(points: Any) -> str:
-    """Write path data through points, rounded to tenths; relative steps are shorter than absolute places."""
+    """Write path data through points, rounded to tenths; relative coordinates make shorter text."""
     tenths = np.rint(10 * np.asarray(points, dtype=np.float64)).astype(int).reshape(-1, 2)
     steps = (part.ravel().tolist() for part in (tenths[:1], tenths[1:] - tenths[:-1]))
     start, after = (" ".join(map(_tenths, each)).replace(" -", "-") for each in steps)

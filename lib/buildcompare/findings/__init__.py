@@ -106,7 +106,7 @@ def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) ->
     """Split findings, the gravest first, into those above the fold and the rest.
 
     The supported users are always above the fold, findings about the recordings only where others leave room. An
-    invalid test has only the finding of its validity there. Findings with ids in `stated` are left out, since the
+    invalid test has only its finding about validity there. Findings with ids in `stated` are left out, since the
     report's opening states them.
     """
     invalid = [each for each in findings if each.kind == FindingKind.VALIDITY and each.severity == Severity.CRITICAL]
@@ -156,7 +156,7 @@ def suggest(
 ) -> list[Suggestion]:
     """Make at most three suggestions: invalid tests first, then a regression's cause, drift, leaning rows, labels.
 
-    Leaning rows of a test with a plan of further runs stand in that plan.
+    Leaning rows of a test with a plan of further runs are left to that plan.
     """
     names = Names.of(labels, tests)
     planned = {plan.test for plan in plans if plan.undecided}

@@ -220,11 +220,11 @@ class Ledger:
 
     @property
     def listed(self) -> list[ChainEntry]:
-        """The chain in its order, then the studies by name."""
+        """All entries: the chain in its order, then the studies by name."""
         return sorted(self.by_name.values(), key=lambda each: (each.position or math.inf, each.name))
 
     def entry(self, name: str) -> Entry:
-        """The whole entry of a comparison, which is read from its file."""
+        """The whole entry of a comparison, read from its file if only a part is in memory."""
         entry = self.by_name[name]
         return entry if isinstance(entry, Entry) else _read(self.folder / f"{name}.json", Entry)[0]
 
@@ -301,7 +301,7 @@ def read_ledger(folder: Path) -> Ledger:
         expected = "only JSON files (`history-pack --undo` of version 0.2 writes them)"
         raise InputError(file=folder / PACKED, key="history", expected=expected, found="packed entries")
     if (folder / RECORDED).exists():
-        with _locked(folder):  # puts into place what a killed process recorded
+        with _locked(folder):  # the lock first moves files of a killed process into place
             pass
     return Ledger(folder, (_read(file, ChainEntry) for file in sorted(folder.glob("*.json"), key=str)))
 
@@ -319,7 +319,7 @@ def _read(file: Path, model: type[E]) -> tuple[E, str]:
             data = from_json(text)
         except ValueError as error:
             raise InputError(file=file, key="history", expected=_EXPECTED, found=str(error)[:200]) from None
-        entry = checked(model, data, file=file)  # names the fault
+        entry = checked(model, data, file=file)  # raises an error that names the fault
     if entry.name != file.stem:
         raise InputError(file=file, key="name", expected=f"the file's name, {file.stem!r}", found=repr(entry.name))
     return entry, hashlib.sha256(text.encode()).hexdigest()

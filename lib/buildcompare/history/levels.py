@@ -120,8 +120,8 @@ def level_changes(levels: FloatArray) -> list[LevelChange]:
 NOT_OF_NOISE = {SETUP_COLUMNS["load_test_version"], "Metrics server"}
 """Settings whose change does not affect the noise between runs."""
 NEWEST = 100
-"""Most monthly comparisons to learn noise from, the latest ones. With two databases their 100 contrasts estimate a
-standard deviation within 7 %."""
+"""Noise is learned from at most so many monthly comparisons, the latest. With two databases they give 100 contrasts,
+which estimate a standard deviation within 7 %."""
 
 
 def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *, simulated: bool) -> Contrasts:

@@ -52,7 +52,7 @@ def setup_differences(before: ChainEntry, now: ChainEntry) -> list[SetupDifferen
 
 
 def changed_settings(differences: Iterable[SetupDifference]) -> list[str]:
-    """Settings that changed, without those that one comparison does not state."""
+    """Settings with another value than before, without settings that only one of the comparisons states."""
     return [row.setting for row in differences if row.kind == SetupChange.CHANGED]
 
 

@@ -208,13 +208,13 @@ def _learned(changes: pd.DataFrame) -> TableNoise:
     """Learn the noise of a table from the changes of its labels in all groups."""
     sd = max(robust_sd(changes["change"]), RESOLUTION)
     by_label, by_group = (changes.groupby(keys)["square"] for keys in (["label"], ["label", "setup"]))
-    # Over the other groups:
+    # Sums over the other groups: those of all groups minus those of the label's group.
     squares, count = (by_label.transform(what) - by_group.transform(what) for what in ("sum", "count"))
     scores = changes["change"].abs() / _shrunk(sd, squares, count)
     usual = float(scores.median())
     spread = scores.groupby([changes["setup"], changes["pair"]]).transform("median") / usual
     calm, rare = (scores / np.sqrt(spread.clip(lower=QUIETEST))).quantile([CALM, 1.0 - LABEL_ALPHA])
-    # The fatter the tails, the farther the rare quantile lies from the calm one.
+    # With fatter tails the ratio of the rare quantile to the calm one is larger.
     df = float(np.interp(rare / calm, (_reach(DFS, 1.0 - LABEL_ALPHA) / _reach(DFS, CALM))[::-1], DFS[::-1]))
     return TableNoise(sd, df, NoiseSource.CALIBRATION, calm / float(_reach(df, CALM)), usual)
 

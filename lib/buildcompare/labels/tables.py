@@ -266,10 +266,7 @@ def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
 
 
 def times_slower(row: LabelResult) -> float:
-    """Return the ratio of new to base beyond the shared change of the table, at least that if new has a lower bound.
-
-    0 if unknown.
-    """
+    """Return the ratio of new to base beyond the table's shared change (a lower bound if new is one); 0 if unknown."""
     if not row.base or row.new is None or row.at_least.base or row.only_in:
         return 0.0
     return row.new / row.base / (1.0 + (row.shared_percent or 0.0) / 100.0)
@@ -325,7 +322,7 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
 
 # ---- Several tests --------------------------------------------------------------------------------------------------
 
-MOST_EXPECTED = 1.0  # Agreements are left out if chance alone makes this many or more
+MOST_EXPECTED = 1.0  # Agreements are left out if chance alone is expected to make this many
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def traffic_mix(
 def _reach(
     labels: pd.Index, moved: FloatArray, shared: FloatArray, noise: Mapping[str, Noise]
 ) -> tuple[float, float] | None:
-    """Half-widths of the intervals of both parts (s); None unless the noise of 90 % of the average is known."""
+    """Half-widths (s) of the intervals of both parts; None if labels of known noise make up less than 90 %."""
     by_label = {label: noise[label] for label in labels if label in noise}
     sd = pd.Series({label: each.sd for label, each in by_label.items()}, dtype=float).reindex(labels)
     if shared[sd.notna()].sum() < 0.9 * shared.sum():

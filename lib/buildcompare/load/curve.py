@@ -140,7 +140,7 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
     return curve
 
 
-RECOVERED = 0.9  # a reset is over when this part of the users is back; without that within `LOW_S` it is none
+RECOVERED = 0.9  # a fall is a reset if this part of the users is back within `LOW_S`; the reset ends then
 
 
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
@@ -208,10 +208,10 @@ class Fall(NamedTuple):
 
 
 AT_ONCE_S = 30.0  # connections of a lost agent time out within half a minute
-HARDLY_ANY = 0.5  # fewer users than this part are a fault: a restart, or an interruption; few enough for a shutdown
-HELD = 0.97  # part of the load that is held unless users are lost: one agent of 20 is 5 %, plots are read to 0.4 %
-IDLE = 0.1  # part of the highest load below which a server is idle: real ones have 0.003 to 0.14 of their goroutines
-LOW_S = 300.0  # time within which users reach their lowest number, or are back; no second fall is searched in it
+HARDLY_ANY = 0.5  # a fall below this part of the users is a restart or an interruption; a shutdown ends below it
+HELD = 0.97  # users are lost below this part of the load: one agent of 20 is 5 %, plots are read to 0.4 %
+IDLE = 0.1  # a server is idle below this part of its highest load: real ones keep 0.003 to 0.14 of their goroutines
+LOW_S = 300.0  # longest time from a fall to its lowest point, or until users are back; other falls in it do not count
 
 
 def find_falls(

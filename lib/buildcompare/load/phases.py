@@ -20,11 +20,11 @@ from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.levels import MINUTE_S, ROUNDED
 from buildcompare.stats.planning import ALPHA, quantile
 
-TURN_STEPS = 8.0  # smallest turn, in actions; the coarsest pixel of a published plot is 56 users
+TURN_STEPS = 8.0  # smallest height of a turn, in actions (8 users); the coarsest pixel of a published plot is 56 users
 EARLY_PART, HALF = 0.15, 0.5
-"""A peak is early below `EARLY_PART` of the curve's level, or if the curve falls by `HALF` of it before it first
-reaches `HALF` of the level: the ramp started again."""
-FOOT = 2.0  # a climb that leaves its foot within this many times a straight climb's time began before the recording
+"""A peak is early if it is below `EARLY_PART` of the curve's level, or if the curve falls by `HALF` of the peak before
+reaching `HALF` of the level for the first time: the ramp started again."""
+FOOT = 2.0  # a climb that leaves its foot within this multiple of a straight climb's time began before the recording
 
 
 @dataclass(frozen=True)
@@ -108,15 +108,15 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
 
 
 LAG_S = 45.0
-"""Skipped between stretches and after the onset, as connections lag the coordinator by some 12 s; shortest stretch."""
-STRAIGHT_STEPS = 3.0  # largest distance of a stretch's samples from its least-squares line, or else that of noise
+"""Shortest stretch, and time skipped after the onset and between stretches: connections lag the coordinator by 12 s."""
+STRAIGHT_STEPS = 3.0  # most actions between a stretch's samples and its least-squares line, unless noise is larger
 PIXEL = 0.003  # largest deviation of straight samples, as a part of the level: about a pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
 """A stretch ends at the last sample within `END_STEPS` of the line through its first `TRUSTED_PART`."""
 MAIN_PART = 0.35
 """The ramp is the first stretch that climbs at least this part of the highest climb: an alert soon after the onset
 leaves a short stretch that is not the ramp."""
-AFTER_S = 240.0  # shortest second stretch: twice the minute of the alert queries, up and down
+AFTER_S = 240.0  # shortest second stretch: a one-minute alert query rises and falls twice
 SLOWER = (0.2, 0.8)  # slope after a kink, relative to the ramp's: a half or a third while the coordinator rests
 
 

@@ -23,11 +23,11 @@ STOP_SLOPE = STOP_STEPS * USERS_INC
 STEEP = TOLERANCE * STOP_SLOPE  # users per second; a steeper curve has no level yet
 COVERED = 0.9  # smallest part of a window with samples (published runs: 0.99 and more)
 CEILING = 0.95  # a run above this part of the ceiling was stopped by it: capped runs have 0.967, others up to 0.87
-SILENT_S = 120.0  # longest start or end of a run without samples: twice the range of an alert query
+SILENT_S = 120.0  # longest time without samples at a run's start or end: twice the range of an alert query
 CUT_TOLERANCE_S = 60.0  # curves without a stop that end this close together may be cut to one length
 CUT_SLOPE = 1.15
-"""Factor on the stop rule's slope above which a base that ends with the new build's curve was cut: whole published
-curves without a visible stop end at 0.98 to 1.12, curves that lack more than 1 % of their users at 1.19 or more."""
+"""The base's curve was cut if it ends with the new build's at more than this multiple of the stop rule's slope: whole
+published curves without a stop end at 0.98 to 1.12, curves that lack more than 1 % of their users at 1.19 or more."""
 
 
 def supported_users(

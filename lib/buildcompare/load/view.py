@@ -143,7 +143,7 @@ def measure_shape(
 RATES = ("requests/s", "transactions/s", "queries/s", "operations/s")
 """Units of metrics that replace the load if no users are recorded."""
 SHORT_PARTS = 12.0
-"""A short repeated run that states nothing has rates over this part of its length."""
+"""The window of rates is the length divided by this in short repeated runs whose source states none."""
 TIMES = "seconds"  # unit of metrics that are compared by geometric means
 
 
@@ -328,9 +328,9 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
 
 
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
-"""Standard deviation of one run's delay without repeated runs: root of the sum of squares of these seconds and of this
-part of the mean onset. About 1.5 times that of 200 simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`: 10 to 13
-s with at most one bump, 0.04 to 0.07 of the onset with more), as real runs vary more."""
+"""Standard deviation of one run's delay without repeated runs: root of `LEAST_SD_S`^2 + (`ONSET_SD` * mean onset)^2. It
+is 1.5 times that of 200 simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`: 10 to 13 s with at most one bump,
+0.04 to 0.07 of the onset with more), because real runs vary more."""
 FIRST_S = 120.0  # seconds after the later ramp's start that show a shift; later gaps come from slopes or alerts
 LEVELS = 101  # number of levels where delays are measured: one for each percent of the common ramp
 

@@ -65,7 +65,7 @@ def search_events(
 
 
 def compare_events(searched: Pair[list[dict[str, RunEvents]]], catalogue: Catalogue) -> list[Event]:
-    """Compare the events of two builds that are large enough for the metrics' margins, run by run."""
+    """Compare the events of two builds run by run; events that are small beside the metrics' margins are left out."""
     events: list[Event] = []
     margins = {metric.slug: metric.margin_percent for metric in catalogue.metrics}
     for number, pair in enumerate(itertools.zip_longest(*searched)):

@@ -194,7 +194,7 @@ def _difference(
     """
     if min(float(curve[-1]) for curve in curves) <= 0:
         return None
-    bad = np.flatnonzero((curves[0] <= 0) | (curves[1] <= 0))  # the linear terms may undercut a small value
+    bad = np.flatnonzero((curves[0] <= 0) | (curves[1] <= 0))  # the linear terms may make small values negative
     first = int(bad[-1]) + 1 if bad.size else 0
     base, new = (curve[first:] for curve in curves)
     scaled = [each[first:] / curve[:, None] for each, curve in zip(of_minutes, (base, new), strict=True)]

@@ -248,7 +248,7 @@ class _Averages:
     def event(
         self, kind: Kind, at: float, span: Span, height: tuple[float, float, float], half: float, around: Range
     ) -> MetricEvent:
-        """Build an event; `height` is level, size and extreme, `half` the half-width of the interval of `values`."""
+        """Build an event; `height`: level, size, extreme; `half`: half-width of the interval, in units of `values`."""
         level, size, extreme = height
         half = half * (level if self.unit is None else self.unit)
         percent = size / level * 100.0 if level > ROUNDED * abs(size) else None

@@ -21,7 +21,7 @@ from buildcompare.stats.noise import LEAST_REPEATS, Contrasts, Noise, RepeatedRu
 from buildcompare.stats.planning import ALPHA, quantile
 
 QUANTILES = (0.5, 0.9, 0.99)  # the usual targets for request times
-ENOUGH_TO_CHOOSE = 15  # metrics to choose pairs by: by one, 6 to 8 % of unchanged metrics differ at 5 %, by five 5.5 %
+ENOUGH_TO_CHOOSE = 15  # least metrics to choose pairs by: with 1, 6 to 8 % of unchanged metrics differ, with 5, 5.5 %
 BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
 """Default noise of times between sessions: changes of 181 benchmarks of CPython in one commit (t, 2.1 degrees of
 freedom; pairs 0 and 1 of benchmarks/sessions.py). In two pairs held out, 95 % of the 95 % intervals hold zero."""
@@ -130,7 +130,7 @@ def measure_measurements(
 def noise_of_sessions(sessions: Sequence[FloatArray]) -> Noise:
     """Default noise of the mean of one session: :data:`BETWEEN_SESSIONS` and the scatter of its batches.
 
-    The degrees of freedom stay those between sessions, whose heavy tails more noise does not make lighter.
+    The degrees of freedom are those between sessions: more noise makes their heavy tails no lighter.
     """
     parts = [np.array_split(each, min(BATCHES, each.size)) for each in sessions if each.size and each.min() > 0.0]
     within = repeat_noise(*([RunLevel(float(np.exp(np.log(part).mean()))) for part in each] for each in parts))

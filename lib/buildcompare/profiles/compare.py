@@ -138,7 +138,7 @@ def _noise(
 
 
 def _callees(stacks: Iterable[Stack], frames: Set[str]) -> Mapping[str, set[str]]:
-    """By frame, the frames that stand below it in some stack and above it in none."""
+    """Map each frame to the frames that stand below it in some stack, and above it in no stack."""
     places = {frame: i for i, frame in enumerate(frames)}
     below = [0] * len(places)  # sets of frames as bit masks, which are fast for deep stacks
     for stack in stacks:

@@ -335,7 +335,7 @@ class _Repeats(Retry):
 def open_session(source: Source, url: str) -> tuple[Session, list[str]]:
     """A session for `url` as `source` describes it, and the secrets in it, the longest first."""
     session = Session()
-    # Repeat what passes (no connection, busy statuses), never a query that ran too long; a query changes nothing.
+    # Repeat after temporary faults (no connection, busy server), not after queries that ran too long.
     repeats = _Repeats(
         REPEATS, backoff_factor=BACKOFF_S, retry_after_max=math.ceil(min(MAX_WAIT_S, source.timeout_s)), read=0,
         redirect=0, other=0, allowed_methods={"GET", "POST"}, status_forcelist=_BUSY, raise_on_status=False,

@@ -67,9 +67,9 @@ class Fragment:
     block: str = ""
     """Name of the hand-written block of README.md that follows on the page."""
     is_placeholder: bool = False
-    """If True, the text of its block replaces the fragment."""
+    """If True, the hand-written text of `block` replaces the fragment."""
     alone: bool = True
-    """If True, it includes its styles in a notebook."""
+    """If True, a notebook gets the fragment with its styles."""
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         fields = {name: value for name, value in vars(self).items() if value and name not in ("text", "alone")}

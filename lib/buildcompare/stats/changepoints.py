@@ -21,11 +21,11 @@ from buildcompare.stats.levels import FEWEST, ROUNDED
 PENALTY = 12.0, 40.0
 """Penalty without calibration, in long-run variances: the first, plus the second divided by the independent samples.
 At most 5 % of AR(1) series of 60 to 1080 samples with phi of 0 to 0.9 show a change, 12 % if short and phi .9."""
-PENALTY_OF_TWO = 20.0, 600.0  # penalty with noise around the best two splits: a staircase is no noise
+PENALTY_OF_TWO = 20.0, 600.0  # penalty if noise is measured around the best two splits, so that a staircase is no noise
 HIGHEST_PHI = 0.97  # highest autocorrelation of noise; above it, an hour's series looks like a random walk
 CHANGE_PHI = 0.93
-"""Highest autocorrelation of series that are no load tests: annotations agree better (covering .73, .71 with .97). Of
-31 identical load tests 11 would show an event, without outliers and with either; `cautious` leaves 9."""
+"""The same for series that are no load tests: it agrees better with annotated series (covering .73, not .71).
+It would show an event in 11 of 31 identical load tests, with or without outliers; `cautious` shows one in 9."""
 MAD_TO_SD = 1.0 / 0.6745
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 FALSE_ALARMS = 0.03  # rate of runs without a change that a calibrated penalty may flag

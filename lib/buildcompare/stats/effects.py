@@ -25,10 +25,10 @@ from buildcompare.stats.planning import ALPHA, SOUGHT, Looks, enough_runs, perce
 LABEL_ALPHA = 0.02  # error rate of each label row: four of 200 rows are marked by chance
 LABEL_MARGIN_PERCENT = 10.0  # equals the catalogue's `margin_percent` of averages over all labels
 FOUND = 1.5, 2.0, 4.0, 8.0
-"""Changes of gates, in margins, that the shares of their error are to find. On both halves of the nights of CPython's
-benchmarks, times that are 10 to 50 % longer are found more often than with shares by power, and 7.5 % as often."""
+"""Changes of gate metrics, in margins, for which the shares of the error are chosen. On both halves of the nights of
+CPython's benchmarks this finds more changes of 10 to 50 % than shares by power, and as many changes of 7.5 %."""
 LEAST_SHARE = 0.1  # smallest share of a gate, as a part of an equal share
-STEPS = 40  # steps of a gate's share; with 20 or 80, as much is found
+STEPS = 40  # steps of a gate's share; 20 or 80 steps find as many changes
 GATE = "gate"  # family of the metrics that users feel
 USERS = 5.0
 """Size of the family in which a loss of supported users is judged: gate metrics make 2.5 % of unchanged tests a
@@ -98,7 +98,7 @@ class TestedEffect:
 
     @property
     def level(self) -> float:
-        """Level for the adjusted p-value; intervals hold at one minus it."""
+        """Significance level for the adjusted p-value; intervals have the confidence 1 - level."""
         return self.looks.level if self.looks else ALPHA
 
     @property
@@ -304,10 +304,10 @@ def family_of(metric: Metric) -> str:
 
 
 def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate: bool) -> FloatArray:
-    """Share out a family's error by the power of each metric alone for a change of `SOUGHT` margins.
+    """Divide a family's error by the power of each metric, judged alone, for a change of `SOUGHT` margins.
 
-    Gates get it step by step where it adds most power for `FOUND` (Roeder & Wasserman 2009, Statistical Science 24).
-    None needs more than the chance of an estimate beyond its margin, without which it is not called.
+    A family of gates gets it in steps, each where it adds most power for `FOUND` (Roeder & Wasserman 2009, Statistical
+    Science 24). No gate gets more than the p-value of an estimate at its margin, because smaller changes do not count.
     """
     parts = [(min(each.df, 1e9), each.sd, metric.margin_percent) for _, metric, each in members]
     df, sd, margin = np.array(parts).reshape(-1, 3).T

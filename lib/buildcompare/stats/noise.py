@@ -24,18 +24,18 @@ LENT_DF = 4.0
 """Most degrees of freedom of noise that comes from runs of the other test type or from other labels of a table. Among
 simulated identical builds of 2 to 5 runs, 0.7 to 3.2 % of the labels are marked; with 8, up to 3.6 %."""
 CATALOGUE_DF = 8.0
-"""Degrees of freedom of a catalogue's noise by default, and at most beside repeated runs, as it comes from another
-laboratory; noise of fewer is mixed with other noise. Of 4, 6, 8 and 15 (simulated pairs, seeds from 1,000,000, and
-identical ceiling runs of the development half, each setup by one to three others), fewer leave more undecided, and 15
-is wrong more often."""
+"""Default degrees of freedom of a catalogue's noise, and their limit beside repeated runs, as it comes from another
+laboratory. Noise with fewer is mixed with other noise. Of 4, 6, 8 and 15, lower values leave more rows undecided; 15 is
+wrong more often (simulated pairs, seeds from 1,000,000, and identical ceiling runs of the development half, each setup
+judged by one to three others)."""
 ALIKE = 3.0
 """Number of correlated metrics of a run that count as one: the changes of eight metrics between identical ceiling runs
 (development half) are worth 2.7 independent ones."""
 LEAST_DF = 3.0  # minimum degrees of freedom if setups differ: those of two setups with 2 and 3 runs
 BY_CHANCE = 0.3
-"""Variances of groups count as equal if the groups keep this part of their degrees of freedom. With equal variances,
-one of 400 calibrations from 6 to 12 groups of 2 to 4 runs keeps less. With a half (one in 27), a third fewer changes of
-20 % in the times of identical ceiling runs are found (development half)."""
+"""Variances of groups count as equal if pooling keeps this part of their degrees of freedom. With equal variances, 1 of
+400 calibrations from 6 to 12 groups of 2 to 4 runs keeps less. At 0.5 it is 1 of 27, and a third fewer changes of 20 %
+in the times of identical ceiling runs are found (development half)."""
 LEAST_REPEATS = 2  # minimum degrees of freedom; with one, intervals are 13 standard errors wide
 LEAST_SD = 1e-4  # minimum standard deviation: runs that agree to the last digit were rounded
 CATALOGUE_S = 1800.0  # shortest window from which the catalogues' noise was learned
@@ -94,8 +94,8 @@ class RepeatedRuns:
 
 
 CONTRAST = ("comparison", "squares", "df", "misread")
-"""Columns about a metric in a test of an earlier comparison: number of the comparison; square of its log
-ratio around the mean of the comparison's tests, per run; degrees of freedom, 1 less its part of the mean; True if the
+"""Columns for one metric in one test of a comparison: number of the comparison; squared distance of the log ratio from
+the mean of the comparison's tests, per run; degrees of freedom: 1 minus the test's weight in that mean; True if the
 values were read off plots."""
 Contrasts = Mapping[tuple[str, str], pd.DataFrame]
 """Test type and metric -> contrasts, with the columns `CONTRAST`."""

@@ -23,9 +23,9 @@ from buildcompare.results.codes import Better
 
 ALPHA = 0.05  # error rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
 SOUGHT = 1.5
-"""Shares of the error of metrics but gates are proportional to the power of each for a change of so many margins: those
-without power take little. Further runs of a gate are to show as much. Against equal shares, values of 1.5 to 2 lose
-only a few changes of 10 % in identical ceiling runs; smaller values find more P99 API times 10 % slower in bounded
+"""Size of a change in margins. Metrics other than gates share the error in proportion to their power for it, so metrics
+without power take little; further runs of a gate are planned to show it. Compared with equal shares, 1.5 to 2 lose only
+a few changes of 10 % in identical ceiling runs; smaller values find more slowdowns of P99 API times by 10 % in bounded
 releases, beside averages that are twice as noisy (both on the development half)."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
 MOST_ADDED = 8  # further runs of each build over which the error is spent if no number is planned
@@ -53,7 +53,7 @@ class Looks:
 
     @property
     def level(self) -> float:
-        """Level of the present look."""
+        """Significance level of the present look."""
         return look_level(self.runs, self.planned)
 
 
@@ -180,7 +180,7 @@ def smallest_found(
 
 
 def look_level(looks: Sequence[float], planned: float | None = None) -> float:
-    """Level of the last of several looks, so that all of them together keep their error rate.
+    """Significance level of the last of several looks, at which all looks together keep the error rate.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def spent_late(part: float) -> float:
 
 @cache
 def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
-    """Levels of looks, given as numbers of runs and parts of the planned ones.
+    """Significance levels of looks, given as numbers of runs and parts of the planned ones.
 
     Sums of independent normal increments that were not called yet are integrated look by look (Armitage, McPherson &
     Rowe 1969, Journal of the Royal Statistical Society A 132). Beyond the planned runs the level stays.

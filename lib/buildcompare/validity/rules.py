@@ -369,7 +369,7 @@ def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _above_report(run: RunInTest) -> float | None:
-    """Return how far the curve's mean lies above the reported supported users, as a part; None if it may be cut."""
+    """Return the relative excess of the curve's mean over the reported supported users; None if it may be cut."""
     estimate, reported = run.view.estimate, run.view.run.supported_users
     mean = estimate.at_least if estimate and estimate.estimated is None else estimate and estimate.estimated
     if not estimate or not mean or not reported:
