@@ -272,7 +272,7 @@ class Source(Strict):
     """Step of the label tables, in seconds; each point covers one step."""
     rate_s: Step = 60.0
     """Window of rates in seconds: of `{rate}` in the catalogue's queries, or as files hold them."""
-    threads: int = Field(default=8, ge=1, le=32)
+    threads: int = Field(default=5, ge=1, le=32)
     timeout_s: float = Field(default=120.0, gt=0, le=3600)
     """Limit of one query, in seconds."""
     time_unit: Literal["s", "ms", "us", "ns", "days", "date"] | None = None
