@@ -57,14 +57,14 @@ def test_missing_metrics_nan_and_gaps_are_said_with_their_size() -> None:
     coverage = {c.slug: c for c in result.runs.new[0].coverage}
     assert (coverage["rps"].present, coverage["rps"].finite, result.verdict) == (users.size, 0, "inconclusive")
     found = kinds(result)
-    assert found["empty_metrics"] == {"side": "new", "run": 1, "runs": 1, "slugs": ["rps"]}
+    assert found["empty_metrics"] == {"side": "new", "run": 1, "runs": 1, "others": 0, "slugs": ["rps"]}
     assert (found["gaps"]["side"], found["gaps"]["slugs"]) == ("base", ["rps"])
     assert found["gaps"]["worst_percent"] == pytest.approx(86, abs=0.5)
     assert found["gaps"]["worst"]["longest_gap_s"] == pytest.approx(505.0)
     assert len(found["metrics_nowhere"]["slugs"]) == 8
     whole = recording(number_of_connected_devices=users, rps=holes, heap_in_use=holes)
     one = kinds(compared([whole], [base]))
-    assert one["missing_metrics"] == {"side": "new", "run": 1, "runs": 1, "slugs": ["heap-in-use"]}
+    assert one["missing_metrics"] == {"side": "new", "run": 1, "runs": 1, "others": 0, "slugs": ["heap-in-use"]}
     short = recording(number_of_connected_devices=users[100:160], rps=holes[:60])
     reasons = kinds(compared([base], [short]))["validity"]["reasons"]
     (reason,) = (each for each in reasons if each["code"] == "no_steady_window")

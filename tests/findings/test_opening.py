@@ -223,7 +223,7 @@ def test_another_unit_blocks_a_verdict_by_one_line_at_the_top() -> None:
     line = opening(found)
     assert (found.verdict, line.title) == ("invalid", "Invalid test: Bounded Postgres")
     said = "v1: cpu-utilization is 0.327 % in x.parquet, where a server under this load"
-    assert line.sentence.startswith(f"It cannot be judged. {said}")
+    assert line.sentence.startswith(f"It cannot be judged ({said}")
     assert (found.findings[0].kind, found.findings[0].severity) == ("validity", "critical")
 
 

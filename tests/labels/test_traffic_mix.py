@@ -233,7 +233,8 @@ def test_a_handler_eight_times_slower_stands_in_the_verdict(monkeypatch: pytest.
     assert label["calls"]["new"] > 10_000
     said = opening(analysis.results).sentence
     assert re.search(
-        rf"{HANDLER} avg takes [\d.]+ times as long \([\d,]+ calls, which alone make the time of all calls [\d.]+", said
+        rf"{HANDLER} avg takes [\d.]+ times as long \([\d,]+ calls, which alone make the time of all api calls [\d.]+",
+        said,
     )
     assert re.search(rf"{HANDLER} avg [\d.]+ .?s → [\d.]+ .?s \(\+\d+ %, p99 .* calls in Load test\)", found.detail)
     rows = re.findall(r'<tr[^>]*><th scope="row">(\w+)</th>', sections.labels(analysis).html)

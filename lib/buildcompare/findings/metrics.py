@@ -152,7 +152,9 @@ def gate_rows(test: TestResult) -> list[tuple[str, Decided | None, Better]]:
 
 def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Report the smallest changes of gate metrics and supported users that the tests would have detected."""
-    rows = [(test.name, name, row) for test in tests for name, row, _ in gate_rows(test) if row]
+    rows = [
+        (t.name, name, row) for t in tests for name, row, _ in gate_rows(t) if row and row.delta_percent is not None
+    ]
     if seen := [(test, name, size) for test, name, row in rows if (size := row.min_detectable_percent)]:
         sizes = {f"{test} {name}": size for test, name, size in seen}
         evidence = {"min_detectable_percent": sizes, "by_name": grouped((name, size) for _, name, size in seen)}

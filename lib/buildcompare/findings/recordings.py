@@ -67,6 +67,7 @@ def coverage(test: TestResult) -> Iterator[Found]:
     A rate has no value at the first sample of a run, so that sample may be missing.
     """
     gaps: list[tuple[Mapping[str, object], list[SeriesCoverage]]] = []
+    absent: list[tuple[tuple[FindingKind, Side, tuple[str, ...]], Mapping[str, object]]] = []
     every = [*test.runs.base, *test.runs.new]
     nowhere = set.intersection(*(set(run.missing) for run in every)) if every else set()
     if nowhere:
@@ -78,13 +79,11 @@ def coverage(test: TestResult) -> Iterator[Found]:
         place = {"side": side, "run": i, "runs": len(test.runs[side])}
         if gappy := [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * (c.expected - 1)]:
             gaps.append((place, gappy))
-        slugs = {
-            FindingKind.MISSING_METRICS: [slug for slug in run.missing if slug not in nowhere],
-            FindingKind.EMPTY_METRICS: [c.slug for c in run.coverage if c.finite == 0],
-        }
-        for kind, lacking in slugs.items():
-            if lacking:
-                yield Found(kind, Severity.WARNING, {**place, "slugs": lacking})
+        absent.append(((FindingKind.MISSING_METRICS, side, tuple(s for s in run.missing if s not in nowhere)), place))
+        absent.append(((FindingKind.EMPTY_METRICS, side, tuple(c.slug for c in run.coverage if c.finite == 0)), place))
+    for (kind, _, slugs), places in grouped(absent).items():
+        if slugs:
+            yield Found(kind, Severity.WARNING, {**places[0], "others": len(places) - 1, "slugs": slugs})
     if gaps:
         where, worst = min(((where, c) for where, of in gaps for c in of), key=lambda each: each[1].fraction)
         size = {"worst": worst, "worst_percent": 100 * worst.finite / worst.expected, "others": len(gaps) - 1}

@@ -25,6 +25,7 @@ from buildcompare.results.codes import (
     CauseKind,
     FailOn,
     FindingKind,
+    ReasonCode,
     Severity,
     Status,
     SuggestionKind,
@@ -192,10 +193,7 @@ def _slower_labels(results: Results) -> list[dict[str, Any]]:
 
 def _invalid(results: Results, every: Sequence[Cause]) -> Opening:
     tests = {test.name: test for test in results.tests if test.verdict == Verdict.INVALID}
-    why = {
-        title(test): sorted(test.validity.reasons, key=lambda reason: reason.status != ValidityStatus.INVALID)
-        for test in tests.values()
-    }
+    why = {title(test): test.validity.reasons for test in tests.values()}
     several = any(len(runs) > 1 for test in results.tests for runs in test.runs)
     builds = {"base": results.base.label, "new": results.new.label}
     worse = _by_name(cause for cause in every if cause.kind == CauseKind.REGRESSION)
@@ -217,7 +215,8 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
     warnings = sum(each.severity == Severity.WARNING for each in results.findings)
     gates = [metric for test in results.tests for metric in test.metrics if metric.gate]
     judged = {metric.name for metric in gates if _judged(metric)}
-    not_judged = [name for name in dict.fromkeys(metric.name for metric in gates) if name not in judged]
+    failed = (metric for metric in gates if not metric.reason or metric.reason.code != ReasonCode.NONE_FAILED)
+    not_judged = [name for name in dict.fromkeys(metric.name for metric in failed) if name not in judged]
     slower = _slower_labels(results)
     worse = _by_name(
         Cause(CauseKind.REGRESSION, title(test), row.full_name, row.delta_percent)

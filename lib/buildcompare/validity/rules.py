@@ -155,12 +155,12 @@ def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
 
 
 def _validity(reasons: Sequence[ValidityReason]) -> Validity:
-    invalid = any(reason.status == ValidityStatus.INVALID for reason in reasons)
-    status = ValidityStatus.INVALID if invalid else ValidityStatus.LIMITED if reasons else ValidityStatus.VALID
+    reasons = sorted(reasons, key=lambda reason: reason.status != ValidityStatus.INVALID)
+    status = reasons[0].status if reasons else ValidityStatus.VALID
     until = [reason.until_s for reason in reasons if reason.until_s is not None]
     begins = [reason.from_s for reason in reasons if reason.from_s is not None]
     limits = (max(begins, default=None), min(until, default=None)) if status == ValidityStatus.LIMITED else (None, None)
-    return Validity(status=status, valid_from_s=limits[0], valid_until_s=limits[1], reasons=list(reasons))
+    return Validity(status=status, valid_from_s=limits[0], valid_until_s=limits[1], reasons=reasons)
 
 
 def _with_sentence(reason: ValidityReason, **place: Any) -> ValidityReason:
