@@ -93,7 +93,7 @@ def read_table(file: Path) -> list[Entry]:
         entry = _entry(name, rows)
         if entry.position is not None and placed.setdefault(entry.position, name) != name:
             found = f"{entry.position}, which is {placed[entry.position]}'s"
-            raise rows[0].fault("order", "a place of its own for each release", found)
+            raise rows[0].fault("order", "a different number for each release", found)
         entries.append(entry)
     return sorted(entries, key=lambda entry: (entry.position is None, entry.position or 0))
 
@@ -123,7 +123,7 @@ def _rows(file: Path) -> Iterator[_Row]:
         row = _Row(file, line, dict(zip(header, cells, strict=True)))
         for column in _USERS:
             if delimiter != "," and _THOUSANDS.fullmatch(row[column]):  # the point may separate thousands
-                raise row.fault(column, "a number that is not read in two ways", repr(row[column]))
+                raise row.fault(column, "a number with one meaning (1.234 may be 1234)", repr(row[column]))
         yield row
 
 
@@ -138,9 +138,9 @@ def _check_cells(row: _Row) -> None:
             raise row.fault("delta_pct", "a change in percent such as -3.64", repr(row["delta_pct"][:60]))
         computed = 100.0 * (users["new"] / users["base"] - 1.0)
         if abs(computed - float(stated)) > max(DELTA_TOLERANCE, 10.0 ** -len(stated.partition(".")[2])):
-            raise row.fault("delta_pct", f"{computed:.3f}, as su_base and su_new say", f"{float(stated)}")
+            raise row.fault("delta_pct", f"the change from su_base to su_new, {computed:.3f}", f"{float(stated)}")
     if (row["monthly"].casefold() == "yes") != bool(row["order"]):
-        raise row.fault("order", "a place for a monthly comparison, and none for a study", row["order"] or "none")
+        raise row.fault("order", "a number for a monthly comparison, an empty cell for a study", row["order"] or "none")
 
 
 def _wrong(column: str, cell: str) -> tuple[str, str] | None:

@@ -57,7 +57,7 @@ def _curves(file: InputFile, panels: list[Any], catalogue: Catalogue) -> Iterato
         try:
             columns = [column for frame in _frames(panel) for column in _columns(panel, *frame)]
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError, re.error) as error:
-            raise file.fault(key, "snapshot data of a known form", f"{type(error).__name__}: {error}") from None
+            raise file.fault(key, "snapshot data as Grafana writes it", f"{type(error).__name__}: {error}") from None
         for name, times, values, labels, unit in columns:
             series_labels = {} if len(columns) == 1 else (labels or {"series": name})
             title = str(panel.get("title") or name or "unnamed")
@@ -66,7 +66,7 @@ def _curves(file: InputFile, panels: list[Any], catalogue: Catalogue) -> Iterato
             if stated:
                 by_title = unit_factor(file, f"{key} title", stated, catalogue.find(title).unit, is_suffix=True)
                 if unit not in NO_UNIT and by_title != factor:
-                    raise file.fault(f"{key} unit", f"that of the title ({stated})", repr(unit))
+                    raise file.fault(f"{key} unit", f"the unit in the title ({stated})", repr(unit))
                 factor = by_title
             yield Curve(title, times, values * factor, series_labels, partial("{0}".format, key))
 

@@ -134,7 +134,7 @@ def summaries(file: InputFile) -> list[Summary]:
     for number, line in enumerate(lines, start=1):
         fault = partial(file.fault, f"line {number}")
         if "Run was aborted" in line:
-            raise fault("a run that went to its end", "one that was aborted")
+            raise fault("a finished run", "an aborted run")
         match = _LINE.match(_LIMIT.sub("", line))
         if not match:
             if made and "tps" not in made[-1].figures and _BROKEN.match(line):
@@ -158,7 +158,7 @@ def summaries(file: InputFile) -> list[Summary]:
                 now.figures["tps"] = float(value)  # with -C it is the only rate
     for each in made:
         if missing := [key for key in _NEEDED if key not in {**each.settings, **each.figures}]:
-            raise file.fault(f"line {each.line}", f"a summary of pgbench with its {missing[0]}", "none before the next")
+            raise file.fault(f"line {each.line}", f"a summary of pgbench with its {missing[0]}", "no such line")
     if not made:
         raise file.fault(f"line {len(lines)}", EXPECTED, "the end of the file")
     return made
@@ -234,7 +234,7 @@ def _progress(file: InputFile) -> list[Curve]:
         rows.append([float(match[group]) for group in (1, 2, 3, 5)])
         before, now = rows[-2][0] if len(rows) > 1 else 0.0, rows[-1][0]
         if not before < now < _LATEST:
-            raise file.fault(f"line {number}", f"seconds of one run, after {before:g} s", f"{now:g} s")
+            raise file.fault(f"line {number}", f"a later time of the same run than {before:g} s", f"{now:g} s")
     if not rows:
         return []
     times, tps, *latencies = np.array(rows).T
@@ -252,14 +252,14 @@ def read_logs(files: Sequence[InputFile], catalogue: Catalogue) -> Recording:
     if len(summed_up) > 1:
         raise outputs[-1].fault(f"line {summed_up[-1].line}", "one summary beside the logs of one run", "a second one")
     if outputs and len(outputs) == len(files):
-        raise files[1].fault("line 1", "a log of pgbench", "another output")
+        raise files[1].fault("line 1", "a log of pgbench (-l)", "other output")
     files = [file for file in files if file not in outputs]
     tables = [_rows_of_log(file) for file in files]
     first, aggregate = files[0], bool(tables[0][0, 0] > _EPOCH)
     paths, clients = {file.path and Path(resolve(file.path)).resolve() for file in files}, set[float]()
     for file, rows in zip(files, tables, strict=True):
         if bool(rows[0, 0] > _EPOCH) != aggregate:
-            raise file.fault("line 1", f"a log of the kind of {first.path}", "the other (aggregates and transactions)")
+            raise file.fault("line 1", f"the same kind of log as {first.path}", "transactions beside aggregates")
         threads = _threads(file.path)
         if left := [each for each in threads if each.resolve() not in paths]:
             named = Path(str(file.path)).with_name(threads[0].name)
@@ -268,7 +268,7 @@ def read_logs(files: Sequence[InputFile], catalogue: Catalogue) -> Recording:
         if aggregate:
             continue
         if twice := clients & {*rows[:, 0]}:
-            raise file.fault("line 1", "logs of one run: each client in one of them", f"client {min(twice):g} in two")
+            raise file.fault("line 1", "each client in only one log of a run", f"client {min(twice):g} in two logs")
         clients |= {*rows[:, 0]}
         if abs(rows[0, 4] - tables[0][0, 4]) > LONGEST_S:
             raise file.fault("line 1", f"a time within {LONGEST_S // 86_400} days of {first.path}", f"{rows[0, 4]:.0f}")
@@ -345,7 +345,7 @@ def _threads(path: str | None) -> list[Path]:
 def _of_aggregates(file: InputFile, table: FloatArray) -> list[Curve]:
     times, count, total, squares = table[:, :4].T
     if times.size < 2:
-        raise file.fault("line 1", "two intervals or more (how long one is stands nowhere)", "one")
+        raise file.fault("line 1", "at least two intervals, which tell their length", "one")
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = total / count
         spread = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
@@ -375,7 +375,7 @@ def _lines(file: InputFile) -> list[str]:
         return file.contents.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         line = file.contents[: error.start].count(b"\n") + 1
-        raise file.fault(f"line {line}", "text in UTF-8", "bytes that are not") from None
+        raise file.fault(f"line {line}", "text in UTF-8", "other bytes") from None
 
 
 _LIKE = re.compile(

@@ -103,7 +103,7 @@ class RequestLog:
     ) -> None:
         """Count requests by second and endpoint; without `elapsed_s` only failures, of requests counted elsewhere."""
         if elapsed_s is not None and not (np.isfinite(elapsed_s).all() and (elapsed_s >= 0).all()):
-            raise self.file.fault(None, "times of requests of 0 or more", "others")
+            raise self.file.fault(None, "durations of requests of 0 or more", "negative or missing ones")
         if not times.size:
             return
         span_of(times, self.file)

@@ -139,7 +139,7 @@ def _measured(benchmark: Any, shared: Any, file: InputFile, catalogue: Catalogue
     name, (stated, unit) = str(metadata["name"]), _UNITS[metadata.get("unit", "second")]
     numbers = np.array([value for run in benchmark["runs"] for value in run.get("values") or ()], dtype=np.float64)
     if numbers.ndim != 1 or not numbers.size or not np.all(np.isfinite(numbers) & (numbers > 0)):
-        raise file.fault(name, "values above 0", "others" if numbers.size else "none")
+        raise file.fault(name, "values above 0", "other values" if numbers.size else "none")
     metric = catalogue.find(name)
     if not metric.known:
         return Measurement(metric.slug, name, unit, numbers)

@@ -79,7 +79,7 @@ def _csv(
     header = next(csv.reader([line], delimiter=delimiter))
     names = () if names and names[0] in header else names
     if names and len(header) != len(names):
-        raise file.fault("columns", f"a line of names, or {len(names)} columns", f"{len(header)} columns")
+        raise file.fault("columns", f"a header, or {len(names)} columns", f"{len(header)} columns")
     columns = names or header
     types = {**types, **{name: each for name, each in (optional or {}).items() if name in columns}}
     if odd := [name for name in types if columns.count(name) != 1]:
@@ -165,7 +165,7 @@ _JTL = re.findall(  # JMeter's columns by default
 
 
 def count_jmeter_csv(stream: BinaryIO, log: RequestLog) -> None:
-    """Count the JTL file of ``jmeter -n -l FILE`` as CSV, without what other samples hold already."""
+    """Count the JTL file of ``jmeter -n -l FILE`` as CSV; a sample that is part of another counts once."""
     file, nested = log.file, np.zeros(MOST_NAMES + 1)
     types = {"timeStamp": None, "elapsed": pa.float64(), "label": _TEXT, "success": pa.bool_()}
     optional = {"threadName": _TEXT, "allThreads": pa.float64(), "IdleTime": pa.float64(), "responseMessage": _TEXT}
@@ -350,7 +350,7 @@ def read_locust(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Reco
         else:
             series += labelled(_of_seconds(seconds), str(label))
     if window is None:
-        raise file.fault("rows", "at least two of the name Aggregated", "fewer")
+        raise file.fault("rows", "at least two rows named Aggregated", "fewer")
     run, is_named, more = str(file.path).partition(HISTORY)
     files, summaries = [file.provenance], list[LabelSummary]()
     if is_named and not more and resolve(run + STATS).is_file():
@@ -415,10 +415,10 @@ def _is_jmeter(head: bytes) -> bool:
 
 _REFUSED = (
     ("gatling", rb"\x00.{0,3}\x00.{0,40}?\d+\.\d+", "text (up to version 3.11)", "the binary log of a newer Gatling"),
-    ("vegeta", rb".{0,9}\x03\x01\x01\x06Result", "what `vegeta encode` makes of it", "the results of `vegeta attack`"),
+    ("vegeta", rb".{0,9}\x03\x01\x01\x06Result", "the output of `vegeta encode`", "the results of `vegeta attack`"),
     ("vegeta", rb"Value\(ms\) +Percentile|Bucket +# +%", "`vegeta encode` or `vegeta report`", "a histogram"),
     ("oha", rb"(?:request-start,DNS,|Summary:\s+Success rate:)", "`--output-format json`", "another format"),
-    ("k6", rb".{0,9999}?http_req_duration\.*: avg=", "`--out csv` or `--summary-export`", "what k6 prints"),
+    ("k6", rb".{0,9999}?http_req_duration\.*: avg=", "`--out csv` or `--summary-export`", "k6's printed summary"),
     ("locust", rb'\[\s*\{.{0,999}"num_none_requests"|Type,Name,Req', "the history of `--csv`", "sums of the whole run"),
 )
 """Tool, pattern of the first bytes, file to give instead, and name of the refused file."""

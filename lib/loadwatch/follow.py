@@ -1,4 +1,4 @@
-"""Give runs as they go on: a recording that is replayed, or a server that is asked for what is new."""
+"""Follow runs as they go on: replay a recording, or ask a server for new samples."""
 
 from __future__ import annotations
 

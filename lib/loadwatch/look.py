@@ -1,7 +1,7 @@
 """Look at a running test: its finished runs, its samples so far, and faults that make it worthless.
 
-The rules of faults are those of `buildcompare.validity`, on the samples so far. Few are certain at the first sight:
-users may come back, a ramp may go on, samples may be late. Others are once they last `CERTAIN` windows of rates.
+The rules of faults are those of `buildcompare.validity`, on the samples so far. Few are certain at first: users may
+come back, a ramp may go on, samples may be late. The others become certain after `CERTAIN` windows of rates.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Watched:
 
 @dataclass(frozen=True)
 class Look:
-    """What a look at a test sees; at `at_s` the clock goes on even where samples do not."""
+    """A running test at one time; the clock `at_s` goes on even without new samples."""
 
     watched: Watched
     view: RunView
@@ -128,7 +128,7 @@ def cut(recording: Recording, at_s: float) -> Recording:
 
 
 def deciding_metrics(catalogue: Catalogue) -> list[Metric]:
-    """Metrics that decisions and faults rest on: load, what users feel, failures, requests, and what shows units."""
+    """Metrics for decisions and faults: load, gates, failures, requests, and those that show a wrong unit."""
     proxies = catalogue.proxies()
     return [
         m for m in catalogue.metrics

@@ -126,7 +126,7 @@ def watch(
 
 
 def _checked(on_stop: str, webhook: str | None, **numbers: float) -> list[str]:
-    """Refuse what would fail at the end of a watch; return the parts of the command."""
+    """Check the settings that are used at the end of a watch; return the parts of the command."""
     for key, number in numbers.items():
         if not 0.0 < number < math.inf:
             raise InputError(file=None, key=key, expected="a number above 0", found=f"{number:g}")

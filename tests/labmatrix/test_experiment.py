@@ -153,7 +153,7 @@ def test_a_failing_cell_is_kept_and_named(tmp_path: Path) -> None:
         ({"command": ["echo", "speed = -4"]}, "values.speed: expected "),
         ({"command": ["echo", "speed = nan"]}, "values.speed: expected "),
         ({"command": ["echo", "connection refused"], "result": {}}, "output.txt: line 1: expected output of pgbench"),
-        ({"command": ["echo", "Run was aborted"], "result": {}}, "expected a run that went to its end"),
+        ({"command": ["echo", "Run was aborted"], "result": {}}, "expected a finished run"),
         ({"command": ["printf", OF_SCALE_5], "result": {}, "factors": {"scale": [20]}}, "expected scale 20, found 5"),
         ({"set_up": [["false"]]}, "set-up: false ended with exit code 1"),
         ({"command": ["false"], "tear_down": [["true"], ["false"]]}, "command: false ended with exit code 1"),

@@ -153,7 +153,7 @@ SLOW["panels"][0]["fieldConfig"]["overrides"][0]["matcher"]["options"] = "/(a+)+
     [
         (SLOW, r"panels\[0\].*an expression that may take very long"),
         ("{", "EOF while parsing"),
-        (in_unit("byRegexp", "P99 API times (ms)", "s"), "that of the title"),
+        (in_unit("byRegexp", "P99 API times (ms)", "s"), "the unit in the title"),
         ("[]", "no panels"),
         ({"dashboard": {"panels": []}}, "none"),
         ({"dashboard": {"panels": [{"title": "RPS", "snapshotData": [{"datapoints": [1]}]}]}}, "TypeError"),

@@ -290,7 +290,7 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) ->
         others = [each for each in groups if each is not group]
         find = beside_runs(catalogue, others).find
         metrics = {key: find(noise.slug_of(key)) for run in group.runs for key in run.metrics}
-        # A bounded test sets its load, so the load is not judged. Noise from the catalogue checks no calibration.
+        # A bounded test sets its load, so the load is not judged. The catalogue's noise is not checked here.
         judged_here = {k: m for k, m in metrics.items() if group.type == "unbounded" or not m.load}
         noises = {key: noise.metric_noise(metric, group.type, others) for key, metric in judged_here.items()}
         learned = {key: each for key, each in noises.items() if each and each.noise_source == NoiseSource.CALIBRATION}

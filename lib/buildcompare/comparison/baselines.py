@@ -93,8 +93,8 @@ def compare_to_kept(
 ) -> tuple[Any, list[KeptRuns]]:
     """Compare runs with the latest kept ones; the result is None where none are comparable.
 
-    `compare` is :func:`buildcompare.compare`. The load is known once the runs are read: kept runs of another load give
-    way to earlier ones. Kept runs of a benchmark are one session each, others are repeated runs.
+    `compare` is :func:`buildcompare.compare`. The load is known only after reading: if kept runs had another load,
+    earlier ones are taken. Kept runs of a benchmark are one session each, others are repeated runs.
     """
     kept = latest(folder, stated)
     result = _compared(compare, kept, new, **settings)

@@ -74,12 +74,12 @@ class Metric(_Strict):
 
     @property
     def outcome(self) -> Literal["failures", "successes"] | None:
-        """What the metric counts by its name and direction."""
+        """Whether the metric counts failures or successes, by its name and direction."""
         return outcome(self.slug, self.unit, self.better)
 
 
 def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "successes"] | None:
-    """Tell what a metric counts by its name and direction; None for other metrics, also for successes per second."""
+    """Tell whether a metric counts failures or successes, by its name; None if neither, or if successes per second."""
     if unit not in COUNTED and not unit.endswith("/s"):
         return None
     if better == Better.LOWER and re.search(rf"\b{FAILED}\b", slug):

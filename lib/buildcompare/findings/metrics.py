@@ -33,7 +33,7 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Make one finding for each metric and direction that changed, or, in metrics of the verdict, leans worse.
 
     Unbounded tests count at equal load, since the load-test coordinator raises each build's load until it is slow.
-    Of an invalid test only levels under a set load are reported, as infos.
+    In an invalid test only levels under a fixed load are reported, as infos.
     """
     tests = [test for test in tests if test.type != "unbounded" or test.validity.status != ValidityStatus.INVALID]
     changed = (
@@ -76,7 +76,7 @@ def lost(metric: MetricResult) -> bool:
 
 
 def _severity(rows: Sequence[Row]) -> Severity:
-    """Grade a change: regressions of gate metrics are critical; swapped releases have as many of all others."""
+    """Grade a change: regressions of gates are critical; others are as frequent if base and new are swapped."""
     valid = (metric for test, metric in rows if test.validity.status != ValidityStatus.INVALID)
     decided = [metric.deciding for metric in valid if metric.gate]
     regressed = any(row.status == Status.REGRESSION for row in decided if row)

@@ -132,8 +132,8 @@ class Chain:
     def _earlier(self) -> npt.NDArray[np.int64]:
         """Per test, the row of the earlier test that measured its base as the new build; -1 if none.
 
-        The last one whose new build is of the base's version, so that a comparison that was recorded late, or belongs
-        to an older line of releases, does not break the chain of the others; else the last one with levels.
+        It is the last test whose new build has the base's version. So a comparison that was recorded late, or belongs
+        to an older line of releases, does not break the chain of the others. Otherwise it is the last test with levels.
         """
         earlier = np.full(len(self.tests), -1)
         same_version: dict[tuple[int, str], int] = {}
@@ -149,12 +149,12 @@ class Chain:
 
     @functools.cached_property
     def usual(self) -> dict[int, tuple[int, float]]:
-        """Per key, number of links and standard deviation of one version's log ratio between two comparisons.
+        """Per key, number of pairs and standard deviation of one version's log ratio between two comparisons.
 
-        The deviation is at least that of two single runs; NaN with few links. A drift of the same version is a jump if
+        The deviation is at least that of two single runs; NaN with few pairs. A drift of the same version is a jump if
         its modified z-score exceeds 3.5: the log ratio over 1.4826 times the median absolute log ratio of the test (the
         expected log ratio of one version is zero). In simulated chains without a jump, whose batches scatter by 8 %,
-        this rule finds one in 4 to 6 %, with 5 links or with 33 (tests/history/test_drift.py).
+        this rule finds one in 4 to 6 %, with 5 pairs or with 33 (tests/history/test_drift.py).
         """
         assert self.noise is not None
         rows = np.flatnonzero(self._earlier >= 0)

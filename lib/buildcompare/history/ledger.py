@@ -191,7 +191,7 @@ class Entry(ChainEntry):
     tests: Named[LedgerTest]  # type: ignore[assignment]  # lists are invariant; entries are never changed
 
     def looked_at(self, test: LedgerTest) -> LedgerTest:
-        """`test`, a later look at this comparison, with its earlier looks."""
+        """`test`, measured at a later look at this comparison, with the earlier looks at it."""
         earlier = [look for each in self.tests if each.name == test.name for look in each.all_looks]
         now = (test.runs.base, test.runs.new)
         return test.model_copy(update={"looks": [look for look in earlier if look != now]})

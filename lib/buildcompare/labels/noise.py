@@ -32,8 +32,8 @@ development half of Mattermost's ceiling tests; a spline in the level and label 
 CALM = 0.8  # Quantile of the held-out changes to which a t distribution is fitted, beside that of `LABEL_ALPHA`
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
 SHORT, SHALLOW = 0.3, 0.7
-"""Exponents of :func:`relative_noise`. Both halves of Mattermost's ceiling tests (development half) support them: at
-2 % marks, 58 instead of 47 % and 42 instead of 29 % of doubled labels are found, each setup judged by its half."""
+"""Exponents of :func:`relative_noise`. Both halves of the development half of Mattermost's ceiling tests support them:
+with 2 % of labels marked by chance, 58 instead of 47 % and 42 instead of 29 % of doubled labels are found."""
 TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 """Average in seconds above which noise does not depend on the average (unless all averages of a table are lower); log
 ratio of percentile to average at which a label has the table's noise."""
@@ -115,7 +115,7 @@ class LabelNoise:
     def _tables(
         self, rows: pd.DataFrame, counted: npt.NDArray[np.bool_] | None = None, *, every: bool = False
     ) -> Iterator[tuple[TableNoise | None, list[tuple[str, str, str]], list[int]]]:
-        """Yield noise, and keys and positions of the `counted` rows, of each table with noise, or of `every` table."""
+        """Yield each table with noise, or `every` table: its noise, and keys and positions of its `counted` rows."""
         labels = rows[LABEL_KEY].reset_index(drop=True)
         for table, part in (labels if counted is None else labels[counted]).groupby(TABLE, sort=False):
             noise = self._noises.get(table)

@@ -177,7 +177,7 @@ def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple
 def unrecorded_mix(
     labels: Sequence[LabelResult], metrics: Sequence[tuple[MetricResult, Effect | None]], catalogue: Catalogue
 ) -> dict[str, tuple[str, TrafficMix]]:
-    """Split averages that changed more than each of their labels, if calls were not recorded: the mix changed.
+    """If calls were not recorded, split averages that changed more than any of their labels: their mix changed.
 
     With an unchanged mix, an average changes no more than the label with the largest change. The part of speed is the
     median change of the labels. An average is left out if a label that leans may explain its change.

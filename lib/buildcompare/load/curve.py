@@ -224,8 +224,8 @@ def find_falls(
 ) -> tuple[Fall, ...]:
     """Find the falls of `load` (users or a proxy, over elapsed seconds) before `stop_s`, by time.
 
-    The coordinator removes up to `fastest_fall` users per second (none in a bounded test). A fall below the part
-    `hardly_any` is a restart if the part `RECOVERED` returns. With `smooth`, a single sample is no fall.
+    The coordinator removes up to `fastest_fall` users per second (none in a bounded test). A fall to less than
+    the part `hardly_any` is a restart if the part `RECOVERED` returns. With `smooth`, a single sample is no fall.
     """
     elapsed, users = samples(load, stop_s)
     if users.size < 3:
@@ -425,8 +425,8 @@ def plateau_start(
     """Time at which a bounded run first reached its plateau; None if the load never rises.
 
     The plateau is the highest load sustained for 6 minutes in total (six times `rate_s`; in a short run for half of its
-    length). Later losses do not lower it, unlike the median of a run that loses agents one by one. If the level of the
-    last minute was reached less than that before the end, it counts too. A proxy may rise by itself, so its plateau is
+    length). Later losses do not lower it, unlike the median of a run that loses agents one by one. A level of the last
+    minute that was reached less than 6 minutes before the end counts too. A proxy may rise by itself, so its plateau is
     the median of the second half.
     """
     shortest_s = shortest(rate_s) + rate_s

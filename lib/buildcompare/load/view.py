@@ -359,7 +359,7 @@ def shift(
 ) -> Shift | None:
     """Measure the shift between the common ramps of two runs.
 
-    A handful of alerts in the first minutes settles the delay of a run, so nothing within the run tells its variation.
+    A few alerts in the first minutes decide the delay of a run, so samples within the run do not show its variation.
     Without repeated runs the variation is that of simulated runs, which grows with the length of the beginning: one
     bump more or less is chance.
 
@@ -420,7 +420,7 @@ def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:
 
 
 def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple[float, FloatArray, FloatArray]:
-    """Mean users per second of both ramps, gaps about a sample apart, and delays at equal levels (one if none)."""
+    """Mean slope of both ramps, gaps about a sample apart, and delays at equal levels (one if they share no level)."""
     times = np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / base.sample_s) + 1))
     one, other = (np.interp(times, curve.elapsed, curve.values) for curve in (base, new))
     gap = np.asarray(other - one, dtype=np.float64)

@@ -83,7 +83,7 @@ def _decided_by(row: MetricResult, test: Test) -> str:
 
 
 def _measured(test: Test, series: Series, views: Views, metric: Metric, noise: Noise | None) -> Measured:
-    """Row of a metric, with the effect of failures only."""
+    """Row of a metric; its effect is known here only if it counts failures."""
     runs = views.map(lambda runs: [counts(level, view) for view in runs if (level := view.level(series)) is not None])
     levels = runs.map(lambda runs: [run.level for run in runs])
     effect = compare_failures(metric, runs) if no_steady_window(views) is None else None
@@ -156,9 +156,9 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
 
 
 def _most_failing(views: Views, of: ErrorRateResult) -> FailingLabel | None:
-    """Label whose rate rose most, where rates were recorded by label beside their sum, which bounds them.
+    """Label whose rate rose most, if rates were recorded by label, too; no rate exceeds that of all labels.
 
-    Labels may have longer intervals than the sum, and so other steady windows.
+    Labels may be sampled less often than their sum, and so have other steady windows.
     """
     rates = views.map(lambda runs: _rates_by_label(runs, of.slug))
     if not rates.base or of.base is None or of.new is None:

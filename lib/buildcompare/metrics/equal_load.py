@@ -74,7 +74,7 @@ def equal_load(base: Sequence[LoadedRun], new: Sequence[LoadedRun]) -> dict[str,
     Each build has a natural cubic spline over the users, fitted to minute means by robust weighted least squares. A
     login costs more than a connected user, so the model holds the rate of new users too, with the same coefficients for
     both builds, which are compared at the mean of their rates at each load. The difference is the mean over all loads
-    unless the one at the highest load contradicts it; its standard error counts the memory of the noise.
+    unless the one at the highest load contradicts it; its standard error includes the autocorrelation of the noise.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
     """Minute means before the stop at loads of interest: users, rate of new users (for `SHOWS_S`), and metrics.
 
-    Minutes before the load last rose through the lowest load on its way up are left out.
+    Minutes before the last rise through the lowest load are left out.
     """
     elapsed, users = samples(run.users, run.stop_s)
     total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))

@@ -42,7 +42,7 @@ class MetricEvent:
 
     kind: Kind
     """``level``: the metric did not come back within `LONGEST_EXCURSION_S` or the window. ``spike``, ``drop``: it rose
-    or fell and came back, or may have: less than `SHORTEST_S` of one level lie in the window."""
+    or fell and came back, or may have: the window holds less than `SHORTEST_S` of a level."""
     at_s: float  # time of the shift, or of the spike's extreme
     span_s: Span  # the excursion, or the 95 % interval of the time of a shift
     size: float

@@ -62,7 +62,7 @@ class InputFile:
         try:
             return from_json(self.contents.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
-            raise self.fault(f"byte {error.start}", "text in UTF-8", "bytes that are not") from None
+            raise self.fault(f"byte {error.start}", "text in UTF-8", "other bytes") from None
         except ValueError as error:  # also too long numbers and broken characters
             found, _, place = str(error).partition(" at ")
             expected = "valid JSON, nested at most 200 levels deep"

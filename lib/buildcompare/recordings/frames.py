@@ -223,7 +223,7 @@ def _times(column: pd.Series, file: InputFile) -> FloatArray:
     """Convert times to seconds since 1970 or since the run's start; text without a zone is UTC.
 
     Numbers have the unit that the params state, that in the column's name, or the only one that fits times since 1970.
-    Small numbers are seconds since the run's start. What has a second reading is refused.
+    Small numbers are seconds since the run's start. Ambiguous times are refused.
     """
     name, place = str(column.name), partial(_row, file, column.index)
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":

@@ -268,7 +268,7 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 def timeouts(source: Source) -> tuple[float, float]:
-    """Seconds to connect in, and between two parts of an answer."""
+    """Time limits in seconds: to connect, and between two parts of an answer."""
     return min(CONNECT_S, source.timeout_s), source.timeout_s + GRACE_S
 
 

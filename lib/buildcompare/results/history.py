@@ -67,7 +67,7 @@ class Drift(Model):
 
 
 class BetweenComparisons(Model):
-    """Robust standard deviation of one version between consecutive comparisons of a test; null with few links."""
+    """Robust standard deviation of one version between consecutive comparisons of a test; null with few pairs."""
 
     type: TestType
     db_engine: str | None

@@ -184,7 +184,7 @@ class Event(Model):
     run: int = 1
     kind: Literal["level", "spike", "drop"]
     phase: Literal["steady", "ramp"] = "steady"
-    """Always ``steady``; results of earlier versions may have events of the ramp."""
+    """Always ``steady``; results of earlier versions may also have events of the ramp."""
     at_s: float
     """Time of the extreme value; for a level shift the time of the shift."""
     span_s: Window

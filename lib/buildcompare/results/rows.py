@@ -80,9 +80,9 @@ class LoadAdjustedResult(Decided):
     at_users_range: Window
     """Loads (users) at which both builds were observed."""
     constant: bool = False
-    """True if the difference is the mean over these loads, because it does not differ at the highest."""
+    """True if the difference is the mean over these loads, because the one at the highest load agrees with it."""
     noise_of: Literal["equal_load", "levels", "none"] = "none"
-    """Source of the run-to-run noise: runs at equal load, or their levels, which vary with the load too."""
+    """Source of the run-to-run noise: runs at equal load, or levels of runs, which also vary with the load."""
 
 
 class MixMover(Model):

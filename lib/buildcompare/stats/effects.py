@@ -71,9 +71,9 @@ class Effect:
     def min_detectable_percent(
         self, margin_percent: float = 0.0, family: float = 1.0, level: float = ALPHA, *, gate: bool = False
     ) -> float:
-        """Smallest rise found at `POWER`, alone in a `family` of this size.
+        """Smallest rise that is called with probability `POWER`, if it is the only change in a `family` of this size.
 
-        Its 90 % interval must reach beyond the margin, too, and of a gate its estimate.
+        Its 90 % interval must also reach beyond the margin; for a gate, its estimate must lie beyond it.
         """
         reach = quantile(1.0 - level / family / 2.0, self.df) * self.sd
         return smallest_found(reach, self.sd, self.df, margin_percent, level, gate=gate)
@@ -90,7 +90,7 @@ class TestedEffect:
     better: Better
     p_adjusted: float
     """Adjusted over the family: Holm (1979) for metrics, Benjamini & Hochberg (1995) for labels. Metrics of one run are
-    correlated: several false calls at once would raise the share that the latter allows."""
+    correlated: with the latter, several false calls at once would raise the allowed share of false calls."""
     status: Status
     family: str = ""
     size: float = 1.0  # inverse of its share of the family's error: for equal shares the size of the family
@@ -199,7 +199,7 @@ def measure_effects(
 ) -> dict[Key, Effect | None]:
     """Compare the mean log levels of base and new in each metric of a comparison.
 
-    `repeats`, by default of `levels`, count beside `priors`. None if a level is not above zero, or without noise.
+    `repeats` (default: those of `levels`) count beside `priors`. None without noise, or if a level is not above zero.
     """
     used = {key: runs for key, runs in levels.items() if all(runs) and all_positive(*runs)}
     stated = {key: noise and in_windows(noise, *used[key]) for key, noise in priors.items() if key in used}

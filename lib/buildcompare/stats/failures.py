@@ -26,7 +26,7 @@ def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succee
     """Compare the failures of the runs of two builds; None if nothing failed, or with too few runs.
 
     The p-value is the larger of two: Student's t of the runs' log odds (Gart & Zweifel 1967, Biometrika 54), which
-    counts how much runs differ, and the exact binomial test of the sums (Przyborowski & Wilenski 1940, Biometrika 31),
+    uses how much runs differ, and the exact binomial test of the sums (Przyborowski & Wilenski 1940, Biometrika 31),
     as rare failures differ by chance even where runs agree. A quasi-binomial test misses rises from 0 (with a prior it
     calls too many), as a beta-binomial one does: `benchmarks/errors.py`. With `succeeded` the change is of successes.
     """

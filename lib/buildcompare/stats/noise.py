@@ -181,8 +181,8 @@ def metric_noise(
 
     With few runs of a test type, the variance of the other type counts too, and then the catalogue's. `misread` is the
     reading error of a run's level in percent, if it was read off a plot. In unbounded tests earlier comparisons teach
-    only metrics without other noise: a batch of tests moves all its supported users, and what follows them, together.
-    Contrasts within the batch do not hold this (1.4 % for one run; identical runs show 1.6 to 2.0 %).
+    only metrics without other noise: the supported users of a batch of tests move together, and so do their metrics.
+    Contrasts within the batch do not show this (1.4 % for one run; identical runs show 1.6 to 2.0 %).
     """
     learned, catalogue = learned_noise(metric.slug, test_type, groups), catalogue_noise(metric, test_type)
     noise = (
@@ -202,8 +202,8 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
     """Pool `noise` with the contrasts between the tests of earlier comparisons, each by its degrees of freedom.
 
     A change of the build moves the tests of a comparison together (MySQL and Postgres, say), so their contrasts hold
-    the noise without it. They never make the noise larger: a change in one of the tests alone would.
-    Without another source they count from `ENOUGH_COMPARISONS` on. Values read off plots teach about such values.
+    only noise. They never make the noise larger, because a change in only one of the tests would do so.
+    Without another source they count from `ENOUGH_COMPARISONS` on. Values read off plots count for such values only.
 
     Every second published release of the development half (63 rows of bounded tests) chose this rule: 95 % of their
     contrasts lie in 95 % intervals learned from the other releases, 91 % without the catalogue. The rest tested it:

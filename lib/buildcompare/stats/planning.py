@@ -166,9 +166,9 @@ def smallest_found(
 ) -> float:
     """Smallest rise in percent that is called at :data:`POWER`.
 
-    It must reach `needed` (log scale) and the margin, of other rows than a `gate` less its error at `level`. Both vary
-    with the estimate of `sd`, and the mean of the larger of two such values exceeds both (Clark 1961, "The greatest of
-    a finite set of random variables", Operations Research 9). `df_now` are the degrees of freedom of `sd` at present.
+    It must reach `needed` (log scale) and the margin, less the error at `level` if the row is no `gate`. Both vary with
+    the estimate of `sd`, and the mean of the larger of two such values exceeds both (Clark 1961, "The greatest of a
+    finite set of random variables", Operations Research 9). `df_now` are the degrees of freedom of `sd` at present.
     """
     inside = 0.0 if gate else quantile(1.0 - level, df) * sd
     beyond = math.log1p(margin_percent / 100.0) - inside

@@ -336,7 +336,7 @@ def _each(runs: Pair[list[RunInTest]]) -> Iterator[tuple[Side, int, RunInTest]]:
 
 
 def _none_succeeded(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs that failed; if all of a build did, their counts over time show a regression."""
+    """Report runs without a successful request; if all runs of a build failed, failures over time are a regression."""
     for side, i, run in _each(runs):
         if run.failed and (run.test.type == "benchmark" or not all(each.failed for each in runs[side])):
             yield _reason(ValidityCode.NONE_SUCCEEDED, invalid=True, side=side, run=i)
