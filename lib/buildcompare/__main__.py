@@ -20,6 +20,7 @@ import typer
 
 from buildcompare.commandline import Commands, argument, as_typed, ledger_folder, option, print_text, show
 from buildcompare.config.errors import InputError, named
+from buildcompare.config.project import write_files, writing
 from buildcompare.config.remote import copied_back, is_remote, written
 from buildcompare.report import processes
 from buildcompare.report.batch import (
@@ -175,8 +176,6 @@ def compare(
 
 
 def _write_compared(result: Any, html: Path | None, results: Path | None, others: BuildFiles) -> None:
-    from buildcompare.config.project import write_files, writing
-
     if html is not None:
         result.to_html(html)
     if results is not None:

@@ -20,10 +20,12 @@ from buildcompare.config.params import Build, Comparison, Run, Source, Test
 from buildcompare.config.project import write_files, writing
 from buildcompare.config.yaml import checked
 from buildcompare.findings.verdict import opening
+from buildcompare.recordings.frames import clock_of
 from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.sources import read_runs, recording_of_values, with_samples
 from buildcompare.report import publication
 from buildcompare.report.notebook import notebook_of
-from buildcompare.report.sections import EmbeddedResults, parts_of, sections_of
+from buildcompare.report.sections import EmbeddedResults, parts_of, sections_of, summary
 from buildcompare.results import Results, dumps
 from buildcompare.results.codes import SIDES, Pair, Severity, Side, TestType, Verdict
 from buildcompare.results.tables import frame
@@ -205,8 +207,6 @@ def _in_sessions(runs: Sequence[Recording], names: Sequence[str]) -> list[Record
 
 def _sessions_in(frame: pd.DataFrame, catalogue: Catalogue) -> list[Recording]:
     """Read the numbers of each session in a frame without times."""
-    from buildcompare.recordings.sources import recording_of_values
-
     tidy = frame if {"metric", "value"} <= {*frame.columns} else frame.melt("session", var_name="metric")
     return [
         replace(
@@ -219,9 +219,6 @@ def _sessions_in(frame: pd.DataFrame, catalogue: Catalogue) -> list[Recording]:
 
 def _recordings(run: Input, catalogue: Catalogue) -> list[Recording]:
     """Read one input: a run, or the runs of a folder."""
-    from buildcompare.recordings.frames import clock_of
-    from buildcompare.recordings.sources import read_runs, recording_of_values, with_samples
-
     if isinstance(run, Recording):
         return [run]
     if isinstance(run, Mapping):
@@ -424,6 +421,4 @@ class Result(Shown, Analysis):
         return "\n".join([*lines, "Look into .metrics .labels .events .findings; .plot(metric); .to_html(file)"])
 
     def _repr_html_(self) -> str:
-        from buildcompare.report.sections import summary
-
         return summary(self).styled()

@@ -6,6 +6,11 @@ import io
 import tempfile
 from pathlib import Path
 
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+from ruamel.yaml.util import load_yaml_guess_indent
+
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import read_params
 from buildcompare.config.project import read_text, write_files
@@ -41,11 +46,6 @@ def keep_comment(file: Path | None, comment: str) -> int:
 
 def _with_comment(text: str, comment: str) -> str | None:
     """Add a comment to the text of a params file; None if ruamel.yaml cannot read it."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
-    from ruamel.yaml.util import load_yaml_guess_indent
-
     yaml = YAML()
     yaml.preserve_quotes, yaml.width = True, MAX_BYTES  # so that no line is folded
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from buildcompare.config.kinds import Kind, Sample
+from labmatrix.compare import catalogue_of, read_runs
 from labmatrix.findings import opening
 from labmatrix.params import Variants, holds_variants, read_variants
 from labmatrix.results import VariantsResult
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 
 def _check(params: Variants) -> None:
-    from labmatrix.compare import catalogue_of, read_runs  # late: it takes time to import
-
     read_runs(params, catalogue_of(params))
 
 
@@ -27,7 +26,7 @@ def _files(params: Variants) -> list[str | None]:
 
 
 def _sections() -> Mapping[str, Section]:
-    from labmatrix.sections import SECTIONS  # late, as above
+    from labmatrix.sections import SECTIONS  # late: it takes time to import
 
     return SECTIONS
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from buildcompare.config.errors import ExecutionError, InputError, named
+from buildcompare.config.project import resolve
 from buildcompare.config.remote import is_remote
 from buildcompare.report import processes
 from buildcompare.report.batch import Order, Outcome, failed, guarded, publish_here, published
@@ -68,7 +69,6 @@ def _pack(order: Order) -> Bundle | Outcome:
     from buildcompare.comparison.inputs import code_sha256, files_of
     from buildcompare.config.kinds import kind_of
     from buildcompare.config.params import Comparison, params_of
-    from buildcompare.config.project import resolve
     from buildcompare.config.yaml import read_yaml
     from buildcompare.report import publication, publish
 

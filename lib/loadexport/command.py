@@ -5,6 +5,7 @@ from typing import Annotated
 
 from buildcompare.commandline import argument, option, show
 from buildcompare.config.errors import InputError
+from buildcompare.config.project import write_files
 
 
 def export(
@@ -13,7 +14,6 @@ def export(
     statsd: Annotated[str | None, option("--statsd", "HOST:PORT of a statsd, by UDP.")] = None,
 ) -> None:
     """Hand results to a Prometheus (as a file) or to a statsd."""
-    from buildcompare.config.project import write_files
     from loadexport import export as exporting
 
     if openmetrics is None and statsd is None:

@@ -10,6 +10,8 @@ import typer
 
 from buildcompare.commandline import argument, option
 from buildcompare.commandline import show as say
+from buildcompare.config.errors import InputError
+from buildcompare.config.project import write_files
 
 if TYPE_CHECKING:
     from buildcompare.comparison.measure import TestView
@@ -33,8 +35,6 @@ def watch(
     from rich.console import Console
     from rich.live import Live
 
-    from buildcompare.config.errors import InputError
-    from buildcompare.config.project import write_files
     from loadwatch import show
     from loadwatch.watch import watch as watching
 

@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import requests
+
 from buildcompare.comparison.analysis import with_noise
 from buildcompare.comparison.measure import TestView
 from buildcompare.comparison.reading import catalogue_of, read_recordings
@@ -25,6 +27,7 @@ from buildcompare.text.sentences import say
 from loadwatch.decide import Code, Decision, decide
 from loadwatch.follow import Followed, followed, replayed
 from loadwatch.look import Watched, deciding_metrics
+from loadwatch.show import widget
 
 WEBHOOK_S = 10.0  # time-out
 
@@ -106,8 +109,6 @@ def watch(
         files = {side: place / f"{side}.watch.parquet" for side in runs}
         looks = followed([Followed(run, params.source, only, files[side]) for side, run in runs.items()], every_s)
     if show == "widget":
-        from loadwatch.show import widget
-
         show = widget()
     for at_s, (recording, *beside), notes in looks:
         seen = replace(watched, base=[*watched.base, *beside]) if beside else watched  # caches its views
@@ -174,8 +175,6 @@ def _act(decision: Decision, file: Path, command: list[str], webhook: str | None
         except OSError as error:
             outcomes.append(say("watch", "command_failed", command[0], error.strerror))
     if webhook:
-        import requests
-
         headers = {"Content-Type": "application/json"}
         try:
             answer = requests.post(webhook, data=text, headers=headers, timeout=WEBHOOK_S)

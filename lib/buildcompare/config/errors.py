@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -84,8 +85,6 @@ class ExecutionError(BuildcompareError):
 
 def meant(word: object, choices: Iterable[str]) -> str:
     """Suggest the choice closest to `word`; empty if none is close."""
-    import difflib  # late: only errors need it
-
     near = difflib.get_close_matches(str(word), choices, 1)
     return f" (did you mean `{near[0]}`?)" if near else ""
 

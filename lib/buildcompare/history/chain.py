@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.special import gammaincinv
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Comparison
@@ -346,8 +347,6 @@ def measure_change(levels: Pair[float | None], noise: Noise | None, runs: Pair[i
 
 def measure_repeats(builds: Iterable[Sequence[float]]) -> RepeatedMeasurements | None:
     """Pool the variance of log levels within each of `builds`, with its chi-squared interval; None without repeats."""
-    from scipy.special import gammaincinv
-
     each_level = [(place, math.log(level)) for place, levels in enumerate(builds) for level in levels]
     logs = pd.DataFrame(each_level, columns=["build", "level"], dtype=float).groupby("build")["level"]
     df = len(each_level) - logs.ngroups

@@ -10,18 +10,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.recordings.files import MAX_GRAPHS, Curve, InputFile, is_unit, series_of, split_unit, unit_factor
 from buildcompare.recordings.series import LATEST, TESTED, FloatArray, Note, Series
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
 MAX_LABELS = 47
@@ -322,8 +321,6 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
 
 def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: Sequence[str] = ()) -> FloatArray:
     """Convert texts to values in `unit`, from the unit after each number or those `stated` elsewhere; NaN if empty."""
-    import pyarrow.compute as pc
-
     if column.dtype.kind == "m":
         column, stated = column.dt.total_seconds(), (*stated, "s")
     place = partial(_row, file, column.index)
@@ -395,9 +392,6 @@ def with_decimal_points(
 
 def _texts(column: pd.Series, *, clean: bool = True) -> pa.ChunkedArray:
     """Convert the cells of a column to text; `clean` strips blanks and turns empty cells into ``nan``."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     texts = pa.array([*map(str, column)] if pd.api.types.is_object_dtype(column) else column).cast(pa.string())
     texts = pc.fill_null(texts, "nan")
     return pc.if_else(pc.is_in(texts, pa.array(_NO_VALUE)), "nan", pc.utf8_trim_whitespace(texts)) if clean else texts
@@ -417,8 +411,6 @@ def _all_numbers(column: pd.Series) -> FloatArray | None:
 
 def _cast(texts: pa.ChunkedArray) -> FloatArray:
     """Parse numbers as Python does, to the last bit; ValueError for ``1_000``, digits outside ASCII and other text."""
-    import pyarrow.compute as pc
-
     numbers = np.asarray(pc.cast(texts, "float64"))
     if np.isnan(numbers).any() and pc.any(pc.match_substring(texts, "(")).as_py():
         raise ValueError("nan(1), which Arrow takes for NaN")

@@ -20,6 +20,9 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as pa_csv
+from pyarrow.parquet import ParquetFile, ParquetWriter
 from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter
 
 from buildcompare.config.catalogue import Catalogue
@@ -120,8 +123,6 @@ def _read_delimited(file: InputFile, expected: str, fits: Callable[[list[str]], 
     The separator is comma, semicolon or tab, whichever splits the header so that `fits` accepts it; `expected`
     describes such a header in messages.
     """
-    from pyarrow import csv as pa_csv  # imported late: only CSV files need it
-
     contents = _as_utf8(file)
     lines = io.BytesIO(contents)
     marked = re.match(rb"sep=[^\r\n]*\r?\n", contents, re.IGNORECASE) and lines.readline()  # for spreadsheets
@@ -175,8 +176,6 @@ def _as_utf8(file: InputFile) -> bytes:
 
 def sealed(table: pa.Table, **options: Any) -> bytes:
     """Return `table` as Parquet with the SHA-256 of its bytes (64 zeros in the hash's place)."""
-    from pyarrow.parquet import ParquetWriter
-
     stream = io.BytesIO()
     with ParquetWriter(stream, table.schema, write_page_checksum=True, **options) as writer:
         writer.write_table(table)
@@ -205,8 +204,6 @@ def open_table(file: InputFile, *, only_schema: bool = False) -> pa.Table:
 
     With `only_schema` the rows of a sealed file are not read.
     """
-    from pyarrow.parquet import ParquetFile
-
     whole = is_whole(file.contents)
     if whole is False:
         raise damaged(file)
@@ -232,9 +229,6 @@ def damaged(file: InputFile) -> InputError:
 
 def _read_foreign(file: InputFile) -> pa.Table:
     """Read a file without a seal: page checksums verified, texts as dictionaries, sizes checked before the rows."""
-    import pyarrow.compute as pc
-    from pyarrow.parquet import ParquetFile
-
     opened = ParquetFile(io.BytesIO(file.contents), page_checksum_verification=True)
     schema, metadata = opened.schema_arrow, opened.metadata
     names, is_ours = schema.names, KEY in (schema.metadata or {})

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from buildcompare.commandline import argument, option, show
+from buildcompare.config.project import root
 from buildcompare.report.batch import FAILED
 
 
@@ -19,7 +20,6 @@ def run(
     retry: Annotated[bool, option("--retry", "Run the cells that failed once more.")] = False,
 ) -> None:
     """Run an experiment, or go on with it: every combination of its factors, in a random order."""
-    from buildcompare.config.project import root
     from buildcompare.text.sentences import say
     from labmatrix.experiment.matrix import read_matrix
     from labmatrix.experiment.run import run as run_all
