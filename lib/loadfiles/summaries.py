@@ -51,6 +51,7 @@ def _oha(data: Any) -> _Values:
 
 
 COARSE_S = 0.01  # shorter times have fewer than three significant digits in four decimals
+_COARSE = "times below 10 ms are left out, as hey prints four decimals: use `hey -o csv`"
 _DURATION = r"([0-9.]+)([^\s\d.,]*)"
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -89,13 +90,13 @@ def _hey(text: str) -> _Values:
     return _first(r"Requests/sec:\s*([0-9.]+)", text), 1.0, times, good / asked if asked else None
 
 
-_Reader: TypeAlias = Callable[[BinaryIO, InputFile, Catalogue], Recording]
+_Form: TypeAlias = tuple[str, bytes, Callable[[BinaryIO, InputFile, Catalogue], Recording]]
 
 
-def _summary(kind: str, pattern: bytes, make: Callable[[Any], _Values]) -> tuple[str, bytes, _Reader]:
+def _summary(kind: str, pattern: bytes, make: Callable[[Any], _Values], target: bytes = b"", note: str = "") -> _Form:
     def read(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recording:
         file = replace(file, contents=stream.read())
-        is_json, at = pattern.startswith(rb"\{"), re.search(rb"test @ (\S+)", file.contents[:200])
+        is_json, at = pattern.startswith(rb"\{"), re.search(target, file.contents[:200]) if target else None
         if (runs := len(re.findall(rb"\n\}\{|\}\r?\n\{" if is_json else pattern, file.contents)) + is_json) > 1:
             raise file.fault("contents", "one run per file", f"{runs} runs")
         rate, unit, times, good = make(file.json() if is_json else file.contents.decode())
@@ -103,10 +104,9 @@ def _summary(kind: str, pattern: bytes, make: Callable[[Any], _Values]) -> tuple
         numbers[:5] = np.nan if good == 0 else numbers[:5]  # times of failures say nothing
         named = ((name, value) for name, value in zip(_NAMES, numbers, strict=True) if np.isfinite(value))
         read = _whole_run(kind, file, (Measurement.of(name, [value], catalogue) for name, value in named))
-        coarse = kind == "hey" and np.isinf(numbers).any()
-        notes = (Note("source", "times below 10 ms are left out, as hey prints four decimals: use `hey -o csv`"),)
-        about = {"endpoint": endpoint_of("", at[1].decode())} if at else {}
-        return replace(read, notes=notes if coarse else (), provenance={**read.provenance, **about})
+        notes = (Note("source", note),) if note and np.isinf(numbers).any() else ()
+        about = {"target": endpoint_of("", at[1].decode())} if at else {}
+        return replace(read, notes=notes, provenance={**read.provenance, **about})
 
     return kind, pattern, read
 
@@ -152,7 +152,7 @@ NUMBERS = (
     _summary("vegeta", rb'\{(?=.*"latencies"\s*:).*"50th"', _vegeta),
     _summary("vegeta", rb"Requests\s+\[total, rate", _vegeta_text),
     _summary("oha", rb'\{(?=.*"summary"\s*:).*"requestsPerSec"', _oha),
-    _summary("wrk", rb"Running \S+ test @ ", _wrk),
-    _summary("hey", rb"Summary:\s+Total:\s", _hey),
+    _summary("wrk", rb"Running \S+ test @ ", _wrk, target=rb"test @ (\S+)"),
+    _summary("hey", rb"Summary:\s+Total:\s", _hey, note=_COARSE),
 )
 """Tool, pattern of a file's first bytes, and reader."""

@@ -151,8 +151,8 @@ def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> li
 
 
 def _each_once(runs: list[Recording], folder: str) -> list[Recording]:
-    """Return repeated runs, unless one of them is there in two formats, or they measured different things."""
-    kinds = {f"{run.provenance['kind']} {run.provenance.get('endpoint', '')}" for run in runs if run.measurements}
+    """Return repeated runs, unless one of them is there in two formats, or they measured different targets."""
+    kinds = {f"{run.provenance['kind']} {run.provenance.get('target', '')}" for run in runs if run.measurements}
     if len(kinds) > 1:
         expected = "runs of one load tester and endpoint (a folder for each)"
         raise InputError(file=folder, key=None, expected=expected, found=", ".join(sorted(map(str.strip, kinds))))
