@@ -21,17 +21,14 @@ def test_the_plateau_and_what_another_stop_would_change() -> None:
     plateau = sure(measure_plateau(load, 8000.0, 1500.0))
     assert (plateau.window, plateau.settled) == ((6200.0, 8000.0), True)
     assert (plateau.level, plateau.drift) == (pytest.approx(6560.0, abs=1.0), pytest.approx(0.1, rel=1e-6))
-    settled_s = sure(plateau.settled_s)
-    assert 3000.0 <= settled_s <= 3300.0
-    _, before = load.between(settled_s - 1800.0, settled_s)
-    assert plateau.earliest_level == pytest.approx(before.mean())
-    assert abs(np.polyfit(np.arange(before.size) * 5.0, before, 1)[0]) < 0.2
+    levels = [load.between(stop_s - 1800.0, stop_s)[1].mean() for stop_s in (3000.0, 3300.0)]
+    assert levels[0] <= sure(plateau.earliest_level) <= levels[1]
 
 
 def test_a_curve_that_still_climbs_has_not_settled() -> None:
     load = prepared(path((0, 0), (1500, 6000), (8000, 9250)))
     plateau = sure(measure_plateau(load, 8000.0, 1500.0))
-    assert (plateau.settled, plateau.settled_s, plateau.earliest_level) == (False, None, None)
+    assert (plateau.settled, plateau.earliest_level) == (False, None)
     assert sure(measure_plateau(load, 2200.0, 1500.0)).settled is None
     assert measure_plateau(load, 1700.0, 1500.0) is None
 

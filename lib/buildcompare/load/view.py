@@ -40,8 +40,7 @@ class Plateau:
     level: float  # mean
     drift: float  # least-squares slope per second: a stop a minute later changes the level by 60 times it
     settled: bool | None  # True if the drift is about within the load-test tool's stop rule; None if too short to tell
-    settled_s: float | None  # first stop that meets the rule; None without any
-    earliest_level: float | None  # level at that stop
+    earliest_level: float | None  # level at the first stop that meets the rule; None without any
 
 
 def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = None) -> Plateau | None:
@@ -65,10 +64,9 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
     slope = (mean(x * y) - mean(x) * mean(y)) / np.where(spread > 0, spread, np.nan)
     high = np.argmax(curve.values >= HALF * curve.level)
     able = (x >= WINDOW_S) & (begins >= high) & (last > begins) & (curve.elapsed <= stop_s)
-    stop: tuple[float, float] | tuple[None, None] = None, None
-    for first in np.flatnonzero(able & (np.abs(slope) < limit))[:1]:
-        stop = float(curve.elapsed[first]), float(curve.values[begins[first] : first + 1].mean())
-    return Plateau((start, stop_s), float(values.mean()), drift, settled, *stop)
+    stops = np.flatnonzero(able & (np.abs(slope) < limit))
+    earliest = float(curve.values[begins[stops[0]] : stops[0] + 1].mean()) if stops.size else None
+    return Plateau((start, stop_s), float(values.mean()), drift, settled, earliest)
 
 
 @dataclass(frozen=True)

@@ -304,25 +304,29 @@ def family_of(metric: Metric) -> str:
 
 
 def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate: bool) -> FloatArray:
-    """Divide a family's error by the power of each metric, judged alone, for a change of `SOUGHT` margins.
+    """Share out a family's error among its metrics, as weights.
 
-    A family of gates gets it in steps, each where it adds most power for `FOUND` (Roeder & Wasserman 2009, Statistical
+    A metric outside of the gates gets the power to find a change of `SOUGHT` margins. Gates begin at `LEAST_SHARE` of
+    an equal share, and each next step goes where it adds most power for `FOUND` (Roeder & Wasserman 2009, Statistical
     Science 24). No gate gets more than the p-value of an estimate at its margin, because smaller changes do not count.
+    Example: of two gates with margins of 5 % and standard deviations of 2 and 10 % one gets 0.19, the other 0.77.
     """
-    parts = [(min(each.df, 1e9), each.sd, metric.margin_percent) for _, metric, each in members]
-    df, sd, margin = np.array(parts).reshape(-1, 3).T
-    alone = special.stdtrit(df, 1.0 - ALPHA / 2.0)
+    of_each = [(min(each.df, 1e9), each.sd, metric.margin_percent) for _, metric, each in members]
+    df, sd, margin = np.array(of_each).reshape(-1, 3).T
+    alone = special.stdtrit(df, 1.0 - ALPHA / 2.0)  # critical value, in standard errors, of a metric by itself
     if not gate or df.size < 2:
         return np.asarray(np.maximum(special.stdtr(df, np.log1p(SOUGHT * margin / 100.0) / sd - alone), ALPHA / 2.0))
-    first = -special.stdtrit(df, LEAST_SHARE * level / df.size / 2.0)
-    reach = np.linspace(first, np.minimum(first, np.maximum(np.log1p(margin / 100.0) / sd, alone)), STEPS)
-    power = sum(special.stdtr(df, np.log1p(times * margin / 100.0) / sd - reach) for times in FOUND)
-    shares = 2.0 * special.stdtr(df, -reach) / level  # of a change called at `reach` standard errors
-    added = np.diff(shares, axis=0)
-    gain = np.diff(power, axis=0) / np.maximum(added, 1e-300)
-    order = np.argsort(-np.maximum.accumulate(gain[::-1])[::-1], axis=None, kind="stable")
-    taken = order[np.cumsum(added.flat[order]) <= 1.0 - shares[0].sum()]
-    return np.asarray(shares[0] + np.bincount(taken % df.size, added.flat[taken], df.size))
+    strictest = -special.stdtrit(df, LEAST_SHARE * level / df.size / 2.0)
+    mildest = np.minimum(strictest, np.maximum(np.log1p(margin / 100.0) / sd, alone))
+    critical = np.linspace(strictest, mildest, STEPS)  # of each step (row) and metric (column)
+    share = 2.0 * special.stdtr(df, -critical) / level
+    power = sum(special.stdtr(df, np.log1p(times * margin / 100.0) / sd - critical) for times in FOUND)
+    cost, gain = np.diff(share, axis=0), np.diff(power, axis=0)
+    # A step is worth as much as the best later one of its metric, so that a metric's steps keep their order.
+    worth = np.maximum.accumulate((gain / np.maximum(cost, 1e-300))[::-1])[::-1]
+    best_first = np.argsort(-worth, axis=None, kind="stable")
+    taken = best_first[np.cumsum(cost.flat[best_first]) <= 1.0 - share[0].sum()]
+    return np.asarray(share[0] + np.bincount(taken % df.size, cost.flat[taken], df.size))
 
 
 def judge_labels(

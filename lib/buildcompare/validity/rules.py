@@ -68,8 +68,8 @@ class RunInTest:
     def failed(self) -> bool:
         """Whether no request succeeded at any time."""
         rows: list[Any] = [*self.view.recording.graphs(), *self.view.recording.measurements]
-        good = (row.values for row in rows if self.catalogue.find(row.name).outcome == "successes")
-        return {each for values in good for each in values[np.isfinite(values)]} == {0.0}
+        good = {name for name in {row.name for row in rows} if self.catalogue.find(name).outcome == "successes"}
+        return {value for row in rows if row.name in good for value in row.values[np.isfinite(row.values)]} == {0.0}
 
     def sustained(self, seconds: float) -> float:
         """Return the highest load that the run reached for `seconds` in total."""
