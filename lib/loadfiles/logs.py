@@ -34,7 +34,13 @@ _NUMBER = re.compile(r"\d+(?:[.:,]\d+)*")
 
 
 def masked(message: str) -> str:
-    """Hide secrets and mask what differs from line to line."""
+    """Hide secrets and mask what differs from line to line.
+
+    Examples
+    --------
+    >>> masked("user 42 at 10.0.0.1:8065 failed after 1.5 s, token=abc")
+    'user # at # failed after # s, token={secret}'
+    """
     text = _SECRET.sub(lambda found: f"{found[1] or found[2]}{{secret}}", " ".join(message[: 5 * LONGEST].split()))
     return _NUMBER.sub("#", _ID.sub("{id}", _ADDRESS.sub("{address}", text)))[:LONGEST]
 
@@ -62,9 +68,7 @@ def read_log(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recordi
 
     Where most lines name a user, messages are counted for each user that stands in the log at that time.
     """
-    times: list[Any] = []
-    codes: list[int] = []
-    users: list[int] = []
+    times, codes, users = list[Any](), list[int](), list[int]()
     code_of: dict[str, int] = {}
     names_of_users: dict[Any, int] = {None: -1}
     for raw in stream:
@@ -96,9 +100,8 @@ def read_log(stream: BinaryIO, file: InputFile, catalogue: Catalogue) -> Recordi
         return Series(group, names[each], unit_of_label(group), ends, rates, role="label", stat="avg")
 
     total = Series(catalogue.find(TOTAL).slug, TOTAL, "messages/min", ends, rate(code >= 0))
-    labels = map(label, np.unique(code))
     provenance = {"kind": GROUP, "files": [file.provenance], "rate_s": float(step)}
-    return Recording((total, *labels), (start, end), stop_known=True, provenance=provenance)
+    return Recording((total, *map(label, np.unique(code))), (start, end), stop_known=True, provenance=provenance)
 
 
 def _seconds(times: list[Any], file: InputFile) -> FloatArray:

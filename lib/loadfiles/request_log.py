@@ -35,8 +35,7 @@ OTHERS = f"{RARE}endpoints)"
 MOST_NEW = 500_000  # counts that wait to be summed; more may wait if the sums so far have more rows
 LONGEST_RUN_S = 8 * 86_400
 SETTLE_S = 4.0
-"""Rate window stated for these files: a steady window begins this long after the ramp, and lasts at least five times as
-long."""
+"""Rate window of these files: a steady window begins this long after the ramp, and lasts at least five times that."""
 _BOUNDS = SHORTEST_S * WIDTH ** np.arange(math.ceil(math.log(LONGEST_S / SHORTEST_S, WIDTH)) + 1)
 _ID = re.compile(r"(?i)\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=.*\d)[0-9a-f]{8,}|(?=.*\d)[a-z0-9_-]{20,}")
 _COLUMNS = ["requests", "seconds", "failed"]
@@ -46,7 +45,13 @@ _CODE_BITS, _BUCKET_BITS = MOST_NAMES.bit_length(), _BOUNDS.size.bit_length()
 
 @lru_cache(65_536)
 def endpoint_of(method: str, address: str) -> str:
-    """Name the endpoint of a request: method and path, without host and query, its ids as ``{id}``."""
+    """Name the endpoint of a request: method and path, without host and query, its ids as ``{id}``.
+
+    Examples
+    --------
+    >>> endpoint_of("GET", "https://shop.example/users/42/orders?page=3")
+    'GET /users/{id}/orders'
+    """
     address = address.removeprefix("${}").replace("${}", "{id}")  # what k6 makes of http.url`...`
     path = (urlsplit(address).path or "/") if "://" in address else address.partition("?")[0]
     masked = "/".join("{id}" if _ID.fullmatch(part) else part for part in path.split("/"))
@@ -198,9 +203,8 @@ def _by_interval(counts: pd.DataFrame, at: FloatArray, step: int) -> tuple[Inter
 def _quantile(quantile: float, counts: FloatArray, bounds: FloatArray) -> FloatArray:
     """Compute a quantile of each row of counts by bucket; NaN without any."""
     summed = counts.cumsum(axis=1)
-    total = summed[:, -1]
-    index = (summed < quantile * total[:, None]).sum(axis=1).clip(max=bounds.size - 1)
-    return np.where(total > 0, bounds[index] / math.sqrt(WIDTH), np.nan)
+    index = (summed < quantile * summed[:, -1:]).sum(axis=1).clip(max=bounds.size - 1)
+    return np.where(summed[:, -1] > 0, bounds[index] / math.sqrt(WIDTH), np.nan)
 
 
 def aggregated(all_requests: Intervals, catalogue: Catalogue, *, users: FloatArray | None = None) -> Iterable[Series]:

@@ -18,10 +18,7 @@ from loadfiles.request_log import endpoint_of
 
 _Values: TypeAlias = tuple[float | None, float, Iterable[float | None], float | None]
 """Requests per second, the unit of times in seconds, mean, p50, p95 and p99, and the part that succeeded."""
-_NAMES = (
-    *("Requests", "Response time", "P50 response time", "P95 response time", "P99 response time"),
-    "Successful requests",
-)
+_NAMES = ("Requests", "Response time", *(f"P{share} response time" for share in (50, 95, 99)), "Successful requests")
 
 
 def _k6(data: Any) -> _Values:

@@ -44,14 +44,10 @@ from loadfiles.request_log import (
 from loadfiles.summaries import NUMBERS
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
-_BLOCK = 4_000_000  # bytes
-_ROWS = 50_000
-_TIMES = ("http_req_duration", "grpc_req_duration")
-_FAILED = "http_req_failed"
+_BLOCK, _ROWS = 4_000_000, 50_000  # bytes that are parsed, and requests that are counted, at a time
+_TIMES, _FAILED = ("http_req_duration", "grpc_req_duration"), "http_req_failed"
 TRANSACTION = r"^Number of samples in transaction : \d+"  # begins the message of JMeter's sums of samples
 _SAMPLES = ("httpSample", "sample")
-
-
 _Row: TypeAlias = tuple[str, float, float, bool, float]
 """One request: its name, when it began and how long it took in seconds, whether it failed, and users or NaN."""
 
@@ -65,7 +61,6 @@ class Tool(NamedTuple):
 
 
 # ---- Tables of requests ---------------------------------------------------------------------------------------------
-
 
 _Types: TypeAlias = Mapping[str, pa.DataType | None]
 

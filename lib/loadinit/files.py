@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from buildcompare.recordings.sources import ENDING, read_runs
 from buildcompare.results import RunResult
 from buildcompare.results.codes import SIDES, Side
 from buildcompare.text.sentences import say
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 MOST_LABELS = 12  # endpoints that are printed by name
 MOST_UNUSED = 15  # unused names that are printed; the params file lists all
@@ -57,7 +54,13 @@ def first_params(names: Sequence[str], source: Mapping[str, object], kind: str, 
 
 
 def draft_of_files(base: str, new: str) -> Draft:
-    """Recognise two files or folders of recordings, as `compare` reads them."""
+    """Recognise two files or folders of recordings, as `compare` reads them.
+
+    Raises
+    ------
+    InputError
+        If one cannot be read, or its files are the parts of one run, which a params file cannot name.
+    """
     paths: dict[Side, str] = {"base": base, "new": new}
     runs, catalogue, recognised = with_catalogue(
         lambda by: {side: read_runs(path, by) for side, path in paths.items()}, None, {}
@@ -149,10 +152,8 @@ def _windows(params: Comparison, runs: Builds, catalogue: Catalogue) -> tuple[di
     about = {side: [words(run) for run in test.runs[side]] for side in SIDES}
     slug = test.runs.base[0].load_curve
     curve = runs["base"][0].total(slug) if slug else None
-    load = (
-        say("init", "load", curve.name, f"{np.nanmax(curve.values):,.4g}", curve.unit) if curve else say("init", "load")
-    )
-    return about, [load, *(say("init", "windows", side, about[side]) for side in SIDES)]
+    load = (curve.name, f"{np.nanmax(curve.values):,.4g}", curve.unit) if curve else ()
+    return about, [say("init", "load", *load), *(say("init", "windows", side, about[side]) for side in SIDES)]
 
 
 # ---- The two files ---------------------------------------------------------------------------------------------------
@@ -206,7 +207,7 @@ def _stated_metric(metric: Metric) -> dict[str, object]:
     return {key: shown[key] for key in type(metric).model_fields if key in shown}
 
 
-def _template(name: str) -> Template:
+def _template(name: str) -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # late: not every command needs it
 
     made = Environment(
