@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import LONGEST_NAME, NO_UNIT, Curve, FileSource, InputFile, series_of, unit_factor
+from buildcompare.config.units import LONGEST_NAME, NO_UNIT, unit_factor
+from buildcompare.recordings.files import Curve, FileSource, InputFile, series_of
 from buildcompare.recordings.frames import unit_in
 from buildcompare.recordings.recording import FloatArray, Recording, span
 from buildcompare.recordings.series import TESTED
@@ -62,9 +63,9 @@ def _curves(file: InputFile, panels: list[Any], catalogue: Catalogue) -> Iterato
             series_labels = {} if len(columns) == 1 else (labels or {"series": name})
             title = str(panel.get("title") or name or "unnamed")
             title, stated = unit_in(title, catalogue)
-            factor = unit_factor(file, f"{key} unit", unit, catalogue.find(title).unit)
+            factor = unit_factor(file.fault, f"{key} unit", unit, catalogue.find(title).unit)
             if stated:
-                by_title = unit_factor(file, f"{key} title", stated, catalogue.find(title).unit, is_suffix=True)
+                by_title = unit_factor(file.fault, f"{key} title", stated, catalogue.find(title).unit, is_suffix=True)
                 if unit not in NO_UNIT and by_title != factor:
                     raise file.fault(f"{key} unit", f"the unit in the title ({stated})", repr(unit))
                 factor = by_title

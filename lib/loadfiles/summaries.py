@@ -11,7 +11,8 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import InputFile, unit_factor
+from buildcompare.config.units import unit_factor
+from buildcompare.recordings.files import InputFile
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import Measurement, Note
 from loadfiles.request_log import endpoint_of
@@ -138,9 +139,8 @@ def _measured(benchmark: Any, shared: Any, file: InputFile, catalogue: Catalogue
     if numbers.ndim != 1 or not numbers.size or not np.all(np.isfinite(numbers) & (numbers > 0)):
         raise file.fault(name, "values above 0", "other values" if numbers.size else "none")
     metric = catalogue.find(name)
-    if not metric.known:
-        return Measurement(metric.slug, name, unit, numbers)
-    return Measurement(metric.slug, metric.name, metric.unit, numbers * unit_factor(file, name, stated, metric.unit))
+    shown, unit = (metric.name, metric.unit) if metric.known else (name, unit)
+    return Measurement(metric.slug, shown, unit, numbers * unit_factor(file.fault, name, stated, unit))
 
 
 NUMBERS = (

@@ -16,33 +16,16 @@ from buildcompare.config.catalogue import (
     read_catalogue,
     slugify,
 )
+from buildcompare.config.units import LASTS, OF_WORDS
 from buildcompare.results.codes import Better
 
-_LASTS = r"latency|duration|delay|wait|rtt|times?|elapsed|p\d\d+|percentile"
-_UNITS = {
-    r"(ms|millis|milliseconds?)": "ms",
-    r"(us|micros|microseconds?)": "µs",
-    r"(ns|nanos|nanoseconds?)": "ns",
-    r"(rps|(requests|reqs?)-(per-(second|sec|s)|s))": "requests/s",
-    r"(qps|queries-per-(second|sec|s))": "queries/s",
-    r"(tps|transactions-per-(second|sec|s))": "transactions/s",
-    r"per-(second|sec|s)": "1/s",
-    r"bytes": "bytes",
-    r"(kb|mb|gb|kib|mib|gib)": "{}",
-    r"(percent|pct|percentage)": "percent",
-    r"(ratio|fraction)": "ratio",
-    r"(seconds?|secs?|s)": "seconds",
-    r"(users|vus|clients)": "users",
-    rf"({_LASTS})": "seconds",
-}
-"""Pattern of whole words -> unit; the first match counts. Base units are those of Prometheus and OpenTelemetry."""
 _DIRECTIONS = {
     FAILED: (Better.LOWER, True),
     r"(uptime|age|timestamp|created)": (Better.NEUTRAL, False),
     rf"(throughput|goodput|[rqt]ps|per-(second|sec|s)|requests-s|{SUCCEEDED})": (Better.HIGHER, True),
     r"hits?": (Better.HIGHER, False),
     r"(cpu|memory|mem|heap|rss|ram|stack|swap|gc|threads|goroutines|queue|backlog|lag|allocs?)": (Better.LOWER, False),
-    rf"({_LASTS})": (Better.LOWER, True),
+    rf"({LASTS})": (Better.LOWER, True),
     r"(ms|us|ns|seconds?|secs?|s|(milli|micro|nano)(s|seconds?))$": (Better.LOWER, True),
 }
 """Pattern of whole words -> better direction, and whether a regression fails the comparison; the first match counts."""
@@ -101,7 +84,7 @@ def assumed_metric(name: str) -> Metric:
     """
     slug = slugify(re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z0-9])", "_", name))
     unit = ""
-    for pattern, unit_of_words in _UNITS.items():
+    for pattern, unit_of_words in OF_WORDS.items():
         if words := _words(pattern, slug):
             unit = unit_of_words.format(words.upper().replace("IB", "iB"))
             break

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import MAX_GRAPHS, Curve, InputFile, is_unit, series_of, split_unit, unit_factor
+from buildcompare.config.units import is_unit, split_unit, unit_factor
+from buildcompare.recordings.files import MAX_GRAPHS, Curve, InputFile, series_of
 from buildcompare.recordings.series import LATEST, TESTED, FloatArray, Note, Series
 
 EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
@@ -327,7 +328,7 @@ def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: Se
     factors: dict[str, float] = {}
 
     def factor_of(key: str, text: str) -> float:
-        factors[text] = unit_factor(file, f"{column.name}, {key}", text, unit, is_suffix=True)
+        factors[text] = unit_factor(file.fault, f"{column.name}, {key}", text, unit, is_suffix=True)
         if stated and len({*factors.values()}) > 1:
             raise file.fault(f"{column.name}, {key}", "one unit", " and ".join(map(repr, factors)))
         return factors[text]

@@ -29,8 +29,9 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.outside import everywhere, shown
 from buildcompare.config.project import write_files
+from buildcompare.config.units import split_unit
 from buildcompare.recordings import frames
-from buildcompare.recordings.files import MAX_COLUMNS, FileSource, InputFile, read_input, split_unit
+from buildcompare.recordings.files import MAX_COLUMNS, FileSource, InputFile, read_input
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, LabelSummary, Note, NoteKind, Role, Series, span
 
