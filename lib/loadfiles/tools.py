@@ -106,7 +106,7 @@ def _coded(log: RequestLog, name: Callable[..., str], *columns: pa.DictionaryArr
 
 
 def _seconds(times: pa.Array, per_s: float | None = None) -> FloatArray:
-    """Convert times to seconds since 1970: dates, or numbers, `per_s` in a second (by default as their size tells)."""
+    """Convert times to seconds since 1970: dates, or numbers in units of 1 / `per_s` s (default: by their size)."""
     if pa.types.is_string(times.type):
         times = compute.replace_substring(times, "/", "-").cast(pa.timestamp("ns"))
     if pa.types.is_timestamp(times.type):

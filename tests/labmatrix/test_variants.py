@@ -184,7 +184,7 @@ def test_only_the_baseline_makes_a_regression_and_the_best_comes_first() -> None
     assert ": regression" not in " ".join(each.text for each in found.results.findings)
     slower = next(row for row in found.result.contrasts if row.status == "regression")
     said = say("figures", "contrast_row", slower, found.result, found.result.operations[0])
-    assert said.endswith("worse than this other")
+    assert said.endswith("worse than the other")
     best = r"Best: tps of ephemeral, none, \+2\d.\d % against the baseline \(\+.* to \+.* %\)\."
     assert re.search(best, begins(found))
     worse = small({"old": [100, 101, 99.5], "new": [80, 81, 80.5]})

@@ -213,7 +213,7 @@ class _Averages:
         return self.elapsed[inside], self.samples[inside]
 
     def excursion(self, away: Range, beside: npt.NDArray[np.int64], around: Range) -> MetricEvent:
-        """Measure the spike or drop at `away`, from its extreme to the level of the averages `beside`."""
+        """Measure the spike or drop in the range `away`, from its extreme to the level of the averages `beside` it."""
         level = float(self.averages[beside].mean())
         up = self.mean(away) > level
         extreme = np.argmax if up else np.argmin

@@ -307,7 +307,7 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
     seconds = np.asarray(dates.dt.as_unit("us").astype("int64").to_numpy() / 1e6)[codes]  # nanoseconds overflow in 2262
     hours, steps = seconds // 3600 % 24, np.diff(seconds)
     half_days = (np.abs(steps + 41_400.0) <= 1_800.0) & (hours.min() >= 1) & (hours.max() <= 12)
-    is_alone = unique.size == seconds.size and np.count_nonzero(steps < 0) == 1  # times of one curve go back once
+    is_alone = unique.size == seconds.size and np.count_nonzero(steps < 0) == 1  # one curve, whose times go back once
     hour = (steps <= -3_000.0) & (steps >= -3_600.0) & is_alone
     for marks, expected in ((half_days, "24-hour times"), (hour, "each hour once")):
         if marks.any() and not zoned.any():

@@ -137,5 +137,5 @@ def _child(
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # exit handlers remove half-made files
-    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # the waiting process reports the fault, or has ended
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # the asking process ended, or reports the fault
         asker.send((True, task(*arguments)))

@@ -24,7 +24,7 @@ At most 5 % of AR(1) series of 60 to 1080 samples with phi of 0 to 0.9 show a ch
 PENALTY_OF_TWO = 20.0, 600.0  # penalty if noise is measured around the best two splits, so that a staircase is no noise
 HIGHEST_PHI = 0.97  # highest autocorrelation of noise; above it, an hour's series looks like a random walk
 CHANGE_PHI = 0.93
-"""The same for series that are no load tests: it agrees better with annotated series (covering .73, not .71).
+"""The limit for series that are no load tests: annotated series agree better with it (covering .73, not .71).
 It would show an event in 11 of 31 identical load tests, with or without outliers; `cautious` shows one in 9."""
 MAD_TO_SD = 1.0 / 0.6745
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
