@@ -25,7 +25,8 @@ from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Source
 from buildcompare.load.curve import find_stop
 from buildcompare.load.phases import compare_waves, red_noise_test
-from buildcompare.load.view import Shape, measure_shape, shift
+from buildcompare.load.ramps import shift
+from buildcompare.load.view import Shape, measure_shape
 from buildcompare.recordings.sources import record
 from loadsim import ShapeTruth, SimulatedRun, random_settings, shape_truth, shift_truth, simulate_run
 

@@ -32,9 +32,9 @@ from .load.phases import Waves as Waves
 from .load.phases import bumps as bumps
 from .load.phases import ramp as ramp
 from .load.phases import waves as waves
+from .load.ramps import Shift as Shift
+from .load.ramps import shift as shift
 from .load.users import supported_users as supported_users
-from .load.view import Shift as Shift
-from .load.view import shift as shift
 from .metrics.equal_load import LoadedRun as LoadedRun
 from .metrics.equal_load import MetricAtLoad as MetricAtLoad
 from .metrics.equal_load import equal_load as equal_load

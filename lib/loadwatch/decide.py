@@ -20,7 +20,8 @@ from buildcompare.config.params import Run
 from buildcompare.findings import verdict
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.curve import samples
-from buildcompare.load.view import TIMES, RunView, shift
+from buildcompare.load.ramps import shift
+from buildcompare.load.view import TIMES, RunView
 from buildcompare.metrics.compare import judge_measured
 from buildcompare.metrics.measurements import Measured
 from buildcompare.recordings.recording import FloatArray, Recording

@@ -8,7 +8,7 @@ import pytest
 
 import buildcompare as bc
 from buildcompare import findings
-from buildcompare.load.view import round_marks, time_to_users
+from buildcompare.load.ramps import round_marks, time_to_users
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import ReasonCode
 from buildcompare.stats.levels import measure_level

@@ -10,7 +10,8 @@ import pytest
 
 from buildcompare.load.curve import Stop, find_stop, prepare_load
 from buildcompare.load.phases import Beginning, bumps, ramp
-from buildcompare.load.view import Shift, measure_plateau, measure_shape, shift
+from buildcompare.load.ramps import Shift, shift
+from buildcompare.load.view import measure_plateau, measure_shape
 from buildcompare.results.users import Bump
 from shape_curves import BUMPY, hunting, names, path, prepared, sawtooth, shape, simulated
 from support import sure

@@ -10,7 +10,8 @@ import pytest
 from buildcompare.config.params import Run, Source
 from buildcompare.load.curve import find_stop
 from buildcompare.load.phases import compare_waves, waves
-from buildcompare.load.view import Shape, shift, view_run
+from buildcompare.load.ramps import shift
+from buildcompare.load.view import Shape, view_run
 from buildcompare.recordings.sources import read, record
 from loadsim import shift_truth
 from shape_curves import CATALOGUE, RUNS, prepared, recorded, shape, simulated

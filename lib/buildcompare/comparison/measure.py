@@ -11,8 +11,9 @@ from buildcompare.findings import verdict
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import judge_label_tables, label_tables
 from buildcompare.labels.traffic_mix import TrafficMix, split_averages, unrecorded_mix
+from buildcompare.load.ramps import compare_ramps, with_ramp_ups
 from buildcompare.load.users import compare_supported_users, limited_by, with_estimates
-from buildcompare.load.view import RunView, Views, compare_ramps, view_run, with_ramp_ups
+from buildcompare.load.view import RunView, Views, view_run
 from buildcompare.metrics.compare import compare_error_rates, judge_measured, measure_metrics
 from buildcompare.metrics.compare_events import compare_events, search_events
 from buildcompare.metrics.equal_load import MetricAtLoad

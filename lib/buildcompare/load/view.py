@@ -1,34 +1,28 @@
-"""View a run for the analyses, with its load, stop, steady window and shape, and compare the shapes of two builds.
+"""View a run for the analyses, with its load, stop, steady window and shape.
 
 Numbers without a source were fitted to our own simulator (seeds 0 to 249 of `benchmarks/shapes.py`).
 """
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import attrgetter
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, stdtr
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Coordinator, Run
 from buildcompare.load import curve as curves
 from buildcompare.load.curve import USERS_INC, WINDOW_S, LoadCurve, SteadyState, Stop
-from buildcompare.load.phases import HALF, Beginning, Ramp, Waves, bumps, compare_waves, ramp, waves
+from buildcompare.load.phases import HALF, Beginning, Ramp, Waves, bumps, ramp, waves
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import Estimate, Validity
 from buildcompare.results.base import Reason
-from buildcompare.results.codes import Better, Pair, ReasonCode, Status, TestType, ValidityStatus
-from buildcompare.results.users import Phase, PhaseName, RampUp, RampUps
-from buildcompare.stats.levels import FEWEST, MINUTE_S, Level, level_of_samples, mean_of_runs, measure_level
+from buildcompare.results.codes import Better, Pair, ReasonCode, TestType, ValidityStatus
+from buildcompare.results.users import Phase, PhaseName, RampUp
+from buildcompare.stats.levels import MINUTE_S, Level, level_of_samples, measure_level
 from buildcompare.stats.noise import RunLevel
-from buildcompare.stats.planning import ALPHA, quantile
 
-T = TypeVar("T")
 SHORTEST_S = 600.0  # shortest plateau: at least two waves, which take up to 250 s in published runs
 
 
@@ -263,226 +257,3 @@ def reading_error(metric: Metric, views: Views) -> float:
 def run_level(level: Level) -> RunLevel:
     """Convert a level to the form that calibrations and tests use."""
     return RunLevel(level.value or 0.0, level.se_log, level.seconds)
-
-
-# ---- Both builds ----------------------------------------------------------------------------------------------------
-
-
-def round_marks(plateaus: list[float], levels: int = 5) -> list[int]:
-    """About `levels` round numbers of users below all of these plateaus."""
-    lowest = min(plateaus, default=0.0)
-    if not lowest > levels:
-        return []
-    magnitude = 10.0 ** math.floor(math.log10(lowest / levels))
-    step = max(int(next(nice * magnitude for nice in (1, 2, 5, 10) if nice * magnitude >= lowest / levels)), 1)
-    return list(range(step, int(lowest) + 1, step))
-
-
-def time_to_users(users: pd.Series, marks: list[int]) -> dict[int, float | None]:
-    """Elapsed seconds at which `users` first reached each mark; None if never, or within a hole."""
-    elapsed, values = curves.samples(users)
-    unseen = curves.holes(elapsed)
-    first = {mark: int(np.argmax(values >= mark)) for mark in marks}  # 0 if never reached
-    return {mark: float(elapsed[i]) if i and not unseen[i - 1] else None for mark, i in first.items()}
-
-
-def with_ramp_ups(views: Views) -> Views:
-    """Add the shape of each run's beginning."""
-    marks = round_marks([view.plateau_users for runs in views for view in runs if view.plateau_users is not None])
-    return views.map(lambda runs: [replace(view, ramp_up=_ramp_up(view, marks)) for view in runs])
-
-
-def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
-    """Beginning of a run for results.json, without the heights of a proxy, which are no users."""
-    reached = {} if view.users is None else time_to_users(view.users, marks)
-    times = {str(mark): at_s for mark, at_s in reached.items()}
-    if view.shape is None:
-        return RampUp(plateau_users=view.plateau_users, time_to=times)
-    beginning, line, plateau = view.shape.beginning, view.shape.ramp, view.shape.plateau
-    waves = view.shape.waves if view.shape.waves.claimed else Waves(test=view.shape.waves.test)
-    seen, in_users = beginning.onset_s is not None, not view.shape.proxy
-    if not seen and line is not None:
-        times = dict.fromkeys(times)  # the recording starts in mid-ramp: the start of the run is unknown
-    return RampUp(
-        onset_s=beginning.onset_s,
-        early_bumps=len(beginning.bumps) if seen else None,
-        early_bump_seconds=beginning.bump_seconds if seen else None,
-        bumps=list(beginning.bumps) if in_users else [],
-        kink_s=line.kink_s if line else None,
-        slope_users_per_s=line.slope if line and in_users else None,
-        lost_user_seconds=view.shape.lost if in_users else None,
-        wave_onset_s=waves.onset_s,
-        wave_onset_users=waves.onset_users if in_users else None,
-        wave_period_s=waves.period_s,
-        wave_amplitude_users=waves.amplitude if in_users else None,
-        wave_regularity=waves.regularity,
-        waves_p_value=waves.test.p_value if waves.test else None,
-        plateau_users=view.plateau_users,
-        plateau_drift_users_per_s=plateau.drift if plateau and in_users else None,
-        equilibrium=plateau.settled if plateau else None,
-        stopped_earlier_users=plateau.earliest_level if plateau and in_users else None,
-        time_to=times,
-    )
-
-
-LEAST_SD_S, ONSET_SD = 20.0, 0.1
-"""Standard deviation of one run's delay without repeated runs: root of `LEAST_SD_S`^2 + (`ONSET_SD` * mean onset)^2. It
-is 1.5 times that of 200 simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`: 10 to 13 s with at most one bump,
-0.04 to 0.07 of the onset with more), because real runs vary more."""
-FIRST_S = 120.0  # seconds after the later ramp's start that show a shift; later gaps come from slopes or alerts
-LEVELS = 101  # number of levels where delays are measured: one for each percent of the common ramp
-
-
-@dataclass(frozen=True)
-class Shift:
-    """New minus base over the common ramp: with negative users the new build is behind."""
-
-    users: float  # median vertical gap in the curve's unit
-    users_ci: tuple[float, float]
-    """95 % interval from noise within the runs, variation between runs, and the drift of the gap or of the delay along
-    the ramp (its spread, and its difference from the first minutes)."""
-    seconds: float  # median delay at equal users; positive if the new build is later
-    window: tuple[float, float]  # elapsed seconds: from the later onset to the first wave
-    noise_source: Literal["runs", "simulated"]  # source of the run-to-run variation
-    p_value: float  # two-sided, for no shift
-
-    @property
-    def significant(self) -> bool:
-        """True if the interval excludes zero."""
-        return self.p_value <= ALPHA
-
-
-def shift(
-    base: pd.Series | Shape, new: pd.Series | Shape, *, sd_s: float | None = None, df: float = math.inf
-) -> Shift | None:
-    """Measure the shift between the common ramps of two runs.
-
-    A few alerts in the first minutes decide the delay of a run, so samples within the run do not show its variation.
-    Without repeated runs the variation is that of simulated runs, which grows with the length of the beginning: one
-    bump more or less is chance.
-
-    Parameters
-    ----------
-    base, new
-        Connected users over elapsed seconds, or the shapes of both runs.
-    sd_s, df
-        Standard deviation of one run's delay in seconds from repeated runs of one build, and its degrees of freedom;
-        default: that of simulated runs.
-
-    Returns
-    -------
-    Shift or None
-        None if the start of a ramp was not recorded, a curve shows no load, or the ramps share no time.
-
-    Examples
-    --------
-    >>> elapsed = np.arange(0.0, 5400.0, 5.0)
-    >>> base, new = (np.clip(4.0 * (elapsed - onset), 0.0, 8000.0) for onset in (100, 500))
-    >>> later = shift(pd.Series(base, index=elapsed), pd.Series(new, index=elapsed))
-    >>> round(later.users), round(later.seconds), later.significant
-    (-1600, 400, True)
-    """
-    one, other = (measure_shape(each) if isinstance(each, pd.Series) else each for each in (base, new))
-    if one is None or other is None or (window := _common_ramp(one, other)) is None:
-        return None
-    slope, gap, delays = _gaps(one.curve, other.curve, window)
-    _, first_gap, first_delays = _gaps(one.curve, other.curve, (window[0], min(window[0] + FIRST_S, window[1])))
-    users, seconds = float(np.median(gap)), float(np.median(delays))
-    # A shift is constant in users or in seconds: after a kink, the same delay is fewer users.
-    wandering_s = math.hypot(users - float(np.median(first_gap)), float(gap.std())) / slope
-    if delays.size > 1:
-        wandering_s = min(wandering_s, math.hypot(seconds - float(np.median(first_delays)), float(delays.std())))
-    onset = ((one.beginning.onset_s or 0.0) + (other.beginning.onset_s or 0.0)) / 2.0
-    between = math.sqrt(2.0) * (math.hypot(LEAST_SD_S, ONSET_SD * onset) if sd_s is None else sd_s)
-    error_s = math.hypot(_error_of_median(gap) / slope, between, wandering_s)
-    reach_s = error_s * quantile(1.0 - ALPHA / 2.0, df)
-    z = abs(seconds) / error_s if error_s > 0 else math.inf
-    return Shift(
-        users=users,
-        users_ci=(users - slope * reach_s, users + slope * reach_s),
-        seconds=seconds,
-        window=window,
-        noise_source="simulated" if sd_s is None else "runs",
-        p_value=float(2.0 * (ndtr(-z) if math.isinf(df) else stdtr(df, -z))),
-    )
-
-
-def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:
-    if base.beginning.onset_s is None or new.beginning.onset_s is None:
-        return None
-    start = max(base.beginning.onset_s, new.beginning.onset_s)
-    waves = [side.waves.onset_s for side in (base, new) if side.waves.onset_s is not None]
-    ramps = [side.ramp.end_s for side in (base, new) if side.ramp is not None]
-    end = min(*(waves or ramps or [start]), float(base.curve.elapsed[-1]), float(new.curve.elapsed[-1]))
-    return (start, end) if end - start >= MINUTE_S else None
-
-
-def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple[float, FloatArray, FloatArray]:
-    """Mean slope of both ramps, gaps about a sample apart, and delays at equal levels (one if they share no level)."""
-    times = np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / base.sample_s) + 1))
-    one, other = (np.interp(times, curve.elapsed, curve.values) for curve in (base, new))
-    gap = np.asarray(other - one, dtype=np.float64)
-    slope = max(float(one[-1] - one[0] + other[-1] - other[0]) / 2.0 / (window[1] - window[0]), 1e-9)
-    low, high = max(one[0], other[0]), min(one[-1], other[-1])
-    if not high > low:
-        return slope, gap, np.array([-np.median(gap) / slope])
-    reached = []  # times at which the running maximum first reached each level
-    for curve in (base, new):
-        highest = np.maximum.accumulate(curve.values)
-        rising = np.flatnonzero(np.diff(highest, prepend=-np.inf) > 0)
-        reached.append(np.interp(np.linspace(low, high, LEVELS), highest[rising], curve.elapsed[rising]))
-    return slope, gap, np.asarray(reached[1] - reached[0], dtype=np.float64)
-
-
-def _error_of_median(gap: FloatArray) -> float:
-    """Standard error of the median gap from the AR(1) noise of the samples around its trend."""
-    places = np.arange(gap.size)
-    residual = gap - np.polyval(np.polyfit(places, gap, 1), places)
-    variance = float(residual @ residual)
-    phi = min(max(float(residual[1:] @ residual[:-1]) / variance if variance > 0 else 0.0, 0.0), 0.99)
-    effective = max(gap.size * (1.0 - phi) / (1.0 + phi), 1.0)
-    # The standard error of a median is sqrt(pi/2) times that of a mean.
-    return math.sqrt(math.pi / 2.0 * variance / max(gap.size - 2, 1) / effective)
-
-
-def compare_ramps(views: Views) -> RampUps:
-    """Compare the beginnings of two builds: mean shapes, and the median shift and wave differences of pairs of runs."""
-    pairs = [(a.shape, b.shape) for a, b in zip(views.base, views.new, strict=False) if a.shape and b.shape]
-    proxy = any(shape.proxy for pair in pairs for shape in pair)
-    waves = [compare_waves(a.waves, b.waves) for a, b in pairs if a.waves.claimed and b.waves.claimed]
-    base, new = views.map(lambda runs: _mean_ramp([view.ramp_up for view in runs]))
-    ramps = RampUps(
-        base=base,
-        new=new,
-        wave_period_s=_middle([period for period, _ in waves], "value"),
-        wave_amplitude_users=None if proxy else _middle([amplitude for _, amplitude in waves], "value"),
-    )
-    median = None if proxy else _middle([shift(*pair) for pair in pairs], "users")
-    if median is None:
-        return ramps
-    names = ("users", "seconds", "p_value", "window", "noise_source")
-    fields = vars(ramps) | {f"shift_{name}": getattr(median, name) for name in names}
-    fields["shift_ci_low"], fields["shift_ci_high"] = median.users_ci
-    if median.significant:
-        fields["shift_status"] = Status.REGRESSION if median.users < 0 else Status.IMPROVEMENT
-    return RampUps.model_validate(fields)
-
-
-def _middle(differences: Sequence[T | None], name: str) -> T | None:
-    """The difference whose number `name` is the median (of two, the lower); None without any."""
-    ordered = sorted((each for each in differences if each is not None), key=attrgetter(name))
-    return ordered[(len(ordered) - 1) // 2] if ordered else None
-
-
-def _mean_ramp(ramps: Sequence[RampUp]) -> RampUp:
-    """Mean over the runs of one build; a single run is unchanged."""
-    if len(ramps) == 1:
-        return ramps[0]
-    names = RampUp.model_fields.keys() - {"time_to", "bumps", "early_bumps", "equilibrium"}
-    marks = ramps[0].time_to if ramps else {}
-    counts = sorted(ramp.early_bumps for ramp in ramps if ramp.early_bumps is not None)
-    return RampUp(
-        **{name: mean_of_runs([getattr(ramp, name) for ramp in ramps]) for name in names},
-        early_bumps=counts[len(counts) // 2] if counts else None,
-        time_to={mark: mean_of_runs([ramp.time_to.get(mark) for ramp in ramps]) for mark in marks},
-    )
