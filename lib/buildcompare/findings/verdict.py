@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from buildcompare.config.catalogue import outcome
 from buildcompare.config.kinds import kind_of_results
@@ -185,7 +184,7 @@ def opening(results: Results) -> Opening:
     return replace(made, sentence=limited + made.sentence + named)
 
 
-def _slower_labels(results: Results) -> list[dict[str, Any]]:
+def _slower_labels(results: Results) -> list[dict[str, object]]:
     """List the evidence of labels that got slower and cost time that counts, the gravest first."""
     kind = FindingKind.LABEL_CHANGED
     return [each.evidence for each in results.findings if each.kind == kind and each.severity != Severity.INFO]
@@ -228,7 +227,7 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
     return Opening(say("opening", "pass_title", warnings, slower), say("opening", "pass", *said))
 
 
-def _unmoved(tests: Sequence[TestResult]) -> dict[str, Any] | None:
+def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
     """Count the judged endpoints if none of them got slower, and find the largest difference that may be chance."""
     rows = [row for test in tests for row in test.labels if row.group == "endpoint" and row.p_value is not None]
     if not rows or any(row.status == Status.REGRESSION for row in rows):

@@ -472,7 +472,6 @@ def _units(runs: Pair[list[RunInTest]]) -> Reasons:
                 (times and min([value, *theirs]) > longest and (average or percentile), {"longest": longest}),
             ]
             if numbers := next((numbers for found, numbers in faults if found), None):
-                about: dict[str, Any] = {"metric": slug, "unit": metric.unit, "file": run.view.run.file}
-                numbers = {"value": value, **numbers}
-                yield _reason(ValidityCode.UNLIKELY_UNIT, numbers, invalid=True, side=side, run=i, **about)
+                code, numbers, file = ValidityCode.UNLIKELY_UNIT, {"value": value, **numbers}, run.view.run.file
+                yield _reason(code, numbers, invalid=True, side=side, run=i, metric=slug, unit=metric.unit, file=file)
                 break  # one reason per file
