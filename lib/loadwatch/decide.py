@@ -39,7 +39,7 @@ WITHIN = 0.02  # probability, over all looks, that the test ends outside of the 
 GRID = np.linspace(0.02, 0.98, 49)  # parts of a test at which levels are computed; other looks interpolate
 LEAST_WINDOWS = 2.0  # minimum stretch, in shortest steady windows: the error of a shorter one is uncertain
 BATCHES, AR_ERRORS, LEAST_EFFECTIVE = (8, 16), 0.5, 4.0
-"""Numbers of batches, standard errors added to an autoregression, and least number of effective samples of a bound:
+"""Numbers of batches, standard errors added to an AR(1) coefficient, and least effective samples of a bound:
 chosen on simulated runs of other seeds than those that judge them."""
 SETTLED_S, NOW_S = 1200.0, 600.0  # decide unbounded tests this long after their ramps, by the last `NOW_S`
 LAG = 0.21

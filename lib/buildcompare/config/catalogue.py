@@ -64,7 +64,7 @@ class Metric(_Strict):
     independent_tests: tuple[TestType, ...] = ()
     """Types of test whose noise is independent between tests of one release, so that their changes may be pooled.
 
-    Unbounded tests: at equal load."""
+    For unbounded tests this is the noise at equal load."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
     """Units of this proxy per unit of load, such as goroutines per user."""

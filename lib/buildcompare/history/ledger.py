@@ -62,7 +62,7 @@ TestKey = tuple[str, str]  # type and database
 
 
 class LedgerBuild(Strict):
-    """A build: its label, and the version in the label."""
+    """A build: its label, and the version that the label contains."""
 
     label: Name
     version: str | None = Field(default=None, pattern=r"^\d{1,4}\.\d{1,4}(\.\d{1,6})*(-[a-z]+\.?\d+)?$")
@@ -74,7 +74,7 @@ class LedgerBuild(Strict):
 
     @property
     def title(self) -> str:
-        """Its version if it has one, else its label."""
+        """The version of the build if it has one, else the label."""
         return f"v{self.version}" if self.version else self.label
 
     @property

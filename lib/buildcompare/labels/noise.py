@@ -57,7 +57,7 @@ class TableNoise:
 class LabelNoise:
     """Noise of labels, from groups of repeated runs, or else from the catalogue's `tables`.
 
-    A run is slower or faster as a whole, so a label's change is measured from the median of its table. A label's
+    A whole run may be slower or faster, so a label's change is measured from the median of its table. A label's
     deviation combines its earlier squared changes with the spread of the table, and scales with :func:`relative_noise`.
     If the labels of a pair of runs differ more than usual, the root of that excess widens each deviation. A t
     distribution is fitted by quantiles to the changes of held-out groups, divided by these predicted deviations.

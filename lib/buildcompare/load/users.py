@@ -147,7 +147,7 @@ def compare_supported_users(
     judged: dict[str, object] = {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
     if effect and band:
         judged = judge_users(effect, band, looks).deciding_row()
-    elif delta is None and noise and best.base and at_least.new:  # no upper end: the new build may support more
+    elif delta is None and noise and best.base and at_least.new:  # the interval has no upper end
         bound = measure_effect(levels.base, [RunLevel(at_least.new)], noise)
         judged |= {"ci_low": bound.interval()[0] if bound else None}
     return SupportedUsersResult(

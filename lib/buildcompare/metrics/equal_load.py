@@ -131,9 +131,9 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 
 
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
-    """Minute means before the stop at loads of interest: users, rate of new users (for `SHOWS_S`), and metrics.
+    """Minute means before the stop at loads of interest: users, rate of new users (over `SHOWS_S`), and metrics.
 
-    Minutes before the last rise through the lowest load are left out.
+    Minutes before the ramp last passed the lowest load are left out.
     """
     elapsed, users = samples(run.users, run.stop_s)
     total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))

@@ -310,7 +310,7 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
 def _excursion_end(run: _Averages, edges: Sequence[Range], levels: list[float], at: int) -> int:
     """Find the segment in which the metric is back after an excursion in segment `at`; `at` if it does not come back.
 
-    It is back in the segment nearest to the level before the excursion, nearer than halfway.
+    This is the segment nearest to the level before the excursion, if it is nearer than half of the excursion.
     """
     back, nearest = at, 0.5
     for i in range(at + 1, len(edges)):

@@ -150,7 +150,7 @@ def formats() -> tuple[Format, ...]:
 def matching(paths: Iterable[str]) -> list[str]:
     """Expand patterns such as ``run/log.4711.*``, and folders, to files in the order of their names.
 
-    A pattern without a match stays, so that reading it names it.
+    A pattern without a match stays in the list, so that the error of reading it names the pattern.
     """
     expanded: list[str] = []
     for path in paths:

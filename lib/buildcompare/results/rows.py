@@ -29,7 +29,7 @@ class Tested(Change):
 LEANING = 0.1
 """One-sided adjusted p-value below which a row leans worse: no regression, but no pass either.
 
-A round number; `benchmarks/identical.py` prints how many pairs of identical runs pass, and what warns in the others."""
+A round number; `benchmarks/identical.py` prints how many pairs of identical runs pass, and the warnings of others."""
 
 
 class Decided(Tested):
@@ -287,6 +287,7 @@ class SupportedUsersResult(Decided):
     """
 
     band_percent: Number
+    """Margin of the supported users, as `margin_percent` of a metric."""
     reported: Pair[Number]
     estimated: Pair[Number]
     at_least: Pair[Number]

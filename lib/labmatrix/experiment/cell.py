@@ -124,7 +124,7 @@ def _start(command: Sequence[str], folder: Path, what: str, output: str, started
             raise CellError(f"{what}: {command[0]}: {why}") from None
     try:
         started(process.pid)
-    except BaseException:  # a signal while the state is written
+    except BaseException:  # such as a signal while the state is saved
         _end(process)
         raise
     return process
