@@ -214,8 +214,7 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
         at_load = {slug: astuple(each) for slug, each in measure_noise_at_load(loaded).items()}
         groups.append(KeptGroup(name=group.name, type=group.type, runs=runs, at_load=at_load))
     calibration = Calibration(method=METHOD, metrics=spec.metrics, groups=groups)
-    check = self_check(calibration.repeated_runs(), catalogue)
-    calibration = calibration.model_copy(update={"self_check": check})
+    calibration = calibration.model_copy(update={"self_check": self_check(calibration.repeated_runs(), catalogue)})
     text = calibration.model_dump_json().replace('{"inputs"', '\n{"inputs"') + "\n"
     with writing(output, "--output", "a file that can be written"):
         write_files({output: text})

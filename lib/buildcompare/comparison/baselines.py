@@ -45,8 +45,7 @@ def latest(folder: Path, stated: Stated, load: float | None = None) -> list[Kept
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="--baseline", expected="a folder", found="a file")
     files = sorted(folder.glob(f"[!.]*/{_ABOUT}"), reverse=True)
-    fit = [each for each in map(_read, files) if each.stated == stated and _alike(each.load, load)]
-    return fit[:MOST]
+    return [each for each in map(_read, files) if each.stated == stated and _alike(each.load, load)][:MOST]
 
 
 def _alike(load: float | None, other: float | None) -> bool:
@@ -84,8 +83,7 @@ def keep(folder: Path, files: Path, name: str, stated: Stated, runs: Sequence[Re
 def load_of(runs: Sequence[Recording]) -> float | None:
     """Highest number of users in the runs, to distinguish loads; None if not recorded."""
     users = [series.values for run in runs for series in run.graphs() if series.unit == "users"]
-    most = max((float(np.nanmax(values)) for values in users if np.isfinite(values).any()), default=0.0)
-    return most or None
+    return max((float(np.nanmax(values)) for values in users if np.isfinite(values).any()), default=0.0) or None
 
 
 def compare_to_kept(
@@ -104,8 +102,7 @@ def compare_to_kept(
     fit = latest(folder, stated, load_of(runs))
     untimed = not any(run.series or run.session is not None for run in (*base, *runs))
     if untimed and settings.get("sessions") is None:
-        names = [each.folder.name for each in fit for _ in range(each.runs)]
-        settings["sessions"] = (names, ["new"] * len(runs))
+        settings["sessions"] = ([each.folder.name for each in fit for _ in range(each.runs)], ["new"] * len(runs))
     return _compared(compare, fit, new, **settings) if fit != kept or untimed else result, fit
 
 

@@ -143,8 +143,7 @@ class Run(Strict):
         refuse(len(files) > 1, f"one of {', '.join(_FILE_KEYS[:-1])} and {_FILE_KEYS[-1]}", " and ".join(files))
         refuse((self.start is None) != (self.end is None), "`start` and `end` together", "one of them")
         if self.start is not None and self.end is not None:
-            later = f"`end` after `start` ({self.start.isoformat()})"
-            refuse(self.end <= self.start, later, self.end.isoformat())
+            refuse(self.end <= self.start, f"`end` after `start` ({self.start.isoformat()})", self.end.isoformat())
         refuse(not files and self.start is None, f"{', '.join(_FILE_KEYS)}, or `start` and `end`", "none of them")
         beside = self.labels is None or self.recording is not None
         refuse(not beside, "`labels` only beside `recording`", "`labels` without it")

@@ -28,8 +28,7 @@ def metric(samples: pd.DataFrame, windows: Pair[list[Window]], labels: Pair[str]
     steps = drawn.groupby(["build", "run"])["elapsed_s"].diff()
     usual = steps.groupby([drawn["build"], drawn["run"]]).transform("median")
     drawn["stretch"] = (drawn["value"].isna() | ~steps.le(1.5 * usual)).cumsum()  # lines break at gaps and between runs
-    dashed = partial(line, style="build", style_order=SIDES, units="stretch", lw=1.1)
-    dashed(drawn, x="minutes", y="shown", ax=axes)
+    line(drawn, x="minutes", y="shown", ax=axes, style="build", style_order=SIDES, units="stretch", lw=1.1)
     for start, end in dict.fromkeys(window for side in SIDES for window in windows[side]):
         axes.axvspan(start / 60.0, end / 60.0, color=THEME["shade"], alpha=0.6, lw=0, zorder=0)
     if legend := axes.get_legend():

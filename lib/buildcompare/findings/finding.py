@@ -71,8 +71,7 @@ def suggestion(
     """Make a suggestion with its sentence."""
     plain = to_jsonable_python(evidence, inf_nan_mode="null")
     where = names.tests.get(test or "", "") if len(names.tests) > 1 else ""
-    text = say("suggestions", kind, plain, where, **beside)
-    return Suggestion(kind=kind, test=test, text=text, evidence=plain)
+    return Suggestion(kind=kind, test=test, text=say("suggestions", kind, plain, where, **beside), evidence=plain)
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:

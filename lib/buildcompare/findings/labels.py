@@ -71,8 +71,7 @@ def labels_beyond_noise(tests: Sequence[TestResult]) -> list[SlowerLabel]:
         labels[row.group, row.label] = SlowerLabel(
             **fields, test=test, times=sizes[0], added_share=sizes[1], p99_times=sizes[2] or None, p99_at_least=at_least
         )
-    counted = [each for each in labels.values() if each.added_share is not None]
-    return counted or [*labels.values()]
+    return [each for each in labels.values() if each.added_share is not None] or [*labels.values()]
 
 
 def beyond_noise(tests: Sequence[TestResult]) -> Iterator[Found]:

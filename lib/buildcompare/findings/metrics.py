@@ -79,8 +79,7 @@ def _severity(rows: Sequence[Row]) -> Severity:
     """Grade a change: regressions of gates are critical; others are as frequent if base and new are swapped."""
     valid = (metric for test, metric in rows if test.validity.status != ValidityStatus.INVALID)
     decided = [metric.deciding for metric in valid if metric.gate]
-    regressed = any(row.status == Status.REGRESSION for row in decided if row)
-    return Severity.CRITICAL if regressed else Severity.INFO
+    return Severity.CRITICAL if any(row.status == Status.REGRESSION for row in decided if row) else Severity.INFO
 
 
 def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:

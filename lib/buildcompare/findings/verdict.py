@@ -271,8 +271,7 @@ def _excluding(results: Results) -> dict[str, object] | None:
     for size, test, row in sorted(planned, key=lambda each: -each[0])[:1]:
         for step in row.steps:
             if step.no_worse_than_percent is not None and step.no_worse_than_percent < WORTH_IT * size:
-                named = {"test": _unless_alone(results, test), "name": row.name}
-                return {**named, "unit": row.unit, **dict(step)}
+                return {"test": _unless_alone(results, test), "name": row.name, "unit": row.unit, **dict(step)}
     return None
 
 

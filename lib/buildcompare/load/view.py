@@ -250,8 +250,7 @@ def _without_users(run: RunView, catalogue: Catalogue) -> RunView:
 
 def reading_error(metric: Metric, views: Views) -> float:
     """Reading error of a run's level of `metric` in percent: 0 if no run was read off a plot."""
-    digitised = any(view.recording.digitised for runs in views for view in runs)
-    return metric.reading_error_percent if digitised else 0.0
+    return metric.reading_error_percent if any(view.recording.digitised for runs in views for view in runs) else 0.0
 
 
 def run_level(level: Level) -> RunLevel:

@@ -104,8 +104,7 @@ def match_events(
         for each in group:
             witnessed = each.kind == "level" or any(other.metric != each.metric for other in group)
             least = margins.get(each.metric, math.inf) * (1.0 if witnessed else LONE)
-            warning = not each.matched and each.at_least_percent(z) >= least
-            placed.append(replace(each, group=number, warning=warning))
+            placed.append(replace(each, group=number, warning=not each.matched and each.at_least_percent(z) >= least))
     return tuple(placed)
 
 

@@ -50,8 +50,7 @@ def compare_profiles(profiles: Pair[list[Profile]]) -> ProfilesResult:
     """
     rows = {own: _rows(profiles, own=own)[:MOST_FRAMES_COMPARED] for own in (True, False)}
     grown = {row.frame: row.points for row in rows[False]}
-    stacks = chain.from_iterable(profile.stacks for profile in chain(*profiles))
-    below = _callees(stacks, grown.keys())
+    below = _callees(chain.from_iterable(profile.stacks for profile in chain(*profiles)), grown.keys())
     with_calls = [
         row
         for row in rows[False]

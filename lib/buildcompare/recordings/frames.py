@@ -266,8 +266,7 @@ def _times(column: pd.Series, file: InputFile) -> FloatArray:
         texts = pd.Series(np.char.mod("%.0f", numbers), column.index, name=name)
         is_short = re.fullmatch(r"(?!19|20).{10}", texts.iloc[0])
         form = "%y%m%d%H%M" if is_short else "%Y%m%d%H%M%S"[: len(texts.iloc[0]) - 2]
-        dates = pd.to_datetime(texts, format=form, errors="coerce")
-        return _instants(dates.astype(str), file, place)
+        return _instants(pd.to_datetime(texts, format=form, errors="coerce").astype(str), file, place)
     return numbers / _SECONDS[unit]
 
 

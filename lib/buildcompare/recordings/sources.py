@@ -142,8 +142,7 @@ def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> li
     if not runs:
         expected = "files of recordings (.csv, .parquet, .json, .jtl, .xml, .out, .txt, .log; may be .gz)"
         raise InputError(file=str(path), key=None, expected=expected, found="none")
-    counted = Counter(name for run in runs for name in _names(run))
-    (name, most) = counted.most_common(1)[0]
+    [(name, most)] = Counter(name for run in runs for name in _names(run)).most_common(1)
     if most in (1, len(runs)):
         return _each_once(runs, str(path)) if most == len(runs) else [_joined(runs, str(path))]
     expected = "repeated runs (all with the same metrics) or parts of one run (each metric in one file)"

@@ -81,8 +81,7 @@ def _without(name: str, rows: Rows) -> Rows:
 def _ramps(test: TestResult) -> Rows:
     for side in SIDES:
         for number, run in enumerate(test.runs[side], start=1):
-            of_run = {"test": test.name, "build": side, "run": number, "duration_s": run.duration_s}
-            yield of_run | _flat(run.ramp_up)
+            yield {"test": test.name, "build": side, "run": number, "duration_s": run.duration_s} | _flat(run.ramp_up)
 
 
 def _distributions(test: TestResult) -> Rows:
