@@ -45,11 +45,8 @@ def latest(folder: Path, stated: Stated, load: float | None = None) -> list[Kept
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="--baseline", expected="a folder", found="a file")
     files = sorted(folder.glob(f"[!.]*/{_ABOUT}"), reverse=True)
-    return [each for each in map(_read, files) if each.stated == stated and _alike(each.load, load)][:MOST]
-
-
-def _alike(load: float | None, other: float | None) -> bool:
-    return load is None or other is None or abs(math.log(load / other)) <= math.log1p(ALIKE)
+    fit, far = [each for each in map(_read, files) if each.stated == stated], math.log1p(ALIKE)
+    return [each for each in fit if not load or not each.load or abs(math.log(load / each.load)) <= far][:MOST]
 
 
 def _read(file: Path) -> KeptRuns:

@@ -10,7 +10,7 @@ from buildcompare.config.params import Coordinator, Test
 from buildcompare.findings import verdict
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import judge_label_tables, label_tables
-from buildcompare.labels.traffic_mix import TrafficMix, split_averages, unrecorded_mix
+from buildcompare.labels.traffic_mix import TrafficMix, explained_by_labels, split_averages
 from buildcompare.load.ramps import compare_ramps, with_ramp_ups
 from buildcompare.load.users import compare_supported_users, limited_by, with_estimates
 from buildcompare.load.view import RunView, Views, view_run
@@ -150,9 +150,9 @@ def judge_test(view: TestView, catalogue: Catalogue) -> TestView:
     if test.type == "unbounded":
         users = compare_supported_users(test, estimates.views, catalogue, estimates.groups, estimates.past, looks)
     at_load = estimates.at_load.judged(catalogue, looks)
-    splits = estimates.splits
-    if test.type == "bounded" and not splits:
-        splits = unrecorded_mix(view.result.labels, [(each.row, each.effect) for each in estimates.metrics], catalogue)
+    splits, effects = estimates.splits, [(each.row, each.effect) for each in estimates.metrics]
+    if test.type == "bounded":
+        splits = explained_by_labels(view.result.labels, effects, catalogue, splits)
     metrics = judge_measured(estimates.metrics, test, catalogue, at_load=at_load, splits=splits, looks=looks)
     judged = {
         "verdict": verdict.of_test(metrics, users, view.result.validity, view.result.errors),

@@ -93,17 +93,12 @@ def unjudgeable(test: TestResult) -> Iterator[Found]:
     One run of each build may show an error by chance, so a rise from zero is a warning with several runs only.
     """
     for metric in test.metrics:
-        if (metric.gate and lost(metric)) or (metric.p_value is None and _rose_from_zero(metric)):
+        (base, new), gone = metric.levels, metric.gate and lost(metric)
+        rose = base and new and not any(base) and all(new) and metric.better != Better.HIGHER
+        if gone or (rose and metric.p_value is None):
             evidence = metric.model_dump(include={"slug", "name", "unit", "base", "new", "reason"})
-            chance = not (metric.gate and lost(metric)) and min(map(len, test.runs)) == 1
-            severity = Severity.INFO if chance else Severity.WARNING
+            severity = Severity.WARNING if gone or min(map(len, test.runs)) > 1 else Severity.INFO
             yield Found(FindingKind.UNJUDGEABLE, severity, evidence, metric=metric.slug)
-
-
-def _rose_from_zero(metric: MetricResult) -> bool:
-    """Test whether the metric is zero in every run of the base and in no run of the new build."""
-    base, new = metric.levels
-    return bool(base and new) and not any(base) and all(new) and metric.better != Better.HIGHER
 
 
 def single_runs(test: TestResult) -> Iterator[Found]:
@@ -205,17 +200,19 @@ def _row_evidence(row: Row) -> dict[str, object]:
 def traffic_mix(test: TestResult) -> Iterator[Found]:
     """Report averages that the traffic mix moved, as an info, since other calls make no build slower."""
     for metric in test.metrics:
-        mix = metric.traffic_mix
-        if mix is None or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
+        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # that stands with its average
+        if mix is None or is_percentile or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
             continue
-        after_avg = re.escape(metric.slug.partition("-")[2])
+        follows = rf"p\d+-{re.escape(metric.slug.removeprefix('avg-'))}"
+        follow = [row for row in test.metrics if re.fullmatch(follows, row.slug)]
         evidence = {
             **metric.model_dump(include={"name", "better", "delta_percent", "status", "margin_percent"}),
             **mix.model_dump(exclude={"delta_percent", "status"}),
             "labels_delta_percent": mix.delta_percent,
             "status_at_unchanged_mix": mix.status,
             "not_named": max(len(mix.movers) - MOST_MOVERS, 0),
-            "percentiles": [row.name for row in test.metrics if re.fullmatch(rf"p\d+-{after_avg}", row.slug)],
+            "percentiles": [row.name for row in follow if row.mix is None],
+            "explained": {row.name: row.mix.mix_percent for row in follow if row.mix},
         }
         yield Found(FindingKind.TRAFFIC_MIX, Severity.INFO, evidence, metric=metric.slug)
 

@@ -220,11 +220,12 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
     worse = _by_name(
         Cause(CauseKind.REGRESSION, title(test), row.full_name, row.delta_percent)
         for test in valid
-        for row in test.metrics
+        for row in (each.at_unchanged_mix for each in test.metrics)
         if not row.gate and row.unit == "seconds" and row.status == Status.REGRESSION
     )
+    mixed = [row for test in valid for row in test.metrics if row.gate and row.mix and row.status == Status.REGRESSION]
     said = (_possible(valid), not_judged, _excluding(results), bool(slower), worse, len(results.tests), _unmoved(valid))
-    return Opening(say("opening", "pass_title", warnings, slower), say("opening", "pass", *said))
+    return Opening(say("opening", "pass_title", warnings, slower), say("opening", "pass", *said, mixed))
 
 
 def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
@@ -256,7 +257,7 @@ def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict
     """Find the cheapest further runs that detect the margin in a row of `about` (test's title, row's name)."""
     matching = [(test, row) for test, row in _planned(results) if (test, row.name) in about]
     test, row = min(matching, key=lambda each: each[1].steps[-1].hours, default=(None, None))
-    named = {"test": _unless_alone(results, test)}
+    named = {"test": test if len(results.tests) > 1 else None}
     return {**named, "name": row.name, "unit": row.unit, **dict(row.steps[-1])} if row else None
 
 
@@ -271,13 +272,13 @@ def _excluding(results: Results) -> dict[str, object] | None:
     for size, test, row in sorted(planned, key=lambda each: -each[0])[:1]:
         for step in row.steps:
             if step.no_worse_than_percent is not None and step.no_worse_than_percent < WORTH_IT * size:
-                return {"test": _unless_alone(results, test), "name": row.name, "unit": row.unit, **dict(step)}
+                return {
+                    "test": test if len(results.tests) > 1 else None,
+                    "name": row.name,
+                    "unit": row.unit,
+                    **dict(step),
+                }
     return None
-
-
-def _unless_alone(results: Results, test: str | None) -> str | None:
-    """Return the title of a test, None if the comparison has no other."""
-    return test if len(results.tests) > 1 else None
 
 
 def _planned(results: Results) -> list[tuple[str, PlannedRow]]:

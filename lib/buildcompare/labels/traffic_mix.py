@@ -16,7 +16,7 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.labels.noise import FEWEST_ROWS
-from buildcompare.labels.tables import CALLS, LabelTables, expect_columns
+from buildcompare.labels.tables import CALLS, LEAST_ADDED, LabelTables, expect_columns
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import LEANING, LabelResult, MetricResult, MixMover, TrafficMixResult
 from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics
@@ -174,29 +174,44 @@ def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple
     return splits
 
 
-def unrecorded_mix(
-    labels: Sequence[LabelResult], metrics: Sequence[tuple[MetricResult, Effect | None]], catalogue: Catalogue
+def explained_by_labels(
+    labels: Sequence[LabelResult],
+    metrics: Sequence[tuple[MetricResult, Effect | None]],
+    catalogue: Catalogue,
+    recorded: Mapping[str, tuple[str, TrafficMix]],
 ) -> dict[str, tuple[str, TrafficMix]]:
-    """If calls were not recorded, split averages that changed more than any of their labels: their mix changed.
+    """Add to `recorded` splits of metrics that changed more than each of their labels: the mix changed.
 
-    With an unchanged mix, an average changes no more than the label with the largest change. The part of speed is the
-    median change of the labels. An average is left out if a label that leans may explain its change.
+    At unchanged mix neither an average nor a percentile changes more than the label that changes most. Averages are
+    split if no calls were recorded, percentiles if they changed like the mix of their average. The part of speed is the
+    median change of the labels, of percentiles at least that of each label that leans. A metric is left out if a label
+    that leans, or that only one build has, may explain its change.
     """
-    splits = {}
+    splits = {**recorded}
     for table in catalogue.label_tables:
-        rows = [row for row in labels if (row.group, row.stat) == (table.group, "avg") and row.p_value is not None]
-        of_table = (each for each in metrics if each[0].slug == table.average and not each[0].labels)
-        metric, effect = next(of_table, (None, None))
-        if metric is None or effect is None or effect.p_value >= ALPHA or len(rows) < FEWEST_ROWS:
-            continue
-        change = np.log([(row.new or 1.0) / (row.base or 1.0) for row in rows])
-        leaning = np.array([(row.p_value or 0.0) < 2.0 * LEANING for row in rows])
-        if np.any(leaning & (change / effect.log_ratio >= 1.0)):
-            continue
-        delta, part = effect.delta_percent, 1.0 - float(np.median(change)) / effect.log_ratio
-        averages = (metric.base or 0.0, metric.new or 0.0, delta, part * delta, (1.0 - part) * delta)
-        logs = (effect.log_ratio, part * effect.log_ratio)
-        splits[metric.slug] = (table.group, TrafficMix(*averages, *logs, None, None, pd.DataFrame()))
+        average, of_table = table.average or "", [row for row in labels if row.group == table.group]
+        _, known = recorded.get(average, ("", None))
+        costly = {row.label for row in of_table if max(each or 0.0 for each in row.time_share or (0.0,)) >= LEAST_ADDED}
+        for metric, effect in metrics:
+            if metric.labels or effect is None or effect.p_value >= ALPHA:
+                continue
+            rows = [row for row in of_table if row.p_value is not None]
+            if known is None:
+                rows = [row for row in rows if row.stat == "avg"]
+                usable = not recorded and metric.slug == average and len(rows) >= FEWEST_ROWS
+            else:
+                rows = [row for row in rows if row.label in costly]
+                follows = metric.slug.partition("-")[2] == average.removeprefix("avg-") and metric.slug != average
+                usable = follows and known.log_mix * effect.log_ratio > 0.0 and {row.label for row in rows} == costly
+            parts = np.log([(row.new or 1.0) / (row.base or 1.0) for row in rows]) / effect.log_ratio
+            leaning = parts[[(row.p_value or 0.0) < 2.0 * LEANING for row in rows]]
+            if not usable or np.any(leaning >= 1.0):
+                continue
+            speed = float(max([np.median(parts), *(leaning if known else ())]))
+            delta, movers = effect.delta_percent, known.movers if known else pd.DataFrame()
+            averages = (metric.base or 0.0, metric.new or 0.0, delta, (1.0 - speed) * delta, speed * delta)
+            logs = (effect.log_ratio, (1.0 - speed) * effect.log_ratio)
+            splits[metric.slug] = (table.group, TrafficMix(*averages, *logs, None, None, movers))
     return splits
 
 

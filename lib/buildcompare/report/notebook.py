@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeGuard
+from typing import Any
 
 from markupsafe import Markup
 from nbformat import NotebookNode, v4
@@ -121,14 +121,13 @@ def page_of(notebook: NotebookNode, written: Mapping[str, str]) -> Page:
 
 def _with_content(parts: Iterable[Part], written: Mapping[str, str]) -> Iterator[Part]:
     """Leave out blocks that nobody wrote, and headings without a part below them."""
-    kept = [each for each in parts if not (_is_placeholder(each) and not written.get(each.block, "").strip())]
+    kept = [
+        each for each in parts
+        if not (isinstance(each, Fragment) and each.is_placeholder) or written.get(each.block, "").strip()
+    ]  # fmt: skip
     for part, below in zip(kept, [*kept[1:], Fragment(Markup(), heading="end")], strict=True):
         if part.html or not (isinstance(below, Fragment) and below.heading):
             yield part
-
-
-def _is_placeholder(part: Part) -> TypeGuard[Fragment]:
-    return isinstance(part, Fragment) and part.is_placeholder
 
 
 def _explained(html: Markup, terms: dict[str, str]) -> Markup:

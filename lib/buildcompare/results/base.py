@@ -14,13 +14,9 @@ from pydantic_core import CoreSchema
 
 from buildcompare.results.codes import ReasonCode, Side
 
-
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON lacks, by null."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-Number = Annotated[float | None, BeforeValidator(_finite)]
+# JSON lacks NaN and infinity: they are null
+_or_null = BeforeValidator(lambda each: None if isinstance(each, float) and not math.isfinite(each) else each)
+Number = Annotated[float | None, _or_null]
 
 
 class Model(BaseModel):
