@@ -50,8 +50,6 @@ class Truth:
         Factors of this run on each metric's level, by slug.
     alerts, limited_by
         Number of evaluations at which each query alerted, and the query that alerted most in the last window.
-    alert_s
-        Time of every evaluation that alerted.
     actions
         Every (time, users added or removed).
     """
@@ -66,7 +64,6 @@ class Truth:
     levels: dict[str, float]
     alerts: dict[str, int]
     limited_by: str | None
-    alert_s: tuple[float, ...]
     actions: tuple[tuple[float, int], ...]
     settings: RunSettings
     seed: int
@@ -171,7 +168,6 @@ def _truth(
         levels=levels,
         alerts={name: every.count(name) for name in sorted(set(every))},
         limited_by=max(sorted(set(late)), key=late.count, default=None),
-        alert_s=tuple(at_s for at_s, _ in trace.alerts),
         actions=trace.actions,
         settings=settings,
         seed=seed,

@@ -25,15 +25,13 @@ NOTICEABLE_COLD = 0.1
 class Trace:
     """State of the load test at each second, shape (n,) each, and its end.
 
-    `pressure` is that of :class:`ServerModel`; `cold` is the fraction that cold caches add to the cost of a login.
+    `cold` is the fraction that cold caches add to the cost of a login.
     `alerts` are (time, names of the queries) of every evaluation that alerted; `queried` are the answers of `QUERIES`
     at each scrape, shape (number of scrapes, number of queries).
     """
 
-    active: FloatArray
     connected: FloatArray
     logins: FloatArray
-    pressure: FloatArray
     cold: FloatArray
     decided_s: float
     supported_users: float | None
@@ -124,7 +122,7 @@ def play(settings: RunSettings, capacity_users: float, cpu_level: float, noise: 
         cold = server.cold_gain * math.exp(-warmed / server.cold_requests)
         factor = factors[min(second, len(factors) - 1)]
         pressure = (load + server.login_weight_s * logins * (1.0 + cold)) * factor
-        states.append((loop.active, connected, logins, pressure, cold))
+        states.append((connected, logins, cold))
         if cold > NOTICEABLE_COLD:
             cold_start_s = float(second)
         requests = connected * server.requests_per_user + logins * server.requests_per_login
@@ -143,9 +141,9 @@ def play(settings: RunSettings, capacity_users: float, cpu_level: float, noise: 
         if connected < 0.5 and logins < NEGLIGIBLE_LOGINS:  # no requests: rates become 0/0
             connected = logins = 0.0
         second += 1
-    active, users, new, stress, cache = np.array(states, dtype=np.float64).T
+    users, new, cache = np.array(states, dtype=np.float64).T
     return Trace(
-        active=active, connected=users, logins=new, pressure=stress, cold=cache,
+        connected=users, logins=new, cold=cache,
         decided_s=decided, supported_users=loop.supported_users, first_alert_s=loop.first_alert_s,
         alerts=tuple(queries.fired), actions=tuple(loop.actions), cold_start_s=cold_start_s,
         queried=np.array(queries.answers, dtype=np.float64),

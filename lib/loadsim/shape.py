@@ -37,8 +37,6 @@ class ShapeTruth:
     first_alert_s, slopes
         First alert of the run, and the users per second that the coordinator adds before and after it
         while no query alerts.
-    ramp_end_s
-        The first alert after the onset.
     wave_onset_s
         Start of the first of three or more falls in a row after the onset, not followed by a long pause.
     wave_period_s, wave_amplitude_users
@@ -51,7 +49,6 @@ class ShapeTruth:
     onset_s: float
     first_alert_s: float
     slopes: tuple[float, float]
-    ramp_end_s: float
     wave_onset_s: float | None
     wave_period_s: float | None
     wave_amplitude_users: float | None
@@ -77,7 +74,6 @@ def shape_truth(truth: Truth) -> ShapeTruth:
     bumps = turns[: early[-1] + 1] if early else []
     first = bumps[-1][1] if bumps else 0
     onset = first + _last_at_trough(active[first : half + 1], rule.users_inc)
-    after = [at_s for at_s in truth.alert_s if at_s > onset]
     waves = _waves(connected, onset, WAVE_STEPS * rule.users_dec)
     start = waves[0][1] if waves else 0
     cycles = _turns(connected[start:].tolist(), CYCLE_STEPS * rule.users_dec) if waves else []
@@ -87,7 +83,6 @@ def shape_truth(truth: Truth) -> ShapeTruth:
         onset_s=float(onset),
         first_alert_s=math.inf if truth.first_alert_s is None else truth.first_alert_s,
         slopes=_slopes(truth),
-        ramp_end_s=after[0] if after else truth.decided_s,
         wave_onset_s=float(start) if waves else None,
         wave_period_s=float(np.median(np.diff([peak for _, peak, _ in cycles]))) if len(cycles) > 3 else None,
         wave_amplitude_users=float(np.median(falls)) if waves else None,
