@@ -8,7 +8,7 @@ Examples
 <Verdict.PASS: 'pass'>
 """
 
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 
 import lazy_loader
 
@@ -25,7 +25,5 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        from importlib.metadata import version
-
         return version("buildcompare")
     return _REGISTERED[name].load() if name in _REGISTERED else _public(name)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from prometheus_api_client.exceptions import PrometheusApiClientException
 from requests import RequestException
 
 from buildcompare.config.errors import InputError, SourceError
@@ -45,8 +46,6 @@ def ask_server(params: Comparison, views: Views, query: str) -> pd.DataFrame:
 
 def _answer(source: Source, query: str, start: float, end: float) -> list[pd.DataFrame]:
     """Query one run at the source's step, or at the finest step of a single answer."""
-    from prometheus_api_client.exceptions import PrometheusApiClientException
-
     step_s = source.step_s * max(1.0, math.ceil((end - start) / source.step_s / MAX_POINTS))
     times = [dt.datetime.fromtimestamp(each, dt.UTC) for each in (start, end)]
     hide = hiding(credentials(source)[1])

@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from prometheus_api_client import PrometheusConnect
 
 from buildcompare.config.catalogue import Catalogue, Question
 from buildcompare.config.errors import InputError, SourceError
@@ -19,9 +20,6 @@ from buildcompare.config.params import Run, Source
 from buildcompare.recordings.prometheus_answer import Answer
 from buildcompare.recordings.prometheus_client import Client, open_session, timeouts
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
-
-if TYPE_CHECKING:
-    from prometheus_api_client import PrometheusConnect
 
 WINDOW_KEYS = "start, end"  # key of errors about the window, such as one without any sample
 MAX_POINTS = 10_999  # points of one query: a server refuses more than 11,000 steps
@@ -43,8 +41,6 @@ def prometheus_client(source: Source | str) -> PrometheusConnect:
 
     Its default session has no time-out, repeats queries that timed out, and puts long queries into the address.
     """
-    from prometheus_api_client import PrometheusConnect  # late: it imports matplotlib
-
     source = Source(kind="prometheus", url=source) if isinstance(source, str) else source
     session, _ = open_session(source, str(source.url))
     client = PrometheusConnect(url=str(source.url), session=session, timeout=timeouts(source))

@@ -12,6 +12,7 @@ from typing import Literal
 
 from nbformat import NotebookNode
 from pydantic_core import to_json
+from traitlets.config import Config
 
 from buildcompare.comparison import analysis, artefacts
 from buildcompare.comparison.inputs import NOTEBOOK as NOTEBOOK
@@ -90,7 +91,6 @@ def _settings(engine: Engine | None) -> Iterator[dict[str, object]]:
     from ipykernel.kernelspec import RESOURCES, get_kernel_dict
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager
-    from traitlets.config import Config
 
     class OwnKernel(AsyncKernelManager):
         """Kernels of the running Python instead of the user's installed kernels."""
