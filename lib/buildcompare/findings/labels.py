@@ -27,7 +27,7 @@ PLACEBO = {"releases": 19, "swapped": 1, "pairs": 56, "identical": 2}
 """False alarms for labels without recorded calls (`benchmarks/placebo.py`): `swapped` of `releases` published releases
 with base and new swapped, `identical` of `pairs` comparisons of identical runs."""
 LEAST_NEW = 0.1
-"""Least part of the time of all calls that makes a label of the new build alone a warning."""
+"""Least part of the time of all calls from which a label that only the new build has is a warning."""
 LEAST_POINTS = 1.0
 """Least growth of a frame's share for a finding, in percentage points."""
 

@@ -31,7 +31,7 @@ TIME_95 = 7.35
 """The 95 % interval of a change's time holds all splits whose gain is less than the best by at most this many variances
 (Hansen 2000, table 1)."""
 LONGEST_EXCURSION_S = 1200.0
-"""A metric that comes back later has two level shifts: 20 minutes are most of an unbounded test's 30."""
+"""A metric that comes back later than this has two level shifts. Unbounded tests are searched over 30 minutes."""
 SPIKE_HALF_WIDTH = 10  # averages on each side in the running median; also the longest spike
 FLANK = 0.5  # neighbouring averages above this part of `search.OUTLYING` belong to the spike
 
