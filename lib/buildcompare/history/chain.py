@@ -306,7 +306,7 @@ class Chain:
                         yield drift.model_copy(update=more)
 
     def _earlier_orders(self, logs: pd.DataFrame) -> dict[str, object]:
-        """Fields of databases that flipped, from the earlier log ratios of the same sign, NaN for others."""
+        """Fields of a flipped pair of databases; `logs` has its earlier log ratios of this sign, NaN for others."""
         earlier = []
         for place, *row in logs.iloc[-MOST_EARLIER:].itertuples(name=None):
             percents = {side: percent(log) for side, log in zip(SIDES, row, strict=True) if not math.isnan(log)}

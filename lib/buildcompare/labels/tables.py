@@ -292,7 +292,7 @@ SEVERAL_TIMES = 3.0  # Least ratio of new to base, chosen as a round number
 LEAST_ADDED = 0.02  # Least added time, as a part of the time of all calls of the table; rare calls add less
 FAR = 6.0
 """Least ratio of the 99th percentile to the average without recorded calls: with few calls both are similar. Chosen on
-published releases, where it keeps one of 12 that name a label, and one of 7 with base and new swapped."""
+published releases, where one of 12 that named a label still does, and one of 7 with base and new swapped."""
 
 
 def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:

@@ -153,7 +153,7 @@ def _reach(
     if shared[sd.notna()].sum() < 0.9 * shared.sum():
         return None
     half = quantile(1.0 - ALPHA / 2.0, min(each.df for each in by_label.values()))
-    # Variances relative to one run: 1/2 for the mean of two builds' durations, 2 for their difference.
+    # Variances as multiples of one run's: 1/2 for the mean of two builds' durations, 2 for their difference.
     of_mix = half * math.sqrt(float(((moved * sd) ** 2).sum()) / 2.0)
     return of_mix, half * math.sqrt(float(((shared * sd) ** 2).sum()) * 2.0)
 

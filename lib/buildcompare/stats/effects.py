@@ -90,7 +90,7 @@ class TestedEffect:
     better: Better
     p_adjusted: float
     """Adjusted over the family: Holm (1979) for metrics, Benjamini & Hochberg (1995) for labels. Metrics of one run are
-    correlated: with the latter, several false calls at once would raise the allowed share of false calls."""
+    correlated: with the latter, several false calls at once would raise the threshold of all others."""
     status: Status
     family: str = ""
     size: float = 1.0  # inverse of its share of the family's error: for equal shares the size of the family
