@@ -108,6 +108,16 @@ def test_waves_too_fast_for_the_samples_have_no_period() -> None:
     assert (waves.period_s, waves.amplitude) == (None, None)
 
 
+def test_uneven_cycles_of_few_samples_have_their_median_for_a_period() -> None:
+    """Half of the distances are short and half are long: none is like their median."""
+    elapsed = np.arange(0.0, 6000.0, 30.0)
+    users = np.minimum(4.0 * elapsed, 7600.0)
+    users[70 : 70 + 14 * 6 : 14] = users[73 : 73 + 14 * 5 : 14] = 8000.0
+    waves = shape(pd.Series(users, index=elapsed)).waves
+    assert (sorted(waves.cycles), waves.period_s) == ([90.0] * 5 + [330.0] * 5, 210.0)
+    assert waves.regularity == pytest.approx(0.0, abs=0.2)
+
+
 def test_waves_of_two_builds_are_compared_by_what_runs_of_one_build_differ_by() -> None:
     base = shape(hunting()).waves
     period, amplitude = map(sure, compare_waves(base, shape(hunting(30, 120.0, 160.0)).waves))

@@ -55,11 +55,12 @@ class LoadCurve:
     """A prepared curve of users or of a proxy, over elapsed seconds, in its own unit."""
 
     elapsed: FloatArray
-    values: FloatArray  # finite samples under load; shape (n,) each
+    values: FloatArray  # finite samples under load, without those of resets; shape (n,) each
     sample_s: float  # median distance of samples
     step: float  # size of one action of the coordinator
     noise: float  # standard deviation of a sample's noise
     level: float  # 98 % quantile of the values: single samples do not count
+    resets: tuple[tuple[float, float], ...]  # start and end of each collapse, such as a restart
 
     def between(self, start_s: float, end_s: float) -> tuple[FloatArray, FloatArray]:
         """Elapsed seconds and values from `start_s` to `end_s`, both included."""
@@ -93,11 +94,15 @@ def prepare_load(
         step = PROXY_STEP * level if per_user is None else step * per_user
     if not level > SMALLEST * step:
         return None
+    resets = _resets(elapsed, values, step)
+    for start, end in resets:
+        inside = (elapsed > start) & (elapsed < end)
+        elapsed, values = elapsed[~inside], values[~inside]
     sample_s = float(np.median(np.diff(elapsed)))
     second = np.diff(values, 2) if sample_s <= NOISE_UP_TO_S else np.empty(0)
     # The second difference of white noise has sqrt(6) times its standard deviation.
     noise = robust_sd(second) / math.sqrt(6.0) if second.size else 0.0
-    return LoadCurve(elapsed, values, sample_s, step, noise, level) if level > SIGNAL * noise else None
+    return LoadCurve(elapsed, values, sample_s, step, noise, level, resets) if level > SIGNAL * noise else None
 
 
 def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
@@ -111,7 +116,7 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
     Returns
     -------
     LoadCurve
-        Samples under load, `sample_s`, `step` of the coordinator, `noise` of a sample and `level`.
+        Samples under load, `sample_s`, `step` of the coordinator, `noise` of a sample, `level` and `resets`.
 
     Raises
     ------
@@ -133,6 +138,24 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
         least = SMALLEST * USERS_INC
         raise ValueError(f"`users`: expected a curve that rises above {least:g} users, found none of {len(users)}")
     return curve
+
+
+RECOVERED = 0.9  # a fall is a reset if this part of the users is back within `LOW_S`; the reset ends then
+
+
+def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
+    """Restarts with a fast recovery. The coordinator acts once a second: one step is its fastest fall."""
+    resets = []
+    for fall in find_falls(pd.Series(values, elapsed), fastest_fall=step, smooth=False):
+        low = int(np.argmax((elapsed > fall.at_s) & (values < HARDLY_ANY * fall.before)))
+        again = np.flatnonzero((values >= RECOVERED * fall.before) & (elapsed <= fall.at_s + LOW_S))
+        if fall.kind == "restart" and again.size and again[-1] > low:
+            end = int(again[np.searchsorted(again, low)])
+            # The reset lasts while users reconnect faster than the coordinator adds them.
+            while end + 1 < values.size and np.diff(values)[end] > ROUNDING * step * np.diff(elapsed)[end]:
+                end += 1
+            resets.append((fall.at_s, float(elapsed[end])))
+    return tuple(resets)
 
 
 class Turn(NamedTuple):
@@ -186,7 +209,6 @@ class Fall(NamedTuple):
 
 AT_ONCE_S = 30.0  # connections of a lost agent time out within half a minute
 HARDLY_ANY = 0.5  # a fall below this part of the users is a restart or an interruption; a shutdown ends below it
-RECOVERED = 0.9  # an emptied run is back if this part of the users is
 HELD = 0.97  # users are lost below this part of the load: one agent of 20 is 5 %, plots are read to 0.4 %
 IDLE = 0.1  # a server is idle below this part of its highest load: real ones keep 0.003 to 0.14 of their goroutines
 LOW_S = 300.0  # longest time from a fall to its lowest point, or until users are back; other falls in it do not count
@@ -198,16 +220,18 @@ def find_falls(
     *,
     fastest_fall: float = FASTEST_FALL,
     hardly_any: float = HARDLY_ANY,
+    smooth: bool = True,
 ) -> tuple[Fall, ...]:
     """Find the falls of `load` (users or a proxy, over elapsed seconds) before `stop_s`, by time.
 
     The coordinator removes up to `fastest_fall` users per second (none in a bounded test). A fall to less than
-    the part `hardly_any` is a restart if the part `RECOVERED` returns. A single sample is no fall.
+    the part `hardly_any` is a restart if the part `RECOVERED` returns. With `smooth`, a single sample is no fall.
     """
     elapsed, users = samples(load, stop_s)
     if users.size < 3:
         return ()
-    users[1:-1] = np.median(np.stack([users[:-2], users[1:-1], users[2:]]), axis=0)
+    if smooth:
+        users[1:-1] = np.median(np.stack([users[:-2], users[1:-1], users[2:]]), axis=0)
     later = np.searchsorted(elapsed, elapsed + AT_ONCE_S, "right") - 1
     later = np.minimum(np.maximum(later, np.arange(users.size) + 1), users.size - 1)
     allowed = ROUNDING * fastest_fall * (elapsed[later] - elapsed) + (1.0 - HELD) * users
@@ -235,7 +259,7 @@ def find_falls(
         back_s = float(elapsed[again[0]]) if again.size else None
         restart = emptied and back_s is not None
         falls.append(Fall("restart" if restart else "lost", float(elapsed[start]), before, lowest, back_s))
-        searched_s = max(falls[-1].at_s + LOW_S, (back_s or 0.0) if restart else 0.0)
+        searched_s = max(falls[-1].at_s + (LOW_S if smooth else 0.0), (back_s or 0.0) if restart else 0.0)
     return tuple(falls)
 
 

@@ -216,6 +216,7 @@ ROW, PAUSE_S = 3, 1200.0
 """Waves begin with three falls in a row, each within `LONGEST_S` of the one before: published waves have periods of 145
 to 250 s, and a missed one doubles the distance. The pause after them is no longer than `PAUSE_S` or than the row."""
 CYCLE_STEPS = 2.0  # smallest fall of a cycle, in actions: a missed one would double the period
+FEWEST_CYCLES = 4  # minimum number of cycles for a period (three distances)
 RESOLVED, ALIASED = 8.0, 3.0
 """Samples per cycle. Below `RESOLVED` the fall is unknown: peaks and troughs lie between samples, which shortens a
 saw-tooth of 8 samples by an eighth on average, one of 4 by a quarter. Below `ALIASED` the period may be that of faster
@@ -298,12 +299,18 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
     amplitude = float(np.median([turn.depth for turn in falls]))
     cycles = find_turns(*curve.between(falls[0].peak_s, np.inf), curve.least_fall(CYCLE_STEPS))
     distances = np.diff(np.array([turn.peak_s for turn in cycles]))
-    period: float | None = (middle := float(np.median(distances)))
-    regularity = max(0.0, 1.0 - robust_sd(distances - middle) / middle)
+    period = regularity = None
+    if len(cycles) >= FEWEST_CYCLES:
+        period = middle = float(np.median(distances))
+        regularity = max(0.0, 1.0 - robust_sd(distances - middle) / middle)
+        like = distances[np.abs(distances - middle) <= 0.5 * middle]
+        if like.size and period < 10.0 * curve.sample_s:  # the mean is finer for short periods
+            period = float(like.mean())
     if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # else noise could count as cycles
         explains = test is not None and test.p_value <= ALPHA and test.swing >= SWING * amplitude
         peak = test.period_s if test is not None and explains else None
-        period = middle if peak and abs(middle - peak) <= NEAR * peak else peak
+        if not (period and peak and abs(period - peak) <= NEAR * peak):
+            period = peak
     resolved = period is None or period >= RESOLVED * curve.sample_s
     if period is not None and period < ALIASED * curve.sample_s:
         period = None
