@@ -146,8 +146,9 @@ def gate_rows(test: TestResult) -> list[tuple[str, Decided | None, Better]]:
 
 def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Report the smallest changes of gate metrics and supported users that the tests would have detected."""
+    judged = [test for test in tests if not any(map(few_sessions, test.metrics))]  # else `sessions` says it
     rows = [
-        (t.name, name, row) for t in tests for name, row, _ in gate_rows(t) if row and row.delta_percent is not None
+        (t.name, name, row) for t in judged for name, row, _ in gate_rows(t) if row and row.delta_percent is not None
     ]
     if seen := [(test, name, size) for test, name, row in rows if (size := row.min_detectable_percent)]:
         sizes = {f"{test} {name}": size for test, name, size in seen}

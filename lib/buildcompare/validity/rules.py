@@ -155,7 +155,8 @@ def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
 
 
 def _validity(reasons: Sequence[ValidityReason]) -> Validity:
-    reasons = sorted(reasons, key=lambda reason: reason.status != ValidityStatus.INVALID)
+    last = ValidityCode.LOAD_UNKNOWN  # a report's first sentence says it
+    reasons = sorted(reasons, key=lambda reason: (reason.status != ValidityStatus.INVALID, reason.code == last))
     status = reasons[0].status if reasons else ValidityStatus.VALID
     until = [reason.until_s for reason in reasons if reason.until_s is not None]
     begins = [reason.from_s for reason in reasons if reason.from_s is not None]
