@@ -9,8 +9,8 @@ from typing import Any
 from buildcompare import results as schema
 from buildcompare.comparison import artefacts
 from buildcompare.comparison.provenance import provenance
+from buildcompare.comparison.reading import parameters_of
 from buildcompare.config.errors import InputError, plural
-from buildcompare.config.project import resolve
 from buildcompare.findings import gravest_first
 from buildcompare.findings.finding import finding
 from buildcompare.results.base import Label
@@ -66,14 +66,7 @@ def variants_parameters(params_file: str | None = None, **given: Any) -> Variant
     >>> variants_parameters("params/azbench.yaml").baseline
     {'disk': 'managed', 'scheduler': 'none'}
     """
-    given = {key: value for key, value in given.items() if value is not None}
-    if not given:
-        return read_variants(resolve(params_file or os.environ.get("PARAMS") or BUNDLED))
-    made = check_variants(given)
-    if made.name is None:
-        expected = "`name: NAME` in the params file (a notebook cannot see the name of the file)"
-        raise InputError(file=None, key="name", expected=expected, found="none")
-    return made
+    return parameters_of(params_file or os.environ.get("PARAMS") or BUNDLED, given, read_variants, check_variants)
 
 
 def analyse_matrix(params: Variants, *, command: str | None = None) -> Matrix:

@@ -4,19 +4,20 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from buildcompare.calibration.learn import Calibration, read_calibration
 from buildcompare.config.assumed import open_catalogue, recognised, with_assumed
 from buildcompare.config.catalogue import Catalogue, Operation, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
-from buildcompare.config.params import Comparison, Run, check_params, read_params
+from buildcompare.config.params import Comparison, Reported, Run, check_params, read_params
 from buildcompare.config.project import resolve
 from buildcompare.profiles.stacks import Profile, read_profile
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import ENDING, Slot, is_kept, read_run, shown
 from buildcompare.results.codes import SIDES, Pair, Side
 
+P = TypeVar("P", bound=Reported)
 BUNDLED = "params/v10.4.0-rc1.yaml"
 """Params file of a notebook without parameters."""
 
@@ -47,14 +48,19 @@ def parameters(params_file: str | None = None, **given: Any) -> Comparison:
     >>> parameters("params/v10.4.0-rc1.yaml", name=None).base.label
     'v10.3.0'
     """
+    return parameters_of(params_file or os.environ.get("PARAMS") or BUNDLED, given, read_params, check_params)
+
+
+def parameters_of(file: str, given: dict[str, Any], read: Callable[[Path], P], check: Callable[[Any], P]) -> P:
+    """Check the keys that are `given`, or read `file` if all are None."""
     given = {key: value for key, value in given.items() if value is not None}
     if not given:
-        return read_params(resolve(params_file or os.environ.get("PARAMS") or BUNDLED))
-    comparison = check_params(given)
-    if comparison.name is None:
+        return read(resolve(file))
+    params = check(given)
+    if params.name is None:
         expected = "`name: NAME` in the params file (a notebook cannot see the name of the file)"
         raise InputError(file=None, key="name", expected=expected, found="none")
-    return comparison
+    return params
 
 
 def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Catalogue:
