@@ -186,10 +186,12 @@ def row(label: str = "getPost", **fields: object) -> LabelResult:
 
 @pytest.mark.parametrize(("new", "p", "speed"), [(1, 0.9, [0]), (1.15, 0.1, [16]), (1.31, 0.1, []), (1, None, [])])
 def test_a_percentile_beyond_all_labels_follows_the_mix(new: float, p: float | None, speed: list[float]) -> None:
-    rows = [row("a", new=0.01), row("b", stat="p99", new=0.01 * new, p_value=p)]
-    p99: Any = SimpleNamespace(slug="p99-api-times", labels={}, base=0.1, new=0.13)
+    rows = [row("a", stat="p99", new=0.01), row("b", stat="p99", new=0.01 * new, p_value=p)]
+    p99: Any = SimpleNamespace(slug="p99-api-times", labels={}, base=0.1, new=0.13, margin_percent=10.0)
     effects = [(p99, Effect(math.log(1.3), 0.03, 8.0, 0.03, "catalogue"))]
-    split = explained_by_labels(rows, effects, CATALOGUE, {"avg-api-times": ("api", split_of(BASE, MIXED))})
+    known = {"avg-api-times": ("api", split_of(BASE, MIXED))}
+    assert p99.slug not in explained_by_labels([row("a", new=0.01)], effects, CATALOGUE, known)  # no tails of labels
+    split = explained_by_labels(rows, effects, CATALOGUE, known)
     assert [split[each][1].speed_percent for each in {*split} & {p99.slug}] == pytest.approx(speed, abs=0.1)
 
 

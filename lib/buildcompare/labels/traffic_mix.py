@@ -182,10 +182,10 @@ def explained_by_labels(
 ) -> dict[str, tuple[str, TrafficMix]]:
     """Add to `recorded` splits of metrics that changed more than each of their labels: the mix changed.
 
-    At unchanged mix neither an average nor a percentile changes more than the label that changes most. Averages are
-    split if no calls were recorded, percentiles if they changed like the mix of their average. The part of speed is the
-    median change of the labels, of percentiles at least that of each label that leans. A metric is left out if a label
-    that leans, or that only one build has, may explain its change.
+    At unchanged mix neither an average nor a percentile changes more than that of the label that changes most. Averages
+    are split if no calls were recorded, percentiles if the mix moved their average the same way, by enough to matter.
+    The part of speed is the median change of the labels, of percentiles at least that of each label that leans. A
+    metric is left out if a label that leans, or has no such value, may explain its change.
     """
     splits = {**recorded}
     for table in catalogue.label_tables:
@@ -200,9 +200,10 @@ def explained_by_labels(
                 rows = [row for row in rows if row.stat == "avg"]
                 usable = not recorded and metric.slug == average and len(rows) >= FEWEST_ROWS
             else:
-                rows = [row for row in rows if row.label in costly]
-                follows = metric.slug.partition("-")[2] == average.removeprefix("avg-") and metric.slug != average
-                usable = follows and known.log_mix * effect.log_ratio > 0.0 and {row.label for row in rows} == costly
+                stat, _, name = metric.slug.partition("-")
+                rows = [row for row in rows if row.label in costly and row.stat == stat]
+                follows = name == average.removeprefix("avg-") and {row.label for row in rows} == costly
+                usable = follows and known.is_material(metric.margin_percent) and known.log_mix * effect.log_ratio > 0.0
             parts = np.log([(row.new or 1.0) / (row.base or 1.0) for row in rows]) / effect.log_ratio
             leaning = parts[[(row.p_value or 0.0) < 2.0 * LEANING for row in rows]]
             if not usable or np.any(leaning >= 1.0):
