@@ -22,8 +22,8 @@ from buildcompare.stats.planning import ALPHA
 
 SMALLEST_SHARE = 0.2  # smaller events, relative to the metric's margin, are left out
 SAME_S = 360.0
-"""Largest distance of the same event in both builds, from the start of their runs (a drop: also from the end). Jobs of
-the server and the end of the agents vary by minutes."""
+"""Largest distance of the same event in both builds, from the start of their runs: jobs of the server vary by minutes.
+Of drops also from the end, where agents leave: else one of 37 pairs of identical ceiling runs has two warnings."""
 ALIKE = 0.5  # smallest ratio of sizes of the same event in both builds
 LONE = 6.0
 """Margins that a spike or drop must exceed to warn without another metric. Identical runs have lone excursions of 6
