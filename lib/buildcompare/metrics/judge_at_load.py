@@ -132,7 +132,7 @@ def learned_at_load(slug: str, groups: Sequence[RepeatedRuns]) -> Noise | None:
 
     Setups differ by more than chance: times of one of eight (ceiling tests) vary by 13 % from run to run, of most by 2
     to 5 %. So the variances of at least three are those of a scaled F distribution: judged by the other setups, 20 %
-    longer times are found in 53 % of rows, in 45 % with pooled variances, and 96 % of intervals hold zero with both.
+    longer times are found in 54 % of rows, in 45 % with pooled variances, and 96 % of intervals hold zero with both.
     """
     measured = [group.at_load[slug] for group in groups if slug in group.at_load]
     if not measured:
