@@ -27,9 +27,8 @@ Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
 MATERIAL = 0.5  # Least mix part that matters, as a share of the metric's margin
 SPEED_ALPHA = 0.01
-"""Rate of false changes of speed. It is small because the noise of an average often comes from other setups, and a
-tenth more noise than assumed doubles the rate. Chosen on simulated runs (seeds 2000 to 2099 of
-`benchmarks/traffic_mix.py`); 0.02 was too large."""
+"""Rate of false changes of speed: small, as noise often comes from other setups, and a tenth more doubles the rate.
+Chosen on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`); 0.02 was too large."""
 MOST_MOVERS = 5  # Most labels in results.json; the largest few make up nearly all of the mix
 
 

@@ -113,9 +113,7 @@ STRAIGHT_STEPS = 3.0  # most actions between a stretch's samples and its least-s
 PIXEL = 0.003  # largest deviation of straight samples, as a part of the level: about a pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
 """A stretch ends at the last sample within `END_STEPS` of the line through its first `TRUSTED_PART`."""
-MAIN_PART = 0.35
-"""The ramp is the first stretch that climbs at least this part of the highest climb: an alert soon after the onset
-leaves a short stretch that is not the ramp."""
+MAIN_PART = 0.35  # the ramp is the first stretch to climb this part of the highest: an early alert leaves a short one
 AFTER_S = 240.0  # shortest second stretch: a one-minute alert query rises and falls twice
 SLOWER = (0.2, 0.8)  # slope after a kink, relative to the ramp's: a half or a third while the coordinator rests
 

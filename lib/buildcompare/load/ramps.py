@@ -1,7 +1,4 @@
-"""Compare the beginnings of two builds: the time to numbers of users, the shift of their ramps, and their waves.
-
-Numbers without a source were fitted to our own simulator (seeds 0 to 249 of `benchmarks/shapes.py`).
-"""
+"""Compare the beginnings of two builds: the time to numbers of users, the shift of their ramps, and their waves."""
 
 import math
 from collections.abc import Sequence

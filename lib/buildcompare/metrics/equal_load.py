@@ -37,8 +37,7 @@ ROUNDS = 4
 CONTRADICTED = 5.0
 """The difference at the highest load contradicts that of all loads if it is this many standard errors away: in 1 of 182
 rows of identical ceiling runs, in 10 with three (the shape of a curve changes from run to run)."""
-FARTHEST = 1e6
-"""Minutes are clipped to this many times the median: farther ones are faults of the recording."""
+FARTHEST = 1e6  # minutes are clipped to this multiple of the median: farther ones are faults of the recording
 COSINES = 0.4
 """The slow noise of n minutes is measured by this times n^(2/3) cosines (Lazarus, Lewis, Stock & Watson 2018)."""
 

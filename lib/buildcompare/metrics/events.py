@@ -1,7 +1,6 @@
 """Find the events of a metric in one run: level shifts, spikes and drops.
 
-Numbers without a source are round ones, chosen on the published comparisons; `benchmarks/events.py` prints false alarms
-and power.
+Numbers without a source are round ones, chosen on the published comparisons; `benchmarks/events.py` prints error rates.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ Span = tuple[float, float]  # elapsed seconds
 
 Z95 = 1.96  # normal quantile of a two-sided 95 % interval
 TIME_95 = 7.35
-"""The 95 % interval of a change's time holds all splits whose gain is less than the best by at most this many variances
-(Hansen 2000, table 1)."""
+"""The 95 % interval of a change's time holds the splits within this many variances of the best gain (Hansen 2000)."""
 LONGEST_EXCURSION_S = 1200.0
 """A metric that comes back later than this has two level shifts. Unbounded tests are searched over 30 minutes."""
 SPIKE_HALF_WIDTH = 10  # averages on each side in the running median; also the longest spike

@@ -32,8 +32,7 @@ STEPS = 40  # steps of a gate's share; 20 or 80 steps find as many changes
 GATE = "gate"  # family of the metrics that users feel
 USERS = 5.0
 """Size of the family in which a loss of supported users is judged: gate metrics make 2.5 % of unchanged tests a
-regression, and users a fifth of that, together 3 %. A loss of 10 % is found in 80 to 84 % (identical ceiling runs of
-the development half)."""
+regression, users 0.5 %. A loss of 10 % is found in 80 to 84 % (identical ceiling runs of the development half)."""
 
 
 @dataclass(frozen=True)
@@ -371,8 +370,7 @@ def false_discovery(p_values: Sequence[float]) -> FloatArray:
 def holm(p_values: Sequence[float], weights: npt.ArrayLike = 1.0) -> FloatArray:
     """Adjust p-values by Holm's procedure (1979, Scandinavian J. of Statistics 6), the error shared by `weights`.
 
-    ``multipletests`` of statsmodels is the oracle in tests; it has no weights, and a self-check calls this 10,000s of
-    times.
+    ``multipletests`` of statsmodels, the oracle in tests, has no weights, and a self-check calls this 10,000 times.
     """
     p, weight = np.asarray(p_values, dtype=np.float64), np.broadcast_to(weights, len(p_values)).astype(np.float64)
     order = np.argsort(p / weight, kind="stable")

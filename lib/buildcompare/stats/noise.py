@@ -26,8 +26,7 @@ simulated identical builds of 2 to 5 runs, 0.7 to 3.2 % of the labels are marked
 CATALOGUE_DF = 8.0
 """Default degrees of freedom of a catalogue's noise, and their limit beside repeated runs, as it comes from another
 laboratory. Noise with fewer is mixed with other noise. Of 4, 6, 8 and 15, lower values leave more rows undecided; 15 is
-wrong more often (simulated pairs, seeds from 1,000,000, and identical ceiling runs of the development half, each setup
-judged by one to three others)."""
+wrong more often (simulated pairs, seeds from 1,000,000, and identical ceiling runs of the development half)."""
 ALIKE = 3.0
 """Number of correlated metrics of a run that count as one: the changes of eight metrics between identical ceiling runs
 (development half) are worth 2.7 independent ones."""
@@ -39,8 +38,7 @@ in the times of identical ceiling runs are found (development half)."""
 LEAST_REPEATS = 2  # minimum degrees of freedom; with one, intervals are 13 standard errors wide
 LEAST_SD = 1e-4  # minimum standard deviation: runs that agree to the last digit were rounded
 CATALOGUE_S = 1800.0  # shortest window from which the catalogues' noise was learned
-ENOUGH_COMPARISONS = 8
-"""Earlier comparisons needed to learn the noise of a metric that has no other source."""
+ENOUGH_COMPARISONS = 8  # earlier comparisons needed to learn the noise of a metric that has no other source
 Kind = Literal["bounded", "unbounded", "benchmark", "equal_load"]
 """Kinds of noise in a catalogue: of levels in a type of test, or of unbounded runs at equal load."""
 LABEL_KEY = ["group", "label", "stat"]  # key of a row of a label table
@@ -94,9 +92,8 @@ class RepeatedRuns:
 
 
 CONTRAST = ("comparison", "squares", "df", "misread")
-"""Columns for one metric in one test of a comparison: number of the comparison; squared distance of the log ratio from
-the mean of the comparison's tests, per run; degrees of freedom: 1 minus the test's weight in that mean; True if the
-values were read off plots."""
+"""Columns for one metric in one test: number of the comparison; squared distance of the log ratio from the mean of the
+comparison's tests, per run; degrees of freedom: 1 minus the test's weight in that mean; True if read off plots."""
 Contrasts = Mapping[tuple[str, str], pd.DataFrame]
 """Test type and metric -> contrasts, with the columns `CONTRAST`."""
 Key = TypeVar("Key")

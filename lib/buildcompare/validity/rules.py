@@ -1,7 +1,6 @@
 """Judge the validity of runs and tests; each rule is a function that yields reasons with codes.
 
-The rules keep faults of the measurement from counting as regressions. `benchmarks/validity.py` prints how often each
-rule applies.
+They keep faults of the measurement from counting as regressions. `benchmarks/validity.py` prints how often they apply.
 """
 
 import math
