@@ -17,14 +17,12 @@ from buildcompare.results import LoadAdjustedResult
 from buildcompare.results.codes import SIDES, NoiseSource, Status
 from buildcompare.stats.effects import Effect, judge_metrics
 from buildcompare.stats.noise import (
-    CATALOGUE_DF,
     LEAST_SD,
     Noise,
     NoiseAtEqualLoad,
     RepeatedRuns,
     beside_repeats,
     catalogue_noise,
-    common_scale,
     metric_noise,
     mixed_noise,
     pool_variances,
@@ -34,7 +32,6 @@ from buildcompare.stats.planning import Looks
 
 LEAST_BETWEEN = 0.25
 """Smallest part of a group's variance that counts as between runs: the error within them is an estimate too."""
-FEW_SETUPS = 3  # two variances do not show how setups differ
 
 
 @dataclass(frozen=True)
@@ -128,18 +125,10 @@ def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = (), *, misrea
 
 
 def learned_at_load(slug: str, groups: Sequence[RepeatedRuns]) -> Noise | None:
-    """Noise of a metric at equal load from repeated unbounded runs alone.
-
-    Setups differ by more than chance: times of one of eight (ceiling tests) vary by 13 % from run to run, of most by 2
-    to 5 %. So the variances of at least three are those of a scaled F distribution: judged by the other setups, 20 %
-    longer times are found in 54 % of rows, in 45 % with pooled variances, and 96 % of intervals hold zero with both.
-    """
+    """Noise of a metric at equal load from repeated unbounded runs alone."""
     measured = [group.at_load[slug] for group in groups if slug in group.at_load]
     if not measured:
         return None
     between = [max(each.variance - each.within, LEAST_BETWEEN * each.variance) for each in measured]
-    dfs = np.array([each.df for each in measured])
-    variance, df = pool_variances(np.array(between), dfs)
-    if len(measured) >= FEW_SETUPS:
-        variance = common_scale(np.maximum(between, LEAST_SD**2), dfs, CATALOGUE_DF)
+    variance, df = pool_variances(np.array(between), np.array([each.df for each in measured]))
     return Noise(max(math.sqrt(variance), LEAST_SD), df, NoiseSource.CALIBRATION, at_load=True)

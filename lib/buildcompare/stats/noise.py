@@ -231,29 +231,21 @@ def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]
 def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
     """Ratio of a laboratory's variances, from repeated runs, to the catalogue's: noise of each metric in both.
 
-    `ALIKE` metrics count as one. One more metric, with one degree of freedom, agrees with the catalogue. The ratio is
-    at least 1: few runs often agree by chance.
+    The ratios follow a scaled F distribution, as variances around a common prior do (Smyth 2004, Statistical
+    Applications in Genetics and Molecular Biology 3). Its scale is estimated by maximum likelihood, which one metric
+    with a hundred times the noise moves little. `ALIKE` metrics count as one. One more metric, with one degree of
+    freedom, agrees with the catalogue. The ratio is at least 1: few runs often agree by chance.
     """
     ratio, df, prior_df = np.array(
         [(runs.sd**2 / stated.sd**2, runs.df, stated.df) for runs, stated in noises] + [(1.0, 1.0, CATALOGUE_DF)]
     ).T
     weight = np.where(np.arange(ratio.size) < len(noises), 1.0 / ALIKE, 1.0)
-    return max(common_scale(ratio, df, prior_df, weight), 1.0)
 
+    def surplus(log_scale: float) -> float:  # positive if the ratios are larger than this scale
+        expected = prior_df * math.exp(log_scale) + df * ratio
+        return float(weight @ ((df + prior_df) * df * ratio / expected - df))
 
-def common_scale(
-    variances: FloatArray, df: FloatArray, prior_df: FloatArray | float, weight: FloatArray | float = 1.0
-) -> float:
-    """Scale of variances above zero around a common prior, which follow a scaled F distribution, by maximum likelihood.
-
-    An outlier moves it little (Smyth 2004, Statistical Applications in Genetics and Molecular Biology 3).
-    """
-
-    def surplus(log_scale: float) -> float:  # positive if the variances are larger than this scale
-        expected = prior_df * math.exp(log_scale) + df * variances
-        return float((weight * ((df + prior_df) * df * variances / expected - df)).sum())
-
-    return math.exp(root(surplus, math.log(variances.min()), math.log(variances.max())))
+    return math.exp(root(surplus, 0.0, math.log(ratio.max()))) if surplus(0.0) > 0 else 1.0
 
 
 def in_laboratory(stated: RunSd, ratios: Mapping[Kind, float]) -> RunSd:
