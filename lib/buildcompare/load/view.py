@@ -34,7 +34,8 @@ class Plateau:
     level: float  # mean
     drift: float  # least-squares slope per second: a stop a minute later changes the level by 60 times it
     settled: bool | None  # True if the drift is about within the load-test tool's stop rule; None if too short to tell
-    earliest_level: float | None  # level at the first stop that meets the rule; None without any
+    settled_s: float | None  # first stop that meets the rule; None without any
+    earliest_level: float | None  # level at that stop
 
 
 def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = None) -> Plateau | None:
@@ -58,9 +59,10 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
     slope = (mean(x * y) - mean(x) * mean(y)) / np.where(spread > 0, spread, np.nan)
     high = np.argmax(curve.values >= HALF * curve.level)
     able = (x >= WINDOW_S) & (begins >= high) & (last > begins) & (curve.elapsed <= stop_s)
-    stops = np.flatnonzero(able & (np.abs(slope) < limit))
-    earliest = float(curve.values[begins[stops[0]] : stops[0] + 1].mean()) if stops.size else None
-    return Plateau((start, stop_s), float(values.mean()), drift, settled, earliest)
+    stop: tuple[float, float] | tuple[None, None] = None, None
+    for first in np.flatnonzero(able & (np.abs(slope) < limit))[:1]:
+        stop = float(curve.elapsed[first]), float(curve.values[begins[first] : first + 1].mean())
+    return Plateau((start, stop_s), float(values.mean()), drift, settled, *stop)
 
 
 @dataclass(frozen=True)
