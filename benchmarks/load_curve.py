@@ -32,8 +32,8 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
 from buildcompare.config.project import root
 from buildcompare.load.view import view_run
-from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load, loaded_run
-from buildcompare.metrics.judge_at_load import MeasuredAtLoad, measure_noise_at_load, noise_at_load
+from buildcompare.metrics.equal_load import LoadedRun, equal_load, loaded_run
+from buildcompare.metrics.judge_at_load import MeasuredAtLoad, measure_noise_at_load, noise_at_load, noise_between
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
 from buildcompare.results import LoadAdjustedResult
@@ -135,15 +135,14 @@ def main(pairs: int = 100, first_seed: int = 40_000) -> None:
     for name, runs, noise in kinds:
         for pair in range(pairs):
             sides = _sides(name, runs, noise, first_seed + 100 * pair)
-            start = time.process_time()
-            curves = equal_load(*sides)
-            took = time.process_time() - start
             calibrated = noises[noise][pair % CALIBRATIONS]
             for how, setups in HOW.items():
                 tally = tallies[name, how]
-                tally.add(judge(curves, (runs, runs), calibrated[1:2] if setups == 1 else calibrated[:setups]))
-                tally.seconds += took
-            cpu.setdefault(name, []).append((curves["cpu-utilization"].log_ratio, curves["cpu-utilization"].se_log))
+                start = time.process_time()
+                tally.add(judge(*sides, calibrated[1:2] if setups == 1 else calibrated[:setups]))
+                tally.seconds += time.process_time() - start
+            curve = equal_load(*sides)["cpu-utilization"]
+            cpu.setdefault(name, []).append((curve.log_ratio, curve.se_log))
     for how in HOW:
         print(f"\nNoise between runs: {how}\n{HEAD}  CPU ms")
         for name, _, _ in kinds:
@@ -156,11 +155,15 @@ def main(pairs: int = 100, first_seed: int = 40_000) -> None:
 
 
 def judge(
-    curves: Mapping[str, MetricAtLoad], runs: tuple[int, int], known: Sequence[RepeatedRuns]
+    base: Sequence[LoadedRun], new: Sequence[LoadedRun], known: Sequence[RepeatedRuns], longer: float = 0.0
 ) -> dict[str, LoadAdjustedResult]:
-    """Judge `curves` by what was learned from repeated runs, or else by the catalogue."""
-    catalogue = beside_runs(CATALOGUE, known)
-    noises = {slug: noise_at_load(catalogue.find(slug), known) for slug in curves}
+    """Judge two builds, the times of the new one `longer` by so many percent, by repeated runs or by the catalogue."""
+    catalogue, runs = beside_runs(CATALOGUE, known), (len(base), len(new))
+    noises = {each.slug: noise_at_load(each, known) for each in catalogue.metrics}
+    curves = {slug: each for slug, each in equal_load(base, new, noise_between(noises, runs)).items() if slug in noises}
+    for slug in filter(_is_time, curves):
+        factor, each = 1.0 + longer / 100.0, curves[slug]
+        curves[slug] = replace(each, new=each.new * factor, log_ratio=each.log_ratio + math.log(factor))
     return MeasuredAtLoad(curves, noises, runs).judged(catalogue)
 
 
@@ -188,15 +191,21 @@ def real() -> None:
     groups = [RepeatedRuns(name, "unbounded", [], measure_noise_at_load(each)) for name, each in runs.items()]
     useful = [group for group in groups if group.name not in SMALL]
     power = []
-    for name, kept in (("identical pairs", useful), ("with the smallest machines", groups)):
+    of_setups = {
+        "identical pairs": (useful, useful),
+        "of the half that chose settings": (useful[::2], useful),
+        "of the other half": (useful[1::2], useful),
+        "with the smallest machines": (groups, groups),
+    }
+    for name, (judged_groups, kept) in of_setups.items():
         for how in ("catalogue", "calibration"):
             tally, found = Tally(), {percent: [] for percent in LONGER}
-            for group in kept:
+            for group in judged_groups:
                 known = [each for each in kept if each is not group] if how == "calibration" else []
                 for both in itertools.permutations(runs[group.name], 2):
-                    tally.add(_judged(both[:1], both[1:], known))
+                    tally.add(judge(both[:1], both[1:], known))
                     for percent in LONGER:
-                        judged = _judged(both[:1], both[1:], known, percent)
+                        judged = judge(both[:1], both[1:], known, percent)
                         found[percent] += [row.status == "regression" for slug, row in judged.items() if _is_time(slug)]
             print(tally.line(f"{tally.pairs} {name}, {how}"))
             rates = (f"{100 * np.mean(each):11.1f}" for each in found.values())
@@ -204,7 +213,7 @@ def real() -> None:
     for how, known in (("catalogue", []), ("calibration", useful)):
         tally = Tally()
         for sides in _comparisons(folder):
-            tally.add(_judged(*sides, known))
+            tally.add(judge(*sides, known))
         print(tally.line(f"{tally.pairs} releases, {how}"))
     print(f"\nTimes of one of two identical runs {LONGER} % longer, both orders: percent of rows called a regression")
     print("\n".join(power))
@@ -230,17 +239,6 @@ def _spread(name: str, setups: Sequence[Sequence[LoadedRun]]) -> str:
 
 def _is_time(slug: str) -> bool:
     return CATALOGUE.find(slug).unit == "seconds"
-
-
-def _judged(
-    base: Sequence[LoadedRun], new: Sequence[LoadedRun], known: Sequence[RepeatedRuns], longer: float = 0.0
-) -> dict[str, LoadAdjustedResult]:
-    """Judge two builds, the times of the new one `longer` by so many percent."""
-    curves = {slug: each for slug, each in equal_load(base, new).items() if CATALOGUE.find(slug).known}
-    for slug in filter(_is_time, curves):
-        factor, each = 1.0 + longer / 100.0, curves[slug]
-        curves[slug] = replace(each, new=each.new * factor, log_ratio=each.log_ratio + math.log(factor))
-    return judge(curves, (len(base), len(new)), known)
 
 
 def _ceiling(folder: Path) -> Iterator[tuple[str, list[LoadedRun]]]:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from buildcompare.calibration.learn import beside_runs, read_calibration
-from buildcompare.config.catalogue import RunSd, read_catalogue
+from buildcompare.config.catalogue import Catalogue, RunSd, read_catalogue
 from buildcompare.load.view import view_run
 from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load, loaded_run
 from buildcompare.metrics.judge_at_load import MeasuredAtLoad, effect_at_load, measure_noise_at_load, noise_at_load
@@ -277,9 +277,11 @@ def test_runs_that_scatter_widen_the_levels_of_a_metric_that_they_lack() -> None
     assert rps.noise_source == "catalogue"
 
 
-def judged(curves: Mapping[str, MetricAtLoad], groups: Sequence[RepeatedRuns]) -> dict[str, LoadAdjustedResult]:
-    noises = {slug: noise_at_load(CATALOGUE.find(slug), groups) for slug in curves}
-    return MeasuredAtLoad(curves, noises, (1, 1)).judged(CATALOGUE)
+def judged(
+    curves: Mapping[str, MetricAtLoad], groups: Sequence[RepeatedRuns], catalogue: Catalogue = CATALOGUE
+) -> dict[str, LoadAdjustedResult]:
+    noises = {slug: noise_at_load(catalogue.find(slug), groups) for slug in curves}
+    return MeasuredAtLoad(curves, noises, (1, 1)).judged(catalogue)
 
 
 def test_metrics_are_judged_in_the_families_of_levels() -> None:
@@ -395,22 +397,17 @@ def test_slower_requests_are_called_and_other_thresholds_are_not() -> None:
         client_avg_idle_s=0.022,
     )  # fmt: skip
     other = Coordinator(thresholds=Thresholds(client_avg_s=0.075))
-    groups = [
-        RepeatedRuns(
-            str(i),
-            "unbounded",
-            [],
-            measure_noise_at_load([simulated(RunSettings(server=server), 900 + 10 * i + k) for k in range(3)]),
-        )
-        for i in range(6)
-    ]
+    seeds = [range(900 + 10 * i, 903 + 10 * i) for i in range(6)]
+    setups = [measure_noise_at_load([simulated(RunSettings(server=server), seed) for seed in each]) for each in seeds]
+    groups = [RepeatedRuns(str(i), "unbounded", [], each) for i, each in enumerate(setups)]
+    catalogue = beside_runs(CATALOGUE, groups)  # as a comparison has it
     found = wrong = worse = 0
     for seed in range(2000, 2120, 10):
         base = simulated(RunSettings(server=server), seed)
-        slower = judged(equal_load([base], [simulated(RunSettings(server=slow), seed + 1)]), groups)
+        slower = judged(equal_load([base], [simulated(RunSettings(server=slow), seed + 1)]), groups, catalogue)
         found += called(slower)
         strict = simulated(RunSettings(server=server, coordinator=other), seed + 2)
-        unchanged = judged(equal_load([base], [strict]), groups)
+        unchanged = judged(equal_load([base], [strict]), groups, catalogue)
         wrong += called(unchanged)
         lows = [row.ci_low for slug, row in unchanged.items() if CATALOGUE.find(slug).better == "lower"]
         worse += any(low is not None and low > 0 for low in lows)

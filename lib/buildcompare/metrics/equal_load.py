@@ -9,7 +9,7 @@ Numbers without a source were fitted to our own simulator (seeds below 10,000 of
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,14 +30,19 @@ POINTS = 41  # points of a curve: one for each 2.5 % of its range
 NEAR = 0.1  # the rate of new users at a load comes from minutes within this relative distance
 DOUBT = 0.15
 """Share of a difference due to logins that counts as its standard error: their cost may not be linear."""
-HUBER = 1.345  # 95 % efficient for normal noise (Huber 1964)
+HUBER = 0.3
+"""Nearly a median (Huber 1964), as waves of overload are no noise. On red noise standard errors are 0.98 of the
+deviation (0.85 with 1.345); identical ceiling runs (every second setup) scatter alike from 0.3 to 1.345."""
 ROUNDS = 4
 """Iterations of the weights. statsmodels' RLM takes nine times as long and gives no matrix to derive errors from."""
 CONTRADICTED = 3.0
-"""The difference at the highest load contradicts the mean over all loads if it is this many standard errors away."""
-FARTHEST = 1e6  # minutes are clipped to this multiple of the median: farther ones are faults of the recording
+"""The difference at the highest load contradicts that of all loads if it is this many standard errors away."""
+FARTHEST = 1e6
+"""Minutes are clipped to this many times the median: farther ones are faults of the recording."""
 COSINES = 0.4
 """The slow noise of n minutes is measured by this times n^(2/3) cosines (Lazarus, Lewis, Stock & Watson 2018)."""
+
+Fit = tuple[FloatArray, FloatArray, "Residuals"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class MetricAtLoad:
     new: float
     log_ratio: float  # logarithm of `new` over `base`
     se_log: float
-    constant: bool  # True if the difference is the mean over all loads
+    constant: bool  # True if the difference is that of all loads
     users: FloatArray  # the loads, shape (n,)
     curves: Pair[FloatArray]  # the metric at these loads, shape (n,)
     se_curves: Pair[FloatArray]  # standard error of its logarithm
@@ -67,18 +72,24 @@ class MetricAtLoad:
     points: Pair[FloatArray]  # users and metric of each minute at the curves' rate of new users, shape (minutes, 2)
 
 
-def equal_load(base: Sequence[LoadedRun], new: Sequence[LoadedRun]) -> dict[str, MetricAtLoad]:
+def equal_load(
+    base: Sequence[LoadedRun], new: Sequence[LoadedRun], noise: Callable[[str], float] = lambda slug: 0.0
+) -> dict[str, MetricAtLoad]:
     """Compare metrics of two builds at the highest load that both sustained.
 
-    Each build has a natural cubic spline over the users, fitted to minute means by robust weighted least squares. A
-    login costs more than a connected user, so the model holds the rate of new users too, with the same coefficients for
-    both builds, which are compared at the mean of their rates at each load. The difference is the mean over all loads
-    unless the one at the highest load contradicts it; its standard error includes the autocorrelation of the noise.
+    Each build has a natural cubic spline over the users, fitted to logarithms of minute means by robust least squares.
+    A login costs more than a connected user, so the model holds the rate of new users too, with the same coefficients
+    for both builds, which are compared at the mean of their rates at each load. The difference is the shift of one
+    spline that both builds share, unless the difference of their own splines at the highest load contradicts it; its
+    standard error includes the autocorrelation of the noise.
 
     Parameters
     ----------
     base, new
         Runs of each build: connected users and metrics, each a Series over elapsed seconds.
+    noise
+        For a metric, the standard deviation of its log ratio between runs of one build. The difference at the highest
+        load varies around that of all loads by as much. With infinity it contradicts nothing.
 
     Returns
     -------
@@ -111,7 +122,7 @@ def equal_load(base: Sequence[LoadedRun], new: Sequence[LoadedRun]) -> dict[str,
         columns[name] = np.concatenate([each.get(name, np.full(each["users"].size, math.nan)) for each in minutes])
     shared = [set().union(*(run.metrics for run in runs)) for runs in (base, new)]
     slugs = sorted(shared[0] & shared[1])
-    return {slug: metric for slug in slugs if (metric := _compare(slug, columns, top)) is not None}
+    return {slug: each for slug in slugs if (each := _compare(slug, columns, top, noise(slug))) is not None}
 
 
 def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -> LoadedRun | None:
@@ -149,7 +160,7 @@ def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
     return {name: column[wanted] for name, column in table.items()}
 
 
-def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float) -> MetricAtLoad | None:
+def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float, noise: float) -> MetricAtLoad | None:
     """Fit the curves of one metric in both builds, and compare them; None with too few minutes or no common load."""
     used = (minutes[slug] > 0) & np.isfinite(minutes["users"]) & np.isfinite(minutes["climb"])
     users, climb, side, run, values = (minutes[name][used] for name in ("users", "climb", "side", "run", slug))
@@ -160,62 +171,40 @@ def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float) -> Metric
     if low >= top:
         return None
     median = float(np.median(values))
-    values = np.clip(values, median / FARTHEST, median * FARTHEST)
+    logs = np.log(np.clip(values, median / FARTHEST, median * FARTHEST))
     loads = np.linspace(low, top, POINTS)
     at_users, at_loads = _splines(users, loads, top)
+    logins = _logins(users, climb, top)
     of_builds = np.hstack([at_users * each[:, None] for each in builds])
-    coefficients, inverse, residuals = _fit(np.hstack([of_builds, _logins(users, climb, top)]), values, run)
+    coefficients, inverse, residuals = _fit(np.hstack([of_builds, logins]), logs, run)
+    shift = _fit(np.hstack([side[:, None], at_users, logins]), logs, run)
 
     climbs = [_climb_at(loads, users[each], climb[each]) for each in builds]
     climb_at = (climbs[0] + climbs[1]) / 2.0
-    logins, none = _logins(loads, climb_at, top), np.zeros_like(at_loads)
-    rows = [np.hstack([*each, logins]) for each in ((at_loads, none), (none, at_loads))]
+    at_climb, none = _logins(loads, climb_at, top), np.zeros_like(at_loads)
+    rows = [np.hstack([*each, at_climb]) for each in ((at_loads, none), (none, at_loads))]
     apart = _logins(loads, climbs[1], top) - _logins(loads, climbs[0], top)
     at_climb = np.hstack([of_builds, _logins(users, np.interp(users, loads, climb_at), top)])
-    points = np.column_stack([users, at_climb @ coefficients + residuals.values])
-    curves, of_logins = [row @ coefficients for row in rows], apart @ coefficients[-2:]
-    weights = [row @ inverse for row in rows]
-    return _difference(loads, curves, weights, residuals, of_logins, Pair(points[builds[0]], points[builds[1]]))
-
-
-def _difference(
-    loads: FloatArray,
-    curves: Sequence[FloatArray],
-    of_minutes: Sequence[FloatArray],
-    residuals: Residuals,
-    of_logins: FloatArray,
-    points: Pair[FloatArray],
-) -> MetricAtLoad | None:
-    """Difference of two fitted curves, shape (n,) each; None if one is not positive at the highest load.
-
-    `of_minutes`, shape (n, minutes) each, map the minutes' values to the curves; `of_logins`, shape (n,), is the part
-    of the difference that logins explain.
-    """
-    if min(float(curve[-1]) for curve in curves) <= 0:
-        return None
-    bad = np.flatnonzero((curves[0] <= 0) | (curves[1] <= 0))  # the linear terms may make small values negative
-    first = int(bad[-1]) + 1 if bad.size else 0
-    base, new = (curve[first:] for curve in curves)
-    scaled = [each[first:] / curve[:, None] for each, curve in zip(of_minutes, (base, new), strict=True)]
-    weights = np.vstack([*scaled, scaled[1] - scaled[0]])
-    errors = residual_errors(weights, residuals).reshape(3, -1)
-    doubts = DOUBT * of_logins[first:] / (np.sqrt(base) * np.sqrt(new))
-    ratios = np.log(new / base)
-    log_ratio, se_log, constant = pooled_ratio(ratios, weights[-ratios.size :], doubts, residuals)
-    there = math.sqrt(float(base[-1])) * math.sqrt(float(new[-1]))
+    points = np.column_stack([users, np.exp(at_climb @ coefficients + residuals.values)])
+    logs_at, weights = [row @ coefficients for row in rows], [row @ inverse for row in rows]
+    weights.append(weights[1] - weights[0])
+    errors = residual_errors(np.vstack(weights), residuals).reshape(3, -1)
+    ratios, doubts = logs_at[1] - logs_at[0], DOUBT * (apart @ coefficients[-2:])
+    log_ratio, se_log, constant = _difference(ratios, weights[2], doubts, residuals, shift, noise)
+    there = float(logs_at[0][-1] + logs_at[1][-1]) / 2.0
     return MetricAtLoad(
-        at_users=float(loads[-1]),
-        base=there * math.exp(-log_ratio / 2.0),
-        new=there * math.exp(log_ratio / 2.0),
+        at_users=top,
+        base=math.exp(there - log_ratio / 2.0),
+        new=math.exp(there + log_ratio / 2.0),
         log_ratio=log_ratio,
         se_log=se_log,
         constant=constant,
-        users=loads[first:],
-        curves=Pair(base, new),
+        users=loads,
+        curves=Pair(np.exp(logs_at[0]), np.exp(logs_at[1])),
         se_curves=Pair(errors[0], errors[1]),
         log_ratios=ratios,
         se_ratios=np.hypot(errors[2], doubts),
-        points=points,
+        points=Pair(points[builds[0]], points[builds[1]]),
     )
 
 
@@ -242,73 +231,66 @@ def _climb_at(loads: FloatArray, users: FloatArray, climb: FloatArray) -> FloatA
     return np.asarray(np.where(count > 0, near @ climb / np.maximum(count, 1), climb[np.argmin(apart, axis=1)]))
 
 
-def _fit(matrix: FloatArray, values: FloatArray, run: FloatArray) -> tuple[FloatArray, FloatArray, Residuals]:
+def _fit(matrix: FloatArray, logs: FloatArray, run: FloatArray) -> Fit:
     """Fit the minutes by the design `matrix`: coefficients, each minute's weight in them, and residuals.
 
-    `run` is the number of each minute's run.
-
-    Noise grows with the level, so minutes are weighted by their usual value (from a fit of the logarithms); outliers
-    weigh less (Huber).
+    `run` is the number of each minute's run. Outliers weigh less (Huber).
     """
-    logs = np.log(values)
-    fitted = np.clip(matrix @ (np.linalg.pinv(matrix, rcond=1e-10) @ logs), logs.min(), logs.max())
-    usual = np.maximum(np.exp(fitted), 1e-300)
-    weights = 1.0 / usual
+    weights = np.ones_like(logs)
     for _ in range(ROUNDS):
         inverse = np.linalg.pinv(matrix * weights[:, None], rcond=1e-10) * weights
-        coefficients = inverse @ values
-        off = np.abs(values - matrix @ coefficients) / usual
+        coefficients = inverse @ logs
+        off = np.abs(logs - matrix @ coefficients)
         scale = max(robust_sd(off), 1e-12)
-        weights = np.sqrt(np.minimum(HUBER * scale / np.maximum(off, 1e-300), 1.0)) / usual
-    return coefficients, inverse, Residuals(values - matrix @ coefficients, usual, run, matrix)
+        weights = np.sqrt(np.minimum(HUBER * scale / np.maximum(off, 1e-300), 1.0))
+    return coefficients, inverse, Residuals(logs - matrix @ coefficients, run, matrix)
 
 
-def pooled_ratio(
-    ratios: FloatArray, weights: FloatArray, doubts: FloatArray, residuals: Residuals
+def _difference(
+    ratios: FloatArray, weights: FloatArray, doubts: FloatArray, residuals: Residuals, shift: Fit, noise: float
 ) -> tuple[float, float, bool]:
-    """Difference at the highest load, its standard error within the runs, and whether it is the mean over all loads.
+    """Difference at the highest load, its standard error, and whether it is that of all loads.
 
-    Curves are least certain at their ends, and most changes cost the same part of a request at every load. So the mean
-    over all loads, weighted by inverse variance, is the better estimate, unless the difference at the highest load
-    contradicts it.
+    Curves are least certain at their ends, and most changes cost the same part of a request at every load. So the
+    first coefficient of `shift`, of builds whose curves have one shape, is the better estimate, unless the difference
+    at the highest load contradicts it beyond `noise`: between identical ceiling runs of every second setup it varies
+    around that coefficient 1.2 times as much as that coefficient itself (nine metrics).
 
     `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
     residuals to them. `doubts`, shape (n,), are signed errors of the model, common to all loads.
     """
     errors = np.hypot(residual_errors(weights, residuals), doubts)
-    share = 1.0 / np.maximum(errors, 1e-12) ** 2
-    share /= share.sum()
-    mean, mean_doubt, mean_weights = float(share @ ratios), float(share @ doubts), share @ weights
-    mean_se, apart_se = residual_errors(np.vstack([mean_weights, weights[-1] - mean_weights]), residuals)
-    if abs(float(ratios[-1]) - mean) > CONTRADICTED * math.hypot(float(apart_se), float(doubts[-1]) - mean_doubt):
-        return float(ratios[-1]), float(errors[-1]), False
-    return mean, math.hypot(float(mean_se), mean_doubt), True
+    doubt = float(np.average(doubts, weights=1.0 / np.maximum(errors, 1e-12) ** 2))
+    (common, *_), (of_minutes, *_), around = shift
+    (apart_se,) = residual_errors(weights[-1:] - of_minutes, residuals)
+    if abs(float(ratios[-1] - common)) > CONTRADICTED * math.hypot(float(apart_se), float(doubts[-1]) - doubt, noise):
+        return float(ratios[-1]), math.hypot(float(errors[-1]), noise), False
+    return float(common), math.hypot(float(residual_errors(of_minutes[None], around)[0]), doubt), True
 
 
 @dataclass(frozen=True)
 class Residuals:
     """Residuals of a weighted least-squares fit of n minutes, in order within each run."""
 
-    values: FloatArray  # in the metric's unit
-    usual: FloatArray  # above zero; the noise is proportional to it
+    values: FloatArray  # of logarithms
     run: FloatArray  # number of each minute's run
     matrix: FloatArray  # design of the fit, shape (n, parameters)
 
     @property
     def long_run_variance(self) -> float:
-        """Long-run variance of the noise relative to its usual size, from its slowest oscillations.
+        """Long-run variance of the noise, from its slowest oscillations.
 
-        The mean square of its products with the slowest cosines of each run, divided by the part of these that the fit
-        leaves (equal-weighted cosine estimator). Load waves are faster and do not count; an autoregression takes them
-        for a long memory, so its errors are two to four times as large in wavy runs.
+        The sum of squares of its products with the slowest cosines of each run, divided by the part of these that the
+        fit leaves (equal-weighted cosine estimator) less 2: the variance of Student's t distribution, as few cosines
+        are left. Load waves are faster and do not count; an autoregression takes them for a long memory, so its errors
+        are two to four times as large in wavy runs.
 
         References
         ----------
         Lazarus, Lewis, Stock & Watson (2018), "HAR inference: recommendations for practice", Journal of Business &
         Economic Statistics 36.
         """
-        noise = self.values / self.usual
-        vectors, singular, _ = np.linalg.svd(self.matrix / self.usual[:, None], full_matrices=False)
+        vectors, singular, _ = np.linalg.svd(self.matrix, full_matrices=False)
         fitted = vectors[:, singular > 1e-10 * singular[0]]
         squares = left = 0.0
         for run in np.unique(self.run):
@@ -316,12 +298,12 @@ class Residuals:
             slow = np.arange(1, max(int(COSINES * minutes.size ** (2 / 3)), 2) + 1)
             at = (np.arange(minutes.size) + 0.5) / minutes.size
             cosines = math.sqrt(2.0 / minutes.size) * np.cos(np.pi * slow[:, None] * at)
-            squares += float(((cosines @ noise[minutes]) ** 2).sum())
+            squares += float(((cosines @ self.values[minutes]) ** 2).sum())
             left += float((cosines**2).sum() - ((cosines @ fitted[minutes]) ** 2).sum())
-        return squares / max(left, 1e-12)
+        return squares / max(left - 2.0, 1.0)
 
 
 def residual_errors(weights: FloatArray, residuals: Residuals) -> FloatArray:
     """Standard errors of weighted sums of residuals, one for each row of `weights`, shape (k, n)."""
-    total = residuals.long_run_variance * ((weights * residuals.usual) ** 2).sum(axis=1)
+    total = residuals.long_run_variance * (weights**2).sum(axis=1)
     return np.asarray(np.sqrt(total), dtype=np.float64)

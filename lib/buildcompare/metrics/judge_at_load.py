@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -70,15 +70,19 @@ def measure_at_load(test: Test, views: Views, catalogue: Catalogue, groups: Sequ
     if test.type != "unbounded":
         return MeasuredAtLoad()
     base, new = ([run for view in views[side] if (run := loaded_run(view, catalogue))] for side in SIDES)
-    curves = equal_load(base, new)
     repeats = [RepeatedRuns(test.name, test.type, [], measure_noise_at_load(runs)) for runs in (base, new)]
-    priors = {
-        metric.slug: noise_at_load(metric, groups, misread=reading_error(metric, views))
-        for metric in map(catalogue.find, curves)
-    }
-    learned = {slug: learned_at_load(slug, repeats) for slug in curves}
+    metrics = [catalogue.find(slug) for slug in sorted({slug for run in (*base, *new) for slug in run.metrics})]
+    priors = {each.slug: noise_at_load(each, groups, misread=reading_error(each, views)) for each in metrics}
+    learned = {each.slug: learned_at_load(each.slug, repeats) for each in metrics}
     repeated = {slug: each and replace(each, noise_source=NoiseSource.REPEATS) for slug, each in learned.items()}
-    return MeasuredAtLoad(curves, beside_repeats(priors, repeated), (len(base), len(new)))
+    noises, runs = beside_repeats(priors, repeated), (len(base), len(new))
+    return MeasuredAtLoad(equal_load(base, new, noise_between(noises, runs)), noises, runs)
+
+
+def noise_between(noises: Mapping[str, Noise | None], runs: tuple[int, int]) -> Callable[[str], float]:
+    """Standard deviation of a metric's log ratio between `runs` runs of each build; 0 if unknown."""
+    per_run = math.sqrt(1.0 / max(runs[0], 1) + 1.0 / max(runs[1], 1))
+    return lambda slug: noise.sd * per_run if (noise := noises.get(slug)) else 0.0
 
 
 def effect_at_load(metric: MetricAtLoad, noise: Noise, runs: tuple[int, int]) -> Effect:
@@ -96,7 +100,7 @@ def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLo
     """
     differences: dict[str, list[tuple[int, int, float, float]]] = {}
     for i, j in itertools.combinations(range(len(runs)), 2):
-        for slug, pair in equal_load([runs[i]], [runs[j]]).items():
+        for slug, pair in equal_load([runs[i]], [runs[j]], lambda slug: math.inf).items():
             differences.setdefault(slug, []).append((i, j, pair.log_ratio, pair.se_log))
     noise = {}
     for slug, pairs in differences.items():
