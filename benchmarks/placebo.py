@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+import pandas as pd
 from identical import CATALOGUE, SMALL, read
 from releases import Recordings, comparison, with_labels
 
@@ -42,6 +43,7 @@ SYMMETRIC = {"validity"}
 """Kinds that a swap finds again by nature: a run that lost agents, or whose users are another run's, is either's."""
 SURE = 0.001
 """p-value of a change beyond doubt: one of 1,000 unchanged rows has it, and the releases have about 200."""
+GAIN_PERCENT = 5
 
 
 def main(*given: str) -> None:
@@ -83,6 +85,12 @@ def swapped_releases(real: Path, with_ledger: bool) -> None:
         release = name.split()[0]
         tests.setdefault(release, []).append(with_labels(test, real / "comparisons" / release / test.name))
     releases = {name: comparison(name, each) for name, each in tests.items()}
+    rows = pd.read_csv(real / "comparisons/history.csv").query("test_type == 'unbounded'")
+    names = rows["release"] + rows["run"].map(lambda run: f"-{run}" if isinstance(run, str) else "")
+    users = rows["delta_pct"][names.isin(releases)]
+    gains, losses = (users >= GAIN_PERCENT).sum(), (users <= -GAIN_PERCENT).sum()
+    print(f"\nSupported users of {len(users)} unbounded tests, as published: {gains} gains and {losses} losses of "
+          f"{GAIN_PERCENT} % or more; a swap makes losses of the gains")  # fmt: skip
     recordings = {name: read_recordings(params) for name, params in releases.items()}
     show_releases("Releases as they are", releases, recordings, with_ledger)
     turned = {

@@ -230,7 +230,7 @@ def test_without_a_calibration_the_prior_counts() -> None:
     levels = CPU.model_copy(update={"run_sd_percent": RunSd(unbounded=2.0)})
     assert noise_at_load(levels) == metric_noise(levels, "unbounded")
     heap = sure(noise_at_load(CATALOGUE.find("heap-in-use")))
-    assert (heap.noise_source, heap.at_load, heap.sd) == ("catalogue", True, pytest.approx(math.log1p(0.012)))
+    assert (heap.noise_source, heap.at_load, heap.sd) == ("catalogue", True, pytest.approx(math.log1p(0.011)))
     assert noise_at_load(CATALOGUE.find("unheard-of")) is None
 
 

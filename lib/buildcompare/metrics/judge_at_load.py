@@ -115,7 +115,7 @@ def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = (), *, misrea
 
     Groups of repeated unbounded runs come first, mixed with the catalogue's value at equal load, or else of levels.
     Without a group measured at equal load, repeated runs teach the noise of levels. Earlier comparisons teach nothing:
-    the catalogue's intervals hold only 87 % of the contrasts between their tests (development half, every second
+    the catalogue's intervals hold only 92 % of the contrasts between their tests (development half, every second
     release), and what is learned from these would be narrower still. `misread` is the reading error in percent.
     """
     catalogue = catalogue_noise(metric, "equal_load") or catalogue_noise(metric, "unbounded")
