@@ -205,7 +205,7 @@ def _joined(parts: Sequence[Answer], url: str) -> Answer:
     series = []
     for key, arrays in sorted(pieces.items()):
         times, values = arrays[0] if len(arrays) == 1 else map(np.concatenate, zip(*arrays, strict=True))
-        if not (times[1:] > times[:-1]).all():
+        if len(arrays) > 1 and not (times[1:] > times[:-1]).all():
             raise SourceError(url=url, expected="times that increase", found=f"other times in {dict(key)}")
         series.append((dict(key), times, values))
     return Answer(tuple(series), tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)))
