@@ -107,7 +107,7 @@ HEAD = f"{'in percent of pairs, and of rows':46s}" + "".join(
 )
 LEGEND = """felt: a regression of a metric that users feel, on which a verdict rests; regression: of any where less is
 better; any call: of any metric, in either direction
-worse: an interval of the table (95 % for its family together) wholly on the bad side; alone: one at 95 % by itself
+worse: an interval of the table wholly on the bad side; alone: the same by its p-value at 95 %
 zero (alone): rows whose interval, of the table or by itself, holds zero; cannot tell: rows"""
 
 

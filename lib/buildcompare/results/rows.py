@@ -72,7 +72,7 @@ class Decided(Tested):
 
 
 class LoadAdjustedResult(Decided):
-    """One metric at equal load; its interval holds at 95 % for all metrics of its family together."""
+    """One metric at equal load; its interval holds at 95 % by itself."""
 
     users: float
     p_adjusted: Number = None
