@@ -3,9 +3,9 @@
     python benchmarks/history.py [PAIRS]
 
 Prints CPU seconds, the least of the tries, and their ratios to a reference of the same run. For a report these are the
-reading of the ledger, the noise learned from it and the comparison with the chain, beside the analysis of the bundled
-comparison without a ledger. For `index` and `history` it is the command `index` without a ledger; each is a process of
-its own. Ledgers hold four tests and ten metrics in each comparison.
+reading of the ledger (once to check it, once to use it), the noise learned from it and the comparison with the chain,
+beside the analysis of the bundled comparison without a ledger. For `index` and `history` it is the command `index`
+without a ledger; each is a process of its own. Ledgers hold four tests and ten metrics in each comparison.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
+import buildcompare.report.preload  # noqa: F401  # a report's memory, as its process has it
 from buildcompare.comparison.analysis import analyse, catalogue_of, read_recordings
 from buildcompare.config.params import Comparison, read_params
 from buildcompare.history.chain import compare_to_ledger, supported_users_noise
-from buildcompare.history.ledger import Entry, entry_of, read_ledger, record
+from buildcompare.history.ledger import Entry, entry_of, read_entry, read_ledger, record
 from buildcompare.history.levels import contrasts_in
 from buildcompare.results import TestResult
 from buildcompare.results.codes import NoiseSource
@@ -73,7 +74,9 @@ def write(folder: Path, count: int) -> Path:
 def looking_back(params: Comparison, tests: Sequence[TestResult], folder: Path) -> float:
     """CPU seconds of all that a report asks of a ledger; each learned noise three times, as four tests ask for it."""
     catalogue = catalogue_of(params)
+    read_entry.cache_clear()
     began = time.process_time()
+    read_ledger(folder)
     ledger = read_ledger(folder)
     ledger.find(entry_of(params, position=1))
     for contrasts in contrasts_in(ledger, params, {"none"}, simulated=True).values():

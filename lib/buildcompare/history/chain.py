@@ -10,7 +10,7 @@ import functools
 import hashlib
 import itertools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -130,6 +130,13 @@ class Chain:
         return tests.assign(key=tests.assign(name=name).groupby(["type", "db_engine", "name"], sort=False).ngroup())
 
     @functools.cached_property
+    def _log_users(self) -> FloatArray:
+        """Log supported users of each comparison, key and build; NaN if unknown."""
+        logs = np.full((len(self.entries), int(self.tests["key"].max()) + 1, 2), np.nan)
+        logs[self.tests["place"], self.tests["key"]] = np.log(self.tests[FIGURES[:2]])
+        return logs
+
+    @functools.cached_property
     def _earlier(self) -> npt.NDArray[np.int64]:
         """Per test, the row of the earlier test that measured its base as the new build; -1 if none.
 
@@ -219,8 +226,8 @@ class Chain:
         bumps = [*self._bumps(place)]
         return Step(entry, before.name if before else None, differences, drift, changes, errors, bumps)
 
-    def _rows(self, place: int) -> list[int]:
-        return np.flatnonzero(self.tests["place"] == place).tolist()
+    def _rows(self, place: int) -> range:
+        return range(*self.tests["place"].searchsorted([place, place + 1]))
 
     def _row(self, kind: DriftKind, rows: Pair[int], sides: Pair[Side], against: str) -> Drift | None:
         """Compare the level of the test in the second row with that in the first; None without two levels."""
@@ -287,31 +294,32 @@ class Chain:
         `flipped` tells whether their order differs from that of the previous new build. Several tests of one type and
         database in a comparison are left out.
         """
-        here = self.tests[self.tests["place"] == place]
-        users = self.tests[["place", "key", "users_base", "users_new"]].query("place < @place").set_index("place")
-        alone = here[(here["db_engine"] != "") & ~here.duplicated(["type", "db_engine"], keep=False)]
-        for _, group in alone.sort_values("db_engine").groupby("type"):
-            for rows in itertools.combinations(group.index, 2):
-                first, second = (users[users["key"] == here["key"][row]].drop(columns="key") for row in rows)
-                logs = np.log(second / first).dropna(how="all")
-                new = logs["users_new"].dropna()
-                against = str(self.pairs[rows[0]][1].db_engine)
-                for side in SIDES:
-                    drift = self._row(DriftKind.BETWEEN_DATABASES, Pair(*rows), Pair(side, side), against)
-                    if drift is not None:
-                        order = np.sign((drift.value or 0.0) - (drift.before or 0.0))
-                        more: dict[str, object] = {"same_version": True}
-                        if new.size and new.iloc[-1] * order < 0:
-                            more |= self._earlier_orders(logs.where(np.sign(logs) == order).dropna(how="all"))
-                        yield drift.model_copy(update=more)
+        tests = {row: self.pairs[row][1] for row in self._rows(place)}
+        several = Counter(test.key for test in tests.values())
+        alone = sorted((*test.key, row) for row, test in tests.items() if test.db_engine and several[test.key] == 1)
+        for (kind, _, first), (other, _, second) in itertools.combinations(alone, 2):
+            if kind != other:
+                continue
+            before, now = (self._log_users[:place, self.tests["key"][row]] for row in (first, second))
+            logs = now - before
+            new = logs[~np.isnan(logs[:, 1]), 1]
+            for side in SIDES:
+                against = str(tests[first].db_engine)
+                drift = self._row(DriftKind.BETWEEN_DATABASES, Pair(first, second), Pair(side, side), against)
+                if drift is not None:
+                    order = np.sign((drift.value or 0.0) - (drift.before or 0.0))
+                    more: dict[str, object] = {"same_version": True}
+                    if new.size and new[-1] * order < 0:
+                        more |= self._earlier_orders(np.where(np.sign(logs) == order, logs, np.nan))
+                    yield drift.model_copy(update=more)
 
-    def _earlier_orders(self, logs: pd.DataFrame) -> dict[str, object]:
+    def _earlier_orders(self, logs: FloatArray) -> dict[str, object]:
         """Fields of a flipped pair of databases; `logs` has its earlier log ratios of this sign, NaN for others."""
-        earlier = []
-        for place, *row in logs.iloc[-MOST_EARLIER:].itertuples(name=None):
-            percents = {side: percent(log) for side, log in zip(SIDES, row, strict=True) if not math.isnan(log)}
+        places, earlier = np.flatnonzero(~np.isnan(logs).all(axis=1)), []
+        for place in places[-MOST_EARLIER:]:
+            percents = {side: percent(log) for side, log in zip(SIDES, logs[place], strict=True) if not math.isnan(log)}
             earlier.append(DatabaseOrder(comparison=self.entries[place].name, **percents))
-        return {"flipped": True, "earlier": earlier, "earlier_comparisons": len(logs)}
+        return {"flipped": True, "earlier": earlier, "earlier_comparisons": places.size}
 
     def _error_changes(self, place: int, entry: Entry) -> list[ErrorChange]:
         """Tests whose error counts changed as in no other comparison of the chain.

@@ -7,6 +7,7 @@ derived from them, so that a better analysis applies to the whole past.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -310,7 +311,16 @@ E = TypeVar("E", bound=ChainEntry)
 
 
 def _read(file: Path, model: type[E]) -> tuple[E, str]:
-    """Read and check a file; also its SHA-256."""
+    """Read and check a file, again only if it changed; also its SHA-256."""
+    seen = None
+    with contextlib.suppress(OSError):
+        seen = file.stat()
+    return read_entry(file, model, seen and (seen.st_ino, seen.st_mtime_ns, seen.st_size))
+
+
+@functools.lru_cache(maxsize=10_000)
+def read_entry(file: Path, model: type[E], _: tuple[int, int, int] | None) -> tuple[E, str]:
+    """Read and check a file in the state that the inode, the time of its last change and its size identify."""
     text = read_text(file, _EXPECTED, key="history", max_bytes=MAX_BYTES)
     try:
         entry = model.model_validate_json(text)
