@@ -93,6 +93,7 @@ def test_metrics_that_no_catalogue_lists_are_judged_by_their_names() -> None:
     assert "API times" not in texts
     single = bc.compare(own_names(0.1, 1), own_names(0.2, 2))
     assert single.verdict == bc.Verdict.INCONCLUSIVE
+    assert single.results.suggestions[0].text.startswith("Run each build at least three times")
     assert single.findings["text"].str.contains(r"latency of new .* \+\d+ %, which is unproven").any()
 
 
@@ -101,8 +102,21 @@ def test_settings_in_code_replace_what_is_assumed() -> None:
     result = bc.compare(*runs, metrics={"latency": {"unit": "ms", "better": "higher"}})
     assert result.metrics.loc[0, ["unit", "status"]].tolist() == ["ms", "improvement"]
     assert not result.findings["text"].str.contains("Assumed").any()
+    higher = ([each.rename(columns={"latency": "throughput"}) for each in build] for build in runs)
+    result = bc.compare(*higher, metrics={"throughput": {"margin_percent": 5.0}})
+    assert result.metrics.loc[0, ["margin_percent", "status"]].tolist() == [5.0, "improvement"]
     with pytest.raises(bc.InputError, match=r"metrics\.latency: bettr: .*did you mean `better`"):
         bc.compare(*runs, metrics={"latency": {"bettr": "lower"}})
+
+
+def test_counters_are_compared_by_their_rates_in_any_order_of_columns() -> None:
+    def runs(level: float, seconds: float) -> list[pd.DataFrame]:
+        frames = (own_names(level, i).loc[:seconds] for i in (1, 2))
+        return [each.assign(orders_total=4.0 * each.index)[["orders_total", "latency"]] for each in frames]
+
+    rows = bc.compare(runs(0.1, 1800.0), runs(0.2, 900.0)).metrics.set_index("metric")
+    assert rows["status"].to_dict() == {"orders-total": "equivalent", "latency": "regression"}
+    assert rows.loc["orders-total", ["unit", "base", "new"]].tolist() == ["1/s", 4.0, 4.0]
 
 
 def test_units_and_directions_are_read_from_names() -> None:

@@ -127,14 +127,11 @@ def test_other_versions_are_compared_but_are_no_drift() -> None:
     assert between.links == 5
 
 
-@pytest.mark.parametrize(
-    ("before", "here", "says"),
-    [
-        (Pair(1, 3), Pair(0, 0), "begin without early bumps in 1 test, unlike both builds in c0"),
-        (Pair(0, 0), Pair(1, 1), "begin with early bumps in 1 test, unlike both builds in c0"),
-        (Pair(1, 0), Pair(0, 0), None),
-    ],
-)
+@pytest.mark.parametrize(("before", "here", "says"), [
+    (Pair(1, 3), Pair(0, 0), "begin without early bumps in 1 test, unlike both builds in c0"),
+    (Pair(0, 0), Pair(1, 1), "begin with early bumps in 1 test, unlike both builds in c0"),
+    (Pair(1, 0), Pair(0, 0), None),
+])  # fmt: skip
 def test_early_bumps_that_come_or_go_in_both_builds_are_stated(
     before: Pair[int], here: Pair[int], says: str | None
 ) -> None:

@@ -38,30 +38,27 @@ def test_a_table_becomes_entries(tmp_path: Path) -> None:
     assert [test.supported_users for test in entry.tests] == [Pair(1000, 1100), Pair(None, 900)]
 
 
-@pytest.mark.parametrize(
-    ("rows", "key", "found"),
-    [
-        ([{"su_base": "=1+1"}], "line 2, su_base", "'=1+1'"),
-        ([{"su_base": "1,000"}], "line 2, su_base", "'1,000'"),
-        ([{"su_base": "9" * 400}], "line 2, su_base", "'999"),
-        ([{"delta_pct": "-19.7"}], "line 2, delta_pct", "-19.7"),
-        ([{"users": "7500.5"}], "line 2, users", "'7500.5'"),
-        ([{"release": ""}], "line 2, release", "none"),
-        ([{"release": "../../etc"}], "line 2, release", "'../../etc'"),
-        ([{"release": "=cmd|' /C calc'!A0"}], "line 2, release", "formula"),
-        ([{"load_test_version": '=HYPERLINK("http://x")'}], "line 2, load_test_version", "formula"),
-        ([{"dataset": "two\nlines"}], "dataset", "two"),
-        ([{"monthly": "no"}], "line 2, monthly", "'no'"),
-        ([{"monthly": "study"}], "line 2, order", "1"),
-        ([{"test_type": "soak"}], "line 2, test_type", "'soak'"),
-        ([{"db": ""}], "line 2, db", "none"),
-        ([{"base_label": "x" * 300}], "line 2, base_label", "xxx"),
-        ([{}, {}], "line 3, db, test_type", "mysql_unbounded as on line 2"),
-        ([{}, {"release": "v1.2"}], "line 3, order", "1, which is v1.1's"),
-        ([{}, {"db": "postgresql", "new_label": "v1.2"}], "line 3, new_label", "'v1.1.0-rc1' on line 2"),
-        ([{}, {"db": "postgresql", "load_test_version": "v3"}], "line 3, load_test_version", "'v2' on line 2"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "key", "found"), [
+    ([{"su_base": "=1+1"}], "line 2, su_base", "'=1+1'"),
+    ([{"su_base": "1,000"}], "line 2, su_base", "'1,000'"),
+    ([{"su_base": "9" * 400}], "line 2, su_base", "'999"),
+    ([{"delta_pct": "-19.7"}], "line 2, delta_pct", "-19.7"),
+    ([{"users": "7500.5"}], "line 2, users", "'7500.5'"),
+    ([{"release": ""}], "line 2, release", "none"),
+    ([{"release": "../../etc"}], "line 2, release", "'../../etc'"),
+    ([{"release": "=cmd|' /C calc'!A0"}], "line 2, release", "formula"),
+    ([{"load_test_version": '=HYPERLINK("http://x")'}], "line 2, load_test_version", "formula"),
+    ([{"dataset": "two\nlines"}], "dataset", "two"),
+    ([{"monthly": "no"}], "line 2, monthly", "'no'"),
+    ([{"monthly": "study"}], "line 2, order", "1"),
+    ([{"test_type": "soak"}], "line 2, test_type", "'soak'"),
+    ([{"db": ""}], "line 2, db", "none"),
+    ([{"base_label": "x" * 300}], "line 2, base_label", "xxx"),
+    ([{}, {}], "line 3, db, test_type", "mysql_unbounded as on line 2"),
+    ([{}, {"release": "v1.2"}], "line 3, order", "1, which is v1.1's"),
+    ([{}, {"db": "postgresql", "new_label": "v1.2"}], "line 3, new_label", "'v1.1.0-rc1' on line 2"),
+    ([{}, {"db": "postgresql", "load_test_version": "v3"}], "line 3, load_test_version", "'v2' on line 2"),
+])  # fmt: skip
 def test_a_fault_is_named(tmp_path: Path, rows: list[dict[str, str]], key: str, found: str) -> None:
     file = write_table(tmp_path, *rows)
     with pytest.raises(InputError, match=rf"^{file}: .*{key}.*: expected .*, found .*{re.escape(found)}"):
@@ -110,18 +107,15 @@ def test_other_separators_are_seen_and_their_numbers_stay_strict(tmp_path: Path,
                 read_table(file)
 
 
-@pytest.mark.parametrize(
-    ("contents", "found"),
-    [
-        (b"", "no release, monthly"),
-        (b"release,db\nv1,mysql\n", "no monthly, order"),
-        (HEADER.encode() + b"\n", "none"),
-        (HEADER.encode() + b"\nv1.1,yes\n", "2"),
-        ((HEADER + ",db\n").encode(), "'db' twice"),
-        (b"\xff\xfe\x00", "bytes that are no UTF-8"),
-        (HEADER.encode() + b'\n"v1', "unexpected end of data"),
-    ],
-)
+@pytest.mark.parametrize(("contents", "found"), [
+    (b"", "no release, monthly"),
+    (b"release,db\nv1,mysql\n", "no monthly, order"),
+    (HEADER.encode() + b"\n", "none"),
+    (HEADER.encode() + b"\nv1.1,yes\n", "2"),
+    ((HEADER + ",db\n").encode(), "'db' twice"),
+    (b"\xff\xfe\x00", "bytes that are no UTF-8"),
+    (HEADER.encode() + b'\n"v1', "unexpected end of data"),
+])  # fmt: skip
 def test_what_is_no_such_table_is_refused(tmp_path: Path, contents: bytes, found: str) -> None:
     file = tmp_path / "history.csv"
     file.write_bytes(contents)

@@ -2,10 +2,9 @@
 
     python tests/stress/fuzz.py 7200
 
-Each kind of file is read in a process of its own. With atheris (for CPython 3.11 on Linux) the inputs are guided by the
-lines of our readers that they reach; without it they are changed by chance. Printed for each kind, and in all: inputs,
-CPU seconds, what broke (a traceback, an abort, more than 10 CPU seconds for one input, more than 1 GB), the slowest
-input in CPU seconds, and the largest memory in MB, children included.
+Each kind of file is read in its own process. With atheris (CPython 3.11 on Linux) coverage guides the inputs; without
+it they change at random. Prints for each kind, and in all: inputs, CPU seconds, what broke (a traceback, an abort, over
+10 CPU seconds or 1 GB for one input), CPU seconds of the slowest input, and the largest memory in MB with children.
 """
 
 import argparse

@@ -2,12 +2,10 @@
 
     python tests/stress/kills.py 200
 
-kills `report`, `report --record`, `batch`, `history-import`, `calibrate`, `index`, `pull` and `run` so often in all,
-from none and from an earlier state of other contents (of `run`: of the same, as it goes on with what is there). A state
-is the contents of every file, byte for byte, but for the moment at
-which it was made and papermill's clock. Each output is before or after as a whole: a report's folder, a ledger, a file
-of what was pulled. After each kill the command is run to its end: then all is as after a run that nobody killed, and
-there is no file that such a run does not leave, hidden and temporary ones included.
+Kills `report`, `report --record`, `batch`, `history-import`, `calibrate`, `index`, `pull` and `run` that often in all,
+from an empty and from an earlier state (`run` continues the same state). States are compared byte by byte, except for
+times. Each output (a report's folder, a ledger, a pulled file) must be whole, before or after. Each killed command is
+then run to its end: the state must be that of a command that nobody killed, without any further file.
 """
 
 import atexit

@@ -2,9 +2,8 @@
 
     python tests/stress/races.py 5000
 
-Half of the rounds are publications of four reports, into one of which somebody puts a file of their own at every
-round; the other half are records in one ledger. Eight processes race. Printed is what should be there, what is there,
-and what is left over.
+Eight processes race. Half of the rounds publish four reports, while somebody puts a file of their own into one of them;
+the other half record in one ledger. Prints what should be there, what is there, and what is left over.
 """
 
 import subprocess

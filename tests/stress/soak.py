@@ -2,12 +2,10 @@
 
     python tests/stress/soak.py 1000
 
-makes `batch` publish so many small comparisons of shared recordings, two at a time, and prints at 18 moments the CPU
-that a report took since the moment before, and what the command and its fork server hold: their memory, open files
-(sockets among them), processes, and what stands in the temporary folder. In the middle all is killed and the same
-command started again: reports that were finished are to stay what they are, the others to be made once. The first
-reports fill caches; a line after each half compares its last three moments with its first three, in CPU, and what is
-held at the last with the second.
+Publishes that many small comparisons, two at a time. Prints at 18 moments the CPU of each report since the moment
+before, and memory, open files, processes and temporary files of the command and its fork server. After the kill the
+finished reports must stay as they are, and the others are made once. A line after each half compares its last moments
+with its first; those of what is held begin with the second, as the first reports fill caches.
 """
 
 import os

@@ -90,7 +90,7 @@ def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "succes
 
 
 class Operation(_Strict):
-    """A quantity that a benchmark measures and no catalogue lists."""
+    """Settings of a quantity, beyond what a catalogue or its name says; the defaults are for one that neither knows."""
 
     unit: str = Field(default="", max_length=60)
     better: Better = Better.LOWER
@@ -100,18 +100,17 @@ class Operation(_Strict):
     run_sd_percent: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Standard deviation of one run around the level of its build, percent; None if unknown."""
 
-    def metric(self, name: str) -> Metric:
-        """The operation as a metric of a catalogue."""
-        sd = self.run_sd_percent
-        return Metric(
-            name=name,
-            slug=slugify(name),
-            unit={"s": "seconds", "sec": "seconds", "B": "bytes", "%": "percent"}.get(self.unit, self.unit),
-            better=self.better,
-            margin_percent=self.margin_percent,
-            gate=self.gate,
-            run_sd_percent=RunSd(bounded=sd, unbounded=sd, benchmark=sd),
-        )
+    def metric(self, name: str, found: Metric) -> Metric:
+        """The metric `found` for this name, with these settings."""
+        understood = found.known or found.better != Better.NEUTRAL
+        usual = {"margin_percent"} if not found.known and found.outcome != "successes" else set()
+        given = {*self.model_fields_set, *usual}
+        settings = self.model_dump(include=given if understood else None)
+        unit = settings.get("unit") or found.unit
+        settings["unit"] = {"s": "seconds", "sec": "seconds", "B": "bytes", "%": "percent"}.get(unit, unit)
+        sd = settings.pop("run_sd_percent", None)
+        noise = {} if sd is None else {"run_sd_percent": RunSd(bounded=sd, unbounded=sd, benchmark=sd)}
+        return found.model_copy(update={**settings, **noise, "name": name, "known": True})
 
 
 class ErrorRate(_Strict):
@@ -259,7 +258,7 @@ class Catalogue(_Strict):
 
     def with_operations(self, operations: Mapping[str, Operation]) -> Catalogue:
         """Put operations before the metrics; they replace metrics of the same slug."""
-        made = tuple(each.metric(name) for name, each in operations.items())
+        made = tuple(each.metric(name, self.find(name)) for name, each in operations.items())
         slugs = {metric.slug for metric in made}
         if len(slugs) < len(made):
             raise InputError(

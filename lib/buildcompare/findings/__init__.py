@@ -18,6 +18,7 @@ from buildcompare.results.codes import (
     Severity,
     Status,
     SuggestionKind,
+    ValidityCode,
     ValidityStatus,
     Verdict,
 )
@@ -166,16 +167,15 @@ def suggest(
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
     """Suggest to repeat tests that are not fully valid, invalid ones first, or that have one run of unknown noise."""
-    for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED):
-        for test in tests:
-            if test.validity.status == status and not recordings.only_usual_limits(test):
+    for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED, ValidityStatus.VALID):
+        for test in (each for each in tests if each.validity.status == status):
+            codes = {*test.validity.codes}
+            reasons = {row.reason.code for row in test.metrics if row.gate and row.reason}
+            single = codes <= {ValidityCode.LOAD_UNKNOWN} and ReasonCode.NO_NOISE in reasons
+            if single or not (status == ValidityStatus.VALID or recordings.only_usual_limits(test)):
                 unknown = test.type != "benchmark" and all(run.load_curve is None for of in test.runs for run in of)
-                evidence = {"status": status, "codes": test.validity.codes, "load_unknown": unknown}
+                evidence = {"status": status, "codes": sorted(codes), "load_unknown": unknown, "single_runs": single}
                 yield suggestion(SuggestionKind.RERUN, evidence, names, test=test.name)
-    for test in (each for each in tests if each.validity.status == ValidityStatus.VALID):
-        if any(row.gate and row.reason and row.reason.code == ReasonCode.NO_NOISE for row in test.metrics):
-            single = {"status": test.validity.status, "codes": [ReasonCode.NO_NOISE], "load_unknown": False}
-            yield suggestion(SuggestionKind.RERUN, single, names, test=test.name)
 
 
 def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:

@@ -235,7 +235,7 @@ def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
 
 
 def _without_users(run: RunView, catalogue: Catalogue) -> RunView:
-    """View a bounded run by its requests per second, or else by its first graph."""
+    """View a bounded run by its requests per second, or else by its first graph, first of a metric that is a gate."""
     rates = (metric for metric in catalogue.metrics if metric.unit in RATES and metric.better == Better.HIGHER)
     for rate in rates:
         if (load := _filled(run.recording, rate)) is not None:
@@ -244,7 +244,8 @@ def _without_users(run: RunView, catalogue: Catalogue) -> RunView:
                 load, "bounded", stop=stop, proxy=True, rate_s=run.rate_s, repeated=run.repeated
             )
             return replace(run, steady=steady, load=load, load_slug=rate.slug, stop=stop)
-    for curve in map(run.recording.curve, run.recording.graphs()):
+    graphs = sorted(run.recording.graphs(), key=lambda each: not catalogue.find(each.metric).gate)
+    for curve in map(run.recording.curve, graphs):
         if np.isfinite(curve.to_numpy()).any():
             return replace(run, steady=curves.mser_window(curve, rate_s=run.rate_s, repeated=run.repeated))
     return run

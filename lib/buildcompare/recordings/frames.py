@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,24 @@ def read_frame(
     clock = clock_of(frame.columns)
     counted = [name for name in frame if name != clock and _INDEX.fullmatch(str(name)) and frame[name].is_unique]
     series = series_of(file, _curves(frame.drop(columns=counted), file, catalogue), catalogue)
-    return series, _digitised(series)
+    stated = {each.name for each in series if (metric := catalogue.find(each.name)).known and metric.unit}
+    counters = dict.fromkeys(each.name for each in series if each.name not in stated and _counts_up(each))
+    note = Note("source", f"counters: the rate per second of {', '.join(counters)} is compared")
+    series = tuple(_rate(each) if each.name in counters else each for each in series)
+    return series, (*_digitised(series), *([note] if counters else []))
+
+
+def _counts_up(series: Series) -> bool:
+    """Test whether a series is a counter: its name ends in ``_total``, and it rises, but for restarts."""
+    rises = np.diff(series.values[np.isfinite(series.values)])
+    return series.name.endswith("_total") and bool(rises.size and rises.max() > 0.0 and np.mean(rises >= 0.0) >= 0.99)
+
+
+def _rate(series: Series) -> Series:
+    """Turn a counter into its rate per second; after a restart it counts from zero."""
+    rises = np.diff(series.values)
+    rates = np.where(rises < 0.0, series.values[1:], rises) / np.diff(series.times)
+    return replace(series, times=series.times[1:], values=rates, unit=f"{series.unit or 1}/s")
 
 
 def clock_of(columns: Iterable[object]) -> str | None:
