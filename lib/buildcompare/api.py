@@ -410,10 +410,10 @@ class Result(Shown, Analysis):
     def __repr__(self) -> str:
         headline = opening(self.results)
         lines = [f"<buildcompare.Result: {self.results.base.label} against {self.results.new.label}>", headline.title]
-        notable = [each for each in self.results.findings if each.severity != Severity.INFO][:5]
-        lines += [f"  {each.severity}: {cut(each.text)}" for each in notable]
+        notable = [each for each in self.results.findings if each.severity != Severity.INFO or each.kind == "assumed"]
+        lines += [f"  {each.severity}: {cut(each.text)}" for each in notable[:5]]
         for test in self.results.tests[:_MOST_TESTS]:
-            changed = ", ".join(row.name for row in test.metrics if row.at_unchanged_mix.status.changed)
+            changed = ", ".join(row.name for row in test.metrics if row.judged.status.changed)
             what = f", changed: {changed}" if changed else ""
             lines.append(cut(f"  {test.name}: {test.verdict}, {len(test.metrics)} metrics{what}"))
         left_out = len(self.results.tests) - _MOST_TESTS

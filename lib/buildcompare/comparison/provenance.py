@@ -31,7 +31,7 @@ def provenance(
         artefacts=[row for row, _ in copied],
         run={
             "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-            "command": command or f"python -m buildcompare report params/{params.name}.yaml",
+            "command": command or (f"python -m buildcompare report params/{params.name}.yaml" if params.name else ""),
             **running_code(root()),
         },
     )

@@ -103,7 +103,7 @@ class Operation(_Strict):
     def metric(self, name: str, found: Metric) -> Metric:
         """The metric `found` for this name, with these settings."""
         understood = found.known or found.better != Better.NEUTRAL
-        usual = {"margin_percent"} if not found.known and found.outcome != "successes" else set()
+        usual = () if found.known or found.outcome == "successes" else ("margin_percent",)
         given = {*self.model_fields_set, *usual}
         settings = self.model_dump(include=given if understood else None)
         unit = settings.get("unit") or found.unit

@@ -11,7 +11,7 @@ from buildcompare.results import Decided, ErrorRateResult, MetricResult, TestRes
 from buildcompare.results.codes import Better, FindingKind, NoiseSource, ReasonCode, Severity, Status, ValidityStatus
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import series_key
-from buildcompare.stats.planning import percent, quantile
+from buildcompare.stats.planning import ALPHA, percent, quantile
 from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
 
 ERRORS_PERCENT = 0.025
@@ -44,7 +44,7 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
     )
     keys = {"slug", "name", "unit", "better", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted",
             "status", "no_worse_than_percent", "margin_percent", "reading_error_percent", "traffic_mix",
-            "load_adjusted", "decided_by", "gate"}  # fmt: skip
+            "load_adjusted", "decided_by", "gate", "noise_source"}  # fmt: skip
     for (slug, _, _), rows in grouped(changed).items():
         severity = _severity(rows)
         test, metric = max(rows, key=lambda r: (r[1].judged.status.changed, abs(r[1].judged.delta_percent or 0.0)))
@@ -172,6 +172,7 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
         same = [row for row in judged if row[1].judged.status == Status.EQUIVALENT]
         not_worse = [row for row in judged if row[1].judged.status == Status.NOT_WORSE]
         undecided = [row for row in largest if row not in (*differ, *same, *not_worse)]
+        within = [getattr(metric.judged, "p_adjusted", None) for _, metric in (*same, *not_worse)]
         others = [(test, metric) for test, metric in rows if metric.judged.p_value is None]
         aside = [(t, m) for t, m in others if m.reason is None or m.reason.code not in LOAD]
         not_judged = list(dict.fromkeys(metric.name for _, metric in aside))
@@ -182,6 +183,7 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
             "decided_by": "equal_load" if any(m.decided_by == "equal_load" for _, m in judged) else "level",
             "differ": [_row_evidence(row) for row in differ],
             **{key: [f"{test.name} {metric.slug}" for test, metric in of_key] for key, of_key in listed.items()},
+            "within_margin": sum(p is not None and p < ALPHA for p in within),
             "same_rows": [{"test": test.name, "slug": metric.slug} for test, metric in same],
             "not_worse_percent": max((m.judged.no_worse_than_percent or 0.0 for _, m in not_worse), default=None),
             "largest_undecided": _row_evidence(undecided[0]) if undecided else None,

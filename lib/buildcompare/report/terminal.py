@@ -46,7 +46,8 @@ def lines(results: Results, *, width: int, coloured: bool = False, every: bool =
         shown += [Text(), _text(say("terminal", "test", test), test.verdict)]
         shown.append(_table([header, *rows] if test is tests[0] else rows, widths, gap))
         shown += [_text(say("terminal", "rest", rest))] if rest else []
-    listed = [each for each in results.findings if every or each.severity != Severity.INFO]
+    told = () if results.provenance.catalogue else ("assumed",)
+    listed = [each for each in results.findings if every or each.severity != Severity.INFO or each.kind in told]
     grid = Table.grid(padding=(0, 1))
     for each in listed:
         grid.add_row(_text(f"{each.severity}:", each.severity), _text(each.text))
