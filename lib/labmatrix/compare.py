@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from buildcompare.config.assumed import open_catalogue
 from buildcompare.config.catalogue import Catalogue, Metric, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.metrics.measurements import level_of
@@ -43,7 +44,7 @@ MOST_CELLS = 200  # a matrix with more is a search, not a comparison
 def catalogue_of(params: Variants) -> Catalogue:
     """Build the catalogue of the matrix: its operations, then the metrics of its catalogue."""
     if params.metrics is None:
-        return Catalogue(metrics=tuple(each.metric(name) for name, each in params.operations.items()))
+        return open_catalogue([]).with_operations(params.operations)
     try:
         return read_catalogue(params.metrics).with_operations(params.operations)
     except InputError as error:

@@ -254,11 +254,11 @@ Columns named by a number in `INJECTED`: an injected change of that percentage i
 
 
 def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> dict[str, Any] | None:
-    """Judge every pair of runs of a group like two builds, with the noise of the other groups; None for one group.
+    """Judge each pair of runs in a group as two builds, by the noise of the other groups; None for one group.
 
-    One run of each pair is then scaled, one metric or label at a time. The result counts, for metrics and for labels,
-    `rows`, rows reported as changed (`called`: false alarms), 95 % intervals that include zero (`covering`), and, by
-    injected percentage, rows that are reported to change in the injected direction (`found`).
+    One run of each pair is then scaled, one metric or label at a time. The result counts, for metrics and for labels:
+    `rows`; `called`, rows reported as changed by mistake; `covering`, 95 % intervals that include zero; and `found`, by
+    injected percentage, rows reported to change in its direction.
     """
     if len(groups) < 2:
         return None

@@ -16,7 +16,7 @@ from buildcompare.config.project import own_folder, writing
 from buildcompare.recordings.recording import Recording
 
 MOST = 5
-"""Most sets of kept runs that form the base."""
+"""Maximum number of sets of kept runs in a base."""
 ALIKE = 0.05
 """Largest relative difference of two comparable loads."""
 _ABOUT, _RUNS = "about.json", "runs"

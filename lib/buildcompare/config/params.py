@@ -65,7 +65,7 @@ _OWN_HEADERS = (
 _NO_OWN = must(f"(?i)(?!({_OWN_HEADERS})$).*", "no header that other settings decide (see `auth` and `gzip`)")
 _WHOLE_MILLISECONDS = must(lambda seconds: abs(seconds * 1000 - round(seconds * 1000)) <= 1e-6, "whole milliseconds")
 _TEXT = must(lambda v: not isinstance(v, (int, float)), 'a time with its zone, such as "2024-12-11T10:00:00Z"')
-_VARIABLE = "the name of an environment variable (A-Z, 0-9 and _)"  # capitals only: secrets rarely match
+_VARIABLE = "the name of an environment variable (A-Z, 0-9 and _)"  # rejects most secrets that are pasted here
 FileName = Annotated[str, must(SLUG.pattern, _SLUG)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 ServerUrl = Annotated[str, AfterValidator(_server_url)]

@@ -28,7 +28,7 @@ MAX_BYTES = 1_000_000
 MAX_VALUES = 20_000
 """Most values after aliases and merges are expanded, against nested ones that grow exponentially."""
 _SECRET_KEYS = ("auth", "headers", "headers_env")
-"""Keys whose values errors never show."""
+"""Errors never show the values of these keys."""
 _A_TIME = 'a time with its zone, such as "2024-12-11T10:00:00Z"'
 _EXPECTED = {
     "string_type": "text (put it in quotes)",

@@ -1,4 +1,4 @@
-"""Draw both builds on the same axes: over elapsed time, connected users and releases; and distributions."""
+"""Draw both builds on the same axes over elapsed time, users or releases, and draw distributions."""
 
 import math
 from collections import Counter
@@ -28,7 +28,7 @@ WIDE, BARS = (9.0, 4.4), 0.6
 SHADES = {phase: phase.removeprefix("early_") for phase in get_args(PhaseName)}
 """Short name of each phase; the page's theme names its colour the same."""
 DARK = ("early_bumps", "shutdown")  # Phases with light text
-NARROW = 0.045  # Smallest share of the axis for a phase with a name
+NARROW = 0.045  # Narrowest phase whose name is drawn, as a share of the axis
 ROOM = 1.05
 """Ratio of an axis's end to the highest value or the last sample."""
 

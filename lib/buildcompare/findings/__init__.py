@@ -107,8 +107,7 @@ def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) ->
     """Split findings, the gravest first, into those above the fold and the rest.
 
     The supported users are always above the fold, findings about the recordings only where others leave room. An
-    invalid test has only its finding about validity there. Findings with ids in `stated` are left out, since the
-    report's opening states them.
+    invalid test has only its finding about validity there. Those that the opening says (`stated`) go to the rest.
     """
     invalid = [each for each in findings if each.kind == FindingKind.VALIDITY and each.severity == Severity.CRITICAL]
     tests = {each.test for each in invalid if each.test}
@@ -219,7 +218,7 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
                 unit = "session" if test.sessions else "run"
                 evidence = {**named, **row.model_dump(include=numbers), "unit": unit}
                 rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))
-    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[:1]:  # further runs have a plan of their own
+    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[:1]:  # plans of further runs cover the rest
         yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)
 
 

@@ -146,7 +146,7 @@ def gate_rows(test: TestResult) -> list[tuple[str, Decided | None, Better]]:
 
 def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Report the smallest changes of gate metrics and supported users that the tests would have detected."""
-    judged = [test for test in tests if not any(map(few_sessions, test.metrics))]  # else `sessions` says it
+    judged = [test for test in tests if not any(map(few_sessions, test.metrics))]  # `sessions` covers the others
     rows = [
         (t.name, name, row) for t in judged for name, row, _ in gate_rows(t) if row and row.delta_percent is not None
     ]
@@ -156,7 +156,7 @@ def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
         yield Found(FindingKind.BLIND_SPOTS, Severity.INFO, evidence, test=seen[0][0])
 
 
-LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # other findings judge the load
+LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # left out: the load has findings of its own
 
 
 def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:

@@ -72,7 +72,7 @@ def lab_command(
     label: Sequence[str] | None,
     windows: Iterable[Window | None] = (None, None),
 ) -> str:
-    """Return the command that opens a metric or label of a params file in a notebook, over its windows."""
+    """Return the command that opens a notebook on one metric or label of a comparison, over both windows."""
     base, new = (f"{span[0]:.0f}-{span[1]:.0f}" if span else "" for span in windows)
     chosen = {"NOTEBOOK": "investigate", "PARAMS": file, "TEST": test, "METRIC": metric}
     chosen |= {"LABEL": " ".join(label) if label else None, "WINDOW": base if base == new else f"{base}/{new}"}

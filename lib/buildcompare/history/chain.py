@@ -45,7 +45,7 @@ OUTLIER = 3.5
 """Modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # minimum number of comparisons for a median
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported
-MOST_EARLIER = 20  # most earlier comparisons with the same order of databases that are named; others are counted
+MOST_EARLIER = 20  # name at most so many earlier comparisons with this order of databases; count the others
 UsersNoise = tuple[Noise | None, float]
 """Supported users: run-to-run noise (None: unknown), and the smallest change that matters, in percent."""
 Past = tuple[HistoryResult, list[Drift], list[SetupDifference]]

@@ -128,10 +128,9 @@ class History:
 def analyse_ledger(
     ledger: Ledger, catalogue: Catalogue, newest: int | None = None, also: Collection[str] = ()
 ) -> History:
-    """Analyse a ledger: the usual scatter is learned from all of it, and some of its comparisons are compared.
+    """Learn the usual scatter from a whole ledger, and compare some of its entries with the past.
 
-    These are the `newest` of the chain (None: all), as many studies, and those named by `also`. Without the noise of
-    supported users in the catalogue nothing is compared.
+    These are the `newest` of the chain and as many studies (None: all), and those in `also`; none of unknown noise.
     """
     noise, _ = supported_users_noise(catalogue)
     chain = Chain(ledger.listed, noise)

@@ -47,9 +47,9 @@ def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
 
 
 def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd.DataFrame:
-    """Measure the labels of one run over `window` (elapsed seconds), else take the source's own summaries.
+    """Measure the labels of one run over `window` (elapsed seconds); if None, take the source's own summaries.
 
-    Columns are group, label, stat and value: seconds, or a number for `CALLS`, which has no row if unknown.
+    Columns: group, label, stat, value. Values are seconds; those of `CALLS` are counts, without a row if unknown.
 
     An average is weighted with the calls of each point. A percentile comes from the buckets of all points; without
     buckets it is the median of the points' percentiles.
@@ -296,10 +296,10 @@ published releases, where one of 12 that named a label still does, and one of 7 
 
 
 def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:
-    """Find averages that became several times slower: test, average, and 99th percentile; the costliest first.
+    """Find averages that became several times slower, the costliest first: (test, average, 99th percentile).
 
     An average counts if it is marked (or its noise is unknown) and adds at least `LEAST_ADDED`. Without recorded calls
-    its change must be unlikely, its percentile several times slower too, and `FAR`. `tables` are the rows of each test.
+    its change must be unlikely, its percentile also several times slower, and in both builds `FAR` times the average.
     """
     slower: list[tuple[float, str, LabelResult, LabelResult | None]] = []
     for test, rows in tables.items():
@@ -336,10 +336,10 @@ class Agreement:
 
 
 def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:
-    """Find labels that at least one test marks as slower and others mark or lean towards, the surest first.
+    """Find labels that one test marks as slower and others mark too or nearly, the surest first.
 
-    Chance marks single rows of long tables, but rarely the same label in two independent tests; `expected` counts how
-    many labels. `tables` are the rows of each test.
+    Chance marks single rows of long tables, but rarely one label in two independent tests; `expected` is the number of
+    labels that it marks so. `tables`: rows by test.
     """
 
     def chance(marked: int, slower: int, tests: int) -> float:  # probability of these counts without a change

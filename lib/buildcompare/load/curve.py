@@ -106,7 +106,7 @@ def prepare_load(
 
 
 def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
-    """Prepare a curve of users up to its stop, with the numbers that define falls and bumps.
+    """Cut a curve of users where the load stops, and compute the thresholds of falls and bumps.
 
     Parameters
     ----------

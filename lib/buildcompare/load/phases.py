@@ -230,7 +230,7 @@ class WaveTest:
     p_value: float  # p-value of the largest peak against the fitted AR(1) spectrum, for all frequencies (Sidak)
     period_s: float
     share: float  # part of the variance within a quarter of the peak's frequency: 1 is a pure oscillation
-    swing: float  # peak to trough of a sine with this part of the variance, in the curve's unit
+    swing: float  # peak to trough of a sine with the variance of the waves, in the curve's unit
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class Waves:
     falls: tuple[Turn, ...] = ()  # from the onset to the stop
     cycles: tuple[float, ...] = ()  # seconds between the peaks of all cycles
     period_s: float | None = None
-    """Median of the cycles; if noise may count as cycles, the period of the spectral peak unless both agree."""
+    """Median length of the cycles; that of the spectral peak if noise may count as cycles and the two disagree."""
     amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
     regularity: float | None = None  # 1 minus the robust relative spread of the cycles, at least 0: 1 is a clock
     test: WaveTest | None = None  # None if the stretch is too short

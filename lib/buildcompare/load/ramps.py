@@ -93,8 +93,8 @@ class Shift:
 
     users: float  # median vertical gap in the curve's unit
     users_ci: tuple[float, float]
-    """95 % interval from noise within the runs, variation between runs, and the drift of the gap or of the delay along
-    the ramp (its spread, and its difference from the first minutes)."""
+    """95 % interval from noise within runs, variation between runs, and how the gap or delay drifts along the ramp
+    (its spread, and its change since the first minutes)."""
     seconds: float  # median delay at equal users; positive if the new build is later
     window: tuple[float, float]  # elapsed seconds: from the later onset to the first wave
     noise_source: Literal["runs", "simulated"]  # source of the run-to-run variation

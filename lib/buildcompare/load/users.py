@@ -84,7 +84,7 @@ def supported_users(
     reason, at_least = None, None
     if values.size * step < COVERED * WINDOW_S or silence > SILENT_S:
         reason = NoEstimate.GAPS
-    elif values.min() < HARDLY_ANY * np.median(values):  # published: 0.93 and more
+    elif values.min() < HARDLY_ANY * np.median(values):  # published runs: at least 0.93 of the median
         reason = NoEstimate.INTERRUPTED
     elif ceiling is not None and mean >= CEILING * ceiling:
         reason, at_least = NoEstimate.CEILING_REACHED, mean

@@ -196,7 +196,7 @@ def view_run(
     *,
     repeated: bool = False,
 ) -> RunView:
-    """View a run of a test of this kind, by the catalogue's load curve or a proxy that follows it.
+    """Build the view of a run from its load curve, or from a proxy that follows the load.
 
     `repeated`: both builds have several runs. Where no users were recorded, requests per second stand for the load.
     """

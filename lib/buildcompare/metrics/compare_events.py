@@ -26,7 +26,7 @@ SAME_S = 360.0
 Of drops also from the end, where agents leave: else one of 37 pairs of identical ceiling runs has two warnings."""
 ALIKE = 0.5  # smallest ratio of sizes of the same event in both builds
 LONE = 6.0
-"""Margins that a spike or drop must exceed to warn without another metric. Identical runs have lone excursions of 6
+"""A spike or drop of one metric alone warns above so many margins. Identical runs have lone excursions of 6
 margins (p99 store times +60 %, CPU -31 %) in Mattermost's published ceiling tests."""
 
 EVENT = [name for name in Event.model_fields if name != "phase"]

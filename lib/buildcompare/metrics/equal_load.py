@@ -25,7 +25,7 @@ from buildcompare.stats.levels import MINUTE_S, SHOWS_S, minute_means
 
 LOWEST, HIGHEST = 0.3, 2.0  # range of loads, in parts of the highest common one: below it the server starts cold
 KNOTS = 4  # knots of each spline: enough for a saturating metric, few enough for a ramp of half an hour
-FEWEST = 15  # minimum minutes of each build: three of both for each of ten coefficients
+FEWEST = 15  # minimum minutes of each build: 30 of both, three for each of ten coefficients
 POINTS = 41  # points of a curve: one for each 2.5 % of its range
 NEAR = 0.1  # the rate of new users at a load comes from minutes within this relative distance
 DOUBT = 0.15
@@ -272,7 +272,7 @@ def _difference(
 class Residuals:
     """Residuals of a weighted least-squares fit of n minutes, in order within each run."""
 
-    values: FloatArray  # of logarithms
+    values: FloatArray  # logarithms
     run: FloatArray  # number of each minute's run
     matrix: FloatArray  # design of the fit, shape (n, parameters)
 

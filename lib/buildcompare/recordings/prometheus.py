@@ -164,7 +164,7 @@ def _ask(
 
 
 def _pieces(question: Question, times: range) -> list[range]:
-    """Cut the times into pieces that a server answers; an error if the values depend on the whole window."""
+    """Split the times into ranges that a server accepts; raise an error if the values depend on the whole window."""
     of_window = _OF_WINDOW.search(_TEXTS.sub("", question.query))
     if of_window and len(times) > MAX_POINTS:
         expected = f"a window of at most {MAX_POINTS:,} points at this step, as the query has {of_window[1]}()"

@@ -140,7 +140,7 @@ class Client:
             expected = f"a whole answer within {most_s:g} s (see source.timeout_s)"
             raise self._failed(expected, f"none after {time.monotonic() - started:.3g} s") from None
         finally:
-            del _limit.is_over  # the thread's other requests, of a user's client, have limits of their own
+            del _limit.is_over  # requests of a user's client in this thread set their own limits
 
     @cached_property
     def _server(self) -> tuple[partial[Any], str]:

@@ -190,7 +190,7 @@ def _read(file: Path) -> Results | str:
     """Read results.json; return a message if it cannot be read."""
     try:
         results = Results.model_validate(json.loads(file.read_text(encoding="utf-8")))
-        dumps(results).encode()  # fails on half characters, which can be read but not written
+        dumps(results).encode()  # fails on lone surrogates, which UTF-8 cannot encode
     except FileNotFoundError:
         return "results.json is missing"
     except (ValidationError, ValueError, RecursionError, OSError):

@@ -46,8 +46,8 @@ def lines(results: Results, *, width: int, coloured: bool = False, every: bool =
         shown += [Text(), _text(say("terminal", "test", test), test.verdict)]
         shown.append(_table([header, *rows] if test is tests[0] else rows, widths, gap))
         shown += [_text(say("terminal", "rest", rest))] if rest else []
-    told = () if results.provenance.catalogue else ("assumed",)
-    listed = [each for each in results.findings if every or each.severity != Severity.INFO or each.kind in told]
+    assumed = [each for each in results.findings if each.kind == "assumed" and not results.provenance.catalogue]
+    listed = [each for each in results.findings if every or each.severity != Severity.INFO or each in assumed]
     grid = Table.grid(padding=(0, 1))
     for each in listed:
         grid.add_row(_text(f"{each.severity}:", each.severity), _text(each.text))
@@ -83,7 +83,7 @@ def table_rows(test: TestResult, *, every: bool = False) -> tuple[list[Row], Cou
 
 
 def _levels(row: Change, unit: str) -> Pair[str]:
-    """Format both values; unknown supported users have a lower bound."""
+    """Format both values; unknown supported users are shown by their lower bound."""
     values = Pair(row.base, row.new)
     if unit != "users":
         return values.map(lambda value: numbers.short_quantity(value, unit))

@@ -56,7 +56,7 @@ class Drift(Model):
     flipped: bool = False
     """Whether the order of the databases differs from the previous comparison."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
-    """If flipped: the newest earlier comparisons with the present order."""
+    """If the order flipped: the latest earlier comparisons with the new order."""
     earlier_comparisons: int = 0
     """If flipped: the number of earlier comparisons with the present order."""
 

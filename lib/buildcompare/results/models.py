@@ -432,7 +432,7 @@ class Provenance(Model):
 class Results(Model):
     """The whole of results.json."""
 
-    model_config = ConfigDict(defer_build=True)  # as `KindResult`
+    model_config = ConfigDict(defer_build=True)  # see `KindResult`
 
     schema_version: Literal[2] = 2
     comparison: str

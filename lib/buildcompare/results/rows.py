@@ -273,7 +273,7 @@ class LabelResult(Tested, LabelRow):
     window: Literal["steady", "whole_run"]
     status: Status
     """A change if `p_value` is below 0.02: at most 2 % of unchanged rows are false alarms. `equivalent` if the row
-    moved less than 10 % and its 98 % interval excludes twice and half the time. The bound of `not_worse` is 10 % or
+    moved less than 10 % and its 98 % interval lies between half and twice the time. The bound of `not_worse` is 10 % or
     `ci_high`. `p_adjusted` (Benjamini and Hochberg, over table and statistic) serves readers of the whole table."""
     only_in: Side | None
     at_least: Pair[bool]

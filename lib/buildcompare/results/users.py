@@ -20,7 +20,7 @@ class Phase(Model):
 
 
 class Bump(Model):
-    """A rise of the users before the lasting ramp that fell back."""
+    """A rise of the users that falls back before the lasting ramp."""
 
     start_s: float
     peak_s: float

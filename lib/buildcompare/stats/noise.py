@@ -33,8 +33,8 @@ ALIKE = 3.0
 LEAST_DF = 3.0  # minimum degrees of freedom if setups differ: those of two setups with 2 and 3 runs
 BY_CHANCE = 0.3
 """Variances of groups count as equal if pooling keeps this part of their degrees of freedom. With equal variances, 1 of
-400 calibrations from 6 to 12 groups of 2 to 4 runs keeps less. At 0.5 it is 1 of 27, and a third fewer changes of 20 %
-in the times of identical ceiling runs are found (development half)."""
+400 calibrations from 6 to 12 groups of 2 to 4 runs keeps less. A limit of 0.5 rejects 1 of 27, and finds a third
+fewer planted changes of 20 % in times (identical ceiling runs, development half)."""
 LEAST_REPEATS = 2  # minimum degrees of freedom; with one, intervals are 13 standard errors wide
 LEAST_SD = 1e-4  # minimum standard deviation: runs that agree to the last digit were rounded
 CATALOGUE_S = 1800.0  # shortest window from which the catalogues' noise was learned
@@ -219,7 +219,7 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
 
 def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
     """Noise of a metric's levels from repeated runs alone; with few runs, those of the other test type count too."""
-    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # True: of this type; a list per series
+    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # True: this type of test; a list per series
     for group in groups:
         for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == slug}):
             levels[group.type == test_type].append([run.metrics[key] for run in group.runs if key in run.metrics])

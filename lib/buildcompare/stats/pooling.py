@@ -47,10 +47,10 @@ def _between(ratios: FloatArray, variances: FloatArray) -> float:
 
 
 def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[PooledResult]:
-    """Pool each metric over the valid tests of a type whose noise is independent, if it was judged in at least two.
+    """Pool each metric over the valid, independent tests of one type, if at least two judged it.
 
-    Deciding rows are pooled: over the steady windows in bounded tests, at equal load in unbounded ones. All rows of
-    gate metrics are one family, the others another (Holm).
+    Deciding rows are pooled: over the steady windows in bounded tests, at equal load in unbounded ones. Holm takes
+    gate metrics as one family and all others as a second.
     """
     rows: dict[tuple[TestType, str, str], list[tuple[TestResult, MetricResult, Effect]]] = {}
     for test in (each for each in tests if each.validity.status != ValidityStatus.INVALID):
