@@ -112,11 +112,12 @@ def test_settings_in_code_replace_what_is_assumed() -> None:
 def test_counters_are_compared_by_their_rates_in_any_order_of_columns() -> None:
     def runs(level: float, seconds: float) -> list[pd.DataFrame]:
         frames = (own_names(level, i).loc[:seconds] for i in (1, 2))
-        return [each.assign(orders_total=4.0 * each.index)[["orders_total", "latency"]] for each in frames]
+        return [each.assign(orders_total=4.0 * each.index, bad_total=level).iloc[:, ::-1] for each in frames]
 
     rows = bc.compare(runs(0.1, 1800.0), runs(0.2, 900.0)).metrics.set_index("metric")
-    assert rows["status"].to_dict() == {"orders-total": "equivalent", "latency": "regression"}
+    assert rows.loc[["orders-total", "latency"], "status"].tolist() == ["equivalent", "regression"]
     assert rows.loc["orders-total", ["unit", "base", "new"]].tolist() == ["1/s", 4.0, 4.0]
+    assert rows.loc["bad-total", ["base", "new"]].tolist() == [0.0, 0.0]
 
 
 def test_units_and_directions_are_read_from_names() -> None:

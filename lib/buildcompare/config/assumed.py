@@ -20,13 +20,13 @@ from buildcompare.config.units import LASTS, OF_WORDS
 from buildcompare.results.codes import Better
 
 _DIRECTIONS = {
-    r"(free|available|remaining|headroom|idle)": (Better.HIGHER, False),
+    r"(free|available|remaining|headroom)": (Better.HIGHER, False),
     FAILED: (Better.LOWER, True),
     r"(latency|duration|delay|rtt|elapsed|((ms|us|ns|(milli|micro|nano)(s|seconds?))$))": (Better.LOWER, True),
     r"(retries|restarts|miss(es)?|deadlocks|slow|throttled|evictions|kills|aborts|rollbacks)": (Better.LOWER, False),
     r"(uptime|age|timestamp|created)": (Better.NEUTRAL, False),
     rf"(throughput|goodput|[rqt]ps|per-(second|sec|s)|requests-s|{SUCCEEDED})": (Better.HIGHER, True),
-    r"hits?": (Better.HIGHER, False),
+    r"(hits?|idle)": (Better.HIGHER, False),
     r"(cpu|memory|mem|heap|rss|ram|stack|swap|gc|threads|goroutines|queue|backlog|lag|allocs?)": (Better.LOWER, False),
     rf"({LASTS}|(seconds?|secs?|s)$)": (Better.LOWER, True),
 }

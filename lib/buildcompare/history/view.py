@@ -130,7 +130,7 @@ def analyse_ledger(
 ) -> History:
     """Learn the usual scatter from a whole ledger, and compare some of its entries with the past.
 
-    These are the `newest` of the chain and as many studies (None: all), and those in `also`; none of unknown noise.
+    These are the `newest` of the chain and as many studies (None: all), and those in `also`.
     """
     noise, _ = supported_users_noise(catalogue)
     chain = Chain(ledger.listed, noise)

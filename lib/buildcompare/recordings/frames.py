@@ -111,9 +111,9 @@ def read_frame(
 
 
 def _counts_up(series: Series) -> bool:
-    """Test whether a series is a counter: its name ends in ``_total``, and it rises, but for restarts."""
+    """Test whether a series is a counter: its name ends in ``_total``, and it falls at restarts only."""
     rises = np.diff(series.values[np.isfinite(series.values)])
-    return series.name.endswith("_total") and bool(rises.size and rises.max() > 0.0 and np.mean(rises >= 0.0) >= 0.99)
+    return series.name.endswith("_total") and bool(rises.size and np.mean(rises >= 0.0) >= 0.99)
 
 
 def _rate(series: Series) -> Series:
