@@ -300,8 +300,7 @@ class Chain:
         for (kind, _, first), (other, _, second) in itertools.combinations(alone, 2):
             if kind != other:
                 continue
-            before, now = (self._log_users[:place, self.tests["key"][row]] for row in (first, second))
-            logs = now - before
+            logs = np.subtract(*(self._log_users[:place, self.tests["key"][row]] for row in (second, first)))
             new = logs[~np.isnan(logs[:, 1]), 1]
             for side in SIDES:
                 against = str(tests[first].db_engine)

@@ -112,8 +112,9 @@ def read_frame(
 
 def _counts_up(series: Series) -> bool:
     """Test whether a series is a counter: its name ends in ``_total``, and it falls at restarts only."""
-    rises = np.diff(series.values[np.isfinite(series.values)])
-    return series.name.endswith("_total") and bool(rises.size and np.mean(rises >= 0.0) >= 0.99)
+    values = series.values[~np.isnan(series.values)]
+    counts = series.name.endswith("_total") and values.size > 1 and np.all(np.isfinite(values) & (values >= 0.0))
+    return bool(counts and np.mean(values[1:] >= values[:-1]) >= 0.99)
 
 
 def _rate(series: Series) -> Series:
