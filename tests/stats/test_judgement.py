@@ -162,9 +162,10 @@ def test_without_calibration_and_prior_no_change_is_claimed(
         sides = {}
         for side, level in (("base", 1.0), ("new", ratio)):
             drawn = rng.normal(size=600)  # not all zero: no two runs are one recording
-            curves = {name: level * np.exp((noise + 1e-9) * drawn), "users": np.full(600, 100.0)}
+            users = 100 if kind == "bounded" else max(int(100 * level), 1)
+            curves = {name: level * np.exp((noise + 1e-9) * drawn), "users": np.full(600, float(users))}
             file = write_csv(folder / f"{kind}-{side}.csv", curves)
-            sides[side] = {"recording": str(file), "supported_users": max(int(100 * level), 1)}
+            sides[side] = {"recording": str(file), "supported_users": users}
         tests.append({"name": kind, "type": kind, **sides})
     results = analysed({
         "name": "unknown", "base": {"label": "a"}, "new": {"label": "b"}, "metrics": str(catalogue),

@@ -35,6 +35,7 @@ from buildcompare.results.codes import (
 from buildcompare.text.sentences import say, title
 
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
+NO_LOSS = (ReasonCode.NONE_FAILED, ReasonCode.FEW_FAILED)
 TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # Least worsening in an interval that prevents a pass, percent
 WORTH_IT = 0.8  # A pass names further runs if they lower the bound of possible changes to this part or less
 
@@ -214,7 +215,7 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
     warnings = sum(each.severity == Severity.WARNING for each in results.findings)
     gates = [metric for test in results.tests for metric in test.metrics if metric.gate]
     judged = {metric.name for metric in gates if _judged(metric)}
-    failed = (metric for metric in gates if not metric.reason or metric.reason.code != ReasonCode.NONE_FAILED)
+    failed = (metric for metric in gates if not metric.reason or metric.reason.code not in NO_LOSS)
     not_judged = [name for name in dict.fromkeys(metric.name for metric in failed) if name not in judged]
     slower = _slower_labels(results)
     worse = _by_name(

@@ -29,6 +29,10 @@ CUT_SLOPE = 1.15
 """The base's curve was cut if it ends with the new build's at more than this multiple of the stop rule's slope: whole
 published curves without a stop end at 0.98 to 1.12, curves that lack more than 1 % of their users at 1.19 or more."""
 
+LEVEL = 0.5
+"""A curve below this multiple of that slope has its level: more time would add nothing. Published curves that were cut
+end at 1.0 to 2.5, so 0.9 would serve them as well."""
+
 
 def supported_users(
     users: pd.Series | None,
@@ -41,7 +45,7 @@ def supported_users(
     """Estimate the supported users: the mean of the connected users over the last 30 minutes under load.
 
     A curve with a stop met the load-test tool's stop rule by the tool's count, so it counts as climbing only well
-    beyond that rule; a curve that may have been cut has no estimate.
+    beyond that rule; a curve that may have been cut has an estimate only at its level.
 
     Parameters
     ----------
@@ -90,7 +94,7 @@ def supported_users(
         reason, at_least = NoEstimate.CEILING_REACHED, mean
     elif slope > (STOP_SLOPE if may_be_cut else STEEP):
         reason, at_least = NoEstimate.STILL_CLIMBING, mean
-    elif may_be_cut:
+    elif may_be_cut and slope > LEVEL * STOP_SLOPE:
         reason = NoEstimate.MAY_BE_CUT
     elif slope < -STEEP:
         reason = NoEstimate.STILL_FALLING

@@ -86,8 +86,8 @@ def _measured(test: Test, series: Series, views: Views, metric: Metric, noise: N
     """Row of a metric; its effect is known here only if it counts failures."""
     runs = views.map(lambda runs: [counts(level, view) for view in runs if (level := view.level(series)) is not None])
     levels = runs.map(lambda runs: [run.level for run in runs])
-    effect = compare_failures(metric, runs) if no_steady_window(views) is None else None
-    reason = None if effect else _not_judged(test, metric, series, views, levels)
+    effect, few = compare_failures(metric, runs) if no_steady_window(views) is None else (None, None)
+    reason = few if effect or few else _not_judged(test, metric, series, views, levels)
     of_series = {
         "name": metric.name if metric.known else series.name,
         "slug": series.metric,
@@ -149,9 +149,9 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
     effects = []
     for (name, slug, unit), runs, _, _ in rows:
         metric = Metric(name=name, slug="errors", unit="errors/s" if unit == UNIT else unit, better="lower")
-        effects.append((metric, None if short and slug != SLUG else compare_failures(metric, runs)))
-    judged = zip(rows, judge_metrics(effects, looks), strict=True)
-    made = [_error_row(*named, rates, reason, tested) for (named, _, rates, reason), tested in judged]
+        effects.append((metric, *((None, None) if short and slug != SLUG else compare_failures(metric, runs))))
+    judged = zip(rows, effects, judge_metrics([each[:2] for each in effects], looks), strict=True)
+    made = [_error_row(*named, rates, few or reason, tested) for (named, _, rates, reason), (*_, few), tested in judged]
     return [row.model_copy(update={"most": _most_failing(views, row)}) for row in made]
 
 
@@ -205,7 +205,7 @@ def _error_row(
     """Row of an error rate; `reason` if a rate is unknown."""
     base, new = rates
     delta = new - base if base is not None and new is not None else None
-    if delta is not None and tested is None:
+    if delta is not None and tested is None and reason is None:
         reason = Reason(code=ReasonCode.NONE_FAILED if base == new == 0 else ReasonCode.NO_ERROR_NOISE)
     judged = tested.row() if tested else {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
     row = {"name": name, "slug": slug, "unit": unit, "base": base, "new": new, "delta": delta, "reason": reason}

@@ -5,19 +5,23 @@ import re
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from buildcompare.config.catalogue import FAILED, SHARES, SUCCEEDED, Metric
 from buildcompare.load.view import RunView
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.series import Measurement
-from buildcompare.results.codes import Pair
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import Pair, ReasonCode
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.failures import Failures, failures_effect
 from buildcompare.stats.levels import Level
+from buildcompare.stats.planning import ALPHA
 
 _ATTEMPTS = re.compile(r"\b(requests?|reqs?|rps|transactions|tps|queries|qps|calls|attempts|iterations)\b")
 _OUTCOME = re.compile(rf"\b({FAILED}|{SUCCEEDED})\b")
 _UNITS = ("", "requests", "transactions")
+FEW = 1e-3  # share of failed attempts below which a change that may be chance does not matter
 MANY = 1e9  # attempts per unit of failures where no attempts are recorded: failures are then Poisson
 
 
@@ -44,42 +48,50 @@ def counts(level: Level, view: RunView) -> Counts:
     return Counts(level) if name is None or series is None else Counts(level, view.level(series), name[1])
 
 
-def compare_failures(metric: Metric, runs: Pair[list[Counts]], *, timed: bool = True) -> Effect | None:
+def compare_failures(
+    metric: Metric, runs: Pair[list[Counts]], *, timed: bool = True
+) -> tuple[Effect | None, Reason | None]:
     """Compare the failures that `metric` counts between two builds.
 
-    None if it counts no failures, or if they cannot be judged. If the number of a run's attempts is unknown, it is
-    derived from the scatter of the samples within the run, as for independent attempts; without failures it is the
-    median of the other runs.
+    No effect if it counts no failures, or if they cannot be judged; with a reason if fewer than `FEW` of the attempts
+    failed in every run and the change may be chance. If the number of a run's attempts is unknown, it is derived from
+    the scatter of the samples within the run; in a run without failures it is the median of the other runs.
     """
     used = runs.map(lambda side: [run for run in side if run.level.value is not None])
     if metric.outcome is None:
-        return None
+        return None, None
     highest = max((run.level.value or 0.0 for side in used for run in side), default=0.0)
     whole = 100.0 if metric.unit == "percent" or (metric.outcome == "successes" and highest > 1.0) else 1.0
     counted = used.map(lambda side: [_counted(metric, run, whole, timed=timed) for run in side])
-    numbers = [attempts for side in counted for _, attempts in side if 0 < attempts < math.inf]
+    numbers = [attempts for side in counted for _, attempts, _ in side if 0 < attempts < math.inf]
     if not numbers:
-        return None
+        return None, None
     usual = float(np.median(numbers))
-    filled = counted.map(lambda side: [(share, n if 0 < n < math.inf else usual) for share, n in side])
+    filled = counted.map(lambda side: [(share, n if 0 < n < math.inf else usual) for share, n, _ in side])
     failures = filled.map(lambda side: [Failures(share * n, n) for share, n in side])
-    return failures_effect(*failures, succeeded=metric.outcome == "successes")
+    effect = failures_effect(*failures, succeeded=metric.outcome == "successes")
+    if effect is None or effect.p_value < ALPHA or not all(each[2] for side in counted for each in side):
+        return effect, None
+    failed, attempts = np.array([*failures.base, *failures.new]).T
+    few = (special.gammaincinv(failed + 1.0, 1.0 - ALPHA / 2.0) < FEW * attempts).all()  # upper bounds, Poisson
+    return (None, Reason(code=ReasonCode.FEW_FAILED)) if few else (effect, None)
 
 
-def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple[float, float]:
-    """Share of failures of one run, and its attempts; NaN if unknown."""
+def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple[float, float, bool]:
+    """Share of failures of one run, its attempts (NaN if unknown), and whether it is a share of real attempts."""
     level, value, seconds = run.level, run.level.value or 0.0, run.level.seconds if timed else 1.0
     attempts = (run.attempts.value if run.attempts else None) or math.nan
     exact = run.unit.endswith("/s") == timed  # a rate for timed runs, else a count
-    rate = metric.unit.endswith("/s")
+    rate, known = metric.unit.endswith("/s"), True
     if metric.outcome == "successes" or metric.unit in SHARES:
         share = min(max(1.0 - value / whole if metric.outcome == "successes" else value / whole, 0.0), 1.0)
         number = attempts * seconds if exact else math.nan
     elif attempts > 0 and rate == run.unit.endswith("/s") and not re.search(r"\brate\b", metric.slug):
         share, number = min(value / attempts, 1.0), attempts * seconds if exact else math.nan
     else:
-        share, number = value / MANY, seconds * MANY if rate == timed and "rate" not in metric.slug else math.nan
+        share, known = value / MANY, False
+        number = seconds * MANY if rate == timed and "rate" not in metric.slug else math.nan
     if not number > 0:
         part = level.se_log * value / whole if metric.outcome == "successes" else level.se_log * share
         number = share * (1.0 - share) / part**2 if part > 0 else math.nan
-    return share, number
+    return share, number, known

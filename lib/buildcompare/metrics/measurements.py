@@ -114,11 +114,11 @@ def measure_measurements(
     for metric in measured_metrics(runs, catalogue):
         levels = Pair.of(lambda side: [level_of(each, metric.unit) for each in _values(runs[side], metric.slug)])  # noqa: B023
         missing = [side for side in SIDES if not levels[side]]
-        effect = compare_failures(metric, Pair.of(lambda side: _counts(runs[side], metric)), timed=False)  # noqa: B023
-        reason = None
+        effect, reason = compare_failures(metric, Pair.of(lambda side: _counts(runs[side], metric)), timed=False)  # noqa: B023
+        values = levels.map(lambda runs: level_of_build(metric, runs))  # noqa: B023
         if effect is None and missing:
             reason = Reason(code=ReasonCode.NOT_RECORDED, build=missing[0])
-        elif effect is None and delta_percent(*levels.map(lambda runs: level_of_build(metric, runs))) is None:  # noqa: B023
+        elif effect is None and reason is None and delta_percent(*values) is None:
             reason = Reason(code=zero_base(metric, levels.new))
         noise = metric_noise(metric, "benchmark", groups, past)
         if stated and noise is None and metric.unit == "seconds":
