@@ -86,7 +86,7 @@ class Outcome:
 
 
 def publish_one(order: Order, hear: Callable[[int], object] | None = None, share: float = 1.0) -> Outcome:
-    """Publish a report in a forked process if that is safe, else here; `hear` gets the number of each cell of a fork.
+    """Publish a report in a forked process if that is safe, else here. In a fork, `hear` gets the number of each cell.
 
     The forked process may use the fraction `share` of the machine's memory.
     """

@@ -107,8 +107,8 @@ def to_markdown(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Escape text that must appear literally in Markdown, on one line."""
-    line = _INLINE_SYNTAX.sub(r"\\\g<0>", " ".join(text.split())).replace("\\<", "&lt;")  # also hides markers
+    """Escape text that must appear literally in Markdown, on one line; it cannot form a hand-written marker."""
+    line = _INLINE_SYNTAX.sub(r"\\\g<0>", " ".join(text.split())).replace("\\<", "&lt;")  # breaks markers
     return _BLOCK_SYNTAX.sub(lambda match: f"{match[0]}\\" if match[0].isdigit() else f"\\{match[0]}", line)
 
 

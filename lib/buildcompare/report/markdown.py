@@ -29,7 +29,7 @@ _NOT_JUDGED = "not judged"
 GRAPHS = PurePosixPath("graphs")
 BLOCKS = ("comments", "action-items")
 NOTICE = "<!-- Write between the hand-written markers: all other text of this file is made anew with every report. -->"
-"""Note in README.md for its editors."""
+"""Note in README.md for people who edit the file."""
 _MARKER = re.compile(r"<!-- hand-written (begin|end): ([^\n]*?) -->")
 _LIKE_A_MARKER = re.compile(r"<[!\s-]*hand[-_\s]*written[-_\s]*(begin|end)\b[^\n>]*>?", re.IGNORECASE)
 """Pattern of anything like a marker, to find markers that an editor or a typo changed."""
@@ -42,7 +42,7 @@ def graphs_of(notebook: NotebookNode, results: Results) -> list[Figure]:
 
 
 def files_of(graphs: Sequence[Figure], results: Results, suffix: str | None = "svg") -> dict[str, bytes]:
-    """Make the pictures of `graphs` (SVG, or PNG) and of hand-written text, by their paths beside README.md."""
+    """Make the files of `graphs` and of pictures in hand-written text, by their paths relative to README.md."""
     drawn = {
         str(GRAPHS / f"{each.name}.{suffix}"): each.png if suffix == "png" else each.svg.encode() for each in graphs
     }

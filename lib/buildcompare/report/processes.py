@@ -26,12 +26,12 @@ T = TypeVar("T")
 PRELOAD = ["buildcompare.report.preload", "buildcompare.api"]
 LEAST_MEMORY = 4_000_000_000  # minimum for a child, in bytes: threads of libraries reserve memory that they never use
 GRACE_S = 5.0
-"""Seconds that a child gets to end by itself, and again to clean up after it is told to, before it is killed."""
+"""Seconds to wait for a child to end by itself, then again after SIGTERM, before it is killed."""
 _asker: Connection | None = None  # in a child: pipe to the process that waits for its result
 
 
 def is_safe() -> bool:
-    """Test whether Python forks by default: not on Windows, nor on macOS, whose system libraries do not allow it."""
+    """Test whether Python forks by default. On Windows and macOS it does not; macOS's libraries do not allow it."""
     methods = multiprocessing.get_all_start_methods()  # Python lists its default first
     return methods[0] != "spawn" and "forkserver" in methods
 
@@ -82,7 +82,7 @@ def in_child(
         raise ExecutionError(f"{f'cell {cell}: ' if cell else ''}its process {ended}") from None
     finally:
         here.close()
-        for end in (lambda: None, process.terminate, process.kill):  # a finished child ends by itself
+        for end in (lambda: None, process.terminate, process.kill):  # first, a finished child may end by itself
             end()
             process.join(GRACE_S)
             if not process.is_alive():

@@ -64,7 +64,7 @@ def whole(folder: Path, made_from: str) -> Results | None:
 
 @contextlib.contextmanager
 def staged(folder: Path) -> Iterator[Path]:
-    """Make a folder beside `folder` that replaces it when the block ends without an error.
+    """Make a new folder, and replace `folder` by it when the block ends without an error.
 
     Other files in `folder` are kept. An :class:`InputError` is raised if `folder` cannot be made, is no folder, or has
     files but no report.
@@ -84,7 +84,7 @@ def staged(folder: Path) -> Iterator[Path]:
 
 
 def _refuse_others(folder: Path) -> None:
-    """Refuse a place that is no folder, or a folder with files but no report."""
+    """Raise an :class:`InputError` if `folder` is no folder, or has files but no report."""
     fault = functools.partial(InputError, file=folder, key="output")
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise fault(expected="a folder", found="something else")
@@ -114,13 +114,13 @@ def _put_in_place(place: Path, folder: Path) -> None:
 
 def _take_over(old: Path, folder: Path) -> None:
     """Move the user's files from an old report into the new one, and remove the old one."""
-    for _ in range(3):  # again, because a file may be saved meanwhile: the old folder is then not empty
+    for _ in range(3):  # three attempts: a file that is saved meanwhile keeps the folder
         for entry in _others(old):  # a rename keeps links, pipes and large files intact
             if not os.path.lexists(target := folder / entry.relative_to(old)):
                 target.parent.mkdir(exist_ok=True)
                 entry.rename(target)
         for name in _ours():
-            shutil.rmtree(old / name, ignore_errors=True)  # skips files; the next line removes them
+            shutil.rmtree(old / name, ignore_errors=True)  # removes folders only; `unlink` removes files
             with contextlib.suppress(OSError):
                 (old / name).unlink()
         with contextlib.suppress(OSError):

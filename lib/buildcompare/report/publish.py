@@ -129,7 +129,7 @@ def shown_as(params_file: Path) -> str:
 
 
 def _folder_for(params_file: Path, output: Path | None) -> tuple[Path, str]:
-    """Return the report's folder and the identity of its params file; refuse to replace another file's report."""
+    """Return the report's folder and an id of its params file; refuse to replace the report of another params file."""
     path, folder = params_file.resolve(), folder_of(params_file, output)
     identity = shown_as(path) if path.is_relative_to(root()) else sha256(str(path).encode()).hexdigest()
     try:
@@ -175,7 +175,7 @@ def publish(
     graphs: Graphs = "svg",
     resume: bool = False,
 ) -> Published:
-    """Check the params, run the notebook, and publish all files made from it (into `output`), or none.
+    """Check the params, run the notebook, and publish into `output` all files that are made from it, or none.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def publish(
     graphs
         Format of the graphs of README.md; None for no graphs.
     resume
-        Keep a complete report of the same inputs and the same code (``provenance.run.inputs_sha256``).
+        Keep an existing report if it is complete and from the same inputs and code (``provenance.run.inputs_sha256``).
     """
     if graphs == "png":
         rasteriser()

@@ -40,7 +40,7 @@ RESULTS_MIME = "application/vnd.buildcompare.results+json"
 FRAGMENT_MIME = "application/vnd.buildcompare.fragment+json"
 """MIME type of a fragment's fields in the notebook, for the HTML exporter."""
 HEADLINE_TESTS = 6
-"""Maximum number of tests in the table below the verdict; if there are more, the gravest are shown, others folded."""
+"""Maximum number of tests in the table below the verdict; of more tests the gravest are shown, the others folded."""
 MOST_LABELS = 500
 """Number of rows to which the page cuts a long label table (see `labels`); thousands would take many megabytes."""
 CALLABLE = (
@@ -250,7 +250,7 @@ def ramp_up(analysis: Analysis) -> Iterator[Part]:
 
 
 def metrics(analysis: Analysis) -> Iterator[Part]:
-    """Show every metric over the steady windows, and at equal load if the loads differ."""
+    """Show every metric over the steady windows, and in unbounded tests at equal load."""
     yield fragment("matrix", results=analysis.results, matrix=_matrix(analysis.results.tests))
     for test in analysis.tests():
         yield fragment("test_heading", test=test.result)

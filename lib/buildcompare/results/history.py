@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """An earlier comparison whose databases had the present order: their difference in each build, in percent."""
+    """An earlier comparison with the present order of the databases: their difference in each build, in percent."""
 
     comparison: str
     base: Number = None
@@ -49,7 +49,7 @@ class Drift(Model):
     same_version: bool
     """Whether both builds have the same major and minor version; if not, the builds may differ as well."""
     z: Number = None
-    """Log of `value` / `before`, in standard deviations of one version between comparisons (`history.between`)."""
+    """Log of `value` / `before`, divided by the usual deviation of one version (see `BetweenComparisons`)."""
     jump: bool = False
     setup_changed: list[str] = Field(default_factory=list)
     """Settings that changed since the earlier comparison; empty if no change is recorded."""
@@ -67,7 +67,7 @@ class Drift(Model):
 
 
 class BetweenComparisons(Model):
-    """Robust standard deviation of the change of one version between comparisons; null if `links` is below 5."""
+    """Robust standard deviation of one version's supported users between comparisons; null if `links` is below 5."""
 
     type: TestType
     db_engine: str | None
@@ -76,7 +76,7 @@ class BetweenComparisons(Model):
 
 
 class RepeatedMeasurements(Model):
-    """Standard deviation of one run, from builds that the ledger has several times on the same setup."""
+    """Standard deviation of a single run, from builds that were measured repeatedly on one setup in the ledger."""
 
     sd_percent: float
     ci_low: float

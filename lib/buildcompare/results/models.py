@@ -208,7 +208,7 @@ class Distribution(Model):
     """95 % interval of the mean, computed as for independent values."""
     sd: float
     quantiles: dict[str, tuple[float, Number, Number]]
-    """Quantile and its 95 % interval, by probability (``0.99``); an end is null if there are too few values."""
+    """By probability (such as ``0.99``): the quantile and both ends of its 95 % interval (null with too few values)."""
 
 
 class DistributionResult(Model):
@@ -230,11 +230,11 @@ class FrameResult(Model):
     points: float
     """New minus base, in percentage points."""
     noise_points: Number
-    """Largest difference between unchanged builds in 19 of 20 comparisons; null with one profile per build."""
+    """Difference, in points, that unchanged builds exceed in 1 of 20 comparisons; null with one profile per build."""
     noise_share: Number
     """Largest fraction of the difference (0 to 1) that noise may explain; null if the noise is unknown."""
     p_adjusted: Number
-    """Adjusted (Holm) over all judged frames."""
+    """P-value, adjusted (Holm) over all judged frames; null with one profile per build."""
 
 
 class ProfilesResult(Model):
@@ -273,7 +273,7 @@ class TestResult(Model):
     ramp_up: RampUps
     metrics: list[MetricResult]
     distributions: list[DistributionResult] = Field(default_factory=list)
-    """Metrics of a benchmark that have enough values in a build; empty for other tests."""
+    """Distributions of the metrics of a benchmark that have enough values; empty for other types of tests."""
     sessions: Sessions | None = None
     """Sessions of a benchmark; null if its runs state none."""
     errors: list[ErrorRateResult] = Field(default_factory=list)
@@ -284,9 +284,9 @@ class TestResult(Model):
     profiles: ProfilesResult | None = None
     validity: Validity
     looks: list[tuple[int, int]] = Field(default_factory=list)
-    """Numbers of runs of base and new at each look that the ledger has, and last at the present look."""
+    """Number of runs of base and of new at each look: first the looks in the ledger, last the present look."""
     level: float = 0.05
-    """Threshold of adjusted p-values; with several looks it is lower, so that all together keep an error of 5 %."""
+    """Threshold of adjusted p-values; with several looks it is lower, so that all looks together err in at most 5 %."""
     planned_runs: int | None = None
     """Planned number of runs of each build, used to share the error among looks; null if the first look had no plan."""
 
@@ -311,7 +311,7 @@ class PlannedRow(Model):
     """One row that the verdict uses, and the changes that further runs would detect in it."""
 
     slug: str | None
-    """Null for supported users."""
+    """Slug of the metric; null for supported users."""
     name: str
     margin_percent: float
     better: codes.Better
@@ -322,7 +322,7 @@ class PlannedRow(Model):
     unit: Literal["run", "session"] = "run"
     """What the numbers in `steps` count: runs or sessions."""
     steps: list[FurtherRunsResult]
-    """One further run of each build, then the fewest (or eight) that show a change of 1.5 times the margin."""
+    """Power after one further run of each build, and after the fewest (else eight) that show 1.5 times the margin."""
 
     @property
     def undecided(self) -> bool:
@@ -341,7 +341,7 @@ class TestPlan(Model):
     runs: int
     """Number of runs (or sessions) that each build has now; the smaller number if the builds differ."""
     order: list[Side] = Field(default_factory=list)
-    """Builds in the order of their further runs, as many as the undecided row with the largest need takes."""
+    """Build of each further run, in order; there are as many runs as the most demanding undecided row needs."""
     rows: list[PlannedRow]
 
     @property

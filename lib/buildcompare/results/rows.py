@@ -27,7 +27,7 @@ class Tested(Change):
 
 
 LEANING = 0.1
-"""One-sided adjusted p-value below which a row leans worse: without being a regression, it prevents a pass.
+"""One-sided adjusted p-value below which a row counts as probably worse: it prevents a pass, even if undecided.
 
 A round number; `benchmarks/identical.py` prints how many pairs of identical runs pass, and all their warnings."""
 
@@ -56,7 +56,7 @@ class Decided(Tested):
     within_se_log: Number = None
     """Standard error of log(new / base) from the samples within runs alone; far too large if the load has waves."""
     noise_comparisons: int = 0
-    """Number of earlier comparisons that the noise estimate uses, alone (source `ledger`) or besides `noise_source`."""
+    """Number of earlier comparisons in the noise estimate: alone if `noise_source` is `ledger`, else added to it."""
 
     @property
     def leans_worse(self) -> bool:
@@ -65,9 +65,9 @@ class Decided(Tested):
 
     @property
     def by_chance_percent(self) -> float | None:
-        """Largest difference, in percent, between unchanged builds in 19 of 20 comparisons; None if unknown."""
+        """Difference, in percent, that unchanged builds exceed in 1 of 20 comparisons; None if unknown."""
         if self.ci_high is None or self.delta_percent is None or not self.delta_percent > -100.0:
-            return None  # new is 0, so its ratio to base cannot divide
+            return None  # new is 0: the division below is impossible
         return ((1.0 + self.ci_high / 100.0) / (1.0 + self.delta_percent / 100.0) - 1.0) * 100.0
 
 
@@ -76,11 +76,11 @@ class LoadAdjustedResult(Decided):
 
     users: float
     p_adjusted: Number = None
-    """Adjusted (Holm) over one family of the test: gate metrics, error metrics, other times, or other metrics."""
+    """P-value, adjusted (Holm) over one family of the test: gates, error metrics, other times, or other metrics."""
     at_users_range: Window
     """Lowest and highest load, in connected users, at which both builds were observed."""
     constant: bool = False
-    """True if one difference is given for all loads, because the one at the highest load does not contradict it."""
+    """True if one difference holds for all loads; False if the difference at the highest load contradicts it."""
     noise_of: Literal["equal_load", "levels", "none"] = "none"
     """What the run-to-run noise was measured on: runs at equal load, or levels of runs, which vary with the load."""
 
@@ -98,7 +98,7 @@ class MixMover(Model):
 
 
 class TrafficMixResult(Model):
-    """The change of an average over labels as a sum: `mix_percent` (shares of calls) plus `speed_percent` (times)."""
+    """The change of an average over labels: `mix_percent` from shares of calls plus `speed_percent` from times."""
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
@@ -154,7 +154,7 @@ class MetricResult(Decided, MetricRow):
     """With `better: neutral`, improvement means a rise and regression a fall."""
     reason: Reason | None
     reading_error_percent: Number = None
-    """Standard deviation of reading a level off a plot, in percent; it is part of the noise. Null without plots."""
+    """Standard deviation of reading a level off a plot, in percent; part of the noise. Null if nothing was read off."""
     n_effective: Number = None
     """Effective sample size of the steady window, reduced for autocorrelation; the smallest over all runs."""
     window: Pair[Window | None]
@@ -218,7 +218,7 @@ class PooledResult(MetricRow):
     ci_high: Number
     p_value: Number
     p_adjusted: Number
-    """Adjusted (Holm) over the pooled rows of a family: gate metrics, error metrics, other times, or other metrics."""
+    """P-value, adjusted (Holm) over the pooled rows of a family: gates, error metrics, other times, or others."""
     status: Status
     no_worse_than_percent: Number = None
     min_detectable_percent: Number = None
@@ -238,7 +238,7 @@ class FailingLabel(Model):
 class ErrorRateResult(Tested, MetricRow):
     """One error rate in one test, in `unit`: means over the steady windows, or over whole runs for counted errors.
 
-    `delta_percent` is null if nothing failed in the base; the interval adds a third of a failure to every run.
+    `delta_percent` is null if nothing failed in the base. The interval counts a third of a failure more in every run.
     """
 
     better: Literal[Better.LOWER] = Better.LOWER

@@ -114,7 +114,7 @@ def unit_scale(largest: float, unit: str) -> tuple[float, str]:
 
 
 def change(percent: float | None, bound: str = "") -> str:
-    """Format a change with its sign: ``+6.1 %``; from +1,000 % on as a factor: ``×11.0``; a dash for None."""
+    """Format a change with its sign: ``+6.1 %``; from +1,000 % on as a factor (11.0); a dash for None."""
     if percent is None:
         return MISSING
     if percent >= _FACTORS_FROM:
