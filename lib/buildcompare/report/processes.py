@@ -31,7 +31,7 @@ _asker: Connection | None = None  # in a child: pipe to the process that waits f
 
 
 def is_safe() -> bool:
-    """Test whether Python forks by default. On Windows and macOS it does not; macOS's libraries do not allow it."""
+    """Test whether Python starts children by forking; not on Windows, nor on macOS, whose libraries forbid it."""
     methods = multiprocessing.get_all_start_methods()  # Python lists its default first
     return methods[0] != "spawn" and "forkserver" in methods
 

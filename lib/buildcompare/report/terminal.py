@@ -31,8 +31,8 @@ Row = tuple[tuple[str, ...], Status]
 def lines(results: Results, *, width: int, coloured: bool = False, every: bool = False) -> str:
     """Render the verdict of `results`, a table for each test, and findings, in lines of at most `width` columns.
 
-    Gate metrics and metrics that changed have a row each; findings that are at least warnings are listed. All other
-    metrics and findings are only counted, unless `every` is True.
+    Gate metrics and changed metrics have a row each. Critical findings, warnings, and assumptions made for want of a
+    catalogue are listed. All other metrics and findings are only counted, unless `every` is True.
     """
     verdict, tests = opening(results), sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
     head = say("terminal", "builds", results.base.label, results.new.label, results.simulated)
