@@ -24,22 +24,22 @@ T = TypeVar("T")
 BAD_INPUT, FAILED = 3, 4
 """Exit codes of faulty input or data, and of a failed execution."""
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
-"""Variable of GitHub's runners: a file of Markdown that the page of the run shows."""
+"""Environment variable of GitHub's runners: path of a Markdown file that GitHub shows on the page of the run."""
 
 
 @dataclass(frozen=True)
 class BuildFiles:
-    """Files for a build server and the people who read it, beside those of a report."""
+    """Files that are written in addition to a report, for a build server and its users."""
 
     markdown: Path | None = None
-    """The comment for a pull request; it is appended to the file that `STEP_SUMMARY` names too."""
+    """File of the comment for a pull request; the text is also appended to the file that `STEP_SUMMARY` names."""
     junit: Path | None = None
     link: str | None = None
     """Address of the report, for the comment."""
 
     def write(self, results: "Results") -> None:
         """Write the files, and append the comment to the step summary."""
-        from buildcompare.report import junit, markdown  # late: rendering takes long to import
+        from buildcompare.report import junit, markdown  # late import: it takes long
 
         summary = os.environ.get(STEP_SUMMARY)
         comment = markdown.comment(results, self.link) if self.markdown or summary else ""
@@ -55,7 +55,7 @@ class BuildFiles:
 
 @dataclass(frozen=True)
 class Printed:
-    """Settings of a printed table (:func:`~buildcompare.report.terminal.lines`)."""
+    """Settings of the printed table: arguments of :func:`~buildcompare.report.terminal.lines`."""
 
     width: int
     coloured: bool
@@ -86,9 +86,9 @@ class Outcome:
 
 
 def publish_one(order: Order, hear: Callable[[int], object] | None = None, share: float = 1.0) -> Outcome:
-    """Publish a report in a forked process if possible, else in this one; `hear` gets the number of each cell.
+    """Publish a report in a forked process if that is safe, else here. In a fork, `hear` gets the number of each cell.
 
-    The process may take this share of the machine's memory.
+    The forked process may use the fraction `share` of the machine's memory.
     """
     if not processes.is_safe():
         return publish_here(order)
@@ -99,14 +99,14 @@ def publish_one(order: Order, hear: Callable[[int], object] | None = None, share
 
 
 def failed(params: Path, why: object) -> Outcome:
-    """Make the outcome of a failed execution."""
+    """Make the outcome of a report whose execution failed."""
     return Outcome(FAILED, f"buildcompare: {params}: {why}")
 
 
 def publish_many(
     orders: Iterable[Order], *, jobs: int = 1, make: Callable[[Order], Outcome] | None = None
 ) -> Iterator[tuple[Order, Outcome]]:
-    """Publish reports, `jobs` at a time, by `make` (default: here); yield each when it is done."""
+    """Publish reports with `make` (default: `publish_one`), `jobs` at a time; yield each order with its outcome."""
     make = make or partial(publish_one, share=1 / jobs)
     with ThreadPoolExecutor(jobs) as threads:
         order_of = {threads.submit(make, order): order for order in orders}
@@ -119,7 +119,7 @@ def publish_many(
 
 def publish_here(order: Order) -> Outcome:
     """Publish a report in this process."""
-    from buildcompare.report.publish import publish  # imported late, as it takes seconds
+    from buildcompare.report.publish import publish  # late import: it takes seconds
 
     def made(output: Path | None) -> Outcome:
         return published(order, publish(order.params, **order.settings | {"output": output}))
@@ -128,13 +128,13 @@ def publish_here(order: Order) -> Outcome:
 
 
 def published(order: Order, made: Any) -> Outcome:
-    """Write the other files of a published report, and make its outcome."""
-    from buildcompare.findings.verdict import opening, shortcomings  # late: they take long to import
+    """Write the printed table and the build server's files of a published report, and make its outcome."""
+    from buildcompare.findings.verdict import opening, shortcomings  # late import: they take long
     from buildcompare.text.sentences import say
 
     table = ""
     if order.table is not None:
-        from buildcompare.report.terminal import lines  # imported late: only printed tables need rich
+        from buildcompare.report.terminal import lines  # late import: only printed tables need rich
 
         table = lines(made.results, **vars(order.table)) + "\n"
     if order.files is not None:
@@ -165,5 +165,5 @@ def what_ended(error: Exception) -> tuple[int, str]:
         where = f"{named(error.filename)}: " if isinstance(error, OSError) and error.filename else ""
         found = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
         return FAILED, printable(f"buildcompare: {where}expected a machine that can do this, found {found}")
-    # Python's exit code 1 means a regression with --fail-on.
+    # The exit code is not Python's 1 for a traceback, because 1 means a regression with --fail-on.
     return FAILED, "\n".join(map(printable, "".join(traceback.format_exception(error)).splitlines()))

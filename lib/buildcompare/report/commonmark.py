@@ -24,7 +24,7 @@ from buildcompare.text.sentences import say
 
 IMAGES = "images"
 """Folder of copied pictures beside README.md."""
-MAX_IMAGE = 1_000_000  # Bytes
+MAX_IMAGE = 1_000_000  # size of the largest picture that is shown, in bytes
 _SIGNATURES = {b"\x89PNG\r\n": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp"}
 _INLINE_SYNTAX = re.compile(r"[\\`*\[\]<>&~|$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _BLOCK_SYNTAX = re.compile(r"^(?:[#+=-]|\d+(?=[.)]))")
@@ -32,7 +32,7 @@ _BLOCK_SYNTAX = re.compile(r"^(?:[#+=-]|\d+(?=[.)]))")
 
 @functools.cache
 def _parser(*, html: bool = False, headings: bool = False) -> MarkdownIt:
-    """Make a parser that links no scripts and, by default, renders raw HTML as text."""
+    """Make a parser that refuses links to scripts and, by default, renders raw HTML as text."""
     parser = MarkdownIt("commonmark", {"html": html}).enable("strikethrough")
     parser.disable([] if headings else ["heading", "lheading"])
     parser.add_render_rule("image", _embedded)
@@ -45,7 +45,7 @@ def to_html(text: str) -> Markup:
 
 
 def to_html_with_headings(text: str, taken: set[str]) -> tuple[Markup, list[tuple[str, str]]]:
-    """Render a notebook's cell, with anchor and text of its second-level headings; anchors avoid those `taken`."""
+    """Render a notebook's cell; return also anchor and text of its level-2 headings. Anchors differ from `taken`."""
     parser, found = _parser(headings=True), []
     tokens = parser.parse(text)
     for opening, inside in pairwise(tokens):
@@ -68,7 +68,7 @@ def _embedded(
 
 
 def _image(token: Token) -> tuple[str, str, bytes | None]:
-    """Read a local picture: its path as written, its type and its contents; or else the reason why not and None."""
+    """Read a local picture: return path as written, type and contents; if refused, path, reason and None."""
     source = unquote(str(token.attrGet("src") or ""))
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:|//", source):
         return source, "remote", None
@@ -84,7 +84,7 @@ def _image(token: Token) -> tuple[str, str, bytes | None]:
 
 
 def images(text: str) -> Iterator[tuple[str, str, bytes]]:
-    """List the local pictures in `text`: path as written, name of the copy, and contents."""
+    """Yield the local pictures in `text`: path as written, name of the copy, and contents."""
     for token in (each for block in _parser().parse(text) for each in block.children or () if each.type == "image"):
         source, kind, contents = _image(token)
         if contents is not None:
@@ -107,13 +107,13 @@ def to_markdown(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Escape text that must appear literally in Markdown, on one line."""
-    line = _INLINE_SYNTAX.sub(r"\\\g<0>", " ".join(text.split())).replace("\\<", "&lt;")  # escapes markers too
+    """Escape text that must appear literally in Markdown, on one line; it cannot form a hand-written marker."""
+    line = _INLINE_SYNTAX.sub(r"\\\g<0>", " ".join(text.split())).replace("\\<", "&lt;")  # breaks markers
     return _BLOCK_SYNTAX.sub(lambda match: f"{match[0]}\\" if match[0].isdigit() else f"\\{match[0]}", line)
 
 
 def code(text: str) -> str:
-    """Write text with any backticks as a Markdown code span."""
+    """Write text as a Markdown code span, also if it contains backticks."""
     line = " ".join(text.split())
     fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", line)), default=0))
     pad = " " if line.startswith("`") or line.endswith("`") else ""
@@ -121,7 +121,7 @@ def code(text: str) -> str:
 
 
 def cell(markdown: str) -> str:
-    """Write Markdown for a cell of a table: on one line, with escaped bars."""
+    """Write Markdown for a cell of a table: on one line, with escaped vertical bars."""
     return re.sub(r"(?<!\\)((?:\\\\)*)\|", r"\1\\|", " ".join(markdown.split()))
 
 

@@ -18,15 +18,15 @@ LANGUAGE = {
     "name": "python", "nbconvert_exporter": "python", "pygments_lexer": "ipython3",
     "version": platform.python_version(),
 }  # fmt: skip
-"""Language metadata of an executed notebook, as from a kernel."""
+"""Metadata of an executed notebook about its language, the same as from a kernel."""
 CAN_FAIL = "raises-exception"
-"""Tag of cells that may fail without ending the notebook."""
+"""Tag of cells that may fail without ending the run of the notebook."""
 
 
 class _Outputs:
     """Outputs of a cell, in order; it replaces IPython's display publisher."""
 
-    is_publishing = False  # IPython reads it
+    is_publishing = False  # IPython reads this attribute
 
     def __init__(self) -> None:
         self._by_id: dict[str, list[NotebookNode]] = {}
@@ -51,7 +51,7 @@ class _Outputs:
             self._by_id.setdefault(name, []).append(output)
 
     def clear_output(self, wait: bool = False) -> None:
-        """Forget the outputs of this cell so far."""
+        """Remove all outputs of this cell so far."""
         self.of_cell.clear()
 
 
@@ -79,7 +79,7 @@ def _shell(outputs: _Outputs) -> Any:
         outputs.add("execute_result", data=data, metadata=metadata or {}, execution_count=results.prompt_count)
 
     def nothing(*_: object, **__: object) -> None:
-        """Replace prompts, windows and printed tracebacks, which nobody sees."""
+        """Do nothing: replaces IPython's prompts, windows and printed tracebacks, which nobody would see."""
 
     shell.display_pub, shell.enable_gui = outputs, nothing
     shell.showtraceback = shell.showsyntaxerror = nothing  # the engine adds the error as an output
@@ -88,9 +88,9 @@ def _shell(outputs: _Outputs) -> Any:
 
 
 class WarmEngine:
-    """Runs cells in a child of the fork server; in this process if it is such a child.
+    """Engine of papermill that runs cells in a child of the fork server; in this process if it is such a child.
 
-    It is no subclass of papermill's engine, because papermill imports this module during its import.
+    The class does not inherit from papermill's engine, because papermill imports this module during its own import.
     """
 
     @staticmethod
@@ -105,7 +105,7 @@ class WarmEngine:
 
     @classmethod
     def execute_notebook(cls, nb: Any, kernel_name: str, **options: Any) -> Any:
-        """Run the notebook, with the interface of papermill's engines."""
+        """Run the notebook; papermill calls this method of every engine."""
         if processes.is_child():
             from papermill.engines import Engine
 
@@ -116,13 +116,13 @@ class WarmEngine:
     @classmethod
     def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **_: object) -> None:
         """Run code cells in order until one fails."""
-        from matplotlib import pyplot  # late: papermill imports this module
+        from matplotlib import pyplot  # late import: papermill imports this module
 
         nb_man.nb.metadata["language_info"] = LANGUAGE
         outputs = _Outputs()
         shell = _shell(outputs)
         pyplot.switch_backend("module://matplotlib_inline.backend_inline")
-        pyplot.uninstall_repl_displayhook()  # else each figure is drawn once more, for a window
+        pyplot.uninstall_repl_displayhook()  # otherwise each figure is drawn again, for a window
         for index, cell in enumerate(nb_man.nb.cells):
             if cell.cell_type != "code" or not cell.source.strip():
                 continue

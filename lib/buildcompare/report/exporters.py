@@ -17,8 +17,8 @@ from buildcompare.report.sections import TEMPLATES, assets, templates
 class HtmlReportExporter(TemplateExporter):
     """``jupyter nbconvert --to buildcompare_html``: an executed notebook as report.html.
 
-    ``resources["beside"]`` holds the files that the page links, ``resources["written"]`` by block the text that people
-    wrote into README.md.
+    ``resources["beside"]`` lists the files to which the page links. ``resources["written"]`` maps each hand-written
+    block of README.md to its text.
     """
 
     export_from_notebook = "buildcompare report"
@@ -30,14 +30,14 @@ class HtmlReportExporter(TemplateExporter):
 
     @property
     def environment(self) -> Environment:
-        """Replace nbconvert's templates, which do not escape text, with those of reports."""
+        """Return the template environment of reports; nbconvert's own does not escape text."""
         made = templates()
         made.globals.update(page_of=page_of, assets=assets, component=figures.component)
         return made
 
 
 def page(notebook: NotebookNode, **resources: object) -> str:
-    """Make the page of an executed notebook, like ``jupyter nbconvert --to buildcompare_html``."""
+    """Make the same page from an executed notebook as ``jupyter nbconvert --to buildcompare_html``."""
     exporter: Any = HtmlReportExporter  # nbconvert has no types
     made: str = exporter().from_notebook_node(notebook, resources)[0]
     return made
@@ -51,7 +51,7 @@ class MarkdownReportExporter(Exporter):
     file_extension = ".md"
 
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
-        """Convert `nb`; ``resources["outputs"]`` has the graphs by path."""
+        """Convert `nb` to README.md; ``resources["outputs"]`` gets the graphs by path."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
         results = results_of(nb)
         graphs = markdown.graphs_of(nb, results)
@@ -67,6 +67,6 @@ class JUnitExporter(Exporter):
     file_extension = ".xml"
 
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
-        """Convert `nb`."""
+        """Convert `nb` to junit.xml."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
         return junit.render(results_of(nb)), resources

@@ -1,4 +1,4 @@
-"""Write the page of every release: reports and ledgers in one HTML file that loads nothing, searches and sorts."""
+"""Write one HTML page of all releases, from reports and ledgers; it loads nothing, and its rows can be searched."""
 
 import json
 import re
@@ -35,11 +35,11 @@ FILES = {publication.HTML: "report", publication.README: "README", publication.R
 INDEX = "index.html"
 LEDGERS = "data/history"  # folder of all ledgers
 FEWEST_POINTS = 3  # minimum number of points for a chart of levels
-NEWEST = 500  # most comparisons of each ledger on the page
+NEWEST = 500  # maximum number of comparisons of each ledger on the page, apart from those with a report
 
 
 class UsersLine(NamedTuple):
-    """Supported users of both builds in one test, None without a figure; fields as in :class:`Drift`."""
+    """Supported users of both builds in one test, None if unknown; the fields have the names of :class:`Drift`."""
 
     test: str
     db_engine: str | None
@@ -64,7 +64,7 @@ class IndexRow(Step):
 
     @property
     def drift_lines(self) -> list[Drift]:
-        """Return the drift of each base build from the same version in the earlier comparison."""
+        """Return the rows that compare a base build with the same version in an earlier comparison."""
         return sorted(self.same_version, key=_by_test)
 
 
@@ -72,8 +72,8 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
     """Write the index page into the folder of all reports; return its path and its number of rows.
 
     The default `ledgers` (folders) are those that the reports were compared with, and all in ``data/history``. The
-    catalogue `metrics` has the noise of comparisons that only a ledger holds. A damaged ledger is an InputError; a
-    report that cannot be read becomes a row with its fault.
+    noise of comparisons that only a ledger holds is that of the catalogue `metrics`. A damaged ledger raises an
+    InputError. A report that cannot be read becomes a row that names the fault.
     """
     catalogue = read_catalogue(metrics)
     rows, views = index_rows(folder, ledgers, catalogue)
@@ -95,7 +95,7 @@ def index_rows(
 ) -> tuple[list[IndexRow], dict[Path, History]]:
     """List the rows: reports outside all ledgers, recorded releases (newest first), studies, unreadable reports.
 
-    Each ledger adds its `NEWEST` comparisons and those with a report. The second value is each ledger's analysis.
+    Each ledger adds its `NEWEST` latest comparisons and those with a report. Also return each ledger's analysis.
     """
     folders = [each for each in _folders(folder) if any((each / name).exists() for name in FILES)]
     reports = {each: _read(each / publication.RESULTS) for each in folders}
@@ -128,7 +128,7 @@ def index_rows(
 
 
 def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[str, list[tuple[LevelSeries, Markup]]]]:
-    """Draw every metric of every test over the releases of each ledger, oldest first, by heading.
+    """Draw every metric of every test over the releases of each ledger, oldest first; return headings with charts.
 
     Reports outside all ledgers form two separate groups: measured and simulated.
     """
@@ -150,13 +150,13 @@ def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[s
             attributes = chart.over_releases(series, releases, f"releases-{number}", marked)
             is_first = all(series.test != each.test for each, _ in drawn)  # only a test's first metric has a picture
             still = curves.over_releases(series, [row.entry.name for row in chain], marked) if is_first else ""
-            drawn.append((series, Markup(figures.element(attributes, still))))  # noqa: S704  # ours
+            drawn.append((series, Markup(figures.element(attributes, still))))  # noqa: S704  # our HTML
         charts.append((say("figures", "chain_heading", ledger and ledger.name, simulated), drawn))
     return charts
 
 
 def _release(row: IndexRow) -> Header:
-    """Fields of one place on the axis of a chart."""
+    """Return the fields of one release on the horizontal axis of a chart."""
     href = next((href for text, href in row.links if text == "report"), None)
     base, new = row.builds
     note = say("history", "changed_settings", row.setup_changed) if row.setup_changed else ""
@@ -173,14 +173,14 @@ def _place(results: Results, paths: Mapping[str, Path], opened: Sequence[Ledger]
 
 
 def _folders(folder: Path) -> list[Path]:
-    """List the folders in `folder` by name, without hidden ones, which are incomplete."""
+    """List the folders in `folder` by name, without hidden folders, which hold incomplete reports."""
     if not folder.is_dir():
         return []
     return sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
 
 
 def _newness(label: str) -> tuple[list[int], bool, list[int]]:
-    """Return a sort key of versions: a release follows its candidates; labels without a version come first."""
+    """Return the sort key of a version: a release follows its candidates; labels without a version come first."""
     number, _, candidate = (version_in(label) or "").partition("-")
     numbers, candidates = ([int(part) for part in re.findall(r"\d+", text)] for text in (number, candidate))
     return numbers, not candidate, candidates
@@ -190,7 +190,7 @@ def _read(file: Path) -> Results | str:
     """Read results.json; return a message if it cannot be read."""
     try:
         results = Results.model_validate(json.loads(file.read_text(encoding="utf-8")))
-        dumps(results).encode()  # fails on lone surrogates, which UTF-8 cannot encode
+        dumps(results).encode()  # raises an error for lone surrogates, which UTF-8 cannot encode
     except FileNotFoundError:
         return "results.json is missing"
     except (ValidationError, ValueError, RecursionError, OSError):
@@ -199,7 +199,7 @@ def _read(file: Path) -> Results | str:
 
 
 def _entry(**fields: Any) -> Entry:
-    """Make an incomplete entry that no ledger holds."""
+    """Make a ledger entry with these fields alone, without validation."""
     return Entry.model_construct(**fields)
 
 
@@ -210,7 +210,7 @@ def _entry_of(results: Results) -> Entry:
 
 
 def _of_report(results: Results, step: Step | None, links: Sequence[tuple[str, str]]) -> IndexRow:
-    """Make the row of a report with its history; without one, with that of its ledger entry (`step`)."""
+    """Make the row of a report; its history comes from the report, or else from its ledger entry (`step`)."""
     entry = _entry_of(results)
     users = [
         UsersLine(test.name, test.db_engine, at.base, at.new, at.delta_percent, at.ci_low, at.ci_high)
@@ -237,5 +237,5 @@ def _of_step(step: Step) -> IndexRow:
 
 
 def _by_test(line: UsersLine | Drift) -> str:
-    """Return the sort key of a line: its database, else its test."""
+    """Return the sort key of a line: the name of its database, or without one of its test."""
     return (db_name(line.db_engine) or line.test).casefold()

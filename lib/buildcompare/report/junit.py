@@ -11,7 +11,7 @@ from buildcompare.results import Results
 
 
 def render(results: Results) -> str:
-    """Render JUnit XML: regressions of metrics that users feel fail, undecided rows are skipped."""
+    """Render JUnit XML: regressions of gate metrics are failures, undecided rows skipped, invalid tests errors."""
     return template("junit.xml").render(results=results, kind=kind_of_results(results), xml=escaped) + "\n"
 
 

@@ -24,15 +24,15 @@ from buildcompare.text.numbers import MISSING, STATUS_WORDS, db_name
 from buildcompare.text.sentences import title
 
 MOST_ROWS, MOST_LABELS, MOST_PLANNED = 18, 8, 2
-"""Most rows of metrics, labels, and plans of further runs in a comment."""
+"""Maximum number of rows of metrics, of labels, and of plans of further runs in a comment."""
 _NOT_JUDGED = "not judged"
 GRAPHS = PurePosixPath("graphs")
 BLOCKS = ("comments", "action-items")
 NOTICE = "<!-- Write between the hand-written markers: all other text of this file is made anew with every report. -->"
-"""Note in README.md for its editors."""
+"""Note in README.md for people who edit the file."""
 _MARKER = re.compile(r"<!-- hand-written (begin|end): ([^\n]*?) -->")
 _LIKE_A_MARKER = re.compile(r"<[!\s-]*hand[-_\s]*written[-_\s]*(begin|end)\b[^\n>]*>?", re.IGNORECASE)
-"""Pattern of markers that an editor or a typo changed."""
+"""Pattern of anything like a marker, to find markers that an editor or a typo changed."""
 
 
 def graphs_of(notebook: NotebookNode, results: Results) -> list[Figure]:
@@ -42,7 +42,7 @@ def graphs_of(notebook: NotebookNode, results: Results) -> list[Figure]:
 
 
 def files_of(graphs: Sequence[Figure], results: Results, suffix: str | None = "svg") -> dict[str, bytes]:
-    """Make the pictures of `graphs` (SVG, or PNG) and of hand-written text, by their paths beside README.md."""
+    """Make the files of `graphs` and of pictures in hand-written text, by their paths relative to README.md."""
     drawn = {
         str(GRAPHS / f"{each.name}.{suffix}"): each.png if suffix == "png" else each.svg.encode() for each in graphs
     }
@@ -51,7 +51,7 @@ def files_of(graphs: Sequence[Figure], results: Results, suffix: str | None = "s
 
 
 def render(results: Results, graphs: Sequence[Figure], suffix: str | None = "svg") -> str:
-    """Render README.md from `results`; `graphs` are its figures, as SVG or PNG."""
+    """Render README.md from `results`; it shows `graphs`, whose files end in `suffix` (``svg`` or ``png``)."""
     order = [name for test in results.tests for name in names(test.metrics, test.name)]  # changes first, as on the page
     graphs = sorted(graphs, key=lambda graph: order.index(graph.name) if graph.name in order else len(order))
     tests = sorted(results.tests, key=lambda test: (test.type, db_name(test.db_engine)))  # bounded ones first
@@ -64,7 +64,7 @@ def render(results: Results, graphs: Sequence[Figure], suffix: str | None = "svg
 
 def comment(results: Results, link: str | None = None) -> str:
     """Render a comment for a pull request, of at most 60 lines without pictures; `link` is the report's address."""
-    from buildcompare.report.terminal import table_rows  # late: only tables of text need rich
+    from buildcompare.report.terminal import table_rows  # late import: only tables of text need rich
 
     begins, rows, left_out = opening(results), [], Counter[str]()
     for test in sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict)):
@@ -108,14 +108,14 @@ def _changed_labels(tests: Sequence[TestResult]) -> list[tuple[str, LabelResult]
 
 
 def markers(block: str) -> str:
-    """Return the markers of `block`, empty for hand-written text."""
+    """Return the begin and end markers of `block`, with no text between them."""
     return f"{_marker('begin', block)}\n{_marker('end', block)}"
 
 
 def read_written(file: Path) -> dict[str, str]:
     """Read the text between the markers of each block; empty without a file.
 
-    A broken or missing marker is an :class:`InputError`, because text outside of markers is overwritten.
+    A broken or missing marker is an :class:`InputError`, because text outside of the markers would be overwritten.
     """
     fault = functools.partial(InputError, file=file)
     try:

@@ -1,4 +1,4 @@
-"""Put a report into a notebook, and read it from an executed one."""
+"""Make a notebook from a report, and read a report from an executed notebook."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ NOT_PUBLISHED = "workbench"
 def notebook_of(report: Report) -> NotebookNode:
     """Make a notebook that looks executed, with a cell for each section and the results."""
     shown = [sections.parts_of(report, name) for name in sections.sections_of(report.results)]
-    new: Any = v4  # it has no types
+    new: Any = v4  # nbformat has no types
     cells = [
         new.new_code_cell(outputs=[new.new_output("display_data", data=part._repr_mimebundle_()) for part in parts])
         for parts in (*shown, [sections.EmbeddedResults(report.results)])
@@ -45,7 +45,7 @@ def _data_of(notebook: NotebookNode, mime: str) -> Iterator[Any]:
 
 
 def results_of(notebook: NotebookNode) -> Results:
-    """Read the results from an executed notebook; an :class:`ExecutionError` if it did not run to its end."""
+    """Read the results from an executed notebook; raise an :class:`ExecutionError` if it did not run to its end."""
     for data in _data_of(notebook, sections.RESULTS_MIME):
         return Results.model_validate_json(unpacked(data[sections.RESULTS_MIME]["packed"]))
     raise ExecutionError("the notebook holds no results: it was not run to its end")
@@ -80,7 +80,7 @@ def without_scripts(notebook: NotebookNode) -> NotebookNode:
 
 @dataclass(frozen=True)
 class Block:
-    """Part of the page: HTML, or figures in a grid, with a heading."""
+    """Part of the page: HTML with an optional heading, or a grid of figures."""
 
     html: Markup
     heading: str = ""
@@ -120,7 +120,7 @@ def page_of(notebook: NotebookNode, written: Mapping[str, str]) -> Page:
 
 
 def _with_content(parts: Iterable[Part], written: Mapping[str, str]) -> Iterator[Part]:
-    """Leave out blocks that nobody wrote, and headings without a part below them."""
+    """Leave out hand-written blocks without a text, and headings without a part below them."""
     kept = [
         each for each in parts
         if not (isinstance(each, Fragment) and each.is_placeholder) or written.get(each.block, "").strip()
@@ -131,7 +131,7 @@ def _with_content(parts: Iterable[Part], written: Mapping[str, str]) -> Iterator
 
 
 def _explained(html: Markup, terms: dict[str, str]) -> Markup:
-    """Explain each of the `terms` (regular expressions) at its first place in the text, and remove it from `terms`."""
+    """Explain each of `terms` (regular expression: explanation) where it first appears, and remove it from `terms`."""
     for term in [*terms] if "<svg" not in html else ():
         if found := re.search(rf"(?<![\w-])({term})(?![\w-])(?=[^<>]*<)", html):
             abbr = Markup('<abbr title="{}">{}</abbr>').format(terms.pop(term), html[slice(*found.span())])
@@ -153,7 +153,7 @@ def _parts(notebook: NotebookNode, contents: list[tuple[str, str]], taken: set[s
 
 
 def _part(output: Any) -> Part | None:
-    """Convert an output of the notebook for the page; None if the page shows nothing."""
+    """Convert an output of the notebook to a part of the page; None if the page does not show it."""
     data = output.get("data", {})
     if FIGURE_MIME in data:
         return Figure.from_data(data)

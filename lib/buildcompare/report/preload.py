@@ -6,18 +6,18 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 
-# Threads slow down such small matrices, and only a process without threads can be forked safely.
+# OpenBLAS uses one thread: threads slow down small matrices, and a process with threads cannot be forked safely.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# pyarrow's allocator gets memory page by page, which may take ten times as long as reading a recording.
+# pyarrow uses the system's allocator: its own gets memory page by page, which may take ten times as long as a read.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-# matplotlib reads this at its import; notebooks draw with it.
+# Notebooks draw with this backend; matplotlib reads the variable when it is imported.
 os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-# jsonschema takes over a second to import checkers of addresses, colours and durations, seaborn a tenth of one to
-# import widgets, which no report needs.
+# Imports of these modules fail at once, because no report needs them. Otherwise jsonschema would import its checkers
+# of addresses, colours and durations in more than 1 s, and seaborn would import ipywidgets in 0.1 s.
 UNUSED = ("rfc3987_syntax", "rfc3986_validator", "isoduration", "webcolors", "uri_template", "fqdn", "ipywidgets")
 for name in UNUSED:
-    sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # its import fails
-gc.set_threshold(0)  # imports make no garbage, so collecting costs time only
+    sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # None makes an import fail
+gc.set_threshold(0)  # garbage collection is off during imports: they make no garbage
 
 LATE = """
 bdb buildcompare.figures.curves buildcompare.report.batch buildcompare.report.engine buildcompare.report.exporters
@@ -27,7 +27,7 @@ pandas.core.methods.to_dict pandas.core.reshape.reshape pandas.io.formats.html
 pandas.io.formats.string papermill papermill.translators patsy pyarrow.csv pyarrow.json pyarrow.parquet scipy.linalg
 seaborn
 """
-"""Modules that other code imports at first use."""
+"""Modules that other code would import at first use, in each child again."""
 for name in LATE.split():
     import_module(name)
 
@@ -50,17 +50,17 @@ from buildcompare.text import sentences  # noqa: E402
 
 for environment in (sections.templates(), sentences.environment()):
     for name in environment.list_templates(["j2"]):
-        if not name.startswith("sections/"):  # the loader finds these without their folder too
+        if not name.startswith("sections/"):  # listed a second time without the folder
             environment.get_template(name)
 
-# Python strings halve the time of lookups in small tables, compared to Arrow's.
+# pandas stores text as Python strings: lookups in small tables take half as long as with Arrow's strings.
 pd.options.mode.string_storage = "python"
 formats()
-Results.model_rebuild()  # build its schema, which includes the kinds of other packages
+Results.model_rebuild()  # builds the schema, which includes the results of other packages
 running_code(root())
 code_sha256()
-nbformat.writes(nbformat.v4.new_notebook())  # type: ignore[no-untyped-call]  # compiles the schema of notebooks
+nbformat.writes(nbformat.v4.new_notebook())  # type: ignore[no-untyped-call]  # makes nbformat compile its schema of notebooks
 with suppress(InputError):  # a report that needs the catalogue raises the error again
     read_catalogue("mattermost")
-gc.freeze()  # else a child's garbage collector copies all shared memory
-gc.set_threshold(50_000)  # a tenth less time for a report than with Python's 700, and a few MB more
+gc.freeze()  # without it, garbage collection in a child would copy all shared memory
+gc.set_threshold(50_000)  # a report takes a tenth less time than with Python's default of 700, and a few MB more

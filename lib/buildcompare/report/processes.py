@@ -24,15 +24,15 @@ from buildcompare.config.project import locked, short_parent, socket_folder
 
 T = TypeVar("T")
 PRELOAD = ["buildcompare.report.preload", "buildcompare.api"]
-LEAST_MEMORY = 4_000_000_000  # bytes; each thread of a library reserves some that it never uses
+LEAST_MEMORY = 4_000_000_000  # minimum for a child, in bytes: threads of libraries reserve memory that they never use
 GRACE_S = 5.0
-"""Seconds for a child to clean up when nobody waits for its result."""
-_asker: Connection | None = None  # In a child, the pipe to the process that waits for its result
+"""Seconds to wait for a child to end by itself, then again after SIGTERM, before it is killed."""
+_asker: Connection | None = None  # in a child: pipe to the process that waits for its result
 
 
 def is_safe() -> bool:
-    """Test whether Python forks by default: not on Windows, nor on macOS, whose system libraries do not allow it."""
-    methods = multiprocessing.get_all_start_methods()  # the default comes first
+    """Test whether Python starts children by forking; not on Windows, nor on macOS, whose libraries forbid it."""
+    methods = multiprocessing.get_all_start_methods()  # Python lists its default first
     return methods[0] != "spawn" and "forkserver" in methods
 
 
@@ -53,12 +53,12 @@ def tell(cell: int) -> None:
 def in_child(
     task: Callable[..., T], *arguments: object, hear: Callable[[int], object] | None = None, share: float = 1.0
 ) -> T:
-    """Call `task` in a child and return its result; `hear` gets the number of each cell that it runs.
+    """Call `task` in a child and return its result; `hear` gets the number of each notebook cell that the child runs.
 
-    The child may take this share of the machine's memory, or `LEAST_MEMORY`; beyond that it gets a MemoryError,
-    before the system kills other processes.
+    The child may use the fraction `share` of the machine's memory, but at least `LEAST_MEMORY`. Beyond this it gets a
+    MemoryError, before the system kills other processes.
 
-    A child that ends before its task is an :class:`ExecutionError`. A task must catch all its exceptions.
+    If the child ends before its task is done, an :class:`ExecutionError` is raised. A task must catch all exceptions.
     """
     here, there = multiprocessing.Pipe(duplex=False)
     most = int(max(share * memory(), min(memory(), LEAST_MEMORY)))
@@ -82,7 +82,7 @@ def in_child(
         raise ExecutionError(f"{f'cell {cell}: ' if cell else ''}its process {ended}") from None
     finally:
         here.close()
-        for end in (lambda: None, process.terminate, process.kill):  # a finished child ends by itself
+        for end in (lambda: None, process.terminate, process.kill):  # first, a finished child may end by itself
             end()
             process.join(GRACE_S)
             if not process.is_alive():
@@ -90,9 +90,9 @@ def in_child(
 
 
 def memory() -> int:
-    """Bytes of memory that this machine, or the container, may use."""
+    """Return the memory that this machine or this container may use, in bytes."""
     least = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with contextlib.suppress(OSError, ValueError):  # no container, or no limit
+    with contextlib.suppress(OSError, ValueError):  # not in a container, or without a limit
         least = min(least, int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
     return least
 
@@ -108,7 +108,7 @@ def begin() -> None:
 def _context() -> Any:
     made: Any = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload(PRELOAD)
-    with socket_folder():  # it also removes folders of killed processes
+    with socket_folder():  # called only to remove the folders of killed processes
         folder = Path(tempfile.mkdtemp(prefix="bc-", dir=short_parent()))
     lock = contextlib.ExitStack()
     lock.enter_context(locked(folder))
@@ -132,10 +132,10 @@ def _child(
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    import resource  # Windows has none, and no fork server
+    import resource  # late import: Windows has no such module (and no fork server)
 
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # exit handlers remove half-made files
-    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # the asking process ended, or reports the fault
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a normal exit: exit handlers remove half-made files
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # the asker has ended, or reports the error
         asker.send((True, task(*arguments)))

@@ -23,9 +23,9 @@ FOLDERS = {
 }
 """Patterns of the files that a report makes, by folder."""
 MADE = frozenset({RESULTS, HTML, README, NOTEBOOK, JUNIT, "graphs", "tables"})
-"""Files of every report; other files in its folder, except artefacts, belong to the user and are kept."""
+"""Files and folders of every report. Other files in its folder, except artefacts, belong to the user and are kept."""
 OLD, NEW = "old", "new"
-"""Names of the old and the new report during a replacement."""
+"""Folder names of the old and the new report while the new one replaces the old."""
 
 
 def reports() -> Path:
@@ -40,7 +40,7 @@ def notebook_name(results: Results) -> str:
 
 
 def save_results(results: Results) -> str:
-    """Save results.json of a notebook that runs interactively, unless a report was published there, and say where."""
+    """Save results.json of an interactive notebook, unless a report is published there; return a message about it."""
     folder = reports() / results.comparison
     if (folder / HTML).exists():
         return f"{folder} holds a published report and was left as it is; `make report` publishes anew"
@@ -64,10 +64,10 @@ def whole(folder: Path, made_from: str) -> Results | None:
 
 @contextlib.contextmanager
 def staged(folder: Path) -> Iterator[Path]:
-    """Make a folder beside `folder` that replaces it when the block ends without an error.
+    """Make a new folder, and replace `folder` by it when the block ends without an error.
 
-    Other files in `folder` are carried over. It is an :class:`InputError` if `folder` cannot be made, is no folder, or
-    has files but no report.
+    Other files in `folder` are kept. An :class:`InputError` is raised if `folder` cannot be made, is no folder, or has
+    files but no report.
     """
     with contextlib.ExitStack() as stack:
         with writing(folder, "output", "a folder that can be written"):
@@ -75,7 +75,7 @@ def staged(folder: Path) -> Iterator[Path]:
             with locked(folder.parent):
                 _tidy_up(folder)
                 _refuse_others(folder)
-                # One level deeper, so that nothing lists it as a report.
+                # The new report is made in a subfolder, so that no listing takes it for a report.
                 place = stack.enter_context(own_folder(folder.parent, f".{folder.name}.", ".making"))
         Path(place, NEW).mkdir()
         yield place / NEW
@@ -84,7 +84,7 @@ def staged(folder: Path) -> Iterator[Path]:
 
 
 def _refuse_others(folder: Path) -> None:
-    """Refuse a place that is no folder, or a folder with files but no report."""
+    """Raise an :class:`InputError` if `folder` is no folder, or has files but no report."""
     fault = functools.partial(InputError, file=folder, key="output")
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise fault(expected="a folder", found="something else")
@@ -99,7 +99,7 @@ def _refuse_others(folder: Path) -> None:
 
 
 def _put_in_place(place: Path, folder: Path) -> None:
-    """Replace the old report by the new one in two renames; `_tidy_up` undoes the first after a kill between them."""
+    """Replace the old report by two renames; if the process is killed between them, `_tidy_up` undoes the first."""
     old, new = place / OLD, place / NEW
     if folder.exists():
         folder.rename(old)
@@ -114,13 +114,13 @@ def _put_in_place(place: Path, folder: Path) -> None:
 
 def _take_over(old: Path, folder: Path) -> None:
     """Move the user's files from an old report into the new one, and remove the old one."""
-    for _ in range(3):  # files that are saved meanwhile keep the folder from being empty
+    for _ in range(3):  # three attempts: a file that is saved meanwhile keeps the folder
         for entry in _others(old):  # a rename keeps links, pipes and large files intact
             if not os.path.lexists(target := folder / entry.relative_to(old)):
                 target.parent.mkdir(exist_ok=True)
                 entry.rename(target)
         for name in _ours():
-            shutil.rmtree(old / name, ignore_errors=True)  # skips files; the next line removes them
+            shutil.rmtree(old / name, ignore_errors=True)  # removes folders only; `unlink` removes files
             with contextlib.suppress(OSError):
                 (old / name).unlink()
         with contextlib.suppress(OSError):
@@ -140,7 +140,7 @@ def _others(folder: Path) -> list[Path]:
 
 
 def _ours() -> set[str]:
-    """Names that a report of any kind takes in its folder."""
+    """Return the names that reports of any kind use in their folder."""
     return {*MADE, *(kind.notebook for kind in kinds()), *FOLDERS, ARTEFACTS}
 
 

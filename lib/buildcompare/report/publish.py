@@ -37,14 +37,14 @@ POSITIONS: dict[LedgerAs, int | None] = {"monthly": 1, "study": None}
 
 
 class KernelInputError(InputError):
-    """:class:`InputError` from inside the kernel, of which only the message arrives."""
+    """An :class:`InputError` that was raised in the kernel; only its message reaches this process."""
 
     def __init__(self, message: str) -> None:
         Exception.__init__(self, message)
 
 
 def execute(params: Reported, *, command: str, engine: Engine | None = None) -> NotebookNode:
-    """Run the notebook of `params` with a warm `engine` or a kernel; `command` makes the report again.
+    """Run the notebook of `params` with the chosen `engine`; the report shows `command`, which makes it again.
 
     Faulty input (a missing, empty or damaged file) raises :class:`InputError`, any other error
     :class:`ExecutionError`.
@@ -65,11 +65,11 @@ def execute(params: Reported, *, command: str, engine: Engine | None = None) -> 
                 raise MemoryError from None
             where = f"cell {error.exec_count} of {source}"
             raise ExecutionError(f"{where}: {error.ename}: {error.evalue}") from None
-        except ExecutionError as error:  # a killed process
+        except ExecutionError as error:  # the process was killed
             raise ExecutionError(f"{source}, {error}") from None
-        except Exception as error:  # a kernel that dies or does not start raises any error of its libraries
+        except Exception as error:  # libraries raise errors of any type if a kernel dies or does not start
             raise ExecutionError(f"the notebook could not be run: {type(error).__name__}: {error}") from error
-    for cell in notebook.cells:  # no warning or metadata may publish paths of this machine
+    for cell in notebook.cells:  # warnings and metadata may hold paths of this machine
         if "outputs" in cell:
             cell.outputs = [o for o in cell.outputs if not (o.output_type == "stream" and o.name == "stderr")]
     notebook.metadata.get("papermill", {}).update(input_path=str(source), output_path=source.name)
@@ -78,7 +78,7 @@ def execute(params: Reported, *, command: str, engine: Engine | None = None) -> 
 
 @contextlib.contextmanager
 def _settings(engine: Engine | None) -> Iterator[dict[str, object]]:
-    """Return papermill's settings for a notebook in a forked process (the default where it is safe) or in a kernel."""
+    """Yield papermill's settings to run a notebook in a forked process (by default, where it is safe) or a kernel."""
     quiet: dict[str, object] = {"progress_bar": False, "log_output": False}
     if engine == "warm" or (engine is None and processes.is_safe()):
         from papermill.engines import papermill_engines
@@ -93,12 +93,12 @@ def _settings(engine: Engine | None) -> Iterator[dict[str, object]]:
     from jupyter_client.manager import AsyncKernelManager
 
     class OwnKernel(AsyncKernelManager):
-        """Kernels of the running Python instead of the user's installed kernels."""
+        """Starts kernels with the running Python instead of the kernels that the user installed."""
 
         kernel_spec = KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
 
     with socket_folder() as sockets:
-        # Sockets in a separate folder: TCP ports race, and kernels in a shared folder cross-connect.
+        # Each kernel has its own folder of sockets: TCP ports race, and kernels in one folder connect to each other.
         manager = {"connection_file": f"{sockets}/kernel.json", "transport": "ipc", "ip": f"{sockets}/k"}
         transport = {"KernelManager": manager} if os.name == "posix" else {}
         settings = {"start_timeout": 120, "config": Config(transport), "kernel_manager_class": OwnKernel}  # seconds
@@ -112,24 +112,24 @@ class Published:
     folder: Path
     results: Results
     recorded: str | None = None
-    """Place in the ledger, in words, if the report was recorded there."""
+    """Place of the report in the ledger, in words; None if it was not recorded."""
     kept: bool = False
-    """True if an earlier report from the same inputs was kept."""
+    """True if an earlier report of the same inputs was kept instead of making a new one."""
 
 
 def folder_of(params_file: Path, output: Path | None) -> Path:
-    """Return the default folder of this file's report."""
+    """Return the absolute folder of this file's report: `output`, or by default one with the name of the file."""
     return (output or publication.reports() / params_file.stem).absolute()
 
 
 def shown_as(params_file: Path) -> str:
-    """Return the path of a params file in the project, else only its name, since reports name no local folders."""
+    """Return a params file's path in the project, or only its name if it is elsewhere: reports hide local folders."""
     path = params_file.resolve()
     return str(path.relative_to(root()) if path.is_relative_to(root()) else params_file.name)
 
 
 def _folder_for(params_file: Path, output: Path | None) -> tuple[Path, str]:
-    """Return the report's folder and the identity of its params file; refuse to replace another file's report."""
+    """Return the report's folder and an id of its params file; refuse to replace the report of another params file."""
     path, folder = params_file.resolve(), folder_of(params_file, output)
     identity = shown_as(path) if path.is_relative_to(root()) else sha256(str(path).encode()).hexdigest()
     try:
@@ -144,14 +144,14 @@ def _folder_for(params_file: Path, output: Path | None) -> tuple[Path, str]:
 
 
 def pictures_of(params: Reported, folder: Path) -> dict[str, bytes]:
-    """List pictures in the params and in the hand-written blocks of README.md, by their paths as written."""
+    """Read the pictures in the params' texts and in the hand-written blocks of README.md, by their paths as written."""
     texts = [*params.comments, *params.action_items, *params.setup.values()]
     texts += markdown.read_written(folder / publication.README).values()
     return {path: contents for text in texts for path, _, contents in images(text)}
 
 
 def made_from(params: Reported, params_file: Path, folder: Path, *, graphs: Graphs) -> str | None:
-    """Hash all inputs of the report in `folder`; None if a file is missing, which the notebook then reports."""
+    """Hash all inputs of the report in `folder`; None if a file is missing (the notebook then names the file)."""
     if not all("\0" not in path and resolve(path).is_file() for path in files_of(params)):
         return None
     written = markdown.read_written(folder / publication.README)
@@ -175,7 +175,7 @@ def publish(
     graphs: Graphs = "svg",
     resume: bool = False,
 ) -> Published:
-    """Check the params, run the notebook, and publish all files made from it (into `output`), or none.
+    """Check the params, run the notebook, and publish into `output` all files that are made from it, or none.
 
     Parameters
     ----------
@@ -184,20 +184,20 @@ def publish(
     progress
         Show the progress of pulls.
     ledger_as
-        Name under which the results are recorded in the params' ledger (``history``).
+        Kind of entry that records the results in the params' ledger (``history``); None records nothing.
     engine
-        Engine that runs the notebook's cells.
+        What runs the notebook's cells: a forked process (``warm``; the default where it is safe) or a ``kernel``.
     graphs
         Format of the graphs of README.md; None for no graphs.
     resume
-        Keep a complete report of the same inputs and the same code (``provenance.run.inputs_sha256``).
+        Keep an existing report if it is complete and from the same inputs and code (``provenance.run.inputs_sha256``).
     """
     if graphs == "png":
         rasteriser()
     params, ledger = _checked(params_file, ledger_as)
     folder, identity = _folder_for(params_file, output)
     files_of_runs = artefacts.of_runs(params)
-    markdown.read_written(folder / publication.README)  # raises at a broken marker before any work
+    markdown.read_written(folder / publication.README)  # a broken marker raises an error here, before any work
     if isinstance(params, Comparison):
         analysis.pull_recordings(params, refresh=refresh, quiet=not progress)
     command, recorded = f"python -m buildcompare report {shlex.quote(shown_as(params_file))}", None
@@ -209,7 +209,7 @@ def publish(
             notebook = execute(params, command=command, engine=engine)
         except KernelInputError:
             if isinstance(params, Comparison):
-                analysis.read_profiles(params)  # its errors name file and line, unlike the kernel's
+                analysis.read_profiles(params)  # read again: these errors name file and line, unlike the kernel's
                 analysis.read_recordings(params)
             raise
         results = keep_beside_results(notebook, {"inputs_sha256": inputs, "params": identity})
@@ -219,20 +219,20 @@ def publish(
         if isinstance(params, Comparison) and ledger_as is not None and ledger is not None:
             position, verdict = POSITIONS[ledger_as], results.verdict
             entry = entry_of(params, results.tests, position=position, simulated=results.simulated, verdict=verdict)
-            place = record(ledger.folder, [entry], at_end=True)  # a refusal keeps the old report
+            place = record(ledger.folder, [entry], at_end=True)  # an error here keeps the old report
             recorded = place_in_words(place, entry.name)
     return Published(folder, results, recorded)
 
 
 def _checked(params_file: Path, ledger_as: LedgerAs) -> tuple[Reported, Ledger | None]:
-    """Read and check the params and their ledger, with all checks that need no notebook."""
+    """Read the params and their ledger, and make all checks that need no notebook."""
     document = read_yaml(params_file)
     if kind := kind_of(document):
         if ledger_as is not None:
             expected = f"a comparison of two builds (a ledger holds no {kind.name})"
             raise InputError(file=params_file, key=None, expected=expected, found=kind.name)
         params = kind.read(params_file)
-        kind.check(params)  # its errors name file and line, unlike the kernel's
+        kind.check(params)  # errors of this check name file and line, unlike the kernel's
         return params, None
     params = params_of(document, params_file)
     ledger = None if params.history is None else read_ledger(resolve(params.history, is_folder=True))
@@ -248,8 +248,8 @@ def _checked(params_file: Path, ledger_as: LedgerAs) -> tuple[Reported, Ledger |
 
 
 def _write(notebook: NotebookNode, results: Results, staging: Path, folder: Path, *, graphs: Graphs) -> None:
-    """Write every format of a report into `staging`, with the hand-written blocks of README.md in `folder`."""
-    from buildcompare.report.exporters import page  # imported late, as nbconvert takes long
+    """Write every format of a report into `staging`; hand-written blocks come from the old README.md in `folder`."""
+    from buildcompare.report.exporters import page  # late import: nbconvert takes long to import
 
     drawn = markdown.graphs_of(notebook, results) if graphs else []
     written = markdown.read_written(folder / publication.README)
@@ -258,7 +258,7 @@ def _write(notebook: NotebookNode, results: Results, staging: Path, folder: Path
     beside = [publication.README, publication.RESULTS, name, *csv]
     texts = {publication.RESULTS: dumps(results), publication.JUNIT: junit.render(results)}
     texts[publication.HTML] = page(notebook, beside=beside, written=written)
-    texts[name] = to_json(without_scripts(notebook), indent=1).decode() + "\n"  # five times as fast as nbformat
+    texts[name] = to_json(without_scripts(notebook), indent=1).decode() + "\n"  # nbformat takes five times as long
     texts[publication.README] = markdown.put_written(markdown.render(results, drawn, graphs), written)
     (staging / "tables").mkdir()
     write_files({staging / file: text for file, text in (texts | csv).items()})

@@ -40,9 +40,9 @@ RESULTS_MIME = "application/vnd.buildcompare.results+json"
 FRAGMENT_MIME = "application/vnd.buildcompare.fragment+json"
 """MIME type of a fragment's fields in the notebook, for the HTML exporter."""
 HEADLINE_TESTS = 6
-"""Most tests in the table below the verdict, the gravest first; the others are folded."""
+"""Maximum number of tests in the table below the verdict; of more tests the gravest are shown, the others folded."""
 MOST_LABELS = 500
-"""Most rows of a label table on the page; thousands would take many megabytes."""
+"""Number of rows to which the page cuts a long label table (see `labels`); thousands would take many megabytes."""
 CALLABLE = (
     (commonmark, "aligned cell code destination plain to_html to_inline_html to_markdown"),
     (sentences, "say"),
@@ -63,17 +63,17 @@ class Fragment:
     heading: str = ""
     """Heading of the section that begins here."""
     for_figures: bool = False
-    """If True, the fragment has the controls of the next figures."""
+    """If True, the fragment holds the controls of the figures that follow."""
     block: str = ""
-    """Name of the hand-written block of README.md that follows on the page."""
+    """Name of the hand-written block of README.md that the page shows after the fragment; empty for none."""
     is_placeholder: bool = False
-    """If True, the hand-written text of `block` replaces the fragment."""
+    """If True, the page shows the hand-written text of `block` instead of the fragment, or nothing without a text."""
     alone: bool = True
-    """If True, a notebook gets the fragment with its styles."""
+    """If True, the fragment brings its styles into a notebook."""
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         fields = {name: value for name, value in vars(self).items() if value and name not in ("text", "alone")}
-        shown = {"text/html": self.styled()} if self.html else {}  # the notebook's text already has the heading
+        shown = {"text/html": self.styled()} if self.html else {}  # the notebook shows headings itself
         return {**shown, "text/plain": self.text, FRAGMENT_MIME: {**fields, "html": str(self.html)}}
 
     def styled(self) -> str:
@@ -83,7 +83,7 @@ class Fragment:
 
 
 class Report(Protocol):
-    """Comparison, or matrix of variants, with its results."""
+    """What sections are made from: a comparison or a matrix of variants, with its results."""
 
     @property
     def results(self) -> Results:
@@ -95,7 +95,7 @@ Part: TypeAlias = Fragment | Figure
 
 @dataclass(frozen=True)
 class EmbeddedResults:
-    """results.json as an output of the notebook, which makes the executed notebook self-contained."""
+    """results.json as an output of the notebook, so that the executed notebook holds all results."""
 
     results: Results
 
@@ -119,7 +119,7 @@ OF_THE_PAST = (FindingKind.SETUP_DIFFERENCES, FindingKind.LEVEL_DRIFT, FindingKi
 
 
 def places(results: Results) -> dict[str, Place]:
-    """Collect links to the row, chart and event of each finding, and its command, by id."""
+    """Collect for each finding, by its id, the links to its row, chart and event, and its notebook command."""
     about = ((finding, subject(finding, results.tests)) for finding in results.findings)
     return {each.id: Place(_links(each, of, results), _command(results, of)) for each, of in about}
 
@@ -151,7 +151,7 @@ def _links(finding: Finding, about: Subject, results: Results) -> list[tuple[str
 
 
 def _label_ids(results: Results) -> dict[tuple[str | None, str, str], str]:
-    """Return the ids of rows of labels with findings, by test, group and label."""
+    """Return the HTML ids of those rows of label tables that have a finding, by test, group and label."""
     about_all = (subject(each, results.tests) for each in results.findings)
     rows = dict.fromkeys((about.test, *about.label[:2]) for about in about_all if about.label)
     return {row: f"label-{row[0]}-{i}" for i, row in enumerate(rows, start=1)}
@@ -174,12 +174,12 @@ errors, provenance, further_runs = _plain("errors"), _plain("provenance"), _plai
 
 
 def comments(report: Report) -> Fragment:
-    """Show the analyst's comments from the params and README.md."""
+    """Show the analyst's comments from the params; the page adds those from README.md."""
     return _written("comments", report.results.comments, "No comments were written.")
 
 
 def action_items(report: Report) -> Fragment:
-    """Show the analyst's next steps from the params and README.md, under a heading from the params."""
+    """Show the analyst's next steps under a heading, both from the params; the page adds steps from README.md."""
     results = report.results
     return _written("action-items", results.action_items, "None were written.", results.action_items_title)
 
@@ -206,7 +206,7 @@ def verdict(analysis: Analysis) -> Fragment:
     with_users = any(test.supported_users for test in tests)
     gates = [metric.name for metric in analysis.catalogue.metrics if metric.gate] + ["supported users"] * with_users
     rows = [row for test in results.tests for row in test.metrics if row.gate]
-    rows.sort(key=lambda row: not (row.deciding and row.deciding.status.changed))  # changes first: phones cut the table
+    rows.sort(key=lambda row: not (row.deciding and row.deciding.status.changed))  # changes first: phones cut tables
     begins = opening(results)
     top, rest = above_the_fold(results.findings, begins.states)
     return fragment(
@@ -227,9 +227,9 @@ def verdict(analysis: Analysis) -> Fragment:
 def summary(analysis: Analysis) -> Fragment:
     """Show the verdict, the findings and the metrics in a notebook's cell."""
     made = fragment("summary", results=analysis.results, title=title(analysis).html, verdict=verdict(analysis).html)
-    # The targets of these links are on the page only.
+    # Links are removed because their targets are on the page, not in the notebook.
     to_page = r'(?<=class="links">)(?:<a href="#[^>]*>[^<]*</a> )+|<a href="#[^>]*>([^<]*)</a>'
-    return replace(made, html=Markup(re.sub(to_page, r"\1", made.html)))  # noqa: S704  # HTML of our templates
+    return replace(made, html=Markup(re.sub(to_page, r"\1", made.html)))  # noqa: S704  # the templates escaped it
 
 
 def ramp_up(analysis: Analysis) -> Iterator[Part]:
@@ -250,7 +250,7 @@ def ramp_up(analysis: Analysis) -> Iterator[Part]:
 
 
 def metrics(analysis: Analysis) -> Iterator[Part]:
-    """Show every metric over the steady windows, and at equal load if the loads differ."""
+    """Show every metric over the steady windows, and in unbounded tests at equal load."""
     yield fragment("matrix", results=analysis.results, matrix=_matrix(analysis.results.tests))
     for test in analysis.tests():
         yield fragment("test_heading", test=test.result)
@@ -267,14 +267,14 @@ def metrics(analysis: Analysis) -> Iterator[Part]:
                     yield from sorted(drawn, key=lambda each: not each.shown)
         if test.profiles:
             graph = flame_graph(test.profiles, test.labels, name=title_of(test.result))
-            yield fragment("profiles", results=analysis.results, test=test.result, graph=Markup(graph))  # noqa: S704  # ours
+            yield fragment("profiles", results=analysis.results, test=test.result, graph=Markup(graph))  # noqa: S704  # our HTML
     if analysis.results.pooled:
         yield fragment("pooled", results=analysis.results)
     yield fragment("metrics_rule", results=analysis.results, prior_source=analysis.catalogue.prior_source)
 
 
 def _matrix(tests: Iterable[TestResult]) -> list[tuple[str, list[Decided | None]]]:
-    """Return each metric's row in each test (None if not measured), at equal load if judged there."""
+    """Return for each metric its row in each test: at equal load if there is one, None if it was not judged."""
     of_tests = [{metric.full_name: metric for metric in test.metrics if metric.p_value is not None} for test in tests]
     names = dict.fromkeys(name for metrics in of_tests for name in metrics)
     matrix = [(name, [metrics.get(name) for metrics in of_tests]) for name in names]
@@ -284,7 +284,7 @@ def _matrix(tests: Iterable[TestResult]) -> list[tuple[str, list[Decided | None]
 def labels(analysis: Analysis) -> Fragment:
     """Show the labels of every table, largest changes first: one row per label, statistics side by side.
 
-    A longer table is cut to marked labels and at most `MOST_LABELS` others.
+    A long table is cut to its first `MOST_LABELS` labels and those that changed, exist in one build, or have a finding.
     """
     ids = _label_ids(analysis.results)
     tables: list[tuple[TestResult, list[tuple[Any, ...]]]] = []
@@ -309,14 +309,14 @@ def labels(analysis: Analysis) -> Fragment:
 
 
 def _chart_tools(drawn: Iterable[Figure], *, hint: bool = False) -> Fragment:
-    """Make the controls that all charts of a test share, with an explanation if `hint` is True."""
+    """Make the controls that all charts of a test share; with `hint`, an explanation is added."""
     group = next((figure.chart["group"] for figure in drawn if figure.chart), None)
     return replace(fragment("chart_tools", group=group, hint=hint), for_figures=True)
 
 
 @functools.cache
 def templates() -> Environment:
-    """Load the templates' environment with the functions that templates may call."""
+    """Make the environment of the templates, with the functions that templates may call."""
     loader = FileSystemLoader([TEMPLATES, TEMPLATES / "sections", *(kind.folder / "templates" for kind in kinds())])
     made = Environment(
         loader=loader,
@@ -333,7 +333,7 @@ def templates() -> Environment:
 
 
 def region(name: str) -> Markup:
-    """Open a region that scrolls, also by keyboard, around a table with this name."""
+    """Write the opening tag of a region around the table `name` that scrolls, also by keyboard."""
     return Markup('<div class="scroll" role="group" tabindex="0" aria-label="Table: {}">').format(name)
 
 
@@ -367,7 +367,7 @@ def assets(name: str, *styles: str, component: str = "") -> Mapping[str, object]
 
 @dataclass(frozen=True)
 class Section:
-    """Section of the report: heading, and function that makes the parts."""
+    """Section of the report: its heading, and the function that makes its parts."""
 
     heading: str
     parts: Callable[[Any], Fragment | Iterable[Part]]
@@ -398,9 +398,9 @@ def sections_of(results: Results) -> Mapping[str, Section]:
 
 
 def parts_of(report: Report, name: str) -> Iterator[Part]:
-    """Make the parts of a section, heading first; the first fragment has the styles, the first chart the script.
+    """Make the parts of a section, heading first; the first fragment brings the styles, the first chart the script.
 
-    A section of one empty fragment has no parts.
+    A section has no parts if all its fragments are empty.
     """
     section = sections_of(report.results)[name]
     made = section.parts(report)

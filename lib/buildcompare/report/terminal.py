@@ -22,17 +22,17 @@ _STYLES: dict[str, str] = {
     Verdict.REGRESSION: "bold red", Verdict.INVALID: "bold red", Verdict.INCONCLUSIVE: "bold yellow",
     Verdict.PASS: "bold green", Status.IMPROVEMENT: "green", Severity.CRITICAL: "red", Severity.WARNING: "yellow",
 }  # fmt: skip
-"""Styles by code of a status or verdict."""
+"""Styles of text, by the code of a verdict, status or severity."""
 _NUMBERS, _FOLDS = range(1, 5), ((0, 14), (5, 8), (0, 8))
-"""Indices of columns with numbers, and columns that shrink in a narrow window, in order, with their least width."""
+"""Indices of columns with numbers; then (index, least width) of columns that shrink in a narrow window, in order."""
 Row = tuple[tuple[str, ...], Status]
 
 
 def lines(results: Results, *, width: int, coloured: bool = False, every: bool = False) -> str:
     """Render the verdict of `results`, a table for each test, and findings, in lines of at most `width` columns.
 
-    Metrics that changed or that users feel have a row, warnings their text; other metrics and findings are only
-    counted unless `every` is True.
+    Gate metrics and changed metrics have a row each. Critical findings, warnings, and assumptions made for want of a
+    catalogue are listed. All other metrics and findings are only counted, unless `every` is True.
     """
     verdict, tests = opening(results), sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
     head = say("terminal", "builds", results.base.label, results.new.label, results.simulated)
@@ -56,7 +56,7 @@ def lines(results: Results, *, width: int, coloured: bool = False, every: bool =
     shown += [Text(), grid] if grid.row_count else [Text()]
     if left_out := len(results.findings) - len(listed):
         shown.append(_text(say("terminal", "more", left_out)))
-    nowhere = io.StringIO()  # the caller prints the lines and handles a closed or full output
+    nowhere = io.StringIO()  # written to memory: the caller prints, and handles a closed or full output
     Console(file=nowhere, width=width, force_terminal=coloured, highlight=False).print(*shown, sep="\n")
     return "".join(f"{line.rstrip()}\n" for line in nowhere.getvalue().splitlines())
 
@@ -71,7 +71,7 @@ def table_rows(test: TestResult, *, every: bool = False) -> tuple[list[Row], Cou
     for name, row, unit, better, shown, margin in _judged(test):
         status = row.status if row else Status.NOT_COMPARABLE
         if not (shown or every or status.changed):
-            if not isinstance(row, ErrorRateResult):  # the page has a section of them
+            if not isinstance(row, ErrorRateResult):  # the report shows error rates in a section
                 rest[say("terminal", "counted", row, status)] += 1
             continue
         decides = shown or isinstance(row, ErrorRateResult)
@@ -93,12 +93,12 @@ def _levels(row: Change, unit: str) -> Pair[str]:
 
 
 def _judged(test: TestResult) -> Iterator[tuple[str, Change | None, str, Better, bool, float | None]]:
-    """Yield each judged row: name, deciding row, unit, better direction, whether users feel it, and margin."""
+    """Yield for each row: name, deciding row or None, unit, better direction, whether it is always shown, margin."""
     if test.supported_users:
         yield USERS, test.supported_users, "users", Better.HIGHER, True, test.supported_users.band_percent
     judged_as_users = {run.load_curve for run in test.runs.base} if test.supported_users else set()
     for metric in (each for each in test.metrics if each.slug not in judged_as_users):
-        at_own_load = metric if metric.status.changed and not metric.gate else None  # shown if no other row has a value
+        at_own_load = metric if metric.status.changed and not metric.gate else None  # shown if no row decides
         row = metric.deciding or at_own_load
         yield metric.full_name, row, metric.unit, metric.better, metric.gate, metric.margin_percent
     for rate in test.errors:
@@ -106,7 +106,7 @@ def _judged(test: TestResult) -> Iterator[tuple[str, Change | None, str, Better,
 
 
 def _widths(rows: list[tuple[str, ...]], width: int) -> tuple[list[int], int]:
-    """Choose the widths of the columns and of the gap between them; too long cells are folded."""
+    """Choose the widths of the columns and of the gap between columns; columns of `_FOLDS` shrink to fit `width`."""
     widths = [max(cell_len(numbers.printable(cells[i])) for cells in rows) for i in range(len(rows[0]))]
     gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= width else 1
     over = sum(widths) + gap * (len(widths) - 1) - width

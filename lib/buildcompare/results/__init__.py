@@ -1,4 +1,4 @@
-"""The schema of results.json. Its models are imported on first use, because the codes alone need no pydantic."""
+"""The schema of results.json. Models are imported on first use, so that users of the codes alone load no pydantic."""
 
 from importlib import import_module
 

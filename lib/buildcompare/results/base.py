@@ -14,13 +14,13 @@ from pydantic_core import CoreSchema
 
 from buildcompare.results.codes import ReasonCode, Side
 
-# JSON lacks NaN and infinity: they are null
+# JSON has no NaN and no infinity; both become null.
 _or_null = BeforeValidator(lambda each: None if isinstance(each, float) and not math.isfinite(each) else each)
 Number = Annotated[float | None, _or_null]
 
 
 class Model(BaseModel):
-    """A part of results.json: frozen, without unknown keys."""
+    """Base class of every part of results.json: immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -28,7 +28,7 @@ class Model(BaseModel):
 class KindResult(Model):
     """The results of a kind of comparison that another package registers (:class:`buildcompare.config.kinds.Kind`)."""
 
-    model_config = ConfigDict(defer_build=True)  # subclasses cannot be imported yet
+    model_config = ConfigDict(defer_build=True)  # the schema is built later: subclasses import this module
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -38,34 +38,34 @@ class KindResult(Model):
         return handler.generate_schema(functools.reduce(operator.or_, [kind.result for kind in kinds]))
 
     def tables(self) -> Mapping[str, Iterable[Mapping[str, Any]]]:
-        """Rows of its tables as CSV, by name."""
+        """Return the rows of each table that is published as CSV, by the name of the table."""
         raise NotImplementedError
 
 
 class Label(Model):
-    """A build by its name."""
+    """Name of a build, as reports show it."""
 
     label: str
 
 
 class Length(Model):
-    """Length of a run that is too short."""
+    """Length of a run that is too short, and the length that it would need, in seconds."""
 
     run_s: float
     needed_s: float
     rate_s: Number
-    """The run is long enough for rates over this many seconds; null if for none."""
+    """Longest window of rate queries, in seconds, for which this run would be long enough; null if there is none."""
 
 
 class Reason(Model):
-    """The reason why a row was not judged, or a run has no steady window."""
+    """The reason why a row was not judged, or why a run has no steady window."""
 
     code: ReasonCode
     build: Side | None = None
-    """The build concerned; None for both or neither."""
+    """Build that the reason concerns; null if it concerns both builds or neither."""
     minutes: Number = None
-    """Duration of the steady load, if too short."""
+    """Duration of the steady load, in minutes, if it is too short; else null."""
     length: Length | None = None
-    """For ``short``: how long the run is."""
+    """For the code ``short``: actual and needed length of the run."""
     because: ReasonCode | None = None
-    """For ``no_steady_window``: the cause."""
+    """For the code ``no_steady_window``: the code of the reason why the run has no steady window."""

@@ -1,4 +1,4 @@
-"""Codes of results.json: each status, verdict, severity, kind and source is an enum. Importing them costs little."""
+"""Codes of results.json: each status, verdict, severity, kind and source is an enum. This module imports fast."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Side = Literal["base", "new"]
 SIDES: tuple[Side, Side] = ("base", "new")
 TestType = Literal["bounded", "unbounded", "benchmark"]
 FailOn = Literal["regression", "errors", "invalid", "inconclusive"]
-"""Words of ``--fail-on``: shortcomings of a comparison that fail a build pipeline."""
+"""Values of the option ``--fail-on``: outcomes of a comparison that make a build pipeline fail."""
 Window = tuple[float, float]
-"""Start and end in seconds."""
+"""Start and end of a range, in seconds unless a field states another unit."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -43,11 +43,11 @@ class Pair(Generic[T]):
         return iter((self.base, self.new))
 
     def items(self) -> tuple[tuple[Side, T], tuple[Side, T]]:
-        """Each side with its value, the base first."""
+        """Both sides with their values, the base first."""
         return ("base", self.base), ("new", self.new)
 
     def map(self, function: Callable[[T], U]) -> Pair[U]:
-        """The pair of `function` of each value."""
+        """Apply `function` to the value of each build, and return the pair of results."""
         return Pair(function(self.base), function(self.new))
 
 

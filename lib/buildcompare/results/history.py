@@ -7,7 +7,7 @@ from buildcompare.results.codes import DriftKind, NoHistory, NoiseSource, Pair, 
 
 
 class SetupDifference(Model):
-    """A setting that differs from the earlier comparison `against`; plain text."""
+    """A setting with another value than in the earlier comparison `against`; values are plain text."""
 
     setting: str
     against: str
@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """An earlier comparison with the databases in the same order: their differences in percent."""
+    """An earlier comparison with the present order of the databases: their difference in each build, in percent."""
 
     comparison: str
     base: Number = None
@@ -25,49 +25,49 @@ class DatabaseOrder(Model):
 
 
 class Drift(Model):
-    """One level (supported users) beside a reference that it should equal."""
+    """Supported users of one build in one test, compared with a reference that depends on `kind`."""
 
     kind: DriftKind
     comparison: str
     against: str
-    """The earlier comparison; the other database for `between_databases`."""
+    """Name of the earlier comparison; for the kind `between_databases`, the other database."""
     test: str
     type: TestType
     db_engine: str | None
     side: Side
     label: str
-    """The judged build; its reference is `against_label`."""
+    """Name of the build whose level is judged; `against_label` names the build of the reference."""
     against_label: str
     before: Number
     value: Number
     delta_percent: Number
     ci_low: Number
-    """95 % interval of `delta_percent` from the noise of single runs on one setup."""
+    """Low end of the 95 % interval of `delta_percent`, from the run-to-run noise on one setup alone."""
     ci_high: Number
     p_value: Number
     noise_source: NoiseSource
     same_version: bool
-    """Whether both builds have the same major and minor version; otherwise the difference is more than drift."""
+    """Whether both builds have the same major and minor version; if not, the builds may differ as well."""
     z: Number = None
-    """The log ratio, divided by the standard deviation of one version between comparisons (`history.between`)."""
+    """Log of `value` / `before`, divided by the usual deviation of one version (see `BetweenComparisons`)."""
     jump: bool = False
     setup_changed: list[str] = Field(default_factory=list)
-    """Settings that changed since; empty if none is recorded."""
+    """Settings that changed since the earlier comparison; empty if no change is recorded."""
     flipped: bool = False
-    """Whether the order of the databases differs from the previous comparison."""
+    """Whether the databases have another order than in the new build of the previous comparison."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
-    """If the order flipped: the latest earlier comparisons with the new order."""
+    """If `flipped`: the latest of the earlier comparisons in which the databases had the present order."""
     earlier_comparisons: int = 0
-    """If flipped: the number of earlier comparisons with the present order."""
+    """If `flipped`: number of all earlier comparisons in which the databases had the present order."""
 
     @property
     def beyond_chance(self) -> bool:
-        """Whether the interval excludes no change."""
+        """Whether the 95 % interval excludes zero."""
         return (self.ci_low or 0.0) > 0 or (self.ci_high or 0.0) < 0
 
 
 class BetweenComparisons(Model):
-    """Robust standard deviation of one version between consecutive comparisons of a test; null with few pairs."""
+    """Robust standard deviation of one version's supported users between comparisons; null if `links` is below 5."""
 
     type: TestType
     db_engine: str | None
@@ -76,7 +76,7 @@ class BetweenComparisons(Model):
 
 
 class RepeatedMeasurements(Model):
-    """Run-to-run standard deviation of one run, from repeated builds of one setup in the ledger."""
+    """Standard deviation of a single run, from builds that were measured repeatedly on one setup in the ledger."""
 
     sd_percent: float
     ci_low: float
@@ -85,33 +85,33 @@ class RepeatedMeasurements(Model):
 
 
 class BumpsChanged(Model):
-    """Early bumps that both builds of a test have here and neither had in an earlier comparison, or the reverse."""
+    """Early bumps that both builds of a test have now and neither had in an earlier comparison, or the reverse."""
 
     test: str
     against: str
-    """The earlier comparison."""
+    """Name of the earlier comparison."""
     before: Pair[int]
     now: Pair[int]
     setup_changed: list[str] = Field(default_factory=list)
 
 
 class HistoryResult(Model):
-    """The ledger of earlier comparisons."""
+    """The ledger of earlier comparisons, and what it shows about noise and early bumps."""
 
     ledger: str
     comparisons: int
-    """Earlier comparisons in the chain."""
+    """Number of earlier comparisons in the chain."""
     studies: int
     entries_sha256: str
-    """SHA-256 of everything read from the ledger, which is an input like the recordings."""
+    """SHA-256 of all entries that were read from the ledger, because they are inputs like the recordings."""
     before: str | None
-    """The previous comparison; null if `reason` says why there is no drift."""
+    """Name of the previous comparison; null if there is none to compare with (see `reason`)."""
     reason: NoHistory | None = None
     run_sd_percent: Number = None
-    """Standard deviation of one run in the intervals of `drift`."""
+    """Standard deviation of one run, in percent, from which the intervals of `drift` follow."""
     noise_source: NoiseSource = NoiseSource.NONE
     margin_percent: float
-    """Smaller drifts are not reported."""
+    """Smallest drift, in percent, that is reported as a finding."""
     between: list[BetweenComparisons] = Field(default_factory=list)
     repeats: RepeatedMeasurements | None = None
     bumps: list[BumpsChanged] = Field(default_factory=list)

@@ -1,8 +1,8 @@
 """The schema of results.json: the one summary that every report format is rendered from.
 
-Fields are only added; a field that is renamed, removed or changes its meaning raises `schema_version`. Only
-`provenance.run` differs between two runs of the same inputs. Times without a zone are seconds from the start of
-their run; percentages are in percent.
+New fields may be added at any time; `schema_version` rises if a field is renamed, removed or changes its meaning.
+Results of the same inputs differ only in `provenance.run`. Times without a time zone are in seconds from the start of
+their run. The value of a field `*_percent` is in percent: 5.0 means 5 %.
 """
 
 from typing import Any, Literal
@@ -18,19 +18,19 @@ from buildcompare.results.users import Phase, RampUp, RampUps
 
 
 class Estimate(Model):
-    """The supported users of one run, from its curve."""
+    """The supported users of one run, estimated from its curve of connected users."""
 
     estimated: Number
-    """Mean users over the last 30 minutes under load; null with a `reason` if that is no estimate."""
+    """Mean users over the last 30 minutes under load; null if this mean is no estimate, for the given `reason`."""
     at_least: Number
-    """The same mean as a lower bound, if the curve still rose or met the ceiling."""
+    """Mean users over the last 30 minutes, as a lower bound, if the curve still rose or reached the ceiling."""
     reason: codes.NoEstimate | None
     slope_users_per_s: Number = None
     window: Window | None = None
 
 
 class SeriesCoverage(Model):
-    """How much of its run, up to the stop, a series covers: samples expected, present, and finite."""
+    """How much of a run, up to the stop, one series covers: numbers of expected, present, and finite samples."""
 
     slug: str
     expected: int
@@ -40,7 +40,7 @@ class SeriesCoverage(Model):
 
     @property
     def fraction(self) -> float:
-        """The part of the expected samples that is finite (0 to 1)."""
+        """The fraction (0 to 1) of the expected samples that are finite."""
         return self.finite / self.expected if self.expected else 0.0
 
 
@@ -50,23 +50,23 @@ class ValidityReason(Model):
     code: ValidityCode
     status: ValidityStatus
     text: str = ""
-    """A clause without a full stop and without the run's name."""
+    """The reason in words: a clause without a full stop and without the name of the run."""
     side: Side | None = None
     run: int | None = None
-    """Counted from 1; null if the reason concerns several runs."""
+    """Number of the run within its build, from 1; null if the reason concerns several runs."""
     metric: str | None = None
     unit: str | None = None
     """Unit of `numbers`, if they are values of `metric`."""
     file: str | None = None
     """Path of the recording, as in the params file."""
     labels: tuple[str, str] | None = None
-    """For `another_build`: the build named in the recording, and the one in the params file."""
+    """For the code `another_build`: names of the build in the recording and in the params file."""
     because: Reason | None = None
     from_s: Number = None
     until_s: Number = None
-    """The run is valid from `from_s` to `until_s`; null if the fault does not limit that end."""
+    """The run is valid from `from_s` to `until_s`, in elapsed seconds; null if the reason does not limit this end."""
     numbers: dict[str, Number] = Field(default_factory=dict)
-    """Observed and expected values; times in elapsed seconds."""
+    """Observed and expected values by name; times are in elapsed seconds."""
 
 
 class Validity(Model):
@@ -75,7 +75,7 @@ class Validity(Model):
     status: ValidityStatus
     valid_from_s: Number = None
     valid_until_s: Number = None
-    """A limited run may be judged up to here (elapsed seconds); null if no time limits it."""
+    """Elapsed seconds up to which a limited run may be judged; null if the end of the run is not limited."""
     reasons: list[ValidityReason] = Field(default_factory=list)
 
     @property
@@ -95,9 +95,9 @@ class ServerResult(Model):
     queries: int
     points: int
     missing_points: int
-    """Points of the graphs' time grid without a value."""
+    """Number of points on the time grid of the metrics' series that have no value."""
     counter_resets: dict[str, int] = Field(default_factory=dict)
-    """How often a counter of a graph started again inside the window, by its name."""
+    """Number of restarts of each metric's counter during the run, by name of the metric."""
     warnings: list[str] = Field(default_factory=list)
 
 
@@ -110,7 +110,7 @@ class RunResult(Model):
     stop_s: Number
     shutdown: bool
     window: Window | None
-    """The steady window, elapsed seconds."""
+    """Start and end of the steady window, in elapsed seconds; null if there is none (see `window_reason`)."""
     window_method: str
     window_reason: Reason | None
     load_curve: str | None
@@ -124,11 +124,11 @@ class RunResult(Model):
     notes: list[str]
     server: ServerResult | None = None
     samples_sha256: str = ""
-    """SHA-256 of all samples of the run's metrics and of their times."""
+    """SHA-256 of the values and times of all samples of the run's metrics."""
 
 
 class AlertResult(Model):
-    """One alert of the coordinator in one build."""
+    """How early, how often and how nearly one alert of the coordinator was reached in the runs of one build."""
 
     build: Side
     alert: str
@@ -136,21 +136,21 @@ class AlertResult(Model):
     """Name of the alert in the catalogue."""
     threshold: float
     first_s: Number
-    """When its query first reached the threshold; null if never."""
+    """Time at which the alert's query first reached the threshold, in elapsed seconds; null if it never did."""
     times: int
-    """How often its query rose to the threshold."""
+    """Number of times that the query rose to the threshold, over all runs of the build."""
     share_steady: float
-    """The part of the samples in the steady window at or above the threshold."""
+    """Fraction (0 to 1) of the samples in the steady window that are at or above the threshold."""
     nearness: Number
     """95th percentile of the query in the steady window, divided by the threshold."""
 
 
 NEAR = 0.8
-"""`nearness` from which an alert counts as near its threshold: about one step of load below it."""
+"""Smallest `nearness` that counts as near the threshold; it is reached about one load step below the threshold."""
 
 
 class LimitedBy(Model):
-    """The limits of each build, in words and numbers; alerts in the catalogue's order."""
+    """What limited each build in words (`base`, `new`), and its alerts in the order of the catalogue."""
 
     base: str | None = None
     new: str | None = None
@@ -161,58 +161,58 @@ class LimitedBy(Model):
         return [use for use in self.alerts if use.build == build]
 
     def first(self, build: Side) -> AlertResult | None:
-        """The alert that reached its threshold first."""
+        """The alert that reached its threshold first; None if none did."""
         fired = [use for use in self.of(build) if use.first_s is not None]
         return min(fired, key=lambda use: use.first_s or 0.0, default=None)
 
     def limiting(self, build: Side) -> AlertResult | None:
-        """The alert that was at its threshold most often in the steady window; None if none was."""
+        """The alert that was at its threshold for the largest fraction of the steady window; None if none was."""
         use = max(self.of(build), key=lambda use: use.share_steady, default=None)
         return use if use is not None and use.share_steady > 0.0 else None
 
     def near(self, build: Side) -> list[AlertResult]:
-        """The alerts whose queries came near their thresholds in the steady window, nearest first."""
+        """The alerts with a `nearness` of at least `NEAR`, the nearest first."""
         near = [use for use in self.of(build) if (use.nearness or 0.0) >= NEAR]
         return sorted(near, key=lambda use: -(use.nearness or 0.0))
 
 
 class Event(Model):
-    """A sudden change of one metric at one time."""
+    """A sudden change of one metric in one run."""
 
     metric: str
     build: Side
     run: int = 1
     kind: Literal["level", "spike", "drop"]
     phase: Literal["steady", "ramp"] = "steady"
-    """Always ``steady``; results of earlier versions may also have events of the ramp."""
+    """Always ``steady``; results of earlier versions of this library may also have events on the ramp."""
     at_s: float
-    """Time of the extreme value; for a level shift the time of the shift."""
+    """Time of the extreme value, or of the shift if `kind` is `level`, in elapsed seconds."""
     span_s: Window
     size: float
-    """Signed, in the metric's unit."""
+    """Signed size of the change, in the metric's unit."""
     size_percent: Number
     ci: tuple[Number, Number] | None
     group: int | None
-    """Simultaneous events share this number."""
+    """Number that simultaneous events have in common."""
     matched: bool
     warning: bool = False
     """True if the event is in one build only and significantly larger than the metric's margin."""
 
 
 class Distribution(Model):
-    """Distribution of the values of all runs of one build: requests, iterations, or one number per run."""
+    """Distribution of all values of one metric in one build: one value for each request, iteration or run."""
 
     values: int
     mean: float
     ci: Window
-    """95 % interval of the mean of independent values."""
+    """95 % interval of the mean, computed as for independent values."""
     sd: float
     quantiles: dict[str, tuple[float, Number, Number]]
-    """Quantile and its 95 % interval, by probability (``0.99``); an end is null if there are too few values."""
+    """By probability (such as ``0.99``): the quantile and both ends of its 95 % interval (null with too few values)."""
 
 
 class DistributionResult(Model):
-    """One metric without time stamps in both builds; null if there are too few values."""
+    """Distributions of one metric without time stamps; null for a build with too few values."""
 
     name: str
     slug: str
@@ -222,7 +222,7 @@ class DistributionResult(Model):
 
 
 class FrameResult(Model):
-    """Share of one frame in the samples, in percent: mean over the profiles of each build."""
+    """Share of one stack frame in the samples of a profile, in percent: mean over the profiles of each build."""
 
     frame: str
     base_percent: float
@@ -230,11 +230,11 @@ class FrameResult(Model):
     points: float
     """New minus base, in percentage points."""
     noise_points: Number
-    """How far unchanged builds differ in 19 of 20 comparisons; null with one profile per build."""
+    """Difference, in points, that unchanged builds exceed in 1 of 20 comparisons; null with one profile per build."""
     noise_share: Number
-    """Largest part of the difference (0 to 1) that noise explains."""
+    """Largest fraction of the difference (0 to 1) that noise may explain; null if the noise is unknown."""
     p_adjusted: Number
-    """Adjusted (Holm) over all judged frames."""
+    """P-value, adjusted (Holm) over all judged frames; null with one profile per build."""
 
 
 class ProfilesResult(Model):
@@ -245,16 +245,16 @@ class ProfilesResult(Model):
     own: list[FrameResult]
     """Shares of the samples taken in the frame itself."""
     total: list[FrameResult]
-    """Shares of the samples in the frame or its callees, without frames that changed because of a callee."""
+    """Shares of the samples in the frame or its callees; a frame is left out if a callee explains its change."""
 
 
 class Sessions(Model):
-    """The sessions of a benchmark: the mean of each is one observation."""
+    """The sessions of a benchmark; the mean over all values of a session counts as one observation."""
 
     names: Pair[list[str]]
-    """Empty names: unnamed sessions."""
+    """Names of the sessions of each build; the name of an unnamed session is empty."""
     paired: bool
-    """True if each session of one build is compared with that of the same name."""
+    """True if each session is compared with the session of the same name in the other build."""
 
 
 class TestResult(Model):
@@ -273,65 +273,65 @@ class TestResult(Model):
     ramp_up: RampUps
     metrics: list[MetricResult]
     distributions: list[DistributionResult] = Field(default_factory=list)
-    """For benchmarks with several values of a metric in a build."""
+    """Distributions of the metrics of a benchmark that have enough values; empty for other types of tests."""
     sessions: Sessions | None = None
-    """For benchmarks whose runs all state their session."""
+    """Sessions of a benchmark; null if its runs state none."""
     errors: list[ErrorRateResult] = Field(default_factory=list)
     errors_counted: Pair[list[int | None]] | None = None
-    """Errors counted by the load-test tool, by run; null if no run states them."""
+    """Number of errors that the load-test tool counted in each run; null if no run states a number."""
     labels: list[LabelResult]
     events: list[Event]
     profiles: ProfilesResult | None = None
     validity: Validity
     looks: list[tuple[int, int]] = Field(default_factory=list)
-    """Runs of base and new at each look in the ledger, the present one last."""
+    """Number of runs of base and of new at each look: first the looks in the ledger, last the present look."""
     level: float = 0.05
-    """Threshold of adjusted p-values, lowered so that all looks together keep an error rate of 5 %."""
+    """Threshold of adjusted p-values; with several looks it is lower, so that all looks together err in at most 5 %."""
     planned_runs: int | None = None
-    """Planned runs of each build, over which the looks share the error; null if the first look had no plan."""
+    """Planned number of runs of each build, used to share the error among looks; null if the first look had no plan."""
 
     def events_of(self, metric: MetricResult) -> list[Event]:
-        """Events of this metric that deserve a warning."""
+        """Select the events of this metric that deserve a warning."""
         return [event for event in self.events if event.metric == metric.slug and event.warning]
 
 
 class FurtherRunsResult(Model):
-    """Detectable changes after further runs of each build, with a probability of 80 %."""
+    """Changes that some further runs of each build would detect with a probability of 80 %."""
 
     further: int
     hours: float
-    """Hours for both builds, at the recorded runs' duration."""
+    """Hours that the further runs of both builds take, if they last as long as the recorded runs."""
     found_percent: float
-    """Smallest rise that would be reported."""
+    """Smallest rise, in percent, that would be reported."""
     no_worse_than_percent: Number
-    """Smallest loss that is excluded if nothing changed; null with `better: neutral`."""
+    """Smallest loss, in percent, that would be excluded if nothing changed; null with `better: neutral`."""
 
 
 class PlannedRow(Model):
-    """One deciding row, and its power after further runs."""
+    """One row that the verdict uses, and the changes that further runs would detect in it."""
 
     slug: str | None
-    """Null for supported users."""
+    """Slug of the metric; null for supported users."""
     name: str
     margin_percent: float
     better: codes.Better
     decided_by: str
     status: Status
     now_percent: Number
-    """Smallest rise that the present runs show with a probability of 80 %."""
+    """Smallest rise, in percent, that the present runs show with a probability of 80 %."""
     unit: Literal["run", "session"] = "run"
-    """Unit of `steps`."""
+    """What the numbers in `steps` count: runs or sessions."""
     steps: list[FurtherRunsResult]
-    """One further run of each build, and the fewest (at most eight) that show a change of the margin's size."""
+    """Power after one further run of each build, and after the fewest (else eight) that show 1.5 times the margin."""
 
     @property
     def undecided(self) -> bool:
-        """Whether the row needs further runs."""
+        """Whether the row is inconclusive, so that it needs further runs."""
         return self.status == Status.INCONCLUSIVE
 
 
 class TestPlan(Model):
-    """Effect of further runs of one test: the changes that they would detect, and their order."""
+    """Plan of further runs of one test: their order, and the changes that they would detect."""
 
     __test__ = False  # pytest would collect it by its name
 
@@ -339,14 +339,14 @@ class TestPlan(Model):
     hours: float
     """Hours for one further run of each build."""
     runs: int
-    """Present runs of each build."""
+    """Number of runs (or sessions) that each build has now; the smaller number if the builds differ."""
     order: list[Side] = Field(default_factory=list)
-    """Builds in the order to run them, for the undecided row that needs the most runs."""
+    """Build of each further run, in order; there are as many runs as the most demanding undecided row needs."""
     rows: list[PlannedRow]
 
     @property
     def undecided(self) -> list[PlannedRow]:
-        """Rows without a decision."""
+        """Select the rows whose status is inconclusive."""
         return [row for row in self.rows if row.undecided]
 
 
@@ -366,12 +366,12 @@ class Finding(Model):
 
     @property
     def whole(self) -> str:
-        """Text and detail."""
+        """The text followed by the detail."""
         return f"{self.text} {self.detail}".rstrip()
 
 
 class Suggestion(Model):
-    """A proposed next step; the analyst's action items stand elsewhere."""
+    """A next step that the results suggest; `action_items` has the analyst's own next steps."""
 
     kind: codes.SuggestionKind
     test: str | None
@@ -409,18 +409,18 @@ class ArtefactProvenance(Model):
     """Files that one run produced, copied beside the report."""
 
     test: str
-    """The test; in a matrix the levels of the run."""
+    """Name of the test; in a matrix of variants the factor levels of the run."""
     build: Side | None
-    """Null in a matrix, which numbers its runs across builds."""
+    """Null in a matrix of variants, whose runs are numbered across builds."""
     run: int
     path: str
-    """Folder, relative to the report's."""
+    """Folder of the copied files, relative to the folder of the report."""
     files: int
     bytes: int
 
 
 class Provenance(Model):
-    """Origin of the results. Only `run` differs between two runs of the same inputs."""
+    """Origin of the results. Two results of the same inputs differ only in `run`."""
 
     params_sha256: str
     catalogue: str
@@ -432,7 +432,7 @@ class Provenance(Model):
 class Results(Model):
     """The whole of results.json."""
 
-    model_config = ConfigDict(defer_build=True)  # see `KindResult`
+    model_config = ConfigDict(defer_build=True)  # for the same reason as in `KindResult`
 
     schema_version: Literal[2] = 2
     comparison: str
@@ -444,7 +444,7 @@ class Results(Model):
     verdict_rule: str
     setup: list[SetupRow]
     setup_differences: list[SetupDifference] = Field(default_factory=list)
-    """Differences from the previous comparison of the chain."""
+    """Differences between the setup of this comparison and that of the previous one in the ledger."""
     drift: list[Drift] = Field(default_factory=list)
     history: HistoryResult | None = None
     comments: list[str]
@@ -454,16 +454,16 @@ class Results(Model):
     self_check: dict[str, Any] | None = None
     tests: list[TestResult]
     pooled: list[PooledResult] = Field(default_factory=list)
-    """Metrics over all tests of a type; no verdict uses them."""
+    """Changes of metrics, pooled over all tests of a type; no verdict uses them."""
     variants: KindResult | None = None
-    """Results of a matrix of variants, which has no tests; `base` is its baseline."""
+    """Results of a matrix of variants; such results have no `tests`, and `base` is the baseline variant."""
     plan: list[TestPlan] = Field(default_factory=list)
-    """Effect of further runs, for each valid test."""
+    """Plan of further runs for each valid test."""
     findings: list[Finding]
     suggestions: list[Suggestion] = Field(default_factory=list)
     provenance: Provenance
 
 
 def dumps(results: Results) -> str:
-    """`results` as the text of results.json."""
+    """Return `results` as the text of results.json."""
     return results.model_dump_json(indent=1) + "\n"

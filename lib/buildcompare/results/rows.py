@@ -18,108 +18,108 @@ class Change(Model):
 
 
 class Tested(Change):
-    """A change and its test against run-to-run noise; null if the noise is unknown."""
+    """A change and its test against run-to-run noise; the added fields are null if the noise is unknown."""
 
     ci_low: Number = None
-    """95 % interval of `delta_percent` from run-to-run variance; for this row alone unless a model states more."""
+    """Low end of the 95 % interval of `delta_percent`, from run-to-run noise; it holds for this row alone."""
     ci_high: Number = None
     p_value: Number = None
 
 
 LEANING = 0.1
-"""One-sided adjusted p-value below which a row leans worse: no regression, but no pass either.
+"""One-sided adjusted p-value below which a row counts as probably worse: it prevents a pass, even if undecided.
 
-A round number; `benchmarks/identical.py` prints how many pairs of identical runs pass, and the warnings of others."""
+A round number; `benchmarks/identical.py` prints how many pairs of identical runs pass, and all their warnings."""
 
 
 class Decided(Tested):
     """A change that a verdict may rest on."""
 
     p_worse_one_sided: Number = None
-    """Adjusted one-sided p-value of a change that is worse than the margin; null for other changes."""
+    """Adjusted one-sided p-value of a change for the worse that exceeds the margin; null for other changes."""
     no_worse_than_percent: Number = None
-    """For `not_worse`: the bad end of the interval; zero if that is no loss."""
+    """For the status `not_worse`: largest loss inside the interval, in percent; zero if the interval holds no loss."""
     min_detectable_percent: Number = None
-    """Smallest rise that is significant with a probability of 80 %, alone in its family."""
+    """Smallest rise, in percent, that is significant with 80 % probability if no other row of its family changed."""
     required_runs: int | None = None
-    """Runs per build, including the present ones, that show a change of the margin's size with a probability of 80 %;
-    null above 99 or if unknown."""
+    """Number of runs per build, the present ones included, that show a change as large as the margin (of a gate metric
+    or supported users: 1.5 times the margin) with 80 % probability; null above 99 or if unknown."""
     required_runs_show_percent: Number = None
-    """Smallest rise that `required_runs` show with a probability of 80 %."""
+    """Smallest rise, in percent, that `required_runs` runs of each build show with 80 % probability."""
     run_sd_percent: Number = None
-    """Standard deviation of a single run, including the error within it."""
+    """Standard deviation of the level of a single run, in percent; it includes the error within the run."""
     noise_df: Number = None
     """Degrees of freedom of `run_sd_percent`; null if it is taken as exact."""
     noise_source: NoiseSource = NoiseSource.NONE
     se_log: Number = None
-    """Standard error of log(new / base) from run to run."""
+    """Standard error of log(new / base), from run-to-run noise."""
     within_se_log: Number = None
-    """The part of `se_log` estimated from the samples within runs; many times too large under a wavy load."""
+    """Standard error of log(new / base) from the samples within runs alone; far too large if the load has waves."""
     noise_comparisons: int = 0
-    """Number of earlier comparisons in the noise estimate, alone (`ledger`) or beside its source."""
+    """Number of earlier comparisons in the noise estimate: alone if `noise_source` is `ledger`, else added to it."""
 
     @property
     def leans_worse(self) -> bool:
-        """Whether the row has probably got worse: no regression, but no pass either."""
+        """Whether the row probably got worse, which prevents a pass even if it is no regression."""
         return self.p_worse_one_sided is not None and self.p_worse_one_sided < LEANING
 
     @property
     def by_chance_percent(self) -> float | None:
-        """How far unchanged builds differ in 19 of 20 comparisons, in percent; None if unknown."""
+        """Difference, in percent, that unchanged builds exceed in 1 of 20 comparisons; None if unknown."""
         if self.ci_high is None or self.delta_percent is None or not self.delta_percent > -100.0:
-            return None  # a new value of 0 leaves no ratio
+            return None  # new is 0: the division below is impossible
         return ((1.0 + self.ci_high / 100.0) / (1.0 + self.delta_percent / 100.0) - 1.0) * 100.0
 
 
 class LoadAdjustedResult(Decided):
-    """One metric at equal load; its interval holds at 95 % by itself."""
+    """One metric at equal load; its 95 % interval holds for this metric alone."""
 
     users: float
     p_adjusted: Number = None
-    """Adjusted over the test's metrics with `better: lower`, or over those with `better: neutral`."""
+    """P-value, adjusted (Holm) over one family of the test: gates, error metrics, other times, or other metrics."""
     at_users_range: Window
-    """Loads (users) at which both builds were observed."""
+    """Lowest and highest load, in connected users, at which both builds were observed."""
     constant: bool = False
-    """True if the difference is the mean over these loads, because the one at the highest load agrees with it."""
+    """True if one difference holds for all loads; False if the difference at the highest load contradicts it."""
     noise_of: Literal["equal_load", "levels", "none"] = "none"
-    """Source of the run-to-run noise: runs at equal load, or levels of runs, which also vary with the load."""
+    """What the run-to-run noise was measured on: runs at equal load, or levels of runs, which vary with the load."""
 
 
 class MixMover(Model):
-    """A label whose share of the calls changed an average."""
+    """A label that moved an average because its share of the calls changed."""
 
     label: str
     base_share_percent: float
     new_share_percent: float
     seconds: float
-    """Seconds per call, mean of both builds."""
+    """Mean seconds per call, averaged over both builds."""
     percent: float
-    """Contribution to `mix_percent`."""
+    """Contribution of this label to `mix_percent` of the metric."""
 
 
 class TrafficMixResult(Model):
-    """The change of an average over labels, split into `mix_percent` and `speed_percent`, which add up to it."""
+    """The change of an average over labels: `mix_percent` from shares of calls plus `speed_percent` from times."""
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
-    """Cause of the change; `unknown`: the mix changed, and the noise of the speed is unknown."""
+    """Cause of the change; `unknown` means that the mix changed and that the noise of the speed is unknown."""
     counts: bool
-    """True if the mix changed the metric, which is then judged at unchanged mix."""
+    """True if the changed mix moved the metric by enough to matter; the metric is then judged at unchanged mix."""
     base: float
     new: float
     delta_percent: float
     mix_percent: float
     mix_ci_low: Number = None
-    """95 % interval of `mix_percent` from the noise of the labels; null if unknown."""
+    """Low end of the 95 % interval of `mix_percent`, from the noise of the labels; null if unknown."""
     mix_ci_high: Number = None
     speed_percent: float
     speed_ci_low: Number = None
-    """95 % interval of `speed_percent` from the run-to-run noise of the average."""
+    """Low end of the 95 % interval of `speed_percent`, from the run-to-run noise of the average."""
     speed_ci_high: Number = None
     at_unchanged_mix_percent: Number = None
-    """The metric's change without the mix part."""
+    """Change of the metric in percent, without the part that the mix caused."""
     ci_low: Number = None
-    """95 % interval of `at_unchanged_mix_percent`."""
+    """Low end of the 95 % interval of `at_unchanged_mix_percent`."""
     ci_high: Number = None
     p_adjusted: Number = None
     p_worse_one_sided: Number = None
@@ -129,7 +129,7 @@ class TrafficMixResult(Model):
 
 
 class MetricRow(Model):
-    """The metric of a row."""
+    """Name and properties of the metric that a row is about."""
 
     name: str
     slug: str
@@ -144,36 +144,36 @@ class MetricResult(Decided, MetricRow):
     labels: dict[str, str] = Field(default_factory=dict)
     margin_percent: float
     levels: Pair[list[float]]
-    """Level of each run that has one; `base` and `new` are their geometric means, of errors their means."""
+    """Level of each run that has one; `base` and `new` are geometric means of these, for errors arithmetic means."""
     mean: Pair[Number]
-    """Arithmetic means of the same samples."""
+    """Arithmetic mean of the samples behind the levels, averaged over the runs of each build."""
     p_adjusted: Number = None
-    """Adjusted over `family` (Holm)."""
+    """P-value, adjusted (Holm) over the metrics of `family`."""
     family: str | None = None
     status: Status
     """With `better: neutral`, improvement means a rise and regression a fall."""
     reason: Reason | None
     reading_error_percent: Number = None
-    """Reading error of a level (1 SD) if values were read off a plot; part of the noise."""
+    """Standard deviation of reading a level off a plot, in percent; part of the noise. Null if nothing was read off."""
     n_effective: Number = None
-    """Smallest effective sample size of the runs' steady windows."""
+    """Effective sample size of the steady window, reduced for autocorrelation; the smallest over all runs."""
     window: Pair[Window | None]
     missing_samples: Pair[Number]
     load_adjusted: LoadAdjustedResult | None = None
     traffic_mix: TrafficMixResult | None = None
     decided_by: Literal["level", "traffic_mix", "equal_load", "none"] = "level"
-    """The row that the verdict uses. `equal_load`: in an unbounded test latency controls the load, so only latency at
-    equal load is a result (`none` if that is unknown). `traffic_mix`: a different mix of calls changed the average,
-    which is no regression at unchanged mix."""
+    """The row that the verdict uses. `equal_load`: latency controls the load of an unbounded test, so only values at
+    equal load count (`none` if these are unknown). `traffic_mix`: another mix of calls changed the average, so the row
+    at unchanged mix counts; in an unbounded test only if that row is no regression."""
 
     @property
     def full_name(self) -> str:
-        """The name and its labels."""
+        """Name of the metric, followed by its labels in parentheses."""
         return f"{self.name} ({', '.join(self.labels.values())})" if self.labels else self.name
 
     @property
     def mix(self) -> TrafficMixResult | None:
-        """The traffic mix, if it changed the average."""
+        """The traffic mix if it changed the average, else None."""
         return self.traffic_mix if self.traffic_mix and self.traffic_mix.counts else None
 
     @property
@@ -200,35 +200,35 @@ class MetricResult(Decided, MetricRow):
 
     @property
     def judged(self) -> Decided:
-        """`deciding`, or else the level at unchanged mix; findings describe this row."""
+        """The row that findings describe: `deciding`, or if that is None the row at unchanged traffic mix."""
         return self.deciding or self.at_unchanged_mix
 
 
 class PooledResult(MetricRow):
-    """The mean change of one metric over several tests of one type with independent noise; no verdict uses it."""
+    """The mean change of one metric over several tests of one type whose noise is independent; no verdict uses it."""
 
     labels: dict[str, str] = Field(default_factory=dict)
     type: TestType
     tests: list[str]
-    """Valid tests in which the metric was judged, in unbounded tests at equal load."""
+    """Names of the valid tests in which the metric was judged (in unbounded tests at equal load)."""
     margin_percent: float
     delta_percent: Number
     ci_low: Number
-    """95 % interval of `delta_percent` for this row alone (random effects)."""
+    """Low end of the 95 % interval of `delta_percent` (random effects); it holds for this row alone."""
     ci_high: Number
     p_value: Number
     p_adjusted: Number
-    """Adjusted (Holm) over the pooled rows of gate metrics, or over the other rows."""
+    """P-value, adjusted (Holm) over the pooled rows of a family: gates, error metrics, other times, or others."""
     status: Status
     no_worse_than_percent: Number = None
     min_detectable_percent: Number = None
     between_percent: Number
-    """Standard deviation of the change between tests, without their noise."""
+    """Standard deviation of the change between tests, in percent, beyond the run-to-run noise of the tests."""
     noise_source: NoiseSource
 
 
 class FailingLabel(Model):
-    """Mean rates of failures of one label."""
+    """Mean failure rates of one label in both builds."""
 
     label: str
     base: float
@@ -236,22 +236,22 @@ class FailingLabel(Model):
 
 
 class ErrorRateResult(Tested, MetricRow):
-    """Failures per attempt in one test: means over the steady windows.
+    """One error rate in one test, in `unit`: means over the steady windows, or over whole runs for counted errors.
 
-    `delta_percent` is null if nothing failed in the base; the interval counts half a failure then.
+    `delta_percent` is null if nothing failed in the base. The interval counts a third of a failure more in every run.
     """
 
     better: Literal[Better.LOWER] = Better.LOWER
     gate: Literal[True] = True
     delta: Number
-    """New minus base in `unit`, because rates are often zero."""
+    """New minus base in `unit`; it is given because a base of zero has no change in percent."""
     reason: Reason | None
     most: FailingLabel | None = None
-    """The label whose rate rose most; null if none did, or if rates were recorded for all labels together."""
+    """The label whose rate rose most; null if no rate rose, or if only the rate over all labels was recorded."""
 
 
 class LabelRow(Model):
-    """The label and statistic of a row."""
+    """The label that a row is about, and its statistic."""
 
     group: str
     label: str
@@ -259,22 +259,22 @@ class LabelRow(Model):
 
 
 class LabelResult(Tested, LabelRow):
-    """One label and statistic of one test; its interval bounds the change beyond `shared_percent`."""
+    """One statistic of one label in one test; its interval is that of the change beyond `shared_percent`."""
 
     shared_percent: Number = None
-    """Median change of the table, common to the whole run; subtracted before the row is judged."""
+    """Median change of all labels of the table, in percent; it is subtracted before the row is judged."""
     noise_source: NoiseSource = NoiseSource.NONE
     p_adjusted: Number = None
     calls: Pair[Number] | None = None
     time_share: Pair[Number] | None = None
-    """The label's part of the time of all calls in its table; null if calls were not recorded."""
+    """Fraction (0 to 1) of the total time of all calls in the table; null if calls were not recorded."""
     whole_run_percent: Number = None
-    """Change over the whole runs, if the source also summarises whole runs."""
+    """Change in percent over the whole runs, if the source also summarises whole runs; else null."""
     window: Literal["steady", "whole_run"]
     status: Status
-    """A change if `p_value` is below 0.02: at most 2 % of unchanged rows are false alarms. `equivalent` if the row
-    moved less than 10 % and its 98 % interval lies between half and twice the time. The bound of `not_worse` is 10 % or
-    `ci_high`. `p_adjusted` (Benjamini and Hochberg, over table and statistic) serves readers of the whole table."""
+    """A change if `p_value` is below 0.02, so at most 2 % of unchanged rows are false alarms. `equivalent`: the row
+    moved less than 10 %, and its 98 % interval lies between half and twice the time. `not_worse`: `ci_high` is at most
+    20 %. The status does not use `p_adjusted` (Benjamini and Hochberg, over the rows of one table and statistic)."""
     only_in: Side | None
     at_least: Pair[bool]
     reason: Reason | None
@@ -283,11 +283,11 @@ class LabelResult(Tested, LabelRow):
 class SupportedUsersResult(Decided):
     """How many users each build supports (unbounded tests).
 
-    Only `ci_low` is known if the new build supports *at least* a number.
+    If only a lower bound is known for the new build (`at_least`), the interval has only its low end (`ci_low`).
     """
 
     band_percent: Number
-    """Margin of the supported users, as `margin_percent` of a metric."""
+    """Smallest change of the supported users that matters, in percent; a metric has `margin_percent` instead."""
     reported: Pair[Number]
     estimated: Pair[Number]
     at_least: Pair[Number]

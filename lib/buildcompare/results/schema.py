@@ -1,4 +1,4 @@
-"""The JSON Schema of results.json, with the notes of the classes' fields as descriptions."""
+"""The JSON Schema of results.json; the string below a field in its class becomes the field's description."""
 
 import ast
 import inspect
@@ -13,7 +13,7 @@ from buildcompare.results.models import Results
 def json_schema() -> dict[str, object]:
     """The JSON Schema (2020-12) of results.json."""
     schema = Results.model_json_schema(mode="serialization")
-    # pydantic's own option reads every class's source at each import, though only this schema needs the notes.
+    # Descriptions are added here, because pydantic's own option would read the source of every class at each import.
     for model in _models_below(Model):
         stated = schema if model is Results else schema["$defs"].get(model.__name__, {})
         for name, words in _field_notes(model).items():
@@ -29,7 +29,7 @@ def _models_below(model: type[Model]) -> Iterator[type[Model]]:
 
 
 def _field_notes(model: type[Model]) -> dict[str, str]:
-    """The strings below the fields of a class and its bases, by field."""
+    """Read the strings below the fields of a class and its bases, by name of the field."""
     notes: dict[str, str] = {}
     for each in reversed([each for each in model.__mro__ if issubclass(each, Model)]):
         (stated,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body

@@ -21,12 +21,12 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 def frame(rows: Iterable[tuple[str | None, BaseModel]]) -> pd.DataFrame:
-    """Rows of results as a frame: a pair takes two columns, a reason is its code, other nested values are kept."""
+    """Convert rows to a frame: a nested model becomes columns, a reason its code; lists of models are left out."""
     return pd.DataFrame(_flattened(rows))
 
 
 def tables(results: Results) -> dict[str, str]:
-    """The tables of a report that have rows, as CSV, by name."""
+    """Write each table of a report that has rows as CSV, and return the texts by name of the table."""
     tests = results.tests
     rows_of: dict[str, Rows] = {
         "tests": ({"test": test.name, "type": test.type, "verdict": test.verdict} for test in tests),
@@ -58,7 +58,7 @@ def tables(results: Results) -> dict[str, str]:
 
 
 def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Rows under the names of all their columns; empty without rows."""
+    """Write rows as CSV below a header with the names of all columns; an empty text if there are no rows."""
     rows = [{name: _cell(value) for name, value in row.items()} for row in rows]
     text = io.StringIO()
     table = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
@@ -69,8 +69,8 @@ def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Mark text that a spreadsheet would take for a formula with an apostrophe, as spreadsheets do."""
-    text = value.replace("\r", "\n") if isinstance(value, str) else ""  # csv quotes newlines
+    """Put an apostrophe before text that a spreadsheet would take for a formula; return other values unchanged."""
+    text = value.replace("\r", "\n") if isinstance(value, str) else ""  # csv quotes cells that hold "\n"
     return f"'{text}" if _FORMULA.match(text) else text or value
 
 
@@ -85,7 +85,7 @@ def _ramps(test: TestResult) -> Rows:
 
 
 def _distributions(test: TestResult) -> Rows:
-    """One row for each build of a metric: its mean and its quantiles, with both ends of their intervals."""
+    """Yield one row for each build of each metric: mean and quantiles, with both ends of their intervals."""
     for row in test.distributions:
         for build, described in (("base", row.base), ("new", row.new)):
             if described is not None:
@@ -98,7 +98,7 @@ def _distributions(test: TestResult) -> Rows:
 
 
 def _frames(test: TestResult) -> Rows:
-    """Rows of frames: first shares of the samples in the frame (own), then also in its callees (total)."""
+    """Yield rows of stack frames: first with the share of samples in the frame alone, then also in its callees."""
     profiles = test.profiles
     for samples, rows in (("own", profiles.own), ("total", profiles.total)) if profiles else ():
         yield from ({"test": test.name, "samples": samples, **dict(row)} for row in rows)
@@ -124,12 +124,12 @@ def _flat(row: BaseModel) -> dict[str, object]:
             parts = value.items() if isinstance(value, Pair) else _flat(value).items()
             flat |= {f"{name}_{key}": each for key, each in parts}
         elif not kinds[name]:
-            flat["metric" if name == "slug" else name] = value  # nested models have tables of their own
+            flat["metric" if name == "slug" else name] = value  # lists of models have separate tables
     return flat
 
 
 @cache
 def _kinds(model: type[BaseModel]) -> dict[str, list[type[BaseModel]]]:
-    """The models that each field may hold, by its name."""
+    """List the model classes that each field of `model` may hold, by name of the field."""
     kinds = ((name, get_args(field.annotation)) for name, field in model.model_fields.items())
     return {name: [e for e in of if isinstance(e, type) and issubclass(e, BaseModel)] for name, of in kinds}

@@ -11,16 +11,16 @@ PhaseName = Literal["early_bumps", "ramp", "bend", "waves", "plateau", "shutdown
 
 
 class Phase(Model):
-    """A stretch of a run."""
+    """A phase of one run, in elapsed seconds."""
 
     name: PhaseName
-    """`bend` lies between the linear ramp and the waves."""
+    """Name of the phase; `bend` lasts from the end of the linear ramp to the start of the next phase."""
     start_s: float
     end_s: float
 
 
 class Bump(Model):
-    """A rise of the users that falls back before the lasting ramp."""
+    """A rise of the connected users that falls back before the lasting ramp begins."""
 
     start_s: float
     peak_s: float
@@ -30,37 +30,37 @@ class Bump(Model):
 
 
 class RampUp(Model):
-    """The shape of a run's ramp; null if not measured."""
+    """The shape of a run's ramp, or the mean over the runs of a build; a field is null if it was not measured."""
 
     onset_s: Number = None
     slope_users_per_s: Number = None
     early_bumps: int | None = None
     early_bump_seconds: Number = None
     bumps: list[Bump] = Field(default_factory=list)
-    """The early bumps of a single run; empty in the mean over several."""
+    """The early bumps of a single run; empty if the fields are means over several runs."""
     kink_s: Number = None
-    """Time at which the ramp bent at the first alert: the coordinator rests after it, which is no defect."""
+    """Elapsed seconds at which the ramp gets less steep: after an alert the coordinator rests, which is no defect."""
     lost_user_seconds: Number = None
-    """User-seconds below the ideal ramp, up to the end of the linear part."""
+    """Area between the ideal straight ramp and the curve, up to the end of the linear ramp, in user-seconds."""
     wave_onset_s: Number = None
     wave_onset_users: Number = None
     wave_period_s: Number = None
     wave_amplitude_users: Number = None
-    """From peak to trough."""
+    """Median fall from a peak to the next trough, in users."""
     wave_regularity: Number = None
     waves_p_value: Number = None
     plateau_users: Number = None
     plateau_drift_users_per_s: Number = None
     equilibrium: bool | None = None
-    """Whether the last 30 minutes kept the stop rule; null if unknown, and in the mean over runs."""
+    """Whether the users were about level in the last 30 minutes; null if unknown, and in the mean over several runs."""
     stopped_earlier_users: Number = None
-    """Level at the earliest stop that the rule allows."""
+    """Mean users over the first 30 minutes that met the load-test tool's stop rule; null if there are none."""
     time_to: dict[str, Number] = Field(default_factory=dict)
-    """Seconds until a number of users (the key) was first connected."""
+    """Elapsed seconds at which each number of users (the key) was first reached; null if unknown or never."""
 
 
 class BetweenRuns(Model):
-    """New minus base, one run each, and its 95 % interval from run-to-run noise."""
+    """Difference between one run of each build, new minus base, and its 95 % interval from run-to-run noise."""
 
     value: float
     ci_low: float
@@ -78,16 +78,16 @@ class RampUps(Model):
     base: RampUp
     new: RampUp
     shift_users: Number = None
-    """New minus base: median gap over the common linear ramp; `shift_ci_*` is its 95 % interval."""
+    """Median gap in users, new minus base, while both builds ramp up; `shift_ci_*` is its 95 % interval."""
     shift_seconds: Number = None
     shift_ci_low: Number = None
     shift_ci_high: Number = None
     shift_p_value: Number = None
     shift_window: Window | None = None
     shift_noise_source: Literal["runs", "simulated"] | None = None
-    """Source of the run-to-run noise of the ramp's start."""
+    """Source of the run-to-run noise in the ramp's delay: repeated runs, or simulated runs."""
     shift_status: Status = Status.INCONCLUSIVE
-    """Regression if the new build's ramp is later; no verdict uses it."""
+    """`regression` if the new build's ramp is significantly later; no verdict uses this status."""
     wave_period_s: BetweenRuns | None = None
-    """For the median pair of runs; no verdict uses it."""
+    """Difference of the wave periods, in seconds, of the median pair of runs; no verdict uses it."""
     wave_amplitude_users: BetweenRuns | None = None

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 MISSING = "–"
 LONGEST_LABEL = 60
-"""Most characters of a label in a sentence; tables have all of it."""
+"""Maximum number of characters of a label in a sentence; tables show the whole label."""
 _SCALES = {
     "seconds": ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (1e-6, "µs", 1e6), (0.0, "ns", 1e9)),
     "bytes": ((1e9, "GB", 1e-9), (1e6, "MB", 1e-6), (1e3, "kB", 1e-3), (0.0, "B", 1.0)),
 }
-_FACTORS_FROM = 1000.0  # percent: from here on a change is easier to read as a factor
+_FACTORS_FROM = 1000.0  # change in percent from which on a factor is easier to read
 _LARGE = ((1e9, "billion"), (1e6, "million"))
 _DB_NAMES = {"postgresql": "Postgres", "postgres": "Postgres", "mysql": "MySQL", "mariadb": "MariaDB"}
 SHORT_UNITS = {"percent of one core": "%", "percent": "%"}
@@ -32,7 +32,7 @@ STATUS_WORDS = {
 STATUS_SYMBOLS = {Status.REGRESSION: "✗", Status.IMPROVEMENT: "✓", Status.EQUIVALENT: "=", Status.NOT_WORSE: "≤",
                   Status.INCONCLUSIVE: "?", Status.NOT_COMPARABLE: "∅"}  # fmt: skip
 DECIDED_WORDS = {"traffic_mix": "at unchanged traffic mix", "equal_load": "at equal load"}
-"""Words for the measure that decides a metric; a plain level needs none."""
+"""Words for the row that decides a metric (`decided_by`); a metric that its level decides needs none."""
 VERDICT_WORDS = {Verdict.PASS: "Pass", Verdict.REGRESSION: "Regression", Verdict.INCONCLUSIVE: "Cannot tell",
                  Verdict.INVALID: "Invalid test"}  # fmt: skip
 _SMALL = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
@@ -40,7 +40,7 @@ VERDICT_SYMBOLS = {Verdict.PASS: "✓", Verdict.REGRESSION: "✗", Verdict.INCON
 
 
 def printable(text: str) -> str:
-    """Format `text` in one line: white space becomes spaces, control characters are escaped."""
+    """Return `text` as one line: white space becomes spaces, control characters are escaped."""
     return text if text.isprintable() else shown("".join(" " if each.isspace() else each for each in text))
 
 
@@ -48,12 +48,12 @@ def rounded(value: float, places: int, bound: str = "") -> float:
     """Round to decimal `places`; a ``lower`` bound is rounded down, an ``upper`` bound up."""
     if not bound or not math.isfinite(value):
         return round(value, places)
-    scaled = value * 10.0**places  # sums of floating-point numbers are off by less than 1e-6
+    scaled = value * 10.0**places  # 1e-6 below exceeds the error of floating-point sums
     return (math.floor(scaled + 1e-6) if bound == "lower" else math.ceil(scaled - 1e-6)) / 10.0**places
 
 
 def significant(value: float, digits: int = 3, bound: str = "") -> str:
-    """Format a number with at most `digits` significant digits, without exponent above 0.001."""
+    """Format a number with at most `digits` significant digits, and with an exponent only below 0.001."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
     places = digits - 1 - math.floor(math.log10(abs(value)))
@@ -74,7 +74,7 @@ def quantity(value: float | None, unit: str, bound: str = "") -> str:
 
 
 def short_quantity(value: float | None, unit: str) -> str:
-    """Format a value for a narrow table: ``10.5 ms``, ``0.47/s``; units of counts are clear from the metric's name."""
+    """Format a value for a narrow table: ``10.5 ms``, ``0.47/s``; units of counts are left out."""
     if unit in _SCALES or unit in SHORT_UNITS or value is None:
         return quantity(value, unit)
     return quantity(value, "") + unit[unit.rfind("/") :] * ("/" in unit)
@@ -86,7 +86,7 @@ def whole(value: float | None, sign: str = "", bound: str = "") -> str:
 
 
 def share(part: float) -> str:
-    """Format a part of 1 in percent: ``45 %``."""
+    """Format a fraction (0 to 1) in percent: ``45 %``."""
     return f"{100 * part:.0f} %"
 
 
@@ -102,19 +102,19 @@ def quoted(label: str) -> str:
 
 
 def scales(unit: str) -> tuple[tuple[float, str, float], ...]:
-    """Return the scales of `unit`, largest first: least size, name and factor."""
+    """Return the scales of `unit`, largest first, each as smallest value, name and factor."""
     large = ((2.0 * size, f"{name} {unit}".strip(), 1.0 / size) for size, name in _LARGE)
     return _SCALES.get(unit) or (*large, (0.0, unit, 1.0))
 
 
 def unit_scale(largest: float, unit: str) -> tuple[float, str]:
-    """Choose the unit of an axis up to `largest`: factor and name."""
+    """Choose the unit of an axis whose largest value is `largest`; return factor and name."""
     _, name, factor = next((scale for scale in scales(unit) if abs(largest) >= scale[0]), (0.0, unit, 1.0))
     return factor, name
 
 
 def change(percent: float | None, bound: str = "") -> str:
-    """Format a change with its sign, from +1,000 % on as a factor: ``+6.1 %``; a dash for None."""
+    """Format a change with its sign: ``+6.1 %``; from +1,000 % on as a factor (11.0); a dash for None."""
     if percent is None:
         return MISSING
     if percent >= _FACTORS_FROM:
@@ -134,7 +134,7 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def moved(row: "Change | None") -> tuple[str, str]:
-    """Format the change of `row` and its interval; a rise from zero has no percentage."""
+    """Format the change of `row` and its interval; a rise from zero, which has no percentage, is ``from 0``."""
     if row is None or row.delta_percent is None:
         return "from 0" if row and row.base == 0 and row.new else MISSING, MISSING
     return change(row.delta_percent), interval(getattr(row, "ci_low", None), getattr(row, "ci_high", None))
@@ -146,12 +146,12 @@ def ranged(delta: float | None, low: float | None, high: float | None, name: str
 
 
 def shift_words(users: float) -> str:
-    """Format the distance of the new build's ramp from the base's: ``890 users behind``."""
+    """Format how far the new build's ramp is from the base's: ``890 users behind``."""
     return f"{abs(users):,.0f} users {'behind' if users < 0 else 'ahead'}"
 
 
 def percent(value: float | None, bound: str = "") -> str:
-    """Format a size in percent without a sign: ``5.2 %``; a bound is rounded as in `interval`."""
+    """Format a size in percent without plus: ``5.2 %``; a ``lower`` bound is rounded down, an ``upper`` bound up."""
     return change(value, bound).removeprefix("+") if bound or value is None else f"{significant(value, 2)} %"
 
 
@@ -161,7 +161,7 @@ def p_words(p_value: float | None) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Format a number of things, small numbers in words: ``one thing``, ``two things``."""
+    """Format a number of things, up to ten in words: ``one thing``, ``two things``."""
     return f"one {noun}" if count == 1 else f"{_SMALL.get(count, count)} {noun}s"
 
 
@@ -176,10 +176,10 @@ def status_words(
 ) -> str:
     """Format a status in words: ``no difference beyond 5 %``, ``no worse than 10 %``.
 
-    A regression is a change that fails the comparison. Rows that cannot fail it, such as metrics that are no gate, pass
-    their `unit` and are called slower, faster, more or less.
+    The word regression is for changes that fail the comparison. For a row that cannot fail it, such as a metric that
+    is no gate, give its `unit`: a change is then called slower, faster, more or less.
     Equivalence is tested with the 90 % interval (two one-sided tests at 5 %). If the displayed 95 % interval, from
-    `low` to `high`, exceeds the margin, the words name its far end.
+    `low` to `high`, exceeds the margin, the words name its end farthest from zero instead of the margin.
     """
     if better == "neutral" and status in (Status.REGRESSION, Status.IMPROVEMENT):
         return "lower" if status == Status.REGRESSION else Better.HIGHER
@@ -202,7 +202,7 @@ def minutes(seconds: float | None, places: int = 1) -> str:
 
 def of_label(value: float, group: str) -> str:
     """Format the value of a label in the unit of its table."""
-    from buildcompare.config.catalogue import unit_of_label  # late: the command line needs no pydantic
+    from buildcompare.config.catalogue import unit_of_label  # late import: the command line needs no pydantic
 
     return quantity(value, unit_of_label(group))
 
@@ -220,12 +220,12 @@ def db_name(db_engine: str | None) -> str:
 
 
 def test_words(kind: str, db_engine: str | None) -> str:
-    """Name a test by type and database: ``Unbounded Postgres``, ``Load test``."""
+    """Name a test by its type (`kind`) and database: ``Unbounded Postgres``, ``Load test``."""
     return "Load test" if kind == "bounded" and not db_engine else f"{kind.capitalize()} {db_name(db_engine)}".strip()
 
 
 def listed(items: Iterable[str], most: int = 5) -> str:
-    """List the first `most` items, with a count of the others."""
+    """List the first `most` items, followed by the number of the others."""
     every = list(items)
     shown = ", ".join(every[:most])
     return shown if len(every) <= most else f"{shown} and {len(every) - most} more"

@@ -1,7 +1,7 @@
-"""Make sentences from macros of the templates in `sentences/`, which are named like their codes.
+"""Make sentences from macros in the templates of `sentences/`; a macro has the name of the code that it words.
 
-A line break in a template is a space, ``{%-`` removes it. Labels, names and notes of users are values, never parts of
-a template.
+A line break in a template becomes a space; ``{%-`` removes the space. Texts of users, such as labels, names and notes,
+are values, never parts of a template.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from jinja2 import BytecodeCache, Environment
 
 MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
-"""Most names in one sentence; the others are counted."""
+"""Maximum number of labels, movers and metrics that one sentence names; the others are counted."""
 DETAIL = "\x1e"
-"""Separator of a sentence and its detail; texts of users never contain it."""
+"""Separator between a sentence and its detail; texts of users never contain this character."""
 _FILTERS = (
     numbers.change, numbers.counted, numbers.db_name, numbers.duration, numbers.interval, numbers.lasting,
     numbers.listed, numbers.minutes, numbers.p_words, numbers.percent, numbers.quantity, numbers.quoted, numbers.ranged,
@@ -60,7 +60,7 @@ def say_with_detail(file: str, macro: str, *values: object, **named: object) -> 
 
 @cache
 def macros(file: str) -> Any:
-    """Load the macros and tables of a template by name."""
+    """Load the template `file`; its macros and tables are attributes of the result."""
     return environment().get_template(f"{file}.j2").module
 
 
@@ -75,7 +75,7 @@ def compiled(module: str) -> BytecodeCache:
             return super().get_source_checksum(source + setup)
 
         def dump_bytecode(self, bucket: Bucket) -> None:
-            with suppress(OSError):  # a folder that cannot be written
+            with suppress(OSError):  # if the folder cannot be written, nothing is cached
                 if not sys.dont_write_bytecode:
                     super().dump_bytecode(bucket)
 
@@ -85,7 +85,7 @@ def compiled(module: str) -> BytecodeCache:
 @cache
 def environment() -> Environment:
     """Make the environment of the sentences' templates."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # imported late: not every command needs it
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # late import: not every command needs Jinja
     from jinja2.ext import Extension
     from jinja2.lexer import Token, TokenStream
 
@@ -104,7 +104,7 @@ def environment() -> Environment:
         extensions=[OneLine],
         finalize=lambda value: numbers.significant(value) if isinstance(value, float) else value,
         bytecode_cache=compiled(__file__),
-        optimized=False,  # most sentences are said once or never
+        optimized=False,  # optimising takes longer: most sentences are rendered once or never
     )
     usable = {function.__name__: function for function in (*_FILTERS, each, largest_first, title)}
     made.filters.update(usable)
@@ -118,7 +118,7 @@ def each(items: Iterable[Any], macro: Callable[..., str]) -> list[str]:
 
 
 def largest_first(items: Iterable[Any], key: str) -> list[Any]:
-    """Sort items by the absolute value of their `key`, None as zero."""
+    """Sort items by the absolute value of their `key`, the largest first; None counts as zero."""
     return sorted(items, key=lambda item: -abs(item[key] or 0.0))
 
 
@@ -141,5 +141,5 @@ class Names:
         return cls(Pair(*labels), {test.name: title(test) for test in tests})
 
     def opens(self, words: str) -> str:
-        """Begin a sentence: a capital letter, unless it follows the title of its test."""
+        """Begin `words` with a capital letter if there is one test; with several, the test's title precedes them."""
         return words[:1].upper() + words[1:] if len(self.tests) == 1 else words
