@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from buildcompare.findings.metrics import USERS
 from buildcompare.results import Decided, FurtherRunsResult, PlannedRow, Results, TestPlan, TestResult
@@ -97,4 +98,5 @@ def _planned(test: TestResult) -> Iterator[tuple[PlannedRow, list[FurtherRuns]]]
 def _steps(row: Decided, looks: Sequence[float], margin: float, better: Better, family: float) -> list[FurtherRuns]:
     run_sd = math.log1p((row.run_sd_percent or 0.0) / 100.0)
     df = math.inf if row.noise_df is None else row.noise_df
-    return plan_runs(run_sd, df, margin_percent=margin, better=better, looks=looks, family=family, gate=True)
+    plan = partial(plan_runs, run_sd, df, delta_percent=row.delta_percent or 0.0, gate=True)
+    return plan(margin_percent=margin, better=better, looks=looks, family=family)

@@ -121,6 +121,8 @@ def single_runs(test: TestResult) -> Iterator[Found]:
 def sessions(test: TestResult) -> Iterator[Found]:
     """Report the sessions of a benchmark, and with too few of them the changes that they cannot show."""
     if test.sessions is None:
+        if test.type == "benchmark" and max(map(len, test.runs)) > 1:
+            yield Found(FindingKind.SESSIONS, Severity.INFO, {"runs": dict(test.runs.map(len).items())})
         return
     family, few = Counter(row.family for row in test.metrics), [row for row in test.metrics if few_sessions(row)]
     least = [

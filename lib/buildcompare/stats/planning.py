@@ -65,7 +65,7 @@ class FurtherRuns:
     found_percent: float
     """Smallest rise that would count as a change."""
     no_worse_than_percent: float | None
-    """Loss that would be excluded if nothing changed; None for a metric without a better direction."""
+    """Loss that all runs would exclude if nothing changed; None for a metric without a better direction."""
 
 
 def plan_runs(
@@ -77,6 +77,7 @@ def plan_runs(
     looks: Sequence[float] = (1.0,),
     family: float = 1.0,
     gate: bool = False,
+    delta_percent: float = 0.0,
     most: int = MOST_ADDED,
 ) -> list[FurtherRuns]:
     """Plan further runs of both builds for a metric that was judged before.
@@ -97,6 +98,8 @@ def plan_runs(
         Number of metrics that are judged together (Holm).
     gate
         True if the change counts only with its estimate beyond the margin.
+    delta_percent
+        Change that the runs so far show; it counts in the loss that all runs exclude.
     most
         Largest number of further runs.
 
@@ -114,7 +117,8 @@ def plan_runs(
     >>> [(step.further, round(step.found_percent)) for step in plan_runs(0.04, 8, margin_percent=10, most=3)]
     [(1, 14), (2, 11), (3, 9)]
     """
-    return [*itertools.islice(_further(run_sd, df, margin_percent, Better(better), looks, family, gate), most)]
+    steps = _further(run_sd, df, margin_percent, Better(better), looks, family, gate, delta_percent)
+    return [*itertools.islice(steps, most)]
 
 
 def enough_runs(
@@ -141,15 +145,25 @@ def aim(margin_percent: float, gate: bool) -> float:
 
 
 def _further(
-    run_sd: float, df: float, margin_percent: float, better: Better, looks: Sequence[float], family: float, gate: bool
+    run_sd: float,
+    df: float,
+    margin_percent: float,
+    better: Better,
+    looks: Sequence[float],
+    family: float,
+    gate: bool,
+    delta_percent: float = 0.0,
 ) -> Iterator[FurtherRuns]:
+    so_far = math.log1p(delta_percent / 100.0) * (-1.0 if better == Better.HIGHER else 1.0)
     for further in itertools.count(1):
         then = looks[-1] + further
         sd, then_df = run_sd * math.sqrt(2.0 / then), df + 2.0 * further  # one for each build
         level = look_level((*looks, then), planned=then)
         needed = quantile(1.0 - level / family / 2.0, then_df) * sd
         smallest = smallest_found(needed, sd, then_df, margin_percent, level, df_now=df, gate=gate)
-        bound = quantile(1.0 - level / 2.0, then_df) * sd + quantile(POWER, df) * sd
+        chance = run_sd * math.sqrt(2.0 * further) / then  # of the further runs, in the mean of all
+        mean = so_far * looks[-1] / then + quantile(POWER, df) * chance
+        bound = mean + quantile(1.0 - level / 2.0, then_df) * sd
         worse = {Better.LOWER: percent(bound), Better.HIGHER: -percent(-bound)}.get(better)
         yield FurtherRuns(further, smallest, None if worse is None else max(worse, margin_percent))
 
