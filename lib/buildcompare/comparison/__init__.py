@@ -1,1 +1,1 @@
-"""One test of a comparison, from recordings to a result."""
+"""Run a comparison: read its inputs, measure and judge each test, plan further runs."""

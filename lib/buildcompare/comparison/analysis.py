@@ -1,4 +1,4 @@
-"""A whole comparison: parameters in, recordings read, every test compared, findings drawn."""
+"""Run a whole comparison: compare the builds in every test, then reach the verdict and draw findings."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ class Analysis:
     recordings: Mapping[str, TestRecordings]
     results: schema.Results
     compared: Mapping[str, TestView]
-    """By the test's name."""
+    """Every test with its recordings, by the test's name."""
 
     def tests(self) -> list[TestView]:
         """Every test with its recordings, in the order of the params."""
@@ -73,7 +73,7 @@ def analyse(
 ) -> Analysis:
     """Compare the builds in every test and draw the findings.
 
-    `catalogue` replaces the one that `params` name; `command` makes the report again.
+    `catalogue` replaces the one that `params` name; `command` is the command line that makes the report again.
     """
     every = [recording for test in recordings.values() for side in SIDES for recording in test[side]]
     catalogue, learned = with_noise(params, catalogue_of(params, catalogue), every)
@@ -130,7 +130,7 @@ def with_noise(params: Comparison, catalogue: Catalogue, every: Sequence[Recordi
 def _unconcluded(
     params: Comparison, tests: list[schema.TestResult], past: Past | None, origin: schema.Provenance, **more: Any
 ) -> schema.Results:
-    """The results of the tests and of the past, without conclusions."""
+    """Combine the results of the tests and of the comparison with the ledger, still without findings."""
     history, drift, setup_differences = past or (None, [], [])
     return schema.Results(
         comparison=params.name or "",
@@ -171,7 +171,7 @@ def _concluded(results: schema.Results, catalogue: Catalogue) -> schema.Results:
 def _inputs(
     recordings: Mapping[str, TestRecordings], profiles: Mapping[str, Pair[list[Profile]] | None]
 ) -> list[schema.InputProvenance]:
-    """Every file that the comparison read, with its checksum."""
+    """List every file that the comparison read, with its checksum."""
     read = [
         (test, side, i, str(run.provenance.get("kind", "")), file)
         for test, runs in recordings.items()
@@ -192,7 +192,7 @@ A = TypeVar("A", bound=Analysis)
 
 
 def with_margins(analysis: A, margins: Mapping[str, float]) -> A:
-    """The same comparison judged by other margins (percent by metric); nothing is read or measured again."""
+    """Judge the same comparison by other margins (percent by metric); nothing is read or measured again."""
     params = analysis.params.model_copy(update={"margins": {**analysis.params.margins, **margins}})
     catalogue, results = analysis.catalogue.with_margins(margins), analysis.results
     compared = {name: judge_test(view, catalogue) for name, view in analysis.compared.items()}

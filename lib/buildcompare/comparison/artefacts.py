@@ -1,4 +1,4 @@
-"""Find, bound and copy the files that runs left behind: output, system statistics, scripts."""
+"""Find and copy the files that runs left behind (output, system statistics, scripts), and limit their size."""
 
 import os
 import re
@@ -14,10 +14,10 @@ from buildcompare.config.project import resolve
 from buildcompare.results import ArtefactProvenance
 
 FOLDER = "artefacts"
-"""Folder of artefacts in a report's folder."""
+"""Name of the folder of artefacts inside a report's folder."""
 MAX_FILES = 2_000
 MAX_BYTES = 200_000_000
-"""Bounds of one report, which is published and often kept in git."""
+"""Limits on the artefacts of one report, because a report is published and often kept in git."""
 
 
 _RUN = re.compile(r"(?i)\.(?:x?html?|xht|shtml|svgz?|xml|xslt?|mhtml?|mht)$")
@@ -56,7 +56,7 @@ def of_runs(params: Reported) -> list[tuple[ArtefactProvenance, list[Artefact]]]
 
 
 def listed(paths: Iterable[str], place: PurePosixPath) -> Iterator[Artefact]:
-    """Every file of `paths` (files or folders, relative to the project's root) with its place below `place`."""
+    """Yield every file of `paths` (files or folders, relative to the project's root) with its place below `place`."""
     taken: set[str] = set()
     for path in paths:
         top = resolve(path)
@@ -68,7 +68,7 @@ def listed(paths: Iterable[str], place: PurePosixPath) -> Iterator[Artefact]:
 
 
 def _inert(name: str, others: Collection[str] = ()) -> str:
-    """Name a file that browsers run (page.html) so that they show its text (page.html.txt)."""
+    """Rename a file that browsers run (page.html) so that they show its text (page.html.txt), unlike all `others`."""
     inert = name
     while _RUN.search(inert) or (inert != name and inert in others):
         inert += ".txt"
@@ -80,7 +80,7 @@ def _walk(file: Path, place: PurePosixPath, named: str) -> Iterator[Artefact]:
     expected, found = "a file or folder without symbolic links", None
     try:
         about = file.lstat()
-        str(place).encode()  # results.json can name only paths that are text
+        str(place).encode()  # fails for a path that results.json cannot hold
         if stat.S_ISREG(about.st_mode):
             yield Artefact(file, named, place, about.st_size)
         elif stat.S_ISDIR(about.st_mode):
@@ -98,7 +98,7 @@ def _walk(file: Path, place: PurePosixPath, named: str) -> Iterator[Artefact]:
 
 
 def copy(artefacts: Iterable[Artefact], folder: Path) -> None:
-    """Copy files to their places in `folder`: at most the counted bytes of each, and never through a link."""
+    """Copy files to their places in `folder`; refuse links, and files that have grown since they were listed."""
     for each in artefacts:
         target = folder / each.place
         target.parent.mkdir(parents=True, exist_ok=True)

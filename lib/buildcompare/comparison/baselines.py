@@ -1,4 +1,4 @@
-"""Keep runs of the main branch in a folder, and find those that a new build compares with."""
+"""Keep runs of the main branch in a folder, and find the kept runs that a new build is compared with."""
 
 import datetime as dt
 import json
@@ -16,7 +16,7 @@ from buildcompare.config.project import own_folder, writing
 from buildcompare.recordings.recording import Recording
 
 MOST = 5
-"""Maximum number of sets of kept runs in a base."""
+"""Maximum number of kept sets of runs that together form the base."""
 ALIKE = 0.05
 """Largest relative difference of two comparable loads."""
 _ABOUT, _RUNS = "about.json", "runs"
@@ -36,7 +36,7 @@ class KeptRuns(NamedTuple):
 
     @property
     def files(self) -> str:
-        """The folder of their files."""
+        """Path of the folder with the files of the runs."""
         return str(self.folder / _RUNS)
 
 
@@ -86,10 +86,10 @@ def load_of(runs: Sequence[Recording]) -> float | None:
 def compare_to_kept(
     compare: Callable[..., Any], new: str, folder: Path, stated: Stated, **settings: Any
 ) -> tuple[Any, list[KeptRuns]]:
-    """Compare runs with the latest kept ones; the result is None where none are comparable.
+    """Compare the runs `new` with the latest kept runs; the result is None if no kept runs are comparable.
 
-    `compare` is :func:`buildcompare.compare`. The load is known only after reading: if kept runs had another load,
-    earlier ones are taken. Kept runs of a benchmark are one session each, others are repeated runs.
+    `compare` is :func:`buildcompare.compare`. The load of `new` is known only after reading: kept runs with another
+    load are then replaced by earlier ones. Each kept set of a benchmark is one session; other sets are repeated runs.
     """
     kept = latest(folder, stated)
     result = _compared(compare, kept, new, **settings)

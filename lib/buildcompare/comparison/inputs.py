@@ -1,4 +1,4 @@
-"""The files that a report is made from, and a hash of everything that can change it."""
+"""List the files that a report is made from, and hash everything that can change the report."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from buildcompare.recordings.files import matching
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")
 NOT_IN_REPORTS = ("anywidget", "ipywidgets", "jupyterlab")
-"""Packages for notebooks in JupyterLab only, which an environment may lack."""
+"""Packages that only notebooks in JupyterLab need; the hash leaves them out, as an environment may lack them."""
 
 
 def notebook_of(params: Reported) -> Path:
@@ -29,7 +29,7 @@ def notebook_of(params: Reported) -> Path:
 
 
 def files_of(params: Reported) -> list[str]:
-    """Paths of all files of the report as the params name them, pulled ones included."""
+    """List the paths of all files of the report as the params name them, including the files of pulled runs."""
     kind = kind_of_params(params)
     named: list[str | None] = [str(notebook_of(params))]
     if catalogue := getattr(params, "metrics", None):
@@ -66,7 +66,7 @@ def inputs_sha256(params: Reported, **settings: Any) -> str:
 
 @cache
 def code_sha256() -> str:
-    """A hash of the library's files and of the versions of the packages that it asks for."""
+    """A hash of the library's files and of the installed versions of the packages that it requires."""
     made = hashlib.sha256()
     for library in (Path(__file__).parents[1], *(kind.folder for kind in kinds())):
         for file in sorted(file for file in library.rglob("*") if file.is_file() and file.parent.name != "__pycache__"):

@@ -30,7 +30,7 @@ from buildcompare.validity.rules import judge_validity
 
 TestRecordings = Mapping[Side, Sequence[Recording]]
 UNJUDGED: Mapping[str, Any] = {"verdict": Verdict.INCONCLUSIVE, "supported_users": None, "metrics": [], "events": []}
-"""Fields of a result that :func:`judge_test` fills in."""
+"""Fields of a result before :func:`judge_test` fills them in."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ def compare_test(
     """Measure and judge the runs of one test.
 
     The noise between runs is learned from `groups` of repeated runs and from `past` comparisons, else it is the
-    catalogue's. `label_noise` is the noise of labels learned from `groups`, if several tests share it. `looks` are the
-    runs of base and new at earlier looks at this test, `planned_runs` the final number of runs of each build.
+    catalogue's. `label_noise` is the noise of labels learned from `groups`; pass it if several tests share it. `looks`
+    are numbers of runs of base and new at earlier looks; `planned_runs` is the final number of runs of each build.
     """
     coordinator, label_noise = coordinator or Coordinator(), label_noise or LabelNoise(groups, catalogue.label_tables)
     names = Pair(*labels)
@@ -143,7 +143,7 @@ def _viewed(
 
 
 def judge_test(view: TestView, catalogue: Catalogue) -> TestView:
-    """Judge the measurements of a test by the margins of `catalogue`; a view without them stays as it is."""
+    """Judge the measurements of a test by the margins of `catalogue`; a view without `estimates` stays as it is."""
     if (estimates := view.estimates) is None:
         return view
     test, looks, users = estimates.test, estimates.looks, None
@@ -168,7 +168,7 @@ def run_result(view: RunView, catalogue: Catalogue) -> schema.RunResult:
     recording, stop = view.recording, view.stop
     recorded = {series.metric for series in recording.graphs()}
     wanted = [] if recording.measurements and not recorded else catalogue.metrics  # benchmarks need no series
-    until = stop.at_s if stop else recording.duration_s  # after the stop rates are NaN
+    until = stop.at_s if stop else recording.duration_s  # rates are NaN after the stop
     return schema.RunResult(
         start=utc(recording.window[0]),
         end=utc(recording.window[1]),
@@ -193,7 +193,7 @@ def run_result(view: RunView, catalogue: Catalogue) -> schema.RunResult:
 
 
 def _server(recording: Recording) -> schema.ServerResult | None:
-    """The server of a pulled recording; None if the provenance has another form."""
+    """Describe the server of a pulled recording; None if the provenance does not describe one."""
     origin = recording.provenance
     try:
         return schema.ServerResult(

@@ -21,9 +21,9 @@ def plan_tests(tests: Sequence[TestResult]) -> list[TestPlan]:
 
 
 def order_of_runs(further: int, runs: int = 1) -> list[Side]:
-    """The order of builds after `runs` of each; all runs together are base, new, new, base, base, new, and so on.
+    """Order `further` runs of each build after `runs` of each, so that all are base, new, new, base, base, new ...
 
-    Machines drift over hours: in this order a steady drift adds as much to the mean of one build as to the other's.
+    Machines drift over hours. In this order, a steady drift adds about the same to the mean of both builds.
 
     >>> order_of_runs(3)
     ['new', 'base', 'base', 'new', 'new', 'base']
@@ -53,7 +53,7 @@ def _plan(test: TestResult) -> TestPlan:
 
 
 def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> PlannedRow:
-    """Add two of `steps`: the first, and the first that detects a change of :func:`aim`, or else the last."""
+    """Add two of `steps` to a row: the first, and the first that detects a change of :func:`aim` (else the last)."""
     enough = next((step for step in steps if step.found_percent <= aim(row.margin_percent, True)), steps[-1])
     chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
     results = [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]
@@ -61,7 +61,7 @@ def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> Plan
 
 
 def _planned(test: TestResult) -> Iterator[tuple[PlannedRow, list[FurtherRuns]]]:
-    """Yield each judged row behind the verdict of `test`, still without steps, and all its steps."""
+    """Yield each row that decides the verdict of `test` and has known noise, and all steps for this row."""
     looks = Looks.of(test.looks).runs
     gates, users = [metric for metric in test.metrics if metric.gate], test.supported_users
     judged = sum(each.p_value is not None for each in gates)

@@ -23,7 +23,7 @@ def provenance(
     command: str | None,
     copied: Sequence[tuple[schema.ArtefactProvenance, object]] = (),
 ) -> schema.Provenance:
-    """Return where results come from; `copied` has the files of the runs that the report copies."""
+    """Return where results come from; `copied` lists artefacts of runs, which the report copies."""
     return schema.Provenance(
         params_sha256=params_sha256(params),
         catalogue=catalogue,
@@ -38,14 +38,14 @@ def provenance(
 
 
 def params_sha256(params: BaseModel) -> str:
-    """Hash the parameters; equal ones give one hash, whether from a file, papermill or a cell."""
+    """Hash the parameters; equal parameters have equal hashes, whether they come from a file, papermill or a cell."""
     text = json.dumps(params.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @functools.cache
 def running_code(project: Path) -> dict[str, str | dict[str, str] | None]:
-    """Return the commit and package versions of the running code, as they were at import."""
+    """Return the commit and package versions of the running code, as they were at the first call."""
     packages = ("buildcompare", "numpy", "pandas", "scipy", "statsmodels")
     versions = {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}}
     return {"git_commit": commit(project), "versions": versions}

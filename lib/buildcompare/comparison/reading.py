@@ -19,7 +19,7 @@ from buildcompare.results.codes import SIDES, Pair, Side
 
 P = TypeVar("P", bound=Reported)
 BUNDLED = "params/v10.4.0-rc1.yaml"
-"""Params file of a notebook without parameters."""
+"""Params file that a notebook without parameters reads."""
 
 
 def parameters(params_file: str | None = None, **given: Any) -> Comparison:
@@ -97,7 +97,7 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
 
 
 def runs_of(params: Comparison) -> Iterator[tuple[Slot, Run]]:
-    """Every run of the comparison, and its place in it."""
+    """Yield every run of the comparison with its slot: the test, the build and the number of the run."""
     for test in params.tests:
         for side in SIDES:
             for number, run in enumerate(test.runs(side), start=1):
@@ -105,7 +105,7 @@ def runs_of(params: Comparison) -> Iterator[tuple[Slot, Run]]:
 
 
 def _read(params: Comparison, catalogue: Catalogue, slot: Slot, run: Run, *, refresh: bool = False) -> Recording:
-    """Read a run; an error names its place in the params."""
+    """Read a run; errors name the place of the run in the params."""
     try:
         recording = read_run(run, params.source, catalogue, slot, refresh=refresh)
         return recording if run.session is None else replace(recording, session=run.session)
@@ -119,7 +119,7 @@ def _read(params: Comparison, catalogue: Catalogue, slot: Slot, run: Run, *, ref
 
 
 def read_profiles(params: Comparison) -> dict[str, Pair[list[Profile]] | None]:
-    """The profiles of each test; None without any."""
+    """Read the profiles of each test; None for a test without profiles."""
 
     def read(number: int, side: Side) -> list[Profile]:
         profiles = []
@@ -137,7 +137,7 @@ def read_profiles(params: Comparison) -> dict[str, Pair[list[Profile]] | None]:
 
 
 def calibration_of(params: Comparison, file: str) -> Calibration:
-    """The calibration that `params` name."""
+    """Read the calibration `file`, which `params` name."""
     try:
         return read_calibration(file, params.metrics)
     except InputError as error:
@@ -150,9 +150,9 @@ Builds = dict[Side, list[Recording]]
 def with_catalogue(
     read: Callable[[Catalogue], Builds], catalogue: str | None, inline: Mapping[str, Operation]
 ) -> tuple[Builds, Catalogue, str]:
-    """Read the runs of both builds by a catalogue, or recognise one by their metrics.
+    """Read the runs of both builds by the named catalogue; without a name, recognise a catalogue by their metrics.
 
-    Returns the runs, their catalogue with what was assumed from names, and its name (empty if none is recognised).
+    Returns the runs, their catalogue with units and directions assumed from names, and its name ("" if unrecognised).
     """
     if catalogue is not None:
         named = read_catalogue(catalogue).with_operations(inline)
@@ -169,7 +169,7 @@ def with_catalogue(
 
 
 def _units(runs: Builds) -> dict[str, str]:
-    """Units of what all runs measured, by name."""
+    """Map the name of each series and measurement of the runs to its unit."""
     units: dict[str, str] = {}
     for run in (run for side in SIDES for run in runs[side]):
         units |= {each.name: each.unit for each in run.graphs()} | {each.name: each.unit for each in run.measurements}

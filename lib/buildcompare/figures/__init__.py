@@ -21,7 +21,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.results import MetricResult
 
 FIGURE_MIME = "application/vnd.buildcompare.figure+json"
-"""MIME type of a figure's attributes in a notebook's output, for the exporters; the pictures have separate types."""
+"""MIME type of a figure's attributes in a notebook's output, which exporters read; the pictures have other types."""
 DPI = 120
 """Pixels per inch of a PNG; SVG has 72 points per inch."""
 _CARRIED = ("name", "alt", "graph_of", "chart", "caption", "shown")
@@ -42,7 +42,7 @@ class Figure:
     shown: bool | None = True
     """Size on the page: large if True, small until opened if False; None hides the figure."""
     alone: bool = True
-    """If True, a notebook gets the figure with the script of charts."""
+    """If True, a notebook's output also has the style and script that the chart needs."""
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Figure:
@@ -51,14 +51,14 @@ class Figure:
 
     @functools.cached_property
     def png(self) -> bytes:
-        """Return the picture as PNG; an :class:`InputError` without the extra ``png``."""
+        """Return the picture as PNG; raise an :class:`InputError` if the extra ``png`` is not installed."""
         return rasterise(self.svg)
 
     @property
     def html(self) -> Markup:
-        """Return the figure as HTML for a page with :func:`component`: a small picture that opens.
+        """Return the figure as HTML for a page with :func:`component`: a small picture that a click opens.
 
-        It opens as the chart, or as the large picture without JavaScript and in print.
+        Opened, it is the chart; without JavaScript and in print, it is the large picture.
         """
         if self.shown is None:
             return Markup()
@@ -116,7 +116,7 @@ def element(attributes: Mapping[str, str], inside: str = "") -> str:
 
 @functools.cache
 def component() -> str:
-    """Return the script that turns elements into charts, in a page or a notebook; it loads nothing."""
+    """Return the script that turns elements into charts, in a page or a notebook; the script loads no file."""
     scripts = "\n".join(map(_file, ("chart.js", "intervals.js", "flame.js")))
     return f"{{\nconst STYLE = {json.dumps(_file('chart.css'))};\n{scripts}}}"
 

@@ -29,9 +29,9 @@ Header: TypeAlias = dict[str, Any]
 Mark = TypedDict("Mark", {"side": Side | None, "from": tuple[float, float], "to": tuple[float, float], "text": str})
 """A line on a chart between two points (elapsed seconds, value)."""
 MANTISSA_BITS = 16
-"""Kept bits of the 23 in a 32-bit float's mantissa: errors are 8 parts in a million at most, charts a third smaller."""
+"""How many of the 23 mantissa bits of a 32-bit float are kept: errors are at most 8e-6, charts a third smaller."""
 MOST_SAMPLES = 5000
-"""Most samples of a curve; a longer one keeps only the minimum and maximum of time spans narrower than a pixel."""
+"""Maximum number of samples of a curve; longer curves keep only the minimum and maximum of each sub-pixel time span."""
 
 
 def chart(
@@ -107,8 +107,8 @@ def over_releases(
 ) -> dict[str, str]:
     """Pack a metric over releases; `group` as in :func:`chart`.
 
-    `releases` have ``name``, ``href`` of the report or None, names of ``base`` and ``new``, and ``note``; `changes` are
-    texts by place.
+    Each of `releases` has ``name``, ``href`` of the report or None, names of ``base`` and ``new``, and ``note``;
+    `changes` maps the index of a release to the text shown there.
     """
     title = say("figures", "releases_title", series)
     alt = say("figures", "releases_alt", series, [each["name"] for each in releases])
@@ -149,13 +149,13 @@ def _of_run(result: RunResult) -> Header:
 
 
 def group_of(test: TestView) -> str:
-    """Name the group of a test's charts, different from the groups of other runs' reports."""
+    """Name the group of a test's charts; tests of other runs get other names."""
     first = test.result.runs.base[:1] + test.result.runs.new[:1]
     return "-".join([test.result.name, *(run.samples_sha256[:6] for run in first)])
 
 
 def _packed(header: Mapping[str, Any], floats: Sequence[np.ndarray]) -> str:
-    """Compress a header and 32-bit floats, in base64."""
+    """Compress a header and 32-bit floats, and encode the result in base64."""
     text = json.dumps(header, ensure_ascii=False, allow_nan=False).encode()
     text += b" " * (-len(text) % 4)  # align the floats to 4 bytes
     values = np.concatenate(floats).astype("<f4").tobytes() if floats else b""
@@ -176,7 +176,7 @@ def extremes(values: np.ndarray, piece: np.ndarray) -> np.ndarray:
 
 
 def _sampled(elapsed: np.ndarray, values: np.ndarray) -> tuple[Header, list[np.ndarray]]:
-    """Encode a curve as header and floats: on a regular grid or with times; a thinned one also has minute means."""
+    """Encode a curve as header and floats: values on a regular grid, or with times; if thinned, also minute means."""
     if values.size > MOST_SAMPLES:
         width = (elapsed[-1] - elapsed[0]) / (MOST_SAMPLES // 2)
         piece = np.minimum((elapsed - elapsed[0]) / width, MOST_SAMPLES // 2 - 1).astype(int)
@@ -193,7 +193,7 @@ def _sampled(elapsed: np.ndarray, values: np.ndarray) -> tuple[Header, list[np.n
 
 
 def _rounded(values: np.ndarray) -> np.ndarray:
-    """Round values to 32-bit floats of `MANTISSA_BITS`; infinities become NaN."""
+    """Round values to 32-bit floats with `MANTISSA_BITS` bits in the mantissa; infinities become NaN."""
     drop = 23 - MANTISSA_BITS
     bits = np.where(np.isfinite(values), values, 0.0).astype("<f4").view("<u4")
     kept = ((bits + (1 << (drop - 1))) >> drop << drop).astype("<u4").view("<f4")
@@ -201,7 +201,7 @@ def _rounded(values: np.ndarray) -> np.ndarray:
 
 
 def _users(test: TestView, recording: Recording) -> list[int | None]:
-    """Average the connected users of each minute of a run; empty without their curve."""
+    """Average the connected users over each minute of a run; empty if the run has no curve of users."""
     load = test.catalogue.load
     series = recording.total(load.slug) if load else None
     if series is None or not series.times.size:

@@ -26,7 +26,7 @@ POINTS_PER_CURVE = 280  # More points make no visible difference at a figure's w
 WIDE, BARS = (9.0, 4.4), 0.6
 """Size of the wide figure, and height of its phase bars, in inches."""
 SHADES = {phase: phase.removeprefix("early_") for phase in get_args(PhaseName)}
-"""Short name of each phase; the page's theme names its colour the same."""
+"""Short name of each phase, which is also the name of its colour in the page's theme."""
 DARK = ("early_bumps", "shutdown")  # Phases with light text
 NARROW = 0.045  # Narrowest phase whose name is drawn, as a share of the axis
 ROOM = 1.05
@@ -37,8 +37,8 @@ def graphs(test: TestView) -> Iterator[Figure]:
     """Draw one figure per metric; figures of changed metrics are open on the page."""
     load, valid = test.catalogue.load, test.result.validity.status != ValidityStatus.INVALID
     for metric, name in zip(test.result.metrics, names(test.result.metrics, test.result.name), strict=True):
-        changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # has a chart over users
-        elsewhere = load is not None and metric.slug == load.slug and rises(test.result)  # in the figure `users`
+        changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # `at_equal_load` draws these
+        elsewhere = load is not None and metric.slug == load.slug and rises(test.result)  # the figure `users` shows it
         yield replace(graph(test, metric, name), caption=metric.full_name, shown=None if elsewhere else changed)
 
 
@@ -62,7 +62,7 @@ def rises(test: TestResult) -> bool:
 
 
 def users(test: TestView) -> Figure | None:
-    """Draw connected users with phases and shift; None without their curve."""
+    """Draw connected users with phases and shift; None if users were not recorded."""
     load, labels = test.catalogue.load, test.labels
     metric = next((m for m in test.result.metrics if load and m.slug == load.slug), None)
     if metric is None:
@@ -97,7 +97,7 @@ def _mark(points: list[tuple[float, float]], side: Side | None, text: str = "") 
 
 
 def _shift(plot: Plot, test: TestView, slug: str) -> list[chart.Mark]:
-    """Draw the gap between the builds on their common ramp."""
+    """Draw the shift between the builds on their common ramp, and return it as marks of the chart."""
     ramp = test.result.ramp_up
     if ramp.shift_users is None or ramp.shift_window is None or ramp.shift_status == Status.INCONCLUSIVE:
         return []
@@ -179,7 +179,7 @@ Stretch = tuple[np.ndarray, np.ndarray]
 
 
 def stretches(test: TestView, find: chart.Find) -> dict[Side, list[Stretch]]:
-    """Thin the samples of the series that `find` returns in the recordings of each build."""
+    """Return the curves of each build: the series that `find` returns in its recordings, thinned, split at gaps."""
     drawn: dict[Side, list[Stretch]] = {}
     for side in SIDES:
         for recording in test.recordings[side]:
@@ -213,7 +213,7 @@ def _with_curves(
     low, high = (min(0.0, factor * float(values.min())), factor * top) if top else (0.0, 1.0)
     y, least = (ROOM * low, ROOM * high), factor * float(values[1:].min(initial=top))
     if outcome(metric.slug, metric.unit, metric.better) == "successes" and 0 < least < high:
-        y = (least - 0.1 * (high - least), high + 0.1 * (high - least))  # above 0, a loss of 1 % is thinner than a line
+        y = (least - 0.1 * (high - least), high + 0.1 * (high - least))  # from 0, a loss of 1 % is thinner than a line
     plot = Plot(size, title, x=(0.0, ROOM * (last or 1.0)), y=y, ylabel=unit, below=below)
     first = [(side, run) for side in SIDES for run in test.result.runs[side][:1]]
     windows = Counter((run.window[0], run.window[1]) for _, run in first if run.window)
@@ -237,11 +237,11 @@ def _with_curves(
 
 
 RELEASES_SIZE = (10.0, 3.3)  # Inches
-MOST_NAMES = 8  # Most names of releases below the axis
+MOST_NAMES = 8  # Maximum number of release names below the axis
 
 
 def over_releases(series: LevelSeries, releases: Sequence[str], changes: Mapping[int, str]) -> str:
-    """Draw the levels of both builds over releases as SVG; `changes` are texts by place."""
+    """Draw the levels of both builds over releases as SVG; `changes` maps the index of a release to a text."""
     top = 1.06 * float(np.nanmax(series.levels))
     factor, unit = unit_scale(top, series.unit)
     every = math.ceil(len(releases) / MOST_NAMES)

@@ -1,4 +1,4 @@
-"""Draw a flame graph of two builds as SVG: widths of the new build, colours by the change; ``flame.js`` zooms it."""
+"""Draw a flame graph of two builds as SVG: widths are shares in the new build, colours show how shares changed."""
 
 import html
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from buildcompare.text.sentences import say
 
 ROW = 18  # Height of a frame, in pixels
 MOST_FRAMES = 3_000
-"""Most frames in the drawing; smaller frames are left blank."""
+"""Maximum number of frames in the drawing; the places of smaller frames are left blank."""
 LEAST_SHARE = 0.001
 _STYLE = (
     ".flame { width: 100%; display: block; font-size: 11px; } .flame text { fill: var(--ink); pointer-events: none; }"
@@ -29,7 +29,7 @@ class _Node:
     below: dict[str, "_Node"] = field(default_factory=dict)
 
     def walk(self, least: float, start: float = 0.0) -> Iterator[tuple["_Node", float]]:
-        """Yield the node and all large enough nodes below it, each with its left edge as a share of the new build."""
+        """Yield the node, and nodes below it with a share of at least `least`, each with its left edge (0 to 1)."""
         yield self, start
         for each in sorted(self.below.values(), key=lambda node: node.name):
             if max(each.shares.values()) >= least:
@@ -38,9 +38,9 @@ class _Node:
 
 
 def flame_graph(profiles: Pair[list[Profile]], labels: Pair[str], *, name: str) -> str:
-    """Draw the flame graph as an HTML element; without JavaScript it is a still picture.
+    """Draw the flame graph as an HTML element, which ``flame.js`` zooms; without JavaScript it is a still picture.
 
-    `profiles` has at least one profile of each build; shares are means over them. `name` is the subject.
+    `profiles` has at least one profile of each build; shares are means over them. `name` says what was profiled.
     """
     root = _Node(say("figures", "flame_root"), 0, {"base": 1.0, "new": 1.0})
     for side in SIDES:

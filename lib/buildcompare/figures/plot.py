@@ -1,7 +1,7 @@
 """Write figures of the page as SVG text, in the page's colours.
 
-matplotlib takes 36 times as long for forty small figures, even with one reused figure, and its SVG cannot follow the
-page's theme. Notebooks and widgets draw with seaborn (`figures.axes`).
+This module replaces matplotlib, which takes 36 times as long for forty small figures, even with one reused figure, and
+whose SVG cannot follow the page's theme. Notebooks and widgets draw with seaborn (`figures.axes`).
 """
 
 import html
@@ -26,7 +26,7 @@ THEME = {name: _LIGHT[name] for name in _DRAWN}
 DASHES: dict[str, tuple[float, ...]] = {"base": (), "new": (4.0, 1.2)}
 WIDTHS = {"base": 1.3, "new": 1.1}
 SMALL = (5.4, 3.1)  # Size of most figures, in inches
-LEAST_POINTS = 6.5  # Least size of a title's font; longer titles lose their middle, since numbers are at the end
+LEAST_POINTS = 6.5  # Minimum font size of a title; longer titles are cut in the middle, as numbers are at the end
 FONT = "'DejaVu Sans',Verdana,sans-serif"
 TITLE, TEXT, SIDE_TEXT, NOTE = 9.0, 8.0, 7.5, 7.0
 """Font sizes in points: titles, axis labels, legends and y ticks, notes."""
@@ -48,13 +48,13 @@ Ticks: TypeAlias = Sequence[tuple[float, str]]
 
 
 def width_of(text: str, points: float, *, bold: bool = False) -> float:
-    """Return an upper bound of the width of `text` in points, by its letters; measuring takes longer."""
+    """Return an upper bound of the width of `text`, in points, by a table of letters; measuring takes longer."""
     em = sum(1.2 if ord(letter) > 0x2E7F else _WIDE.get(letter, _BOLD) for letter in text)
     return points * em * (1.0 if bold else _PLAIN)
 
 
 def fitted(title: str, room: float) -> tuple[list[str], float]:
-    """Fit a title into `room` points and return its lines and font size; too long lines lose their middle."""
+    """Fit a title into a width of `room` points; return its lines, cut in the middle if too long, and font size."""
     lines = title.split("\n")
     points = TITLE * min(1.0, room / max(1.0, *(width_of(line, TITLE, bold=True) for line in lines)))
     if points >= LEAST_POINTS:
@@ -81,10 +81,10 @@ def ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
 
 
 class Plot:
-    """Axes under a title, filled from the back to the front.
+    """Axes under a title: shaded bands at the back, then grid lines, then curves and text.
 
-    `size`, `below` and `above` are in inches; `x` and `y` are the first and last value of each axis. Ticks are round
-    numbers by default.
+    `size`, and the extra space `below` and `above` the axes, are in inches; `x` and `y` are the first and last value of
+    each axis. Ticks are round numbers by default.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Plot:
         self, parts: Iterable[tuple[ArrayLike, ArrayLike]], colour: str, *, width: float | None = None,
         dashes: Sequence[float] | None = None, opacity: float = 1.0,
     ) -> None:  # fmt: skip
-        """Draw lines through the points (x, y) of each part; width and dashes default to the build's."""
+        """Draw a line through the points (x, y) of each part; `width` and `dashes` default to those of the colour."""
         width = WIDTHS.get(colour, 1.2) if width is None else width
         dashes = DASHES.get(colour, ()) if dashes is None else dashes
         d = "".join(_through(np.column_stack([self.across(x), self.down(y)])) for x, y in parts)
@@ -221,7 +221,7 @@ class Plot:
         self._front.append(f'<text x="{x:.1f}" y="{y:.1f}"{style}{more}>{_words(words)}</text>')
 
     def legend(self, labels: Mapping[Side, str]) -> None:
-        """Name the builds, between the title and the axes."""
+        """Draw a legend of the builds between the title and the axes."""
         at = self.left + 2
         for side, label in labels.items():
             at = self.legend_entry(at, 0, label, side, WIDTHS[side], DASHES[side])
@@ -229,7 +229,7 @@ class Plot:
     def legend_entry(
         self, at: float, row: int, label: str, colour: str, width: float, dashes: Sequence[float] = ()
     ) -> float:
-        """Name one line in a row of the legend (row 0 is next to the axes); return the place of the next name."""
+        """Draw one entry in a row of the legend (row 0 is next to the axes); return the place of the next entry."""
         y = self.top - 7 - _LEGEND_ROW * row
         self.segment((at, y - 2.6), (at + 20, y - 2.6), colour, width, dashes=dashes)
         self.text(at + 26, y, label, points=SIDE_TEXT)
@@ -248,7 +248,7 @@ def _words(text: str) -> str:
 
 
 def _through(points: Any) -> str:
-    """Write path data through points, rounded to tenths; relative coordinates make shorter text."""
+    """Write SVG path data through points, rounded to tenths, in relative coordinates, which make shorter text."""
     tenths = np.rint(10 * np.asarray(points, dtype=np.float64)).astype(int).reshape(-1, 2)
     steps = (part.ravel().tolist() for part in (tenths[:1], tenths[1:] - tenths[:-1]))
     start, after = (" ".join(map(_tenths, each)).replace(" -", "-") for each in steps)
@@ -257,7 +257,7 @@ def _through(points: Any) -> str:
 
 @lru_cache(8192)
 def _tenths(number: int) -> str:
-    """Write a number of tenths as the shortest text; cached because most steps of curves repeat."""
+    """Write `number` / 10 as the shortest text; cached because most steps of curves repeat."""
     return _LEADING_ZERO.sub("", f"{number / 10:g}")
 
 

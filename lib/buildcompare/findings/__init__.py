@@ -25,8 +25,8 @@ from buildcompare.results.codes import (
 from buildcompare.text.sentences import MOST_MOVERS, Names
 
 TOP = 5
-"""Most findings above the fold."""
-MOST_SUGGESTIONS = 3  # most next steps on the page
+"""Maximum number of findings above the fold; the page shows the others only when a reader unfolds them."""
+MOST_SUGGESTIONS = 3  # maximum number of suggested next steps
 
 FIRST, QUIET, PAST, CHANGES, OTHERS, FOLDED = range(6)
 RANKS = {
@@ -46,25 +46,25 @@ RANKS = {
     FindingKind.LABELS_BEYOND_NOISE: CHANGES,
     FindingKind.LABEL_CHANGED: CHANGES,
     FindingKind.ASSUMED: FOLDED,
-    FindingKind.BLIND_SPOTS: FOLDED,  # the first sentences of a pass state these
+    FindingKind.BLIND_SPOTS: FOLDED,  # the opening of a pass states how much worse metrics may be
     FindingKind.LABELS: FOLDED,
-    FindingKind.COUNTED_ERRORS: FOLDED,  # a separate table shows these
+    FindingKind.COUNTED_ERRORS: FOLDED,  # a separate table shows counted errors
     FindingKind.LABELS_IN_ONE_BUILD: FOLDED,
     FindingKind.RECORDING_NOTE: FOLDED,
     FindingKind.MORE_EVENTS: FOLDED,
 }
-"""Ranks of kinds among the infos; other kinds have the rank `OTHERS`. Kinds of rank `FIRST` also precede warnings,
-warnings of rank `PAST` follow other warnings, and infos of rank `FOLDED` are never above the fold."""
+"""Rank of each kind among findings of severity info; unlisted kinds have the rank `OTHERS`. Kinds of rank `FIRST` also
+precede warnings, warnings of rank `PAST` follow other warnings, and infos of rank `FOLDED` are never above the fold."""
 HYGIENE = (
     FindingKind.GAPS, FindingKind.MISSING_METRICS, FindingKind.EMPTY_METRICS, FindingKind.METRICS_NOWHERE,
     FindingKind.COUNTER_RESETS, FindingKind.SERVER_VERSIONS, FindingKind.RECORDING_NOTE,
 )  # fmt: skip
-"""Kinds about the recordings; above the fold they stand only where other findings leave room."""
+"""Kinds of findings about the recordings; they are above the fold only if fewer than `TOP` other findings are."""
 HEADLINES = (
     FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES, FindingKind.LOOKS,
     FindingKind.SESSIONS,
 )  # fmt: skip
-"""Kinds that a Markdown report always has."""
+"""Kinds of findings that a Markdown report shows whatever their severity."""
 # fmt: off
 _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
     load.supported_users, metrics.unjudgeable, metrics.single_runs, metrics.sessions,
@@ -78,7 +78,7 @@ _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
     load.bumps_in_both, metrics.counted_errors, metrics.blind_spots, of_labels.labels_in_one_build, recordings.notes,
 )
 # fmt: on
-"""Rules over all tests; findings of one rank keep this order."""
+"""Rules that see one test at a time, and rules that see all tests; findings of equal rank keep the order of rules."""
 
 
 def find(
@@ -88,7 +88,7 @@ def find(
     catalogue: Catalogue | None = None,
     of_the_past: Iterable[Finding] = (),
 ) -> list[Finding]:
-    """Find all findings about `tests`, the gravest first; faulty inputs are searched only with a catalogue."""
+    """Find all findings about `tests`, most severe first; probable mistakes in the input only with a catalogue."""
     names = Names.of(labels, tests)
     findings = [finding(each, names, test.name) for rule in _OF_ONE_TEST for test in tests for each in rule(test)]
     findings += [finding(each, names) for rule in _ACROSS_TESTS for each in rule(tests)]
@@ -99,15 +99,15 @@ def find(
 
 
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Sort findings: labels that got slower, critical ones, supported users, warnings, regressions, then by rank."""
+    """Sort findings: slower labels, critical findings, supported users, warnings, regressions, then infos by rank."""
     return sorted(findings, key=_order)
 
 
 def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) -> tuple[list[Finding], list[Finding]]:
-    """Split findings, the gravest first, into those above the fold and the rest.
+    """Split sorted findings into at most `TOP` above the fold and the rest.
 
-    The supported users are always above the fold, findings about the recordings only where others leave room. An
-    invalid test has only its finding about validity there. Those that the opening says (`stated`) go to the rest.
+    Findings about the recordings are above the fold only if others leave room. Of an invalid test, only the finding
+    about its validity is. Findings that the opening of the report states (ids in `stated`) go to the rest.
     """
     invalid = [each for each in findings if each.kind == FindingKind.VALIDITY and each.severity == Severity.CRITICAL]
     tests = {each.test for each in invalid if each.test}
@@ -120,18 +120,18 @@ def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) ->
 
 
 def _is_folded(found: Finding) -> bool:
-    """Test whether a finding stays below the fold because it reports no change."""
+    """Test whether an info stays below the fold: it reports no clear change, or its kind has the rank `FOLDED`."""
     if found.severity != Severity.INFO:
         return False
     status = found.evidence.get("status")
     unsure = found.kind == FindingKind.METRIC and status == Status.INCONCLUSIVE
     as_before = found.kind == FindingKind.SUPPORTED_USERS and status in (Status.EQUIVALENT, Status.NOT_WORSE)
-    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # each one has a finding
+    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # these metrics have findings
     return unsure or as_before or counted or RANKS.get(found.kind) == FOLDED
 
 
 def headlines(findings: Sequence[Finding]) -> list[Finding]:
-    """Select all warnings, and the kinds that a Markdown report always has."""
+    """Select critical findings, warnings, and infos of the kinds that a Markdown report always shows."""
     return [each for each in findings if each.severity != Severity.INFO or each.kind in HEADLINES]
 
 
@@ -154,9 +154,9 @@ def suggest(
     of_the_past: Iterable[Suggestion] = (),
     plans: Sequence[TestPlan] = (),
 ) -> list[Suggestion]:
-    """Make at most three suggestions: invalid tests first, then a regression's cause, drift, leaning rows, labels.
+    """Suggest at most three next steps: repeat tests, find a cause, use the former setup, add runs, look at a label.
 
-    Leaning rows of a test with a plan of further runs are left to that plan.
+    Tests whose plan in `plans` has undecided rows get no suggestion to add runs, because the plan says how many.
     """
     names = Names.of(labels, tests)
     planned = {plan.test for plan in plans if plan.undecided}
@@ -165,7 +165,7 @@ def suggest(
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to repeat tests that are not fully valid, invalid ones first, or that have one run of unknown noise."""
+    """Suggest to repeat invalid tests, then limited ones, then tests whose gates have no known run-to-run noise."""
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED, ValidityStatus.VALID):
         for test in (each for each in tests if each.validity.status == status):
             codes = {*test.validity.codes}
@@ -178,7 +178,7 @@ def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 
 def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to look at the largest regression of a gate metric, and where it comes from, or at a slower label."""
+    """Suggest to find the cause of the largest regression of a gate metric; without one, to look at a slower label."""
     rows: list[tuple[float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.verdict != Verdict.INVALID):
         beside = [(each.name, each.judged) for each in test.metrics if not each.gate and each.better != "neutral"]
@@ -205,7 +205,7 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 
 def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest further runs for the row of a valid test that leans worse most, if they would settle it; gates first."""
+    """Suggest further runs for one row that leans worse: gates first, then the row with the smallest p-value."""
     rows: list[tuple[bool, float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.validity.status != ValidityStatus.INVALID):
         fields = {"slug", "name", "margin_percent"}
@@ -218,12 +218,12 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
                 unit = "session" if test.sessions else "run"
                 evidence = {**named, **row.model_dump(include=numbers), "unit": unit}
                 rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))
-    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[:1]:  # plans of further runs cover the rest
+    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[:1]:  # only one; a plan lists all rows
         yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)
 
 
 def _label(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to look at the label that is slower in most tests."""
+    """Suggest to look at the label that most surely got slower in several tests, if at least two mark it."""
     for agreed in agreeing_labels({test.name: test.labels for test in tests})[:1]:
         marked = {test: row.delta_percent for test, row in agreed.rows.items() if row.status.changed}
         if agreed.marked > 1:

@@ -28,7 +28,7 @@ class Found:
     metric: str | None = None
     id: str | None = None
     beside: Mapping[str, object] = field(default_factory=dict)
-    """Further codes and names for the sentence, which results.json has elsewhere."""
+    """Codes and names that the sentence also needs; they are no evidence, as results.json has them elsewhere."""
 
 
 def finding(found: Found, names: Names, test: str | None = None) -> Finding:

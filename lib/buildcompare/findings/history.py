@@ -9,15 +9,15 @@ from buildcompare.results.history import Drift, HistoryResult, SetupDifference
 from buildcompare.text.sentences import Names
 
 USUAL_Z = 2.0
-"""Standard deviations of the usual drift; a smaller drift (19 of 20) is an info."""
+"""A drift of at most this many standard deviations of the usual drift (19 of 20 drifts) is an info, else a warning."""
 NAMES = Names(Pair("base", "new"), {})
-"""Placeholder: the evidence of these findings names builds and tests."""
+"""Placeholder: sentences of these findings take the names of builds and tests from the evidence."""
 
 
 def find(
     history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Finding]:
-    """Find all findings about the past of one comparison; the setup comes first, as it may explain a drift."""
+    """Find all findings about earlier comparisons; changed settings come first because they may explain a drift."""
     if history.before is None:
         evidence = {"ledger": history.ledger, "comparisons": history.comparisons}
         yield _of_the_past(FindingKind.NO_HISTORY, Severity.INFO, evidence, reason=history.reason)
@@ -38,7 +38,7 @@ def find(
     between_databases = [row for row in drift if row.kind == DriftKind.BETWEEN_DATABASES]
     for pair in grouped(((row.against, row.test), row) for row in between_databases).values():
         flipped = [row for row in pair if row.flipped]
-        if any(row.beyond_chance for row in flipped):  # in at least one build
+        if any(row.beyond_chance for row in flipped):  # beyond chance in at least one build
             evidence = {"rows": pair, "earlier_comparisons": flipped[0].earlier_comparisons}
             yield _of_the_past(FindingKind.BETWEEN_DATABASES, Severity.INFO, evidence)
 
@@ -46,7 +46,7 @@ def find(
 def former_setup(
     history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Suggestion]:
-    """Suggest to repeat the test with the largest unusual drift on the former setup."""
+    """Suggest to go back to the former setup and to repeat there the test with the largest unusual drift."""
     changed = [row for row in setup_differences if row.kind == SetupChange.CHANGED]
     rows = [row for row in drift if _is_drift(row, history.margin_percent) and _is_unusual(row)]
     rows = [row for row in rows if changed and row.against == changed[0].against]

@@ -22,19 +22,19 @@ from buildcompare.text.sentences import MOST_LABELS
 API, STORE = "api", "store"
 """Label tables of API handlers and of the database methods that they call."""
 MOST = 3
-"""Most labels of one table, or frames of a profile, in a finding."""
+"""Maximum number of labels of one table, or of frames of a profile, that one test reports."""
 PLACEBO = {"releases": 19, "swapped": 1, "pairs": 56, "identical": 2}
-"""False alarms for labels without recorded calls (`benchmarks/placebo.py`): `swapped` of `releases` published releases
-with base and new swapped, `identical` of `pairs` comparisons of identical runs."""
+"""False alarms for labels without recorded calls (`benchmarks/placebo.py`): `swapped` counts them in `releases`
+published releases with base and new swapped, `identical` in `pairs` comparisons of identical runs."""
 LEAST_NEW = 0.1
-"""Least part of the time of all calls from which a label that only the new build has is a warning."""
+"""A label that only the new build has is a warning if it takes at least this share of the time of all calls."""
 LEAST_POINTS = 1.0
-"""Least growth of a frame's share for a finding, in percentage points."""
+"""Minimum growth of a frame's share of the profile for a finding, in percentage points."""
 
 
 @dataclass(frozen=True)
 class SlowerLabel:
-    """Evidence of an average that became several times slower in a test."""
+    """Evidence that the average time of a label became several times as long in a test."""
 
     group: str
     label: str
@@ -46,18 +46,18 @@ class SlowerLabel:
     test: str
     times: float
     added_share: float | None
-    """Added time as a part of the base's time of all calls in the table; None without recorded calls."""
+    """Added time, as a share of the base's time of all calls in the table; None if calls were not recorded."""
     p99_times: float | None
     p99_at_least: bool
     """Whether `p99_times` is a lower bound."""
     others: dict[str, float] = field(default_factory=dict)
-    """Change in percent in other tests, by test."""
+    """Change of the average in other tests, in percent, by name of the test."""
 
 
 def labels_beyond_noise(tests: Sequence[TestResult]) -> list[SlowerLabel]:
-    """Collect the evidence of labels that became several times slower, the costliest first, also for the verdict.
+    """Collect the evidence of labels that became several times slower, the costliest first.
 
-    If calls were recorded in any test, only labels with recorded calls count.
+    Labels without recorded calls are left out if any of these labels has recorded calls.
     """
     judged = {test.name: test.labels for test in tests if test.validity.status != ValidityStatus.INVALID}
     labels: dict[tuple[str, str], SlowerLabel] = {}
@@ -75,7 +75,7 @@ def labels_beyond_noise(tests: Sequence[TestResult]) -> list[SlowerLabel]:
 
 
 def beyond_noise(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Find labels that became several times slower: a warning if their calls are known to add time, else an info."""
+    """Find labels that became several times slower: a warning if recorded calls show the added time, else an info."""
     if labels := labels_beyond_noise(tests):
         severity = Severity.INFO if labels[0].added_share is None else Severity.WARNING
         evidence = {"labels": labels, "not_named": max(len(labels) - MOST_LABELS, 0), "placebo": PLACEBO}
@@ -83,10 +83,10 @@ def beyond_noise(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def label_changed(test: TestResult) -> Iterator[Found]:
-    """Find labels that changed beyond the noise between repeated runs, also over their whole table, the surest first.
+    """Find labels that changed beyond the noise of repeated runs, also after correction for their whole table.
 
-    Slower ones that add `LEAST_ADDED` to the time of their table are warnings, or critical if the test is a regression.
-    Labels several times slower have another finding.
+    A slower label is a warning, or critical if the test is a regression; it is an info if it adds less than
+    `LEAST_ADDED` to the time of its table. :func:`beyond_noise` reports labels that became several times slower.
     """
     if test.validity.status == ValidityStatus.INVALID or min(map(len, test.runs)) < 2:
         return
@@ -112,7 +112,7 @@ def _gravity(test: TestResult, row: LabelResult) -> Severity:
 
 
 def labels_changed(test: TestResult) -> Iterator[Found]:
-    """Find the labels that moved most, with the numbers of changed rows and of rows expected to change by chance."""
+    """Find the labels that moved most, count changed rows, and state how many rows would change by chance."""
     judged = [row for row in test.labels if row.p_value is not None]
     slower = [row for row in judged if row.status == Status.REGRESSION]
     faster = [row for row in judged if row.status == Status.IMPROVEMENT]
@@ -132,7 +132,7 @@ def labels_changed(test: TestResult) -> Iterator[Found]:
 
 
 def frames(test: TestResult) -> Iterator[Found]:
-    """Find the frames of profiles that grew most: by `LEAST_POINTS`, and beyond noise if it is known."""
+    """Find the frames of profiles that grew most: by at least `LEAST_POINTS`, and beyond noise if noise is known."""
     if test.profiles is None:
         return
     noise_known = sum(test.profiles.runs) > 2  # unknown with one profile per build
@@ -171,14 +171,14 @@ def labels_in_one_build(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def _only_in(test: TestResult, side: Side) -> tuple[tuple[str, str], ...]:
-    """List labels of only one build, with their table, in the tables that both builds have."""
+    """List the labels (label, table) that only the build `side` has, in tables that both builds have."""
     paired = {row.group for row in test.labels if row.only_in is None}
     rows = (row for row in test.labels if row.only_in == side and row.group in paired)
     return tuple(sorted({(row.label, row.group) for row in rows}))
 
 
 def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tuple[float, float]]:
-    """Return the largest average in seconds of each label of only one build, and its part of the time of all calls."""
+    """Map each label (label, table) that only `side` has to its largest average, in seconds, and share of all time."""
     rows = [row for test in tests for row in test.labels if row.stat == "avg" and row.only_in == side]
     largest: dict[tuple[str, str], tuple[float, float]] = {}
     for row in rows:
@@ -189,9 +189,9 @@ def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tupl
 
 
 def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Find labels that are slower in one test, and slower or leaning in others.
+    """Find labels that are slower in one test, and slower or nearly so in others.
 
-    An info: 6 of 19 published releases have such a label in several tests, 5 with base and new swapped.
+    This is an info: 6 of 19 published releases have such labels, and so do 5 if base and new are swapped.
     """
     agreed = agreeing_labels({test.name: test.labels for test in tests})
     if not agreed:
@@ -207,7 +207,7 @@ def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def methods_with_handlers(test: TestResult) -> Iterator[Found]:
-    """Find API handlers that are slower together with a database method, after adjusting for their whole tables."""
+    """Report API handlers and database methods that got slower in one test, by p-values adjusted for whole tables."""
     slower = [row for row in test.labels if row.status == Status.REGRESSION and row.stat == "avg"]
     surely = [row for row in slower if (row.p_adjusted or 0.0) < ALPHA]
     surely.sort(key=lambda row: -(row.delta_percent or 0.0))

@@ -1,4 +1,4 @@
-"""Make findings about supported users, the beginning of the load, its waves, and single events."""
+"""Make findings about supported users, about early bumps, ramp and waves of the load, and about single events."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,24 +9,24 @@ from buildcompare.results.users import Bump, RampUps
 from buildcompare.stats.levels import mean_of_runs
 
 REPORTED_TOLERANCE_PERCENT = 1.0
-"""Least difference of reported and estimated supported users for a finding, in percent; in published runs it is 0.5 %
-at most."""
+"""A larger difference between reported and estimated supported users, in percent, gives a finding; in published runs
+the difference is at most 0.5 %."""
 DEEPER = 2.0
-"""Largest ratio of the deepest early bumps of two similar builds; published ones differ by 1.6."""
+"""Early bumps of two builds are similar if their deepest bumps differ at most by this factor; published builds: 1.6."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
-"""Pairs of identical unbounded runs with different numbers of early bumps, or with a delay of `LATER_S`: count and
-total (`benchmarks/identical.py`; the delay needs a curve of users)."""
+"""(Pairs that differ, all pairs) of identical unbounded runs: first by their number of early bumps, then by a delay of
+`LATER_S`, which only pairs with a curve of users can show (`benchmarks/identical.py`)."""
 OTHER_EVENTS = {"unbounded": (5, 22), "bounded": (2, 6)}
-"""Pairs of identical runs with an event in only one of them: count and total (`benchmarks/placebo.py`)."""
+"""By type of test: (pairs with an event in one run only, all pairs) of identical runs (`benchmarks/placebo.py`)."""
 MOST_EVENTS = 5
-"""Most findings about events of one test; one more finding counts the other events, and the table lists them."""
+"""Maximum number of findings about events of one test; one more finding counts the remaining events."""
 WAVES = ("wave_period_s", "wave_amplitude_users")
 LATER_S = 300.0
-"""Least delay for a finding, in seconds; an early bump of published curves costs four minutes."""
+"""Minimum delay for a finding, in seconds; in published curves an early bump delays the ramp by four minutes."""
 
 
 def supported_users(test: TestResult) -> Iterator[Found]:
-    """Report both builds' supported users, or the reason why they cannot be compared."""
+    """Report the supported users of both builds, or why they cannot be compared."""
     if (users := test.supported_users) is None:
         return
     keys = {"base", "new", "delta_percent", "ci_low", "ci_high", "status", "band_percent", "no_worse_than_percent",
@@ -80,7 +80,7 @@ def time_to_users(test: TestResult) -> Iterator[Found]:
 
 
 def beginning(test: TestResult) -> Iterator[Found]:
-    """Report a build with more early bumps or a later lasting ramp, and how far it is behind."""
+    """Report that early bumps differ between the builds, or that one build ramps up later, and by how much."""
     base, new, shift = test.ramp_up.base, test.ramp_up.new, test.ramp_up
     if base.early_bumps is None or new.early_bumps is None or base.onset_s is None or new.onset_s is None:
         return
@@ -99,12 +99,12 @@ def beginning(test: TestResult) -> Iterator[Found]:
 
 
 def _falls(ramps: RampUps) -> list[Bump | None]:
-    """Return the deepest early bump of each build; None without one, or if heights are unknown."""
+    """Return the deepest early bump of each build; None for a build without bumps, or if heights are unknown."""
     return [max(ramp.bumps, key=lambda bump: bump.depth_users, default=None) for ramp in (ramps.base, ramps.new)]
 
 
 def bumps_alike(ramps: RampUps) -> bool:
-    """Test whether both builds have the same number of early bumps, the deepest of one at most twice the other's."""
+    """Test whether both builds have equally many early bumps, and deepest bumps of similar depth (`DEEPER`)."""
     depths = sorted(bump.depth_users for bump in _falls(ramps) if bump)
     similar = len(depths) < 2 or depths[1] <= DEEPER * depths[0]
     return ramps.base.early_bumps == ramps.new.early_bumps and similar
@@ -137,9 +137,9 @@ def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def events(test: TestResult) -> Iterator[Found]:
-    """Report groups of events of only one build, with at least one event beyond its margin; the largest first.
+    """Report the largest groups of simultaneous events in one build only; a group has an event beyond its margin.
 
-    Each is an info: runs of one build have them too, and releases as often in their base as in the new build.
+    All are infos: identical runs differ by such events too, and in releases they are as frequent in base as in new.
     """
     metrics = {metric.slug: metric for metric in test.metrics}
     groups = grouped((event.group or 0, event) for event in test.events)

@@ -15,25 +15,25 @@ from buildcompare.stats.planning import ALPHA, percent, quantile
 from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
 
 ERRORS_PERCENT = 0.025
-"""Percent of failed requests from which load-test tools remove users (mattermost-load-test-ng's threshold)."""
+"""Minimum percentage of failed requests for a finding: at this threshold mattermost-load-test-ng removes users."""
 ERRORS_PER_USER_MINUTE = 1.0 / 480.0
-"""One error per user in a day of eight hours."""
+"""Minimum number of errors per user and minute for a finding: one error per user in a day of eight hours."""
 ERRORS_TIMES = 2.0
-"""Least ratio of error rates for a finding; a convention, as their noise is unknown.
+"""Minimum ratio of new to base error rate for a finding; a convention, since the noise of these rates is often unknown.
 
-With a chain of comparisons, `history.error_counts` judges the counts by their usual change.
+In a chain of comparisons, `history.chain` compares changes of error counts with their usual size.
 """
 FAILING_PERCENT = 1.0
-"""A build with this percentage of failed requests, and `ERRORS_TIMES` the base's, does not pass (a convention)."""
+"""A new build with this percentage of failed requests, and `ERRORS_TIMES` the base's, does not pass (a convention)."""
 USERS = "supported users"
 Row = tuple[TestResult, MetricResult]
 
 
 def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Make one finding for each metric and direction that changed, or, in metrics of the verdict, leans worse.
+    """Make one finding for each metric and direction of change, for metrics that changed or lean worse.
 
-    Unbounded tests count at equal load, since the load-test coordinator raises each build's load until it is slow.
-    In an invalid test only levels under a fixed load are reported, as infos.
+    Unbounded tests are compared at equal load, since the load-test coordinator raises each build's load until the build
+    is slow. Invalid unbounded tests are skipped; changes in other invalid tests are infos.
     """
     tests = [test for test in tests if test.type != "unbounded" or test.validity.status != ValidityStatus.INVALID]
     changed = (
@@ -70,13 +70,13 @@ def _significant(metric: MetricResult) -> bool:
 
 
 def lost(metric: MetricResult) -> bool:
-    """Test whether only one build has the metric, or it is zero in only one build."""
+    """Test whether a metric without a p-value is missing or zero in exactly one build."""
     levels = (metric.base or 0.0, metric.new or 0.0)
     return metric.p_value is None and (levels[0] == 0.0) != (levels[1] == 0.0)
 
 
 def _severity(rows: Sequence[Row]) -> Severity:
-    """Grade a change: regressions of gates are critical; others are as frequent if base and new are swapped."""
+    """Grade a change: a gate's regression is critical; others are infos, because swapped builds have them as often."""
     valid = (metric for test, metric in rows if test.validity.status != ValidityStatus.INVALID)
     decided = [metric.deciding for metric in valid if metric.gate]
     return Severity.CRITICAL if any(row.status == Status.REGRESSION for row in decided if row) else Severity.INFO
@@ -90,7 +90,7 @@ def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
 def unjudgeable(test: TestResult) -> Iterator[Found]:
     """Report gate metrics without a ratio (missing or zero in one build), and metrics that rose from zero.
 
-    One run of each build may show an error by chance, so a rise from zero is a warning with several runs only.
+    A rise from zero is a warning only if each build has several runs, because a single run may have errors by chance.
     """
     for metric in test.metrics:
         (base, new), gone = metric.levels, metric.gate and lost(metric)
@@ -102,7 +102,7 @@ def unjudgeable(test: TestResult) -> Iterator[Found]:
 
 
 def single_runs(test: TestResult) -> Iterator[Found]:
-    """Report changes without known run-to-run noise: benchmarks (with the interval within runs) and bounded gates."""
+    """Report changes of unknown run-to-run noise: of all metrics in a benchmark, and of gates in a bounded test."""
     benchmark = test.type == "benchmark"
     for metric in test.metrics if benchmark or test.type == "bounded" else ():
         if metric.delta_percent is None or metric.p_value is not None:
@@ -119,7 +119,7 @@ def single_runs(test: TestResult) -> Iterator[Found]:
 
 
 def sessions(test: TestResult) -> Iterator[Found]:
-    """Report the sessions of a benchmark, and with too few of them the changes that they cannot show."""
+    """Report the sessions of a benchmark; if they are too few, also the smallest change that they can show."""
     if test.sessions is None:
         if test.type == "benchmark" and max(map(len, test.runs)) > 1:
             yield Found(FindingKind.SESSIONS, Severity.INFO, {"runs": dict(test.runs.map(len).items())})
@@ -141,14 +141,14 @@ def few_sessions(metric: MetricResult) -> bool:
 
 
 def gate_rows(test: TestResult) -> list[tuple[str, Decided | None, Better]]:
-    """List the rows that the verdict of `test` rests on: name, row, and better direction; supported users last."""
+    """List the rows that decide the verdict of `test` (name, row, better direction), supported users last."""
     rows = [(metric.name, metric.deciding, metric.better) for metric in test.metrics if metric.gate]
     return [*rows, (USERS, test.supported_users, Better.HIGHER)]
 
 
 def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Report the smallest changes of gate metrics and supported users that the tests would have detected."""
-    judged = [test for test in tests if not any(map(few_sessions, test.metrics))]  # `sessions` covers the others
+    judged = [test for test in tests if not any(map(few_sessions, test.metrics))]  # `sessions` reports the others
     rows = [
         (t.name, name, row) for t in judged for name, row, _ in gate_rows(t) if row and row.delta_percent is not None
     ]
@@ -158,7 +158,7 @@ def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
         yield Found(FindingKind.BLIND_SPOTS, Severity.INFO, evidence, test=seen[0][0])
 
 
-LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # left out: the load has findings of its own
+LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # `unchanged` skips these; other findings report the load
 
 
 def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
@@ -203,9 +203,9 @@ def _row_evidence(row: Row) -> dict[str, object]:
 
 
 def traffic_mix(test: TestResult) -> Iterator[Found]:
-    """Report averages that the traffic mix moved, as an info, since other calls make no build slower."""
+    """Report averages that a changed traffic mix moved, as infos: a different mix of calls makes no build slower."""
     for metric in test.metrics:
-        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # that stands with its average
+        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # its average reports it
         if mix is None or is_percentile or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
             continue
         follows = rf"p\d+-{re.escape(metric.slug.removeprefix('avg-'))}"
@@ -223,7 +223,7 @@ def traffic_mix(test: TestResult) -> Iterator[Found]:
 
 
 def error_rates(test: TestResult) -> Iterator[Found]:
-    """Report errors that are more than chance, and rates that at least doubled where their noise is unknown."""
+    """Report error rates that rose beyond chance, or that at least doubled and reach a minimum for their unit."""
     least = {"percent": ERRORS_PERCENT, PER_USER_MINUTE: ERRORS_PER_USER_MINUTE}
     for row in test.errors:
         doubled = row.unit in least and row.base is not None and row.new is not None and row.new >= least[row.unit]
@@ -241,7 +241,7 @@ def error_rates(test: TestResult) -> Iterator[Found]:
 
 
 def failing(row: ErrorRateResult) -> bool:
-    """Test whether the new build fails too many requests to pass."""
+    """Test whether the new build has too many failed requests to pass."""
     if row.unit != "percent" or row.base is None or row.new is None:
         return False
     return row.new >= max(FAILING_PERCENT, ERRORS_TIMES * row.base)
@@ -253,7 +253,7 @@ def risen(test: TestResult) -> list[ErrorRateResult]:
 
 
 def counted_errors(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report the errors that the load-test tool counted in all tests, relative to the connected users."""
+    """Report the errors that the load-test tool counted in each test, per connected user and minute."""
     evidence = {
         test.name: row.model_dump(include={"base", "new", "delta_percent"})
         for test in tests

@@ -1,6 +1,6 @@
 """Make findings about the recordings: validity, gaps, servers, and inputs that are probably mistakes.
 
-Faulty files are refused when they are read; the mistakes here look like results: another unit, name or load.
+Readers already refuse damaged files. The mistakes found here leave files readable: a wrong unit, name or load.
 """
 
 import difflib
@@ -21,15 +21,15 @@ USUAL_LIMITS = {
     ValidityCode.CEILING_REACHED,
     ValidityCode.OTHER_RUNS,
 }
-"""Limits that concern only the supported users; the report states them there."""
+"""Limits that concern only the supported users; the report states them beside the supported users."""
 MIN_COVERAGE = 0.98
-"""Least part of the expected samples; series with less have gaps. Published series have 0.99 and more."""
+"""Minimum share of the expected samples; a series with less has gaps. Published series have at least 0.99."""
 ALIKE = 0.6
-"""Least similarity of a suggested name (difflib's default)."""
+"""Minimum similarity between an unknown name and a suggested metric (difflib's default)."""
 
 
 def validity(test: TestResult) -> Iterator[Found]:
-    """Report why a test cannot be judged, or only in part."""
+    """Report why a test cannot be judged, or can be judged only in part."""
     if test.validity.status != ValidityStatus.VALID:
         severity = Severity.INFO if only_usual_limits(test) else Severity.WARNING
         invalid = test.validity.status == ValidityStatus.INVALID
@@ -43,7 +43,7 @@ def only_usual_limits(test: TestResult) -> bool:
 
 
 def looks(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report earlier or planned looks at fewer runs, for which a change needs a smaller p-value."""
+    """Report interim looks (earlier or planned): because of them, a change counts only with a smaller p-value."""
     several = (test for test in tests if len(test.looks) > 1 or test.level < ALPHA)
     alike = grouped(((tuple(test.looks), test.level, test.planned_runs), test.name) for test in several)
     for i, ((seen, level, planned), names) in enumerate(alike.items(), start=1):
@@ -62,7 +62,7 @@ def left_out(test: TestResult) -> Iterator[Found]:
 
 
 def coverage(test: TestResult) -> Iterator[Found]:
-    """Report gaps, all in one finding, and metrics that a run lacks; a metric in no run is only an info.
+    """Report all gaps in one finding, and metrics that a run lacks; a metric that no run has is only an info.
 
     A rate has no value at the first sample of a run, so that sample may be missing.
     """
@@ -92,7 +92,7 @@ def coverage(test: TestResult) -> Iterator[Found]:
 
 
 def servers(test: TestResult) -> Iterator[Found]:
-    """Report metric servers of different kinds or versions, which compute rates differently."""
+    """Report runs recorded by metric servers of different kinds or versions, since these compute rates differently."""
     used: dict[str, list[str]] = {
         side: sorted({f"{run.server.kind} {run.server.version}".strip() for run in runs if run.server})
         for side, runs in test.runs.items()
@@ -102,7 +102,7 @@ def servers(test: TestResult) -> Iterator[Found]:
 
 
 def counter_resets(test: TestResult) -> Iterator[Found]:
-    """Report counters that restarted during a run, probably with their server."""
+    """Report counters that restarted during a run, probably because their server restarted."""
     for side, i, run in _each_run(test):
         resets = {name: n for name, n in sorted((run.server.counter_resets if run.server else {}).items()) if n}
         if resets:
@@ -111,7 +111,7 @@ def counter_resets(test: TestResult) -> Iterator[Found]:
 
 
 def notes(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report notes of recordings, and runs in the order of builds; tests with the same note share a finding."""
+    """Report notes of recordings, and tests that ran all of one build first; tests with equal notes share a finding."""
     by_test = {test.name: {note for _, _, run in _each_run(test) for note in run.notes} for test in tests}
     for test in tests:
         for first, later in (SIDES, SIDES[::-1]):
@@ -137,7 +137,7 @@ def users(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalo
             continue
         rows = [metric for metric in test.metrics if metric.slug == catalogue.load.slug]
         values = [[value for row in rows if (value := getattr(row, side)) is not None] for side in SIDES]
-        recorded = [sum(parts) if parts else None for parts in values]  # the sum if nodes record separately
+        recorded = [sum(parts) if parts else None for parts in values]  # nodes may record their users separately
         apart = (max(each or 0.0 for each in recorded) / test.users - 1.0) * 100.0
         if apart > 100.0 * APART:
             evidence = {"users": test.users, "recorded": recorded, "percent": apart}
@@ -147,10 +147,10 @@ def users(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalo
 def unrecognised(
     tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue
 ) -> Iterator[Found]:
-    """Report recordings without gate metrics and load of the catalogue.
+    """Report recordings that have neither a gate metric nor the load of the catalogue.
 
-    If only one of them is missing, it is reported if a recorded name is similar to an expected one. Recordings with
-    the same names share a finding.
+    A recording that lacks only the gate metrics, or only the load, is reported if one of its unknown names is similar
+    to an expected name. Recordings with the same names share a finding.
     """
     gates = [metric for metric in catalogue.metrics if metric.gate]
     loads = [metric for metric in catalogue.metrics if metric.load]
@@ -184,7 +184,7 @@ def unrecognised(
 
 
 def assumed(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue) -> Iterator[Found]:
-    """Report units and directions that were assumed from the names of metrics, and metrics without any."""
+    """Report units and directions that were assumed from the names of metrics, and metrics of unknown direction."""
     listed = {metric.slug for metric in catalogue.metrics}
     rows = [each.model_dump(include={"name", "unit", "better", "load"}) for each in catalogue.metrics if not each.known]
     unlisted = [row.name for test in tests for row in test.metrics if row.slug not in listed]
@@ -205,6 +205,6 @@ def _nearest(unknown: Sequence[str], wanted: Sequence[Metric]) -> list[tuple[str
 
 
 def _files(inputs: Sequence[InputProvenance], test: str, side: Side, run: int | None = None) -> list[str]:
-    """List the first file of each run of a build, without label tables."""
+    """List the first input file of each run of a build, or of `run` alone; this leaves out files of label tables."""
     of_build = (each for each in inputs if each.test == test and each.build == side and run in (None, each.run))
     return [paths[0] for paths in grouped((each.run, each.path) for each in of_build).values()]

@@ -1,4 +1,4 @@
-"""Find the test, metric or label of a finding, which a notebook opens to show its numbers."""
+"""Find the test, metric or label that a finding is about, so that a notebook can show its numbers."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -15,17 +15,17 @@ OF_THE_LOAD = (
     Kind.BEGINNING, Kind.BUMPS_CHANGED, Kind.BUMPS_IN_BOTH, Kind.TIME_TO_USERS, Kind.WAVES, Kind.VALIDITY,
     Kind.LEVEL_DRIFT, Kind.PREVIOUS_NEW, Kind.BETWEEN_DATABASES,
 )  # fmt: skip
-"""Kinds of findings about the curve of connected users and numbers derived from it."""
+"""Kinds of findings about the load; their metric is the one that records the load, such as connected users."""
 OF_A_TABLE = (
     Kind.LABELS, Kind.LABEL_CHANGED, Kind.LABELS_BEYOND_NOISE, Kind.LABELS_IN_SEVERAL_TESTS,
     Kind.LABELS_IN_ONE_BUILD, Kind.NO_LABEL_TABLE, Kind.METHODS_WITH_HANDLERS,
 )  # fmt: skip
-"""Kinds of findings about labels."""
+"""Kinds of findings about labels (API handlers, database methods)."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Test, and metric (by its :func:`series_key`) or label, of a finding; None if it has none."""
+    """What a finding is about: a test, and a metric (its :func:`series_key`) or a label (group, label, statistic)."""
 
     test: str | None = None
     metric: str | None = None
@@ -33,7 +33,7 @@ class Subject:
 
 
 def subject(finding: Finding, tests: Sequence[TestResult]) -> Subject:
-    """Return the subject of `finding`, the first if there are several."""
+    """Return what `finding` is about: the first match if it names several tests, metrics or labels."""
     kind, evidence = finding.kind, finding.evidence
     named = _first(evidence, {"group", "label"} if kind in OF_A_TABLE else {"slug"})
     places = (evidence.get("tests"), named.get("tests"), evidence if kind == Kind.COUNTED_ERRORS else None)
@@ -72,16 +72,16 @@ def lab_command(
     label: Sequence[str] | None,
     windows: Iterable[Window | None] = (None, None),
 ) -> str:
-    """Return the command that opens a notebook on one metric or label of a comparison, over both windows."""
+    """Return the shell command that opens a notebook on one metric or label; `windows` are those of base and new."""
     base, new = (f"{span[0]:.0f}-{span[1]:.0f}" if span else "" for span in windows)
     chosen = {"NOTEBOOK": "investigate", "PARAMS": file, "TEST": test, "METRIC": metric}
     chosen |= {"LABEL": " ".join(label) if label else None, "WINDOW": base if base == new else f"{base}/{new}"}
-    named = {key: value.replace("$", "$$") for key, value in chosen.items() if value}  # $ starts a variable of make
+    named = {key: value.replace("$", "$$") for key, value in chosen.items() if value}  # make reads $$ as $
     return " ".join(["make lab", *(f"{key}={shlex.quote(value)}" for key, value in named.items())])
 
 
 def _first(evidence: object, keys: Set[str]) -> Mapping[str, Any]:
-    """Return the first mapping in `evidence` with one of the keys, outer ones first; empty without any."""
+    """Search nested `evidence`, from outside to inside, for a mapping with one of `keys`; return {} if none has one."""
     if isinstance(evidence, Mapping) and keys & evidence.keys():
         return evidence
     parts = evidence.values() if isinstance(evidence, Mapping) else evidence if isinstance(evidence, list) else ()

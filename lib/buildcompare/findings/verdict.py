@@ -1,4 +1,4 @@
-"""Reach the verdict of a test and of a comparison, and write the opening of a report."""
+"""Reach the verdict of a test and of a comparison, and write the opening (title and summary) of a report."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -36,8 +36,8 @@ from buildcompare.text.sentences import say, title
 
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 NO_LOSS = (ReasonCode.NONE_FAILED, ReasonCode.FEW_FAILED)
-TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # Least worsening in an interval that prevents a pass, percent
-WORTH_IT = 0.8  # A pass names further runs if they lower the bound of possible changes to this part or less
+TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # An interval up to this worsening, in percent, prevents a pass
+WORTH_IT = 0.8  # A pass names further runs if they lower the largest possible worsening below this share of it
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Cause:
     kind: CauseKind
     test: str
     name: str | None = None
-    """Metric, or `USERS`; None if the cause concerns no single row."""
+    """Name of the metric, or `USERS`; None if the cause concerns no single metric."""
     delta_percent: float | None = None
     decided_by: str = "level"
     loss_percent: float | None = None
-    """Largest loss of users inside the interval, percent."""
+    """Largest loss of supported users that the interval includes, in percent."""
 
 
 def of_test(
@@ -86,7 +86,7 @@ def shortcomings(results: Results) -> frozenset[FailOn]:
 
 
 def _has_more_errors(results: Results) -> bool:
-    """Test whether the new build fails more often in a valid test, beyond chance or beyond the allowed share."""
+    """Test whether requests to the new build fail more often in a valid test, beyond chance or the allowed share."""
     valid = {test.name: test for test in results.tests if test.verdict != Verdict.INVALID}
     counts = {
         (test.name, row.slug): row
@@ -154,9 +154,9 @@ class Opening:
 
 
 def opening(results: Results) -> Opening:
-    """State the verdict of `results` with its causes; for a pass, the smallest detectable changes.
+    """State the verdict of `results` with its causes; for a pass, how much worse each metric may still be.
 
-    A missing load is stated first because it limits the other statements.
+    Tests whose load is unknown are named first, because the unknown load limits the other statements.
     """
     if kind := kind_of_results(results):
         return Opening(*kind.opening(results))
@@ -186,7 +186,7 @@ def opening(results: Results) -> Opening:
 
 
 def _slower_labels(results: Results) -> list[dict[str, object]]:
-    """List the evidence of labels that got slower and cost time that counts, the gravest first."""
+    """List the evidence of slower labels whose finding is a warning or critical, in the order of findings."""
     kind = FindingKind.LABEL_CHANGED
     return [each.evidence for each in results.findings if each.kind == kind and each.severity != Severity.INFO]
 
@@ -230,7 +230,7 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
 
 
 def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
-    """Count the judged endpoints if none of them got slower, and find the largest difference that may be chance."""
+    """Count judged endpoints, and find their largest difference that may be chance; None if one got slower."""
     rows = [row for test in tests for row in test.labels if row.group == "endpoint" and row.p_value is not None]
     if not rows or any(row.status == Status.REGRESSION for row in rows):
         return None
@@ -241,21 +241,21 @@ def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
 
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
-    """Return the bad end of the interval of each gate metric that may differ beyond its margin, in percent."""
+    """Return by how many percent each gate metric may be worse at most; without metrics shown to be equivalent."""
     rows = [each for test in tests for each in gate_rows(test) if each[1] and each[1].status != Status.EQUIVALENT]
     worst = [(name, _worst(row, better)) for name, row, better in rows]
     return {name: max(sizes) for name, sizes in grouped(worst).items() if max(sizes) > 0}
 
 
 def _worst(row: Decided | None, better: Better) -> float:
-    """Return the bad end of a row's interval in percent, as in the table of tests; 0 if unknown."""
+    """Return by how many percent a row may be worse at most, by its interval; 0 if the interval is unknown."""
     if row is None or row.ci_low is None or row.ci_high is None:
         return 0.0
     return row.ci_high if better == Better.LOWER else -row.ci_low
 
 
 def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict[str, object] | None:
-    """Find the cheapest further runs that detect the margin in a row of `about` (test's title, row's name)."""
+    """Find the planned further runs that take the fewest hours, among the rows `about` (test's title, row's name)."""
     matching = [(test, row) for test, row in _planned(results) if (test, row.name) in about]
     test, row = min(matching, key=lambda each: each[1].steps[-1].hours, default=(None, None))
     named = {"test": test if len(results.tests) > 1 else None}
@@ -263,7 +263,7 @@ def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict
 
 
 def _excluding(results: Results) -> dict[str, object] | None:
-    """Find the further runs that exclude a good part of the worst possible change of a gate metric."""
+    """Find further runs that lower the largest possible worsening of a gate metric below `WORTH_IT` times itself."""
     gates = {(title(test), metric.slug): metric for test in results.tests for metric in test.metrics if metric.gate}
     planned = [
         (_worst(metric.deciding, metric.better), test, row)

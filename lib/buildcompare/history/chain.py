@@ -1,7 +1,7 @@
 """Analyse a chain of comparisons: drift, databases, setup and error counts.
 
-Each comparison measures the version that the one before called new once more, as its base. A difference between the two
-is no change of the build: it is run-to-run noise, and whatever else changed between two batches of tests.
+The base of each comparison is the version that the previous comparison measured as its new build. A difference between
+these two measurements is drift, not a change of the build: run-to-run noise, or a change of the setup.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ OUTLIER = 3.5
 """Modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # minimum number of comparisons for a median
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported
-MOST_EARLIER = 20  # name at most so many earlier comparisons with this order of databases; count the others
+MOST_EARLIER = 20  # maximum number of earlier comparisons to name that have the new order of databases
 UsersNoise = tuple[Noise | None, float]
-"""Supported users: run-to-run noise (None: unknown), and the smallest change that matters, in percent."""
+"""Run-to-run noise of supported users (None: unknown), and their smallest change that matters, in percent."""
 Past = tuple[HistoryResult, list[Drift], list[SetupDifference]]
 """Results of a comparison against its ledger: history, drifts, setup differences."""
 
 
 class ErrorChange(NamedTuple):
-    """Error counts of one test that changed as in no other comparison."""
+    """An unusually large change of the error count of one test."""
 
     test: LedgerTest
     delta_percent: float  # relative to the load
@@ -63,9 +63,9 @@ class ErrorChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """One comparison of a ledger, compared with earlier ones: `before` is the previous one, None for a study.
+    """One comparison of a ledger, compared with earlier ones; `before` names the previous one (None for a study).
 
-    `changes` are those of the supported users in every test that measured them.
+    `changes` has each test that measured supported users, with their change from base to new (None if unknown).
     """
 
     entry: Entry
@@ -83,7 +83,7 @@ class Step:
 
     @property
     def setup_changed(self) -> list[str]:
-        """Settings that changed since the comparison before."""
+        """Settings that changed since the previous comparison."""
         return changed_settings(self.setup_differences)
 
 
@@ -94,7 +94,7 @@ FIGURES = ["users_base", "users_new", "errors_base", "errors_new"]
 class Chain:
     """Comparisons in the order of their chain, then studies, and the usual differences between them.
 
-    `noise` is that of one run's supported users; without it nothing is compared.
+    `noise` is the run-to-run noise of the supported users; without it nothing is compared.
     """
 
     entries: Sequence[ChainEntry]
@@ -107,15 +107,15 @@ class Chain:
 
     @functools.cached_property
     def pairs(self) -> list[tuple[ChainEntry, ChainTest]]:
-        """Each test with its comparison, in the order of `tests`."""
+        """Each test with its comparison, in the order of the rows of `tests`."""
         return [(entry, test) for entry in self.entries for test in entry.tests]
 
     @functools.cached_property
     def tests(self) -> pd.DataFrame:
         """One row for each test.
 
-        `place` is that of its comparison. `users` (supported) and `errors` are NaN if unknown or zero. Tests of the
-        same type and database have one `key`; if tests of a comparison share both, the key tells their names apart too.
+        `place` is the index of the test's comparison. Supported users and errors are NaN if unknown or zero. Tests of
+        the same type and database have the same `key`; if one comparison has several such tests, names count too.
         """
         rows = [
             (place, *test.key, test.name, *minors, *test.levels, *(test.errors or (None, None)))
@@ -131,17 +131,17 @@ class Chain:
 
     @functools.cached_property
     def _log_users(self) -> FloatArray:
-        """Log supported users of each comparison, key and build; NaN if unknown."""
+        """Log supported users, shape (comparisons, keys of tests, builds); NaN if unknown."""
         logs = np.full((len(self.entries), int(self.tests["key"].max()) + 1, 2), np.nan)
         logs[self.tests["place"], self.tests["key"]] = np.log(self.tests[FIGURES[:2]])
         return logs
 
     @functools.cached_property
     def _earlier(self) -> npt.NDArray[np.int64]:
-        """Per test, the row of the earlier test that measured its base as the new build; -1 if none.
+        """For each row of `tests`, the row of the earlier test that it is linked to; -1 if there is none.
 
-        It is the last test whose new build has the base's version. So a comparison that was recorded late, or belongs
-        to an older line of releases, does not break the chain of the others. Otherwise it is the last test with levels.
+        The linked test is the last whose new build has the version of this test's base (a comparison recorded late, or
+        of an older line of releases, breaks no other link). Without such a test, it is the last test with levels.
         """
         earlier = np.full(len(self.tests), -1)
         same_version: dict[tuple[int, str], int] = {}
@@ -157,12 +157,12 @@ class Chain:
 
     @functools.cached_property
     def usual(self) -> dict[int, tuple[int, float]]:
-        """Per key, number of pairs and standard deviation of one version's log ratio between two comparisons.
+        """By key of tests: the number of links within one version, and the standard deviation of their log ratios.
 
-        The deviation is at least that of two single runs; NaN with few pairs. A drift of the same version is a jump if
+        The deviation is at least that of two single runs; NaN with few links. A drift of the same version is a jump if
         its modified z-score exceeds 3.5: the log ratio over 1.4826 times the median absolute log ratio of the test (the
-        expected log ratio of one version is zero). In simulated chains without a jump, whose batches scatter by 8 %,
-        this rule finds one in 4 to 6 %, with 5 pairs or with 33 (tests/history/test_drift.py).
+        expected log ratio of one version is zero). Of simulated chains without a jump, whose batches scatter by 8 %,
+        this rule finds a false jump in 4 to 6 %, with 5 links or with 33 (tests/history/test_drift.py).
         """
         assert self.noise is not None
         rows = np.flatnonzero(self._earlier >= 0)
@@ -176,7 +176,7 @@ class Chain:
 
     @functools.cached_property
     def between(self) -> list[BetweenComparisons]:
-        """The usual drift, as fields of the results."""
+        """The numbers of `usual`, as rows of results.json."""
         first = self.tests.groupby("key")[["type", "db_engine"]].first()
         return [
             BetweenComparisons(
@@ -190,9 +190,9 @@ class Chain:
 
     @property
     def repeats(self) -> RepeatedMeasurements | None:
-        """Run-to-run deviation of builds measured more than once in single runs on one recorded setup."""
+        """Run-to-run deviation, from builds that were measured in several single runs on one recorded setup."""
         builds = defaultdict[tuple[object, ...], list[float]](list)
-        setups = defaultdict[object, int](itertools.count().__next__)  # numbers are quicker keys than whole setups
+        setups = defaultdict[object, int](itertools.count().__next__)  # number of each setup: a quicker key
         keys = iter(self.tests["key"].tolist())
         for entry in self.entries:
             setup = setups[*sorted(entry.setup.items()), *sorted(entry.coordinator.items())]
@@ -205,7 +205,7 @@ class Chain:
 
     @functools.cached_property
     def errors(self) -> FloatArray:
-        """Per test: log ratio of error counts, its variance by chance, and usual size and number of such ratios."""
+        """Shape (tests, 4): log ratio of error counts, its counting variance, its usual size, number of such ratios."""
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
         logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["place"] < self.length)
@@ -215,7 +215,7 @@ class Chain:
         return np.stack([logs, chance, usual, sizes.transform("count")], axis=1)
 
     def step(self, place: int, entry: Entry) -> Step:
-        """The comparison at `place`, whose whole entry is `entry`, compared with those before it."""
+        """Analyse one comparison (index `place`, whole entry `entry`) against the comparisons before it."""
         tests = [test for test in entry.tests if any(test.levels)]
         changes = [(test, measure_change(test.levels, self.noise, test.runs)) for test in tests]
         if self.noise is None or place >= self.length:
@@ -230,7 +230,7 @@ class Chain:
         return range(*self.tests["place"].searchsorted([place, place + 1]))
 
     def _row(self, kind: DriftKind, rows: Pair[int], sides: Pair[Side], against: str) -> Drift | None:
-        """Compare the level of the test in the second row with that in the first; None without two levels."""
+        """Compare the levels of the tests in two rows, the second with the first; None if a level is unknown."""
         (old_entry, old), (entry, test) = (self.pairs[row] for row in rows)
         before, value = old.levels[sides.base], test.levels[sides.new]
         change = measure_change(Pair(before, value), self.noise, Pair(old.runs[sides.base], test.runs[sides.new]))
@@ -259,7 +259,7 @@ class Chain:
         )
 
     def _drift(self, place: int) -> Iterator[Drift]:
-        """Compare each linked test with the earlier one: `same_version` (its base), `previous_new` (its new build)."""
+        """Compare base (`same_version`) and new build (`previous_new`) of a test with the linked test's new build."""
         for key, row in sorted((int(self.tests["key"][row]), row) for row in self._rows(place)):
             before = int(self._earlier[row])
             if before < 0:
@@ -277,7 +277,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _bumps(self, place: int) -> Iterator[BumpsChanged]:
-        """Each linked test in which early bumps appeared or disappeared in both builds."""
+        """Yield each test in which early bumps appeared or disappeared in both builds since the linked test."""
         for row in self._rows(place):
             earlier, old = self.pairs[max(int(self._earlier[row]), 0)]
             here, there = self.pairs[row][1].early_bumps, old.early_bumps
@@ -289,10 +289,10 @@ class Chain:
                 yield BumpsChanged(test=test, against=earlier.name, before=there, now=here, setup_changed=changed)
 
     def _databases(self, place: int) -> Iterator[Drift]:
-        """Compare each pair of databases within each build, the second in the alphabet with the first.
+        """Compare the levels of each two databases within each build, the second in the alphabet with the first.
 
-        `flipped` tells whether their order differs from that of the previous new build. Several tests of one type and
-        database in a comparison are left out.
+        `flipped` says whether the order of the levels differs from that of the last earlier new build with both. If
+        several tests of a comparison have the same type and database, they are left out.
         """
         tests = {row: self.pairs[row][1] for row in self._rows(place)}
         several = Counter(test.key for test in tests.values())
@@ -313,7 +313,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _earlier_orders(self, logs: FloatArray) -> dict[str, object]:
-        """Fields of a flipped pair of databases; `logs` has its earlier log ratios of this sign, NaN for others."""
+        """Fields of a `flipped` drift; `logs` has the earlier log ratios of the new order, NaN for the old order."""
         places, earlier = np.flatnonzero(~np.isnan(logs).all(axis=1)), []
         for place in places[-MOST_EARLIER:]:
             percents = {side: percent(log) for side, log in zip(SIDES, logs[place], strict=True) if not math.isnan(log)}
@@ -321,13 +321,13 @@ class Chain:
         return {"flipped": True, "earlier": earlier, "earlier_comparisons": places.size}
 
     def _error_changes(self, place: int, entry: Entry) -> list[ErrorChange]:
-        """Tests whose error counts changed as in no other comparison of the chain.
+        """List the tests whose error counts changed unusually much from base to new.
 
-        Counts of errors have no published run-to-run deviation, so each change is compared with those of all others: it
-        is reported if it exceeds 3.5 robust standard deviations (the chance of counting, Poisson, included) and is at
-        least half. The first rule alone reports too many: published counts have heavier tails than a normal
-        distribution (9 of 25 bounded MySQL tests lie beyond it). Counts of unbounded tests are relative to the
-        supported users; a test without an error in one build is left out.
+        Counts of errors have no published run-to-run deviation, so each change is compared with the changes in the
+        whole chain. It is reported if it exceeds 3.5 robust standard deviations (including Poisson noise of the counts)
+        and a factor of 1.5. The first rule alone reports too many: published counts have heavier tails than a normal
+        distribution (9 of 25 bounded MySQL tests are beyond it). Counts of unbounded tests are relative to the
+        supported users. A test without an error in one build is left out.
         """
         changes = []
         for row, test in zip(self._rows(place), entry.tests, strict=True):
@@ -339,7 +339,7 @@ class Chain:
 
 
 def measure_change(levels: Pair[float | None], noise: Noise | None, runs: Pair[int]) -> Effect | None:
-    """Compare two levels, each the mean over some `runs`, by the noise of single runs; None if any of these is unknown.
+    """Compare two levels, each a mean over `runs`, using the noise of single runs; None if a level or noise is unknown.
 
     >>> noise = Noise(sd=0.018, df=math.inf, noise_source="catalogue")
     >>> change = measure_change(Pair(8638.0, 6537.0), noise, Pair(1, 1))
@@ -366,7 +366,7 @@ def measure_repeats(builds: Iterable[Sequence[float]]) -> RepeatedMeasurements |
 
 
 def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()) -> UsersNoise:
-    """Estimate the noise of supported users from a catalogue's load metric and repeated runs."""
+    """Return the noise of supported users, by a catalogue's load metric and repeated runs, and that metric's margin."""
     load = catalogue.load
     return (metric_noise(load, "unbounded", groups), load.margin_percent) if load else (None, 0.0)
 
@@ -374,7 +374,7 @@ def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] =
 def compare_to_ledger(
     ledger: Ledger, params: Comparison, tests: Sequence[TestResult], users: UsersNoise, *, simulated: bool
 ) -> Past:
-    """Compare the results of `params` with the chain before its entry, or with the whole if it has none yet."""
+    """Compare the results of `params` with the chain before its entry, or with the whole chain if not yet recorded."""
     noise, margin_percent = users
     recorded = ledger.find(entry_of(params, position=1))
     is_study = recorded is not None and recorded.kind == "study"

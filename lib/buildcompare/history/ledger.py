@@ -1,7 +1,7 @@
-"""Keep earlier comparisons in the ledger: a folder with one JSON file for each, which people review and merge.
+"""Keep earlier comparisons in the ledger: a folder with one JSON file per comparison, which people review and merge.
 
-Only ``report --record`` and ``history-import`` write to it. It holds measurements and their setup, never what was
-derived from them, so that a better analysis applies to the whole past.
+Only ``report --record`` and ``history-import`` write to it. It holds measurements, their setup and the verdict, but no
+other conclusions, so that a better analysis can be applied to all earlier comparisons.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from buildcompare.stats.noise import series_key
 from buildcompare.text.sentences import say
 
 MAKING, RECORDED = ".making", ".recorded"
-"""Subfolders of a ledger: files being written, and recorded files that are not yet in their places.
+"""Subfolders of a ledger for files being written, and for complete files that are not yet moved into the ledger.
 
-One rename turns the first into the second."""
-PACKED = "entries.parquet"  # file of version 0.2
-MAX_BYTES = 1_000_000  # an entry of forty tests has some 20 kB
-_DATABASES = {"postgres": "postgresql"}  # other spellings of databases
+One rename turns the first subfolder into the second."""
+PACKED = "entries.parquet"  # the whole ledger in one file, as version 0.2 could write it
+MAX_BYTES = 1_000_000  # of one entry; an entry with forty tests has some 20 kB
+_DATABASES = {"postgres": "postgresql"}  # other spelling -> name of the database
 _EXPECTED = "an entry that `report --record` or `history-import` wrote"
 
 
 def _pair(data: Any, default: int | None = None) -> Any:
-    """The pair of a JSON object that may leave a build out."""
+    """Convert a JSON object with values of base and new, of which one may be missing, to a pair."""
     if not isinstance(data, dict) or not data.keys() <= {*SIDES}:
         return data
     return Pair(data.get("base", default), data.get("new", default))
@@ -99,7 +99,7 @@ class LedgerAtLoad(Strict):
 
 
 class ChainTest(Strict, extra="ignore"):
-    """The part of a test that is read from every comparison; figures are pairs of base and new, null if unknown."""
+    """The fields of a test that are read for every comparison; pairs have values of base and new, null if unknown."""
 
     name: Name
     type: TestType
@@ -131,7 +131,7 @@ class LedgerTest(ChainTest, extra="forbid"):
 
     name: FileName
     looks: list[Look] = Field(default_factory=list)
-    """Runs of base and new at each earlier look at this comparison."""
+    """Numbers of runs of base and new at each earlier look at this comparison."""
     levels_of_runs: dict[str, Pair[list[Level]]] = Field(default_factory=dict)
     """Metric (:func:`buildcompare.stats.noise.series_key`) -> level of each run over its steady window."""
     within_se_log: dict[str, NotNegative] = Field(default_factory=dict)
@@ -139,19 +139,19 @@ class LedgerTest(ChainTest, extra="forbid"):
     at_load: dict[str, LedgerAtLoad] = Field(default_factory=dict)  # by metric
     misread: list[str] = Field(default_factory=list)  # metrics read off plots, with a reading error
     windows_s: Pair[list[Level]] = Field(default_factory=lambda: Pair(list[float](), list[float]()))
-    """Length of each run's steady window."""
+    """Length of each run's steady window, in seconds."""
     samples: list[str] = Field(default_factory=list)  # SHA-256 of each run's samples
     written: Users | None = None
-    """Supported users that people published for this test; a pair of nulls if they published none."""
+    """Supported users that a published report states for this test; a pair of nulls if it states none."""
 
     @property
     def all_looks(self) -> list[tuple[int, int]]:
-        """Runs of base and new at each look so far."""
+        """Numbers of runs of base and new at each look so far, including the present one."""
         return list(dict.fromkeys([*self.looks, (self.runs.base, self.runs.new)]))
 
 
 class ChainEntry(Strict):
-    """The part of an entry that is read from every comparison of a ledger."""
+    """The fields of an entry that are read for every comparison of a ledger."""
 
     schema_version: Literal[1] = 1
     name: FileName
@@ -180,19 +180,19 @@ class ChainEntry(Strict):
 
     @property
     def builds_compared(self) -> list[tuple[object, ...]]:
-        """Both builds by label, and by version if the versions differ: either identifies the comparison."""
+        """Keys of the comparison: both builds by label, and also by version alone if their versions differ."""
         by_label = tuple((build.label, build.version) for build in self.builds)
         by_version = tuple(build.version for build in self.builds)
         return [by_label, by_version] if None not in by_version and len({*by_version}) == 2 else [by_label]
 
 
 class Entry(ChainEntry):
-    """One comparison in the ledger. A study answers a question of its own and stays outside the chain."""
+    """One comparison in the ledger. Monthly comparisons form the chain; a study of a separate question is outside."""
 
     tests: Named[LedgerTest]  # type: ignore[assignment]  # lists are invariant; entries are never changed
 
     def looked_at(self, test: LedgerTest) -> LedgerTest:
-        """`test`, measured at a later look at this comparison, with the earlier looks at it."""
+        """Return `test`, which was measured at a later look at this comparison, with the earlier looks added."""
         earlier = [look for each in self.tests if each.name == test.name for look in each.all_looks]
         now = (test.runs.base, test.runs.new)
         return test.model_copy(update={"looks": [look for look in earlier if look != now]})
@@ -204,9 +204,9 @@ class Ledger:
     Parameters
     ----------
     folder
-        Where their files are.
+        Folder of the comparisons' files.
     read
-        Each with the SHA-256 of its file, in any order; two at one place are an :class:`InputError`.
+        Entries, each with the SHA-256 of its file, in any order; two at one position are an :class:`InputError`.
     """
 
     def __init__(self, folder: Path = Path(), read: Iterable[tuple[ChainEntry, str]] = ()) -> None:
@@ -236,20 +236,20 @@ class Ledger:
 
     @property
     def next_position(self) -> int:
-        """The place after the last of the chain."""
+        """The position after the last comparison of the chain."""
         return 1 + max(self._positions, default=0)
 
     def alike(self, other: ChainEntry) -> list[str]:
-        """Names of the entries of the same comparison as `other`; a repeated study has several."""
+        """Names of the entries that compare the same builds as `other`; a repeated study has several entries."""
         return sorted({name for builds in other.builds_compared for name in self._compared.get(builds, ())})
 
     def find(self, other: ChainEntry) -> Entry | None:
-        """Find the entry of the same comparison as `other`; if there are several, the one with the same name."""
+        """Find the entry that compares the same builds as `other`; of several, prefer the one with the same name."""
         alike = self.alike(other)
         return self.entry(other.name if other.name in alike else alike[0]) if alike else None
 
     def namesake(self, entry: Entry) -> Entry | None:
-        """The earlier record of this comparison; an InputError if another comparison has its name or builds."""
+        """Return the earlier entry of this comparison; raise an InputError if another one has its name or builds."""
         if self.folder in ADDRESSES:
             raise InputError(file=self.folder, key="history", expected="a local folder", found="an address (read only)")
         builds, alike = f"{entry.base.label} with {entry.new.label}", self.alike(entry)
@@ -265,7 +265,7 @@ class Ledger:
         return same
 
     def place(self, entry: Entry) -> Entry:
-        """Add `entry` and return it as it is recorded: at its earlier place, with its earlier looks."""
+        """Add `entry` and return it as recorded: if it replaces an earlier entry, at its position, with its looks."""
         same = self.namesake(entry)
         other = next((each for each in self.by_name.values() if each.name != entry.name), None)
         if other and other.simulated != entry.simulated:
@@ -295,14 +295,14 @@ class Ledger:
 
 
 def read_ledger(folder: Path) -> Ledger:
-    """Read and check a ledger; a missing folder is an empty one."""
+    """Read and check a ledger; a missing folder gives an empty ledger."""
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="history", expected="a folder", found="something else")
     if (folder / PACKED).exists():
         expected = "only JSON files (`history-pack --undo` of version 0.2 writes them)"
         raise InputError(file=folder / PACKED, key="history", expected=expected, found="packed entries")
     if (folder / RECORDED).exists():
-        with _locked(folder):  # the lock first moves files of a killed process into place
+        with _locked(folder):  # locking first moves complete files of a killed process into the ledger
             pass
     return Ledger(folder, (_read(file, ChainEntry) for file in sorted(folder.glob("*.json"), key=str)))
 
@@ -311,7 +311,7 @@ E = TypeVar("E", bound=ChainEntry)
 
 
 def _read(file: Path, model: type[E]) -> tuple[E, str]:
-    """Read and check a file, again only if it changed; also its SHA-256."""
+    """Read and check an entry, from a cache if its file is unchanged; also return the SHA-256 of the file."""
     seen = None
     with contextlib.suppress(OSError):
         seen = file.stat()
@@ -320,7 +320,7 @@ def _read(file: Path, model: type[E]) -> tuple[E, str]:
 
 @functools.lru_cache(maxsize=10_000)
 def read_entry(file: Path, model: type[E], _: tuple[int, int, int] | None) -> tuple[E, str]:
-    """Read and check a file in the state that the inode, the time of its last change and its size identify."""
+    """Read and check a file; the last argument (inode, time of last change, size) tells the cache if it changed."""
     text = read_text(file, _EXPECTED, key="history", max_bytes=MAX_BYTES)
     try:
         entry = model.model_validate_json(text)
@@ -337,7 +337,7 @@ def read_entry(file: Path, model: type[E], _: tuple[int, int, int] | None) -> tu
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from recording in `folder`, and finish what a killed process had recorded."""
+    """Keep other processes from recording in `folder`; first finish the recording of a killed process."""
     with writing(folder, "history", "a folder that can be written"):
         folder.mkdir(parents=True, exist_ok=True)
         with project.locked(folder):
@@ -357,9 +357,9 @@ def _put_in_place(folder: Path) -> None:
 def record(folder: Path, entries: Sequence[Entry], *, at_end: bool = False) -> Ledger:
     """Write `entries` into the ledger at `folder`, all or none, even if the process is killed; return the whole ledger.
 
-    A comparison that is recorded again keeps its place, and its numbers of runs join the earlier looks. With `at_end`
-    the others stand at the end of the chain in their order, whatever their `position`. An InputError if another
-    comparison has the name, the builds or the place, or if measured and simulated ones would mix.
+    A comparison that is recorded again keeps its position and its earlier looks. With `at_end`, new comparisons are
+    appended to the chain in the order of `entries`, whatever their `position`. Raises an InputError if another
+    comparison has the same name, builds or position, or if measured and simulated comparisons would mix.
     """
     with _locked(folder):
         ledger, placed = read_ledger(folder), []
@@ -388,9 +388,9 @@ def entry_of(
     simulated: bool = False,
     verdict: Verdict | None = None,
 ) -> Entry:
-    """The ledger's entry of a comparison at `position` in the chain (None: a study).
+    """Make the ledger's entry of a comparison at `position` in the chain (None: a study).
 
-    Without the results of its `tests` it names the builds and tests to be compared.
+    Without results in `tests`, the entry only names the builds and the tests to be compared.
     """
     steps = params.coordinator
     runs = [run for test in tests for run in (*test.runs.base, *test.runs.new)]
@@ -421,7 +421,7 @@ def _test(test: Test, result: TestResult | None) -> LedgerTest:
 
 
 def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
-    """Extract the results of a test that a ledger keeps; metrics only from a valid test."""
+    """Extract the results of a test that a ledger keeps; metrics only if the test is not invalid."""
     users = Pair.of(lambda side: getattr(result.supported_users, side, None) or None)
     runs, rows = result.runs, result.metrics if result.validity.status != ValidityStatus.INVALID else []
     levels = {series_key(row.slug, row.labels): row.levels for row in rows}
@@ -449,7 +449,7 @@ def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
 
 
 def place_in_words(ledger: Ledger, name: str) -> str:
-    """Say in words where the comparison `name` stands, and whether an earlier one has a later version."""
+    """Say in words at which place of the chain `name` is, and which comparisons before it have a later version."""
     minors = {each.name: each.new.minor or "" for each in ledger.listed if each.position is not None}
     numbers = {each: [int(part) for part in minor.split(".") if part] for each, minor in minors.items()}
     before = list(itertools.takewhile(lambda each: each != name, numbers)) if name in numbers else None

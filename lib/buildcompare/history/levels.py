@@ -1,4 +1,4 @@
-"""The level of every metric over releases, in each test: where it changed, and what it teaches about noise."""
+"""The level of every metric of each test over releases: find its changes, and estimate noise from the levels."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from buildcompare.stats.noise import CONTRAST, Contrasts, catalogue_noise, slug_
 from buildcompare.stats.planning import ALPHA, percent, quantile
 from buildcompare.text.numbers import test_words
 
-USERS = "supported-users"  # the series of supported users beside those of metrics
+USERS = "supported-users"  # name of the series of supported users; other series are metrics
 
 
 class LevelChange(NamedTuple):
-    """A level change of new builds, between release `at` and the one before it."""
+    """A lasting change of the new builds' level, by `percent`; release number `at` is the first after it."""
 
     at: int
     percent: float
@@ -40,7 +40,7 @@ class LevelSeries:
     """One metric of one test over releases, NaN if a release has no level of it."""
 
     key: tuple[str, str, str]  # type, database, and the name if tests of a release share both
-    test: str  # in words
+    test: str  # title of the test
     slug: str
     name: str
     unit: str
@@ -50,14 +50,14 @@ class LevelSeries:
     changes: Sequence[LevelChange]
 
     def is_of(self, row: Drift) -> bool:
-        """Whether the drift is of this test."""
+        """Whether the drift concerns this test."""
         return (row.type, (row.db_engine or "").casefold()) == self.key[:2] and self.key[2] in ("", row.test)
 
 
 def level_frame(releases: Sequence[Sequence[LedgerTest]]) -> pd.DataFrame:
     """One row per metric and build of each test: levels are means; `runs` is the number of runs.
 
-    Columns: release (its place), type, db_engine, name (only if tests of a release share both), test, metric, misread
+    Columns: release (its index), type, db_engine, name (only if tests of a release share both), test, metric, misread
     (True if read off plots), side, level, runs.
     """
     rows = []
@@ -75,14 +75,14 @@ def level_frame(releases: Sequence[Sequence[LedgerTest]]) -> pd.DataFrame:
 
 
 def interval_of(catalogue: Catalogue, test_type: str, series: str) -> float | None:
-    """Half the 95 % interval of one run's log level, if the catalogue has its noise."""
+    """Half the 95 % interval of one run's log level; None if the catalogue states no noise."""
     metric = catalogue.load if series == USERS else None
     noise = catalogue_noise(metric or catalogue.find(slug_of(series)), test_type)  # type: ignore[arg-type]  # a type
     return quantile(1.0 - ALPHA / 2.0, noise.df) * noise.sd if noise else None
 
 
 def over_releases(releases: Sequence[Sequence[LedgerTest]], catalogue: Catalogue) -> Iterator[LevelSeries]:
-    """Every metric of every test, oldest release first: supported users first, others in the catalogue's order."""
+    """Yield each metric of each test: supported users first, others in catalogue order; `releases` oldest first."""
     tests = [*level_frame(releases).groupby(["type", "db_engine", "name"], sort=False)]
     for key, test in sorted(tests, key=lambda each: USERS not in set(each[1]["metric"])):
         words = test_words(key[0], key[1] or None) + (f" ({key[2]})" if key[2] else "")
@@ -120,15 +120,15 @@ def level_changes(levels: FloatArray) -> list[LevelChange]:
 NOT_OF_NOISE = {SETUP_COLUMNS["load_test_version"], "Metrics server"}
 """Settings whose change does not affect the noise between runs."""
 NEWEST = 100
-"""Noise is learned from at most so many monthly comparisons, the latest. With two databases they give 100 contrasts,
-which estimate a standard deviation within 7 %."""
+"""Maximum number of monthly comparisons (the latest) from which noise is estimated. With two databases they give 100
+contrasts, which estimate a standard deviation within 7 %."""
 
 
 def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *, simulated: bool) -> Contrasts:
-    """Contrasts between the tests of each of the `NEWEST` other comparisons of `ledger` on the setup of `params`.
+    """Contrast the change of each metric in a test with its mean over the comparison's tests, to estimate noise.
 
-    Two runs of one build are compared with no change instead. Left out are the comparison of `params` itself and tests
-    that share a run with it, by its `samples`.
+    Used are the `NEWEST` comparisons on the setup of `params`, without its own comparison and tests that share a run
+    with it (`samples`). If a comparison has the same build as base and new, changes are contrasted with zero instead.
     """
     now, last = entry_of(params, position=1), ledger.next_position - 1
     same, compared = {*ledger.alike(now)}, {*samples}
@@ -143,7 +143,7 @@ def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *
 
 
 def _contrasts(frame: pd.DataFrame, repeated: npt.NDArray[np.int64]) -> Contrasts:
-    """Contrasts from a frame of levels; in `repeated` releases both builds are the same."""
+    """Compute contrasts from a :func:`level_frame`; in the releases `repeated`, base and new are the same build."""
     key = ["type", "metric", "misread", "release", "test"]
     base, new = (frame[frame["side"] == side].set_index(key)[["level", "runs"]] for side in SIDES)
     both = base.add_suffix("_base").join(new.add_suffix("_new"), how="inner").reset_index()

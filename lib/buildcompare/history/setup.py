@@ -31,10 +31,10 @@ _EXPECTED = {title.casefold() for title in (*SETUP_COLUMNS.values(), *COORDINATO
 
 
 def setup_differences(before: ChainEntry, now: ChainEntry) -> list[SetupDifference]:
-    """Settings that changed from `before` to `now`, then settings that only one of them states.
+    """List the settings that changed from `before` to `now`, then settings that only one comparison states.
 
-    Names are compared without regard to case and marks. A setting that only one states is listed if both came from one
-    source, or if every comparison should state it.
+    Names are compared without regard to case and Markdown marks. A setting that only one comparison states is listed if
+    both comparisons have the same `source`, or if every comparison should state it (`_EXPECTED`).
     """
     common = {test.key for test in before.tests} & {test.key for test in now.tests}
     old, new = settings(before, common), settings(now, common)
@@ -52,12 +52,12 @@ def setup_differences(before: ChainEntry, now: ChainEntry) -> list[SetupDifferen
 
 
 def changed_settings(differences: Iterable[SetupDifference]) -> list[str]:
-    """Settings with another value than before, without settings that only one of the comparisons states."""
+    """Names of the settings whose value changed; settings that only one comparison states are left out."""
     return [row.setting for row in differences if row.kind == SetupChange.CHANGED]
 
 
 def settings(entry: ChainEntry, common: Collection[TestKey]) -> Mapping[str, tuple[str, str]]:
-    """Normal form of a setting's name -> its name and value; tests count only if both comparisons have them."""
+    """Map the normal form of each setting's name to (name, value); only tests with a key in `common` add settings."""
     rows = {plain_text(name): plain_text(value) for name, value in entry.setup.items()}
     for name, number in entry.coordinator.items():
         title = COORDINATOR_COLUMNS.get(name) or f"Alert threshold - {name.removeprefix('threshold_')}"
@@ -73,11 +73,11 @@ def settings(entry: ChainEntry, common: Collection[TestKey]) -> Mapping[str, tup
 
 
 def plain_text(markdown: str) -> str:
-    """The words of one line of Markdown, without links and marks."""
+    """Return the words of one line of Markdown, without addresses of links and without marks."""
     without_links = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown)
     return " ".join(re.sub(r"[`*_~\[\]\\]", "", without_links).split())
 
 
 def _normal(text: str) -> str:
-    """The same text for different spellings: case, space, thousands separators."""
+    """Return one text for spellings that differ in case, spaces or thousands separators."""
     return re.sub(r"(?<=\d),(?=\d{3}\b)", "", " ".join(text.casefold().split()))

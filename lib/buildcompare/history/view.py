@@ -57,7 +57,7 @@ class History:
 
     @property
     def margin_percent(self) -> float:
-        """Smallest change of the supported users that matters."""
+        """Smallest change of the supported users that matters, in percent."""
         return self.catalogue.load.margin_percent if self.catalogue.load else 0.0
 
     @functools.cached_property
@@ -86,7 +86,7 @@ class History:
 
     @functools.cached_property
     def drift(self) -> pd.DataFrame:
-        """One row per level beside an earlier one, as in ``drift`` of results.json: supported users of each test."""
+        """Supported users of each test against an earlier level: rows with the fields of ``drift`` in results.json."""
         rows = [row.model_dump() for step in self.steps.values() for row in step.drift]
         return pd.DataFrame(rows, columns=[*Drift.model_fields])
 
@@ -106,7 +106,7 @@ class History:
         return [*lines, say("history", "from_run_to_run", repeats)] if repeats else lines
 
     def sentences(self, step: Step) -> Iterator[str]:
-        """Sentences about one comparison of the ledger: its changes, then its past."""
+        """Sentences about one comparison of the ledger: changes between its builds, then changes since earlier ones."""
         for test, size in step.changes:
             if size and abs(size.delta_percent) > self.margin_percent and size.p_value < ALPHA:
                 yield say("history", "users_changed", step.entry, test, size)
@@ -128,9 +128,9 @@ class History:
 def analyse_ledger(
     ledger: Ledger, catalogue: Catalogue, newest: int | None = None, also: Collection[str] = ()
 ) -> History:
-    """Learn the usual scatter from a whole ledger, and compare some of its entries with the past.
+    """Estimate the usual scatter from a whole ledger, and compare some of its entries with earlier ones.
 
-    These are the `newest` of the chain and as many studies (None: all), and those in `also`.
+    Compared are the `newest` entries of the chain, as many studies (None: all), and the entries named in `also`.
     """
     noise, _ = supported_users_noise(catalogue)
     chain = Chain(ledger.listed, noise)
@@ -193,7 +193,7 @@ def ledger_text(folder: Path, metrics: str, *, last: int = 0, only: str | None =
         raise InputError(file=folder, key="history", expected="a ledger with entries", found="none")
     if only and not steps:
         raise InputError(file=folder, key="--only", expected="the name of a comparison", found=repr(only))
-    noise: Noise = chain.noise  # type: ignore[assignment]  # _open refuses none
+    noise: Noise = chain.noise  # type: ignore[assignment]  # _open raises if it is None
     studies = ", ".join(entry.name for entry in chain.entries[chain.length :][: last or None])
     lines = [
         f"{plural(chain.length, 'comparison')} in the chain, studies outside it: {studies or 'none'}.",

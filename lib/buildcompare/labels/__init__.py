@@ -1,1 +1,1 @@
-"""Label tables: levels, noise, traffic mix."""
+"""Label tables (API handlers, database methods): levels, noise, traffic mix."""

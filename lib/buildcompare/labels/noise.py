@@ -1,6 +1,6 @@
-"""Noise of a label between runs of one build, from repeated runs, the comparison's repeats, or the catalogue.
+"""Estimate labels' run-to-run noise, from groups of repeated runs, the comparison's own runs, or the catalogue.
 
-The constants were chosen on the development half of Mattermost's ceiling tests; `benchmarks/accuracy.py` prints rates.
+The constants were chosen on the development half of Mattermost's ceiling tests; `benchmarks/accuracy.py` checks them.
 """
 
 import itertools
@@ -23,33 +23,33 @@ from buildcompare.stats.effects import LABEL_ALPHA, Effect
 from buildcompare.stats.noise import LABEL_KEY, LEAST_REPEATS, LENT_DF, Noise, RepeatedRuns, RunLevels, beside_repeats
 
 TABLE = ["group", "stat"]  # Columns that define a table; each table's noise is learned separately
-FEWEST_SETUPS = 3  # Fewest setups for the tails of the distribution: one is held out, at least two remain
-FEWEST_ROWS = 20  # Fewest rows for a table's noise and shared change: 20 rows give the spread within a sixth
-RESOLUTION = 0.01  # Least noise, 1 %: percentiles come from histograms with few buckets
+FEWEST_SETUPS = 3  # Minimum number of setups to fit the distribution: one is held out, at least two remain
+FEWEST_ROWS = 20  # Minimum number of rows for a table's noise and shared change: 20 give the spread within a sixth
+RESOLUTION = 0.01  # Minimum noise (1 %), because percentiles come from histograms with few buckets
 TYPICAL = 12.0
-"""Weight of the table's spread in a label's noise, as a number of squared changes. Chosen between 4 and 32 on the
+"""Weight of the table's spread in a label's noise: it counts as this many squared changes. Chosen from 4 to 32 on the
 development half of Mattermost's ceiling tests; a spline in the level and label effects was no more accurate."""
-CALM = 0.8  # Quantile of the held-out changes to which a t distribution is fitted, beside that of `LABEL_ALPHA`
+CALM = 0.8  # A t distribution is fitted to this quantile of held-out changes, and to the quantile 1 - `LABEL_ALPHA`
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
 SHORT, SHALLOW = 0.3, 0.7
-"""Exponents of :func:`relative_noise`. Both halves of the development half of Mattermost's ceiling tests support them:
-with 2 % of labels marked by chance, 58 instead of 47 % and 42 instead of 29 % of doubled labels are found."""
+"""Exponents of :func:`relative_noise`. They help in both halves of the development half of Mattermost's ceiling tests:
+at 2 % false alarms, 58 instead of 47 % and 42 instead of 29 % of labels with artificially doubled times are found."""
 TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
-"""Average in seconds above which noise does not depend on the average (unless all averages of a table are lower); log
+"""Average in seconds above which noise does not depend on the average (or the table's median average, if lower); log
 ratio of percentile to average at which a label has the table's noise."""
-QUIETEST = 0.1  # Least spread of a pair relative to the usual one; copies of one file have a spread of 0
-MILLISECOND = 1e-3  # Rounding of published tables, in seconds
+QUIETEST = 0.1  # Minimum spread of a pair of runs relative to the usual spread; copies of one file have a spread of 0
+MILLISECOND = 1e-3  # Published tables are rounded to this, in seconds
 
 
 @dataclass(frozen=True)
 class TableNoise:
     """Noise between runs of one build for the labels of one table."""
 
-    sd: float  # Robust SD of one run over all labels, log scale
-    df: float  # Degrees of freedom of the t distribution of changes over predicted deviations
+    sd: float  # Robust SD of one run's log values over all labels
+    df: float  # Degrees of freedom of the t distribution of changes divided by predicted deviations
     source: NoiseSource = NoiseSource.CATALOGUE
     scale: float = 1.0  # Scale of that distribution
-    usual: float = math.nan  # Median of changes over predicted deviations, before correction for the pair's spread
+    usual: float = math.nan  # Median of absolute changes / predicted deviations, uncorrected for the pair's spread
     labels: Mapping[str, float] = field(default_factory=dict)  # Log SDs of labels that scatter more than the table
 
 
@@ -59,7 +59,7 @@ class LabelNoise:
 
     A whole run may be slower or faster, so a label's change is measured from the median of its table. A label's
     deviation combines its earlier squared changes with the spread of the table, and scales with :func:`relative_noise`.
-    If the labels of a pair of runs differ more than usual, the root of that excess widens each deviation. A t
+    If the labels of two runs differ more than usual, each deviation is multiplied by the root of that excess. A t
     distribution is fitted by quantiles to the changes of held-out groups, divided by these predicted deviations.
     """
 
@@ -67,7 +67,7 @@ class LabelNoise:
     tables: Sequence[LabelTable] = ()
 
     def predict(self, rows: pd.DataFrame) -> dict[tuple[str, str, str], Noise]:
-        """Predict the noise of one run for each row with its `value`, by `LABEL_KEY`; skip rows of unknown noise."""
+        """Predict the noise of one run for each row from its `value`; keys: `LABEL_KEY`; skip rows of unknown noise."""
         noises: dict[tuple[str, str, str], Noise] = {}
         relative = relative_noise(rows, "value", "value")
         for table, keys, at in self._tables(rows):
@@ -83,8 +83,8 @@ class LabelNoise:
         """Return the shared change of each row's table (`shared`, log scale) and the row's `effect` beyond it, or None.
 
         `rows` have the columns of `LABEL_KEY`, base and new: means over `runs` runs, positive (else: no effect).
-        With `repeats`, the scatter of the comparison's runs counts: one column for each key, one row for each run,
-        with the build as index. Then `rows` have the column calls too (0 if unknown).
+        With `repeats` (a column for each key, a row for each run, the build as index), the noise also uses the scatter
+        between the comparison's own runs. Then `rows` also have the column calls (0 if unknown).
         """
         all_shared, effects = np.zeros(len(rows)), np.full(len(rows), None, dtype=object)
         per_pair = math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
@@ -115,7 +115,7 @@ class LabelNoise:
     def _tables(
         self, rows: pd.DataFrame, counted: npt.NDArray[np.bool_] | None = None, *, every: bool = False
     ) -> Iterator[tuple[TableNoise | None, list[tuple[str, str, str]], list[int]]]:
-        """Yield each table with noise, or `every` table: its noise, and keys and positions of its `counted` rows."""
+        """Yield noise, keys and positions of the `counted` rows, for each table with noise or for `every` table."""
         labels = rows[LABEL_KEY].reset_index(drop=True)
         for table, part in (labels if counted is None else labels[counted]).groupby(TABLE, sort=False):
             noise = self._noises.get(table)
@@ -123,7 +123,7 @@ class LabelNoise:
                 yield noise, [*part.itertuples(index=False, name=None)], [*part.index]
 
     def _deviations(self, table: TableNoise, keys: Sequence[tuple[str, str, str]]) -> FloatArray:
-        """Predict the deviation of one run for these labels of one table."""
+        """Predict the standard deviation of one run's log value for the labels `keys` of one table."""
         stated = np.array([table.labels.get(label, table.sd) for _, label, _ in keys])
         squares, count = np.array([self._squares.get(key, (0.0, 0.0)) for key in keys]).T
         return np.asarray(_shrunk(stated, squares, count), dtype=np.float64)
@@ -163,17 +163,17 @@ class _Scatter:
     squares: FloatArray  # Sum of squares of each label's log values around the mean of its build
     dfs: FloatArray
     alike: float  # Correlation of the labels of one run, 0 to 1
-    rarer: FloatArray  # Typical number of calls over those of the label, at least 1
+    rarer: FloatArray  # The table's median number of calls divided by the label's, at least 1
 
     def of_each(self) -> list[Noise | None]:
-        """Noise of each label from its runs alone; None with too few."""
+        """Noise of each label from its runs alone; None if it has too few runs."""
         return [
             Noise(max(math.sqrt(square / df), RESOLUTION), df, NoiseSource.REPEATS) if df >= LEAST_REPEATS else None
             for square, df in zip(self.squares.tolist(), self.dfs.tolist(), strict=True)
         ]
 
     def noises(self) -> list[Noise | None]:
-        """Noise of each label from its runs and from those of the whole table, without any other source."""
+        """Noise of each label from its own runs and the runs of the whole table; None if it has too few runs."""
         if not self.dfs.any():
             return [None] * self.dfs.size
         pooled, most, labels = self.squares.sum() / self.dfs.sum(), self.dfs.max(), np.count_nonzero(self.dfs)
@@ -205,10 +205,10 @@ def _scatter(repeats: pd.DataFrame, keys: Sequence[tuple[str, str, str]], calls:
 
 
 def _learned(changes: pd.DataFrame) -> TableNoise:
-    """Learn the noise of a table from the changes of its labels in all groups."""
+    """Estimate the noise of a table from the changes of its labels in all groups."""
     sd = max(robust_sd(changes["change"]), RESOLUTION)
     by_label, by_group = (changes.groupby(keys)["square"] for keys in (["label"], ["label", "setup"]))
-    # Sums over the other groups: those of all groups minus those of the label's group.
+    # Held out: sums over all groups, minus the sums over the group of the change.
     squares, count = (by_label.transform(what) - by_group.transform(what) for what in ("sum", "count"))
     scores = changes["change"].abs() / _shrunk(sd, squares, count)
     usual = float(scores.median())
@@ -222,7 +222,7 @@ def _learned(changes: pd.DataFrame) -> TableNoise:
 def relative_noise(rows: pd.DataFrame, first: str, second: str) -> FloatArray:
     """Return the noise of each label relative to that of its table, from the values of two runs.
 
-    Short averages scatter more. So do percentiles close to the average of their label: both come from few calls.
+    Short averages scatter more, and so do percentiles close to their label's average, which come from few calls.
     """
     values = rows[[first, second]]
     logs = pd.DataFrame(np.log(values.where(values > 0)), rows.index)
@@ -235,7 +235,7 @@ def relative_noise(rows: pd.DataFrame, first: str, second: str) -> FloatArray:
 
 
 def _reach(df: npt.ArrayLike, part: float) -> FloatArray:
-    """Half-width of the central part of a t distribution."""
+    """Half-width of the central interval that contains the share `part` of a t distribution."""
     return np.asarray(special.stdtrit(df, 0.5 + part / 2.0))
 
 
@@ -251,7 +251,7 @@ def _rounding(values: FloatArray) -> float:
 
 @lru_cache(256)  # many comparisons learn from the same groups
 def label_pairs(group: RepeatedRuns) -> pd.DataFrame:
-    """Pair the labels of all runs of one group: values `first` and `second`, number of the `pair`, `relative` noise.
+    """Pair the labels of each two runs of a group: values `first` and `second`, number of the `pair`, `relative` noise.
 
     `change` is the log ratio beyond the table's shared change, divided by the root of 2 to hold for one run.
     """

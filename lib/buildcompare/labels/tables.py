@@ -1,4 +1,4 @@
-"""Measure label tables of runs (API handlers, database methods), compare two builds, find agreement of tests."""
+"""Measure label tables (API handlers, database methods), compare builds, find labels slower in several tests."""
 
 import math
 from collections import Counter
@@ -22,8 +22,8 @@ from buildcompare.stats.effects import LABEL_ALPHA, LABEL_MARGIN_PERCENT, Tested
 from buildcompare.stats.noise import LABEL_KEY, label_frame
 from buildcompare.stats.planning import ALPHA
 
-CALLS = "calls"  # Statistic for the number of calls of a label in the window
-OTHERS = "(other "  # Begins the name under which a source counts its rarest labels together
+CALLS = "calls"  # Name of the statistic that is the number of calls of a label in the window
+OTHERS = "(other "  # Start of the name under which a source counts its rarest labels together
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +31,13 @@ class LabelTables:
     """Label tables of all runs of a test, and the noise of their rows."""
 
     runs: Pair[list[pd.DataFrame]]  # Rows of :func:`label_levels`
-    steady: bool  # If True, over steady windows, else summaries of whole runs
+    steady: bool  # If True, `runs` are over steady windows, else over whole runs
     noise: LabelNoise
-    whole: Pair[list[pd.DataFrame]] | None  # Summaries of whole runs, beside steady tables
+    whole: Pair[list[pd.DataFrame]] | None  # Summaries of whole runs; None if `runs` are these
 
 
 def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
-    """Measure the labels of all runs over steady windows, else over whole runs."""
+    """Measure the labels of all runs over steady windows, or over whole runs if a run lacks window or label series."""
     seen = [*views.base, *views.new]
     steady = all(view.steady.window and any(each.role == "label" for each in view.recording.series) for view in seen)
     whole = not steady and all(view.recording.label_summaries for view in seen)
@@ -49,10 +49,10 @@ def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
 def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd.DataFrame:
     """Measure the labels of one run over `window` (elapsed seconds); if None, take the source's own summaries.
 
-    Columns: group, label, stat, value. Values are seconds; those of `CALLS` are counts, without a row if unknown.
+    Columns: group, label, stat, value. Values are in seconds; values of `CALLS` are counts, without a row if unknown.
 
-    An average is weighted with the calls of each point. A percentile comes from the buckets of all points; without
-    buckets it is the median of the points' percentiles.
+    An average is weighted with the calls at each time. A percentile comes from the buckets of all times; without
+    buckets, it is the median of the percentiles at each time.
     """
     series = {(each.metric, each.name, each.stat): each for each in recording.series if each.role == "label"}
     if not series or window is None:
@@ -161,7 +161,7 @@ def label_table(
     values, at_least = (np.array([side[name].reindex(keys) for side in sides]) for name in ("value", "at_least"))
     absent = np.array([~keys.isin(side.index) for side in sides])
     pooled = [{group for group, label, _ in side.index if label.startswith(OTHERS)} for side in sides]
-    faults = {  # for each build; the first fault of either build counts
+    faults = {  # arrays of base and new; the first fault of either build counts
         ReasonCode.AMONG_OTHERS: absent & [keys.get_level_values("group").isin(groups) for groups in pooled],
         ReasonCode.ONLY_IN: absent[::-1],
         ReasonCode.NEVER_CALLED: np.isnan(values),
@@ -185,7 +185,7 @@ def label_table(
 
 
 def _means(frame: pd.DataFrame, tops: Mapping[str, float | None]) -> pd.DataFrame:
-    """Average the finite values of each label and statistic, and flag those with a lower bound among them."""
+    """Average the finite values of each label and statistic, and flag averages that include a lower bound."""
     top = frame["group"].map(tops).astype(float).where(frame["stat"].str.startswith("p"))
     values = frame["value"].astype(float)
     levels = frame[LABEL_KEY].assign(value=values.where(np.isfinite(values)), at_least=values >= top)
@@ -217,7 +217,7 @@ def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[
 
 
 def _repeats(runs: Pair[list[pd.DataFrame]]) -> pd.DataFrame:
-    """Convert the levels of all runs to a frame with one column for each key, and the build as index."""
+    """Convert the levels of all runs to a frame with a row per run (index: build) and a column per key."""
     levels = [run.groupby(LABEL_KEY)["value"].mean() for side in SIDES for run in runs[side]]
     return pd.concat(levels, axis=1, keys=[side for side in SIDES for _ in runs[side]]).T
 
@@ -247,7 +247,7 @@ def expect_columns(name: str, frame: pd.DataFrame, columns: Sequence[str]) -> No
 
 
 def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weights: FloatArray) -> float:
-    """Average `values` at `times`, weighted with `weights` at `at`."""
+    """Average `values` (at `times`) with `weights` (at `at`), over the times that both have."""
     if not np.array_equal(times, at):
         _, first, second = np.intersect1d(times, at, assume_unique=True, return_indices=True)
         values, weights = values[first], weights[second]
@@ -256,7 +256,7 @@ def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weight
 
 
 def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
-    """Sort changed averages by the time that they add or save, then by p-value; without calls by p-value only."""
+    """Sort changed averages by the time that they add or save, then by p-value; without calls, only by p-value."""
 
     def moved(row: LabelResult) -> tuple[float, float, float]:
         p_value = 1.0 if row.p_value is None else row.p_value
@@ -266,14 +266,14 @@ def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
 
 
 def times_slower(row: LabelResult) -> float:
-    """Return the ratio of new to base beyond the table's shared change (a lower bound if new is one); 0 if unknown."""
+    """Return the ratio of new to base, divided by the table's shared ratio; 0 if unknown, a lower bound if `new` is."""
     if not row.base or row.new is None or row.at_least.base or row.only_in:
         return 0.0
     return row.new / row.base / (1.0 + (row.shared_percent or 0.0) / 100.0)
 
 
 def added_share(row: LabelResult) -> float | None:
-    """Return the time that an average adds to all calls of its table, as a part of the base's; None without calls."""
+    """Return the time that a label adds, as a share of the base's time of all calls of its table; None if unknown."""
     added, share = _added_seconds(row), row.time_share.base if row.time_share else None
     if added is None or not share or not row.calls or not row.calls.base or not row.base:
         return None
@@ -281,25 +281,25 @@ def added_share(row: LabelResult) -> float | None:
 
 
 def _added_seconds(row: LabelResult) -> float | None:
-    """Return the seconds that the change beyond the table's adds, at the mean number of calls of both builds."""
+    """Return the seconds that a label's change beyond its table's adds, at the mean number of calls of both builds."""
     calls = [each for each in row.calls or () if each is not None]
     if not calls or row.base is None or row.new is None:
         return None
     return fmean(calls) * (row.new - row.base * (1.0 + (row.shared_percent or 0.0) / 100.0))
 
 
-SEVERAL_TIMES = 3.0  # Least ratio of new to base, chosen as a round number
-LEAST_ADDED = 0.02  # Least added time, as a part of the time of all calls of the table; rare calls add less
+SEVERAL_TIMES = 3.0  # Minimum ratio of new to base of a label several times slower, a round number
+LEAST_ADDED = 0.02  # Minimum added time as a share of the time of all calls of the table; rare calls add less
 FAR = 6.0
-"""Least ratio of the 99th percentile to the average without recorded calls: with few calls both are similar. Chosen on
-published releases, where one of 12 that named a label still does, and one of 7 with base and new swapped."""
+"""Minimum ratio of 99th percentile to average if calls were not recorded: with few calls both are similar. Chosen on
+published releases: with this rule 1 release instead of 12 names a label (with base and new swapped 1 instead of 7)."""
 
 
 def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:
     """Find averages that became several times slower, the costliest first: (test, average, 99th percentile).
 
-    An average counts if it is marked (or its noise is unknown) and adds at least `LEAST_ADDED`. Without recorded calls
-    its change must be unlikely, its percentile also several times slower, and in both builds `FAR` times the average.
+    An average counts if it is marked as slower (or its noise is unknown) and adds at least `LEAST_ADDED`. Without
+    recorded calls, `p_adjusted` must be small, and the percentile several times slower and `FAR` times the average.
     """
     slower: list[tuple[float, str, LabelResult, LabelResult | None]] = []
     for test, rows in tables.items():
@@ -330,16 +330,16 @@ class Agreement:
     """A label that became slower in several tests."""
 
     label: Mapping[str, str]  # The columns of `LABEL_KEY`
-    rows: Mapping[str, LabelResult]  # By test, marked or leaning rows only, the largest change first
+    rows: Mapping[str, LabelResult]  # By test: rows that are marked or lean, the largest change first
     marked: int  # Number of tests that mark the label
     expected: float  # Expected number of labels that agree as much by chance
 
 
 def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:
-    """Find labels that one test marks as slower and others mark too or nearly, the surest first.
+    """Find labels that one test marks as slower and other tests mark or nearly mark, the surest first.
 
-    Chance marks single rows of long tables, but rarely one label in two independent tests; `expected` is the number of
-    labels that it marks so. `tables`: rows by test.
+    Chance marks single rows of long tables, but rarely the same label in two independent tests: `expected` is the
+    number of labels for which chance alone would do so. `tables` has the rows of each test.
     """
 
     def chance(marked: int, slower: int, tests: int) -> float:  # probability of these counts without a change

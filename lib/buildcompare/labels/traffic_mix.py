@@ -25,11 +25,11 @@ from buildcompare.stats.planning import ALPHA, Looks, quantile
 
 Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
-MATERIAL = 0.5  # Least mix part that matters, as a share of the metric's margin
+MATERIAL = 0.5  # Minimum mix part that matters, as a share of the metric's margin
 SPEED_ALPHA = 0.01
-"""Rate of false changes of speed: small, as noise often comes from other setups, and a tenth more doubles the rate.
-Chosen on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`); 0.02 was too large."""
-MOST_MOVERS = 5  # Most labels in results.json; the largest few make up nearly all of the mix
+"""Significance level of a change of speed; small, because noise often comes from other setups, and a tenth more noise
+doubles false changes. Chosen on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`) instead of 0.02."""
+MOST_MOVERS = 5  # Maximum number of labels in results.json; the largest few make up nearly all of the mix
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +41,9 @@ class TrafficMix:
     delta_percent: float
     mix_percent: float
     speed_percent: float
-    log_ratio: float  # Logarithm of new over base, and its mix part
+    log_ratio: float  # Logarithm of new / base; `log_mix` is its mix part
     log_mix: float
-    mix_ci: Interval | None  # Intervals of the parts, if the noise of the labels is known
+    mix_ci: Interval | None  # 95 % intervals of the parts; None if the labels' noise is unknown
     speed_ci: Interval | None
     movers: pd.DataFrame
     """Labels with a changed share, the largest part of the mix first: label, base_share_percent, new_share_percent (of
@@ -79,10 +79,10 @@ def traffic_mix(
     base, new
         One row per label, columns label, calls, seconds (per call; NaN without calls).
     noise
-        Run-to-run noise of the seconds by label, for the intervals; divided by the root of the number of runs per
-        build. There are no intervals if it lacks labels that make up a tenth of the average.
+        Run-to-run noise of the seconds by label, already divided by the root of the number of runs per build. Without
+        the noise of labels that make up 90 % of the average, there are no intervals.
     least_known
-        Least share of each build's calls that must have a duration. A label without calls in one build takes the
+        Minimum share of each build's calls that must have a duration. A label without calls in one build takes the
         other build's duration.
 
     Returns
@@ -146,7 +146,7 @@ def traffic_mix(
 def _reach(
     labels: pd.Index, moved: FloatArray, shared: FloatArray, noise: Mapping[str, Noise]
 ) -> tuple[float, float] | None:
-    """Half-widths (s) of the intervals of both parts; None if labels of known noise make up less than 90 %."""
+    """Half-widths (s) of the intervals of mix and speed; None if labels of known noise make up less than 90 %."""
     by_label = {label: noise[label] for label in labels if label in noise}
     sd = pd.Series({label: each.sd for label, each in by_label.items()}, dtype=float).reindex(labels)
     if shared[sd.notna()].sum() < 0.9 * shared.sum():
@@ -158,7 +158,7 @@ def _reach(
 
 
 def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple[str, TrafficMix]]:
-    """Split each average by its label table; keys are slugs, averages without known calls per label are left out."""
+    """Split each average (key: its slug) by its label table; leave out averages whose calls per label are unknown."""
     if not tables.steady or not all(run["stat"].eq(CALLS).any() for side in tables.runs for run in side):
         return {}
     root = math.sqrt(min(map(len, tables.runs)))
@@ -179,12 +179,12 @@ def explained_by_labels(
     catalogue: Catalogue,
     recorded: Mapping[str, tuple[str, TrafficMix]],
 ) -> dict[str, tuple[str, TrafficMix]]:
-    """Add to `recorded` splits of metrics that changed more than each of their labels: the mix changed.
+    """Add to `recorded` the splits of metrics that changed more than each of their labels, so that the mix changed.
 
-    At unchanged mix neither an average nor a percentile changes more than that of the label that changes most. Averages
-    are split if no calls were recorded, percentiles if the mix moved their average the same way, by enough to matter.
-    The part of speed is the median change of the labels, of percentiles at least that of each label that leans. A
-    metric is left out if a label that leans, or has no such value, may explain its change.
+    At unchanged mix, an average or percentile changes at most as much as that of the label that changes most. Averages
+    are split if no calls were recorded; percentiles, if the mix moved their average the same way by enough to matter.
+    The speed part is the median change of the labels, for percentiles at least the change of each leaning label. A
+    metric is left out if a leaning label, or a costly label without a value, may explain its change.
     """
     splits = {**recorded}
     for table in catalogue.label_tables:
@@ -230,9 +230,9 @@ def with_traffic_mix(
     splits: Mapping[str, tuple[str, TrafficMix]],
     looks: Looks | None = None,
 ) -> list[MetricResult]:
-    """Judge rows with a split again at unchanged mix, and return the rows of all metrics.
+    """Judge the rows that have a split again, at unchanged mix, and return the rows of all metrics.
 
-    A split counts if the average over its labels changes like the metric, within the margin.
+    A split is used if the average over its labels changes like the metric, within the metric's margin.
     """
     moved, unmixed = {}, [*effects]
     for i, (row, (metric, effect)) in enumerate(zip(rows, effects, strict=True)):
@@ -253,7 +253,7 @@ def _result(
 ) -> TrafficMixResult:
     mix, speed = split.mix_ci or (None, None), split.speed_ci or (None, None)
     at_unchanged_mix: dict[str, object] = {"status": row.status}
-    if judged is not None:  # its noise includes that between whole runs
+    if judged is not None:  # its noise includes noise between whole runs
         low, high = judged.interval
         chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0
         speed = split.speed_percent - chance, split.speed_percent + chance

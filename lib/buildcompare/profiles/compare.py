@@ -15,10 +15,10 @@ from buildcompare.stats.effects import holm
 from buildcompare.stats.planning import ALPHA, quantile
 
 LEAST_PERCENT = 1.0
-"""Frames with a smaller share in both builds are left out: fewer tests leave more power to each."""
-MOST_FRAMES, MOST_FRAMES_COMPARED = 20, 500  # most frames in a table, and most compared frames
+"""Frames with a smaller share (percent) in both builds are left out: each test has more power if there are fewer."""
+MOST_FRAMES, MOST_FRAMES_COMPARED = 20, 500  # maximum number of frames in a table, and of compared frames
 NESTED = 0.9
-"""A frame is left out if a frame that it calls explains at least this part of its change."""
+"""A frame is left out if a frame that it calls explains at least this share of its change."""
 OWN_PART = 0.5
 """Weight of a frame's own variance between runs; the rest is the variance that all frames share.
 Chosen among 0.25, 0.5 and 0.75 by ``benchmarks/profiles.py`` on seeds below 250."""
@@ -37,9 +37,9 @@ def compare_profiles(profiles: Pair[list[Profile]]) -> ProfilesResult:
     Returns
     -------
     ProfilesResult
-        The frames that changed most, by themselves and with their callees. Where a build has several profiles, each
-        row has the 95 % limit of differences between unchanged builds (`noise_points`), from the spread between
-        profiles of one build and at least the counting error, and its p-value, adjusted over all frames (Holm).
+        The frames that changed most, by themselves and with their callees. If a build has several profiles, each row
+        has the 95 % limit of differences between unchanged builds (`noise_points`), which comes from the spread between
+        profiles of one build (at least the counting error), and a p-value, adjusted over all frames (Holm).
 
     Examples
     --------
@@ -75,7 +75,7 @@ def mean_stacks(profiles: Sequence[Profile]) -> dict[Stack, float]:
 
 
 def frame_shares(profile: Profile, *, own: bool) -> Shares:
-    """Share (0 to 1) of the stacks that end in each frame (`own`), or that contain it."""
+    """Map each frame to the share (0 to 1) of stacks that end in the frame (`own`), or that contain it."""
     shares: Shares = defaultdict(float)
     whole = profile.weight
     for stack, weight in profile.stacks.items():
@@ -112,17 +112,17 @@ def _rows(profiles: Pair[list[Profile]], *, own: bool) -> list[FrameResult]:
 def _noise(
     profiles: Pair[list[Profile]], table: Pair[np.ndarray], kept: np.ndarray
 ) -> tuple[Sequence[float | None], Sequence[float | None]]:
-    """By frame, the 95 % limit of differences between unchanged builds in points, and the adjusted p-value.
+    """Per frame: the 95 % limit of differences between unchanged builds, in percentage points, and adjusted p-value.
 
-    None without several profiles of a build. The variance of a share p in n samples is p (1 - p) / n; runs add a
-    variance proportional to (p (1 - p))^2, the same for all frames. A frame's own variance has the weight `OWN_PART`
-    (a moderated variance: Smyth 2004, Statistical Applications in Genetics and Molecular Biology 3).
+    Both are None if neither build has several profiles. The variance of a share p in n samples is p (1 - p) / n; runs
+    add a variance of (p (1 - p))^2 times a factor for all frames. A frame's own variance has the weight `OWN_PART` (a
+    moderated variance: Smyth 2004, Statistical Applications in Genetics and Molecular Biology 3).
     """
     df = float(sum(len(each) - 1 for each in profiles))
     if not df or not kept.size:
         return [None] * kept.size, [None] * kept.size
     groups = [table[side][:, kept] for side in SIDES]
-    shares = np.clip(np.concatenate(groups).mean(axis=0), 0.0, 1.0)  # sums of shares are rounded
+    shares = np.clip(np.concatenate(groups).mean(axis=0), 0.0, 1.0)  # against rounding errors
     scale = shares * (1.0 - shares)
     sizes = profiles.map(lambda each: np.array([profile.samples for profile in each]))
     counted = scale * float(np.mean(1.0 / np.concatenate([*sizes])))
@@ -137,7 +137,7 @@ def _noise(
 
 
 def _callees(stacks: Iterable[Stack], frames: Set[str]) -> Mapping[str, set[str]]:
-    """Map each frame to the frames that stand below it in some stack, and above it in no stack."""
+    """Map each frame to the frames that it calls, directly or not, in some stack, and that never call it."""
     places = {frame: i for i, frame in enumerate(frames)}
     below = [0] * len(places)  # sets of frames as bit masks, which are fast for deep stacks
     for stack in stacks:

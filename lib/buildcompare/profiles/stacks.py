@@ -16,9 +16,9 @@ from buildcompare.recordings.files import InputFile, read_input
 
 EXPECTED = "a profile: folded stacks, or pprof"
 MAX_DEPTH, MAX_STACKS, MAX_FRAMES, MAX_FIELDS = 1_000, 200_000, 2_000_000, 1_000_000
-"""Bounds on the frames of one stack, on different stacks and their frames, and on the fields of a pprof."""
+"""Maximum numbers: frames in one stack, different stacks, frames in all stacks, and fields in a pprof file."""
 _LINE = re.compile(r":\d+(?=\)$)")
-"""Line number in py-spy's ``name (file.py:12)``, dropped as it shifts with every edit above it."""
+"""Line number in py-spy's ``name (file.py:12)``; it is removed because every edit above the line changes it."""
 
 Stack = tuple[str, ...]
 
@@ -30,12 +30,12 @@ class Profile:
     stacks: Mapping[Stack, float]
     """Weight by stack, the outermost frame first; weights above 0, at least one."""
     samples: float
-    """Number of samples; fewer than the sum of weights where weights are times."""
+    """Number of samples; it differs from the sum of weights if weights are times."""
     provenance: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def weight(self) -> float:
-        """Sum over all stacks."""
+        """Sum of the weights of all stacks."""
         return sum(self.stacks.values())
 
 
@@ -55,7 +55,7 @@ def read_profile(path: str) -> Profile:
 
 
 def _is_text(contents: bytes) -> bool:
-    """Whether contents are text: a protobuf begins with bytes below the space."""
+    """Whether contents are text: a protobuf has bytes below 9 (control characters) near its start."""
     return not any(byte < 9 for byte in contents[:200])
 
 
@@ -75,7 +75,7 @@ def _folded(file: InputFile) -> tuple[dict[Stack, float], float]:
         stack, _, weight = line.strip().rpartition(b" ")
         if stack[:1] == b"#" or not weight:
             continue
-        two = b";" in stack and stack.rpartition(b" ")[2].isdigit()  # a difference of profiles
+        two = b";" in stack and stack.rpartition(b" ")[2].isdigit()  # two counts: a difference of profiles
         if two or not (stack and weight.isdigit() and len(weight) <= 18):
             expected = "frames joined by ';', a space and a whole number"
             raise fault(line, expected, repr(line[:60].decode("utf-8", "replace").strip()))
@@ -129,7 +129,7 @@ def _numbers(values: Sequence[Any]) -> list[int]:
 
 
 def _message(data: bytes, budget: Iterator[int]) -> dict[int, list[Any]]:
-    """Parse a message: by number of a field its values, integers or bytes; each field takes one of the budget."""
+    """Parse a message to a map from field number to values (integers or bytes); each field uses up one of `budget`."""
     fields: dict[int, list[Any]] = defaultdict(list)
     place, end = 0, len(data)
     for _ in budget:
@@ -185,7 +185,7 @@ def _stacks(data: bytes, parse: Callable[[bytes], dict[int, list[Any]]]) -> tupl
             samples += values[counted]
     stacks: dict[Stack, float] = defaultdict(float)
     written = 0
-    for packed, weight in weights.items():  # each stack is written out once
+    for packed, weight in weights.items():  # names of each different stack
         locations = [frames[each] for each in _numbers(packed)]
         depth = sum(map(len, locations))
         written += depth

@@ -1,6 +1,6 @@
 """Judge the validity of runs and tests; each rule is a function that yields reasons with codes.
 
-They keep faults of the measurement from counting as regressions. `benchmarks/validity.py` prints how often they apply.
+The rules keep faulty measurements from counting as regressions. `benchmarks/validity.py` prints how often they apply.
 """
 
 import math
@@ -26,23 +26,23 @@ from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side
 from buildcompare.stats.levels import HARDLY_COVERED, MINUTE_S
 from buildcompare.text.sentences import say
 
-APART = 0.05  # Largest difference of loads in one bounded test; published loads agree to 0.1 %
+APART = 0.05  # Maximum relative difference of both builds' loads in a bounded test; published: 0.1 %
 NOT_HELD, HARDLY_HELD = 0.05, 0.25
-"""Parts of the time below `HELD` that make a bounded run limited, and invalid; published: 0, with a lost agent 0.22."""
+"""Shares of time below `HELD` from which a bounded run is limited, or invalid; published: 0, with a lost agent 0.22."""
 REPORTED = 0.02
-"""Largest difference of a curve's mean from the reported supported users; published ones differ by 0.44 % at most."""
+"""Maximum relative difference between a curve's mean and the reported supported users; published: at most 0.44 %."""
 CLIMBING = 1 / 3
-"""Part of the ramp's slope: an unbounded run that climbs faster in its last 5 and 30 minutes, and faster than `STEEP`,
-was cut on its ramp. Whole runs climb at 0.27 at most in 30 minutes, and at half of `STEEP` by the load-test tool's stop
-rule; published curves that are cut on their ramp are detected in 67 or 68 of 68 (`benchmarks/validity.py`)."""
+"""Share of the ramp's slope. An unbounded run was cut on its ramp if it climbs faster than this share, and faster than
+`STEEP`, in its last 5 and 30 minutes. The share is at most 0.27 for complete runs, which the load tester's stop rule
+ends at half of `STEEP`. Of 68 published curves cut artificially, 67 or 68 are detected (`benchmarks/validity.py`)."""
 LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
-"""Longest plausible times; longer ones are more likely milliseconds. Published averages are 0.3 s at most."""
+"""Longest plausible times; longer times are more likely in milliseconds. Published averages are at most 0.3 s."""
 END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
-"""Multiples of the histogram's last bound. Above the first a percentile may be too low; above the second its unit is
-wrong, since reading off a plot adds only a little."""
-THOUSANDS = 300.0  # Units differ above this ratio of two builds' levels; it is at most 3.8 in 68 published tests
+"""Multiples of a histogram's last bound. A percentile above the first may be too low; above the second its unit is
+wrong, because the error of reading a plot is smaller."""
+THOUSANDS = 300.0  # Two builds' units differ if their levels have a larger ratio; at most 3.8 in 68 published tests
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
-SHORTER = 0.5  # Least ratio of steady windows in a bounded test; a shorter run was cut (published: 0.99)
+SHORTER = 0.5  # A bounded run with a steady window below this share of the other build's was cut (published: 0.99)
 
 Reasons = Iterator[ValidityReason]
 
@@ -76,18 +76,18 @@ class RunInTest:
 
     @cached_property
     def levels(self) -> dict[str, float]:
-        """Positive levels in the steady window by metric of the catalogue, without the load."""
+        """Positive levels in the steady window, by slug, of the catalogue's metrics except the load."""
         series = (self.view.recording.find(metric.slug) for metric in self.catalogue.metrics if not metric.load)
         levels = {each.metric: self.view.level(each) for each in series if each}
         return {slug: level.value for slug, level in levels.items() if level and level.value and level.value > 0.0}
 
     @cached_property
     def climb(self) -> tuple[float, float] | None:
-        """Slopes at the end and on the ramp, per second, if the run was cut on its ramp."""
+        """Slopes at the end and on the ramp, per second, if the run was cut on its ramp; else None."""
         shape, reported = self.view.shape, self.view.run.supported_users
         if self.test.type == "bounded" or shape is None or shape.ramp is None:
             return None
-        if shape.stop.shutdown or reported is not None:  # the run was not cut
+        if shape.stop.shutdown or reported is not None:  # such a run was not cut
             return None
         stop_s, line = shape.stop.at_s, shape.ramp
         since_s = [stop_s - curves.WINDOW_S, max(stop_s - curves.SHORTEST_S, line.start_s)]
@@ -98,7 +98,7 @@ class RunInTest:
 
     @cached_property
     def covered(self) -> dict[str, float]:
-        """Share of the steady window with samples, in the fullest series of each metric of the catalogue."""
+        """Share of the steady window with samples, by metric of the catalogue, in the metric's most complete series."""
         parts: dict[str, float] = {}
         for series in self.view.recording.graphs() if self.view.steady.window else ():
             part = self.view.recording.coverage(series, self.view.steady.window).fraction
@@ -119,7 +119,7 @@ class TestValidity:
 def judge_validity(
     test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator, labels: Pair[str]
 ) -> tuple[Validity, Views]:
-    """Judge the runs of `test`; the views are cut to their valid part, void estimates are removed."""
+    """Judge the runs of `test`; return its validity and the views, cut to their valid part, without void estimates."""
     judged = judge_runs(views.map(lambda of: [RunInTest(view, test, catalogue, coordinator, labels) for view in of]))
     return judged.test, Pair.of(lambda side: [*map(_judged, views[side], judged.runs[side])])
 
@@ -154,7 +154,7 @@ def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
 
 
 def _validity(reasons: Sequence[ValidityReason]) -> Validity:
-    last = ValidityCode.LOAD_UNKNOWN  # a report's first sentence says it
+    last = ValidityCode.LOAD_UNKNOWN  # a report's first sentence says this
     reasons = sorted(reasons, key=lambda reason: (reason.status != ValidityStatus.INVALID, reason.code == last))
     status = reasons[0].status if reasons else ValidityStatus.VALID
     until = [reason.until_s for reason in reasons if reason.until_s is not None]
@@ -201,7 +201,7 @@ def _falls(run: RunInTest) -> Reasons:
     if view.load is None or view.stop is None:
         return
     allowed = 0.0 if bounded else run.coordinator.fastest_fall
-    # Goroutines vary by themselves, and a server without users keeps some hundred.
+    # A stand-in for users (goroutines) varies by itself, and a server without users keeps some hundred goroutines.
     hardly_any = curves.IDLE if view.users is None else curves.HARDLY_ANY
     every = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
     falls = [fall for fall in every if view.users is not None or fall.kind == "restart"]
@@ -217,18 +217,18 @@ def _falls(run: RunInTest) -> Reasons:
 
 
 def voids(reason: ValidityReason) -> bool:
-    """Test whether users were lost in the last 30 minutes, or were still missing at their start."""
+    """Test whether a reason voids the estimate: users were lost in the last 30 minutes, or missing as these began."""
     return "in_last_minutes" in reason.numbers or "still_missing" in reason.numbers
 
 
 def _lost(run: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
-    """Select the falls of a bounded run below its load."""
+    """Select the falls of a bounded run to less than `HELD` of its load."""
     load = max(run.test.users or 0.0, run.sustained(run.view.shortest_s))
     return [fall for fall in falls if fall.after < HELD * load]
 
 
 def _longest_stretch(run: RunInTest, falls: Sequence[Fall]) -> tuple[float, float]:
-    """Find the longest part of the steady window without missing users and with settled rates.
+    """Find the longest part of the steady window in which no users are missing and rates have settled.
 
     Time after a restart does not count, since a fresh server behaves differently.
     """
@@ -300,7 +300,7 @@ def _last_30_minutes(run: RunInTest) -> Reasons:
     if why == "interrupted" and slope is not None and abs(slope) > STEEP:
         why = "still_climbing" if slope > 0 else "still_falling"
     faults = ["may_be_cut", "too_short", "gaps"]
-    if not any("in_last_minutes" in fall.numbers for fall in _falls(run)):  # falls can cause the slope
+    if not any("in_last_minutes" in fall.numbers for fall in _falls(run)):  # lost users can cause the slope
         faults += ["still_climbing", "still_falling"]
     if why in faults:
         yield _reason(ValidityCode(why), {} if slope is None else {"slope_users_per_s": slope})
@@ -336,7 +336,7 @@ def _each(runs: Pair[list[RunInTest]]) -> Iterator[tuple[Side, int, RunInTest]]:
 
 
 def _none_succeeded(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs without a successful request; if all runs of a build failed, failures over time are a regression."""
+    """Report runs without a successful request; if all runs of a build failed in a load test, that is a regression."""
     for side, i, run in _each(runs):
         if run.failed and (run.test.type == "benchmark" or not all(each.failed for each in runs[side])):
             yield _reason(ValidityCode.NONE_SUCCEEDED, invalid=True, side=side, run=i)
@@ -353,9 +353,9 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report curves whose mean differs from the reported supported users; equal differences in both builds only limit.
+    """Report curves whose mean differs from the reported supported users: invalid, or limited if all differ alike.
 
-    At the ceiling users log in again, and the curve is up to 3 % higher.
+    A run at the ceiling may differ more: users log in again, and its curve is up to 3 % higher.
     """
     every = {(side, i): _above_report(run) for side, i, run in _each(runs)}
     differ = [each for each in every.values() if each is not None]
@@ -369,7 +369,7 @@ def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _above_report(run: RunInTest) -> float | None:
-    """Return the relative excess of the curve's mean over the reported supported users; None if it may be cut."""
+    """Return the relative excess of a curve's mean over the reported users; None if unknown, or if it may be cut."""
     estimate, reported = run.view.estimate, run.view.run.supported_users
     mean = estimate.at_least if estimate and estimate.estimated is None else estimate and estimate.estimated
     if not estimate or not mean or not reported:
@@ -396,7 +396,7 @@ def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report overlapping pulled runs of one server; times of different servers are not comparable."""
+    """Report runs pulled from one server that overlap in time; times of different servers are not comparable."""
     seen: list[tuple[object, tuple[float, float]]] = []
     for side, i, run in _each(runs):
         server, window = run.view.recording.provenance.get("url"), run.view.recording.window
@@ -409,7 +409,7 @@ def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _same_recording(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report equal samples; most likely a path was copied."""
+    """Report runs with equal samples; most likely the params name one file twice."""
     seen: dict[str, Side] = {}
     for side, i, run in _each(runs):
         samples = run.view.recording.samples_sha256
@@ -420,7 +420,7 @@ def _same_recording(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report ltctl recordings that state another build than the params; people type both."""
+    """Report recordings that state another build than the params; people type both names, so spelling may differ."""
     every = [(run, side, i, str(run.view.recording.provenance.get("label") or "")) for side, i, run in _each(runs)]
     typed = any(_plain(run.labels[side]) == _plain(label) for run, side, _, label in every)
     for run, side, i, label in every:
@@ -431,7 +431,7 @@ def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
         if None not in versions and _plain(label) != _plain(theirs):
             differs = not _one_version(*map(str, versions))
         else:  # compare labels without a version only if other reports name their builds
-            named = typed and ours != side  # the user named the builds
+            named = typed and ours != side  # the params and the reports name builds
             differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
         if differs:
             file, code = run.view.run.file, ValidityCode.ANOTHER_BUILD
@@ -451,7 +451,7 @@ def _one_version(one: str, other: str) -> bool:
 
 
 def _units(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report levels with an implausible unit; if only one build is slow, that is a regression instead."""
+    """Report levels with an implausible unit; a long time is implausible only if it is long in both builds."""
     for side, i, run in _each(runs):
         tops = {table.average: table.top_bucket or math.inf for table in run.catalogue.label_tables}
         for slug, value in run.levels.items():
