@@ -250,11 +250,11 @@ class Shown:
 
     def to_html(self, file: str | os.PathLike[str]) -> Path:
         """Write the report as one page that opens offline, and return its path."""
-        from buildcompare.report.exporters import page  # late: nbconvert takes long to import
+        from buildcompare.report.exporters import HtmlReportExporter, convert  # late: nbconvert takes long to import
 
         path = Path(file)
         with writing(path, "output", "a file that can be written"):
-            write_files({path: page(notebook_of(self))})
+            write_files({path: convert(HtmlReportExporter, notebook_of(self))[0]})
         return path
 
     def show(self, section: str) -> None:

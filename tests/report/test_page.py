@@ -14,7 +14,7 @@ import golden
 from buildcompare.comparison import analysis as workbench
 from buildcompare.findings import above_the_fold
 from buildcompare.report import markdown, sections
-from buildcompare.report.exporters import page
+from buildcompare.report.exporters import HtmlReportExporter, convert
 from buildcompare.report.notebook import notebook_of
 from buildcompare.results import Finding, Results, Validity
 from buildcompare.results.codes import Status
@@ -85,7 +85,7 @@ def test_a_fragment_carries_its_styles_in_light_and_dark_and_the_page_drops_them
     for theme in ("true", "false"):
         assert re.search(rf'\[data-jp-theme-light="{theme}"\] \.buildcompare \{{[^}}]*--ink: #', html)
     assert shown[sections.FRAGMENT_MIME] == {"html": str(fragment.html)}
-    assert ".buildcompare" not in page(notebook_of(made))
+    assert ".buildcompare" not in convert(HtmlReportExporter, notebook_of(made))[0]
 
 
 FIRST = """() => ({

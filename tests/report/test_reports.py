@@ -13,7 +13,7 @@ import jsonschema
 import nbformat
 import pytest
 
-from buildcompare.report.exporters import HtmlReportExporter
+from buildcompare.report.exporters import HtmlReportExporter, JUnitExporter, MarkdownReportExporter
 from buildcompare.report.publication import MADE
 from buildcompare.report.publish import publish
 from buildcompare.results.schema import json_schema
@@ -140,9 +140,10 @@ def test_the_page_prints_on_few_sheets(reports: dict[str, Path], browser: Any, t
 def test_nbconvert_writes_the_page_that_report_publishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
     made = publish(params, output=tmp_path / "out")
-    by_hand, _ = HtmlReportExporter().from_filename(str(tmp_path / "out/comparison.ipynb"))  # type: ignore[no-untyped-call]
-    page = (tmp_path / "out/report.html").read_text("utf-8")
-    assert re.sub(r'<p class="files">.*?</p>\n', "", page) == by_hand
+    named = {"report.html": HtmlReportExporter, "README.md": MarkdownReportExporter, "junit.xml": JUnitExporter}
+    for file, exporter in named.items():
+        by_hand, _ = exporter().from_filename(str(tmp_path / "out/comparison.ipynb"))  # type: ignore[no-untyped-call]
+        assert re.sub(r'<p class="files">.*?</p>\n', "", (tmp_path / "out" / file).read_text("utf-8")) == by_hand
     before = {file: file.read_bytes() for file in made.folder.rglob("*") if file.is_file()}
     monkeypatch.setitem(sys.modules, "nbconvert.exporters.templateexporter", None)
     monkeypatch.delitem(sys.modules, "buildcompare.report.exporters")

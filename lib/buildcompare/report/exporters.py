@@ -36,15 +36,11 @@ class HtmlReportExporter(TemplateExporter):
         return made
 
 
-def page(notebook: NotebookNode, **resources: object) -> str:
-    """Make the same page from an executed notebook as ``jupyter nbconvert --to buildcompare_html``."""
-    exporter: Any = HtmlReportExporter  # nbconvert has no types
-    made: str = exporter().from_notebook_node(notebook, resources)[0]
-    return made
-
-
 class MarkdownReportExporter(Exporter):
-    """``jupyter nbconvert --to buildcompare_markdown``: an executed notebook as README.md and graphs."""
+    """``jupyter nbconvert --to buildcompare_markdown``: an executed notebook as README.md and graphs.
+
+    ``resources["graphs"]`` is the format of the graphs, or None for no graphs; ``resources["written"]`` is as above.
+    """
 
     export_from_notebook = "buildcompare README"
     output_mimetype = "text/markdown"
@@ -54,9 +50,11 @@ class MarkdownReportExporter(Exporter):
         """Convert `nb` to README.md; ``resources["outputs"]`` gets the graphs by path."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
         results = results_of(nb)
-        graphs = markdown.graphs_of(nb, results)
-        resources["outputs"] = markdown.files_of(graphs, results)
-        return markdown.render(results, graphs), resources
+        suffix = resources.get("graphs", "svg")
+        graphs = markdown.graphs_of(nb, results) if suffix else []
+        resources["outputs"] = markdown.files_of(graphs, results, suffix)
+        readme = markdown.render(results, graphs, suffix)
+        return markdown.put_written(readme, resources.get("written", {})), resources
 
 
 class JUnitExporter(Exporter):
@@ -70,3 +68,9 @@ class JUnitExporter(Exporter):
         """Convert `nb` to junit.xml."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
         return junit.render(results_of(nb)), resources
+
+
+def convert(exporter: Any, notebook: NotebookNode, **resources: object) -> tuple[str, dict[str, bytes]]:
+    """Convert an executed notebook as ``jupyter nbconvert`` does; return the text, and other files by their paths."""
+    text, used = exporter().from_notebook_node(notebook, resources)
+    return text, used.get("outputs") or {}

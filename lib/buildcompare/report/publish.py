@@ -24,7 +24,7 @@ from buildcompare.config.project import resolve, root, socket_folder, write_file
 from buildcompare.config.yaml import read_yaml
 from buildcompare.figures import rasteriser
 from buildcompare.history.ledger import Ledger, entry_of, place_in_words, read_ledger, record
-from buildcompare.report import junit, markdown, processes, publication
+from buildcompare.report import markdown, processes, publication
 from buildcompare.report.commonmark import images
 from buildcompare.report.notebook import keep_beside_results, without_scripts
 from buildcompare.results import Results, dumps
@@ -249,19 +249,20 @@ def _checked(params_file: Path, ledger_as: LedgerAs) -> tuple[Reported, Ledger |
 
 def _write(notebook: NotebookNode, results: Results, staging: Path, folder: Path, *, graphs: Graphs) -> None:
     """Write every format of a report into `staging`; hand-written blocks come from the old README.md in `folder`."""
-    from buildcompare.report.exporters import page  # late import: nbconvert takes long to import
+    # late import: nbconvert takes long to import
+    from buildcompare.report.exporters import HtmlReportExporter, JUnitExporter, MarkdownReportExporter, convert
 
-    drawn = markdown.graphs_of(notebook, results) if graphs else []
-    written = markdown.read_written(folder / publication.README)
     name = publication.notebook_name(results)
     csv = {f"tables/{table}.csv": text for table, text in tables(results).items()}
     beside = [publication.README, publication.RESULTS, name, *csv]
-    texts = {publication.RESULTS: dumps(results), publication.JUNIT: junit.render(results)}
-    texts[publication.HTML] = page(notebook, beside=beside, written=written)
+    given = {"beside": beside, "written": markdown.read_written(folder / publication.README), "graphs": graphs}
+    texts = {publication.RESULTS: dumps(results), **csv}
+    texts[publication.HTML], _ = convert(HtmlReportExporter, notebook, **given)
+    texts[publication.JUNIT], _ = convert(JUnitExporter, notebook)
+    texts[publication.README], pictures = convert(MarkdownReportExporter, notebook, **given)
     texts[name] = to_json(without_scripts(notebook), indent=1).decode() + "\n"  # nbformat takes five times as long
-    texts[publication.README] = markdown.put_written(markdown.render(results, drawn, graphs), written)
     (staging / "tables").mkdir()
-    write_files({staging / file: text for file, text in (texts | csv).items()})
-    for file, contents in markdown.files_of(drawn, results, graphs).items():
+    write_files({staging / file: text for file, text in texts.items()})
+    for file, contents in pictures.items():
         (staging / file).parent.mkdir(exist_ok=True)
         (staging / file).write_bytes(contents)
