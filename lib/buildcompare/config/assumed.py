@@ -124,6 +124,11 @@ def open_catalogue(names: Iterable[str] | None = None) -> OpenCatalogue:
     )
 
 
+def given_or_open(catalogue: str | Catalogue | None) -> Catalogue:
+    """Read the catalogue of this name; by default merge all of them."""
+    return open_catalogue() if catalogue is None else read_catalogue(catalogue)
+
+
 def recognised(names: Iterable[str]) -> str | None:
     """Name the catalogue that lists most of these metrics, or None.
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from buildcompare.config.catalogue import Catalogue, read_catalogue
+from buildcompare.config.assumed import given_or_open
+from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError, plural
 from buildcompare.recordings.frames import read_frame
 from buildcompare.recordings.series import FloatArray, LabelSummary, Measurement, Note, NoteKind, Role, Series, span
@@ -65,7 +66,7 @@ class Recording:
         cls,
         frame: pd.DataFrame,
         *,
-        catalogue: str | Catalogue = "mattermost",
+        catalogue: str | Catalogue | None = None,
         window: tuple[float, float] | None = None,
         stop_known: bool = False,
     ) -> Recording:
@@ -79,7 +80,8 @@ class Recording:
             the index. Times are seconds (since 1970, or since the run began), milliseconds or finer since 1970, or
             dates (without a zone: UTC).
         catalogue
-            A catalogue's name, path or contents: it gives the unit of each metric, by name, alias or slug.
+            A catalogue's name, path or contents: it gives the unit of each metric, by name, alias or slug. By default
+            all catalogues are asked, and other units are read from the names.
         window
             Start and end of the run in seconds, on the clock of `frame`; by default its first and last sample.
         stop_known
@@ -102,7 +104,7 @@ class Recording:
         Recording(1 series of 1 metric over 10 s from 1970-01-01T00:00:00Z)
           rps: 3 samples every 5 s
         """
-        series, notes = read_frame(frame, read_catalogue(catalogue))
+        series, notes = read_frame(frame, given_or_open(catalogue))
         window = window or span(series)
         assert window is not None  # an empty frame is refused
         return cls(series, window, stop_known, notes=notes, provenance={"kind": "frame"})

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from buildcompare.config.assumed import given_or_open
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, plural
 from buildcompare.config.params import Run, Source
@@ -49,7 +50,7 @@ REQUEST, ASKED_BY = "request", "asked_by"
 def read(
     path: str | Path,
     *,
-    catalogue: str | Catalogue = "mattermost",
+    catalogue: str | Catalogue | None = None,
     kind: str | None = None,
     labels: str | Path | None = None,
     time_unit: str | None = None,
@@ -64,7 +65,8 @@ def read(
         A pattern such as ``log.4711*`` names the logs of all threads of a run of pgbench. Relative to the working
         folder, or else to the project's; or an address that fsspec knows, such as ``s3://bucket/run.parquet``.
     catalogue
-        A catalogue's name, path or contents: it knows the unit of each metric, by name, alias or slug.
+        A catalogue's name, path or contents: it gives the unit of each metric. By default all catalogues are asked, and
+        other units are read from the names.
     kind
         ``recorded``, ``ltctl``, ``grafana``, ``pgbench`` or ``sysstat``; recognised from the contents by default.
     labels
@@ -91,10 +93,10 @@ def read(
     if kind is not None and kind not in SOURCES:
         raise InputError(file=None, key="kind", expected="one of " + ", ".join(SOURCES), found=repr(kind))
     beside = None if labels is None else _here(labels)
-    return with_samples(_read([_here(path)], read_catalogue(catalogue), kind, beside, time_unit), str(path))
+    return with_samples(_read([_here(path)], given_or_open(catalogue), kind, beside, time_unit), str(path))
 
 
-def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> list[Recording]:
+def read_runs(path: str | Path, catalogue: str | Catalogue | None = None) -> list[Recording]:
     """Read the runs of one build from a file or a folder.
 
     Files of a folder that share a metric are repeated runs of the build; files of which no two share one, such as the

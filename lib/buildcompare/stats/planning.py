@@ -154,7 +154,7 @@ def _further(
     gate: bool,
     delta_percent: float = 0.0,
 ) -> Iterator[FurtherRuns]:
-    so_far = math.log1p(delta_percent / 100.0) * (-1.0 if better == Better.HIGHER else 1.0)
+    so_far = math.log1p(max(delta_percent, -99.0) / 100.0) * (-1.0 if better == Better.HIGHER else 1.0)
     for further in itertools.count(1):
         then = looks[-1] + further
         sd, then_df = run_sd * math.sqrt(2.0 / then), df + 2.0 * further  # one for each build
