@@ -12,11 +12,11 @@ from importlib.metadata import entry_points, version
 
 import lazy_loader
 
-# The public names stand in __init__.pyi. A module is imported when a name of it is first used: most take a second.
+# __init__.pyi lists the public names. A module is imported when a name is first used: most imports take a second.
 _public, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 _REGISTERED = {entry.name: entry for entry in entry_points(group="buildcompare.names")}
-"""Names from packages that build on this one, such as investigation and labmatrix."""
-__all__ += _REGISTERED  # noqa: PLE0605 - a list already
+"""Public name -> entry point of a package that builds on this one, such as investigation or labmatrix."""
+__all__ += _REGISTERED  # noqa: PLE0605 - `__all__` is a list
 
 
 def __dir__() -> list[str]:

@@ -42,14 +42,14 @@ app = typer.Typer(
 )
 
 WIDTH = 120
-"""Columns of tables printed outside a terminal, such as in a build log."""
+"""Width in characters of tables printed outside a terminal, such as in a build log."""
 
 
 ParamsFile = Annotated[Path, argument("PARAMS", "A params file, such as params/v10.4.0-rc1.yaml.")]
 
 
 def _words(text: str) -> frozenset[FailOn]:
-    """Read the words of --fail-on; all include invalid tests, `inconclusive` also regressions."""
+    """Parse the value of --fail-on: every word implies `invalid`, and `inconclusive` also implies `regression`."""
     every: tuple[FailOn, ...] = get_args(FailOn)
     given = [word.strip() for word in text.split(",")]
     if wrong := [word for word in given if word not in every]:
@@ -74,7 +74,7 @@ _SESSIONS = "The session of each run of a benchmark, by file name, such as mon,t
 
 
 def _sessions(text: str) -> tuple[list[str], list[str]]:
-    """Read the names of the sessions of both builds."""
+    """Parse the value of --sessions: the session names of the base build, and those of the new build."""
     builds = [[name.strip() for name in build.split(",")] for build in text.split("/")]
     if len(builds) != 2:
         raise typer.BadParameter(f"expected the sessions of base and new, such as mon,tue/mon,tue, found {text!r}")
@@ -110,7 +110,7 @@ def report(
     junit: JUnit = None,
     link: Link = None,
 ) -> None:
-    """Compare two builds, publish the report, and print what is decided and what changed."""
+    """Compare two builds, publish the report, and print the verdict and what changed."""
     if study and not record:
         raise InputError(file=None, key="--study", expected="--record as well", found="--study alone")
     settings: dict[str, Any] = {"output": output, "refresh": refresh, "engine": engine, "progress": not quiet}
@@ -149,7 +149,7 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Compare two files or folders of recordings without a params file."""
-    from buildcompare import api  # late: these take seconds to import
+    from buildcompare import api  # imported late: these modules take seconds to import
     from buildcompare.findings.verdict import shortcomings
     from buildcompare.report.terminal import lines
     from buildcompare.text.sentences import say
@@ -187,7 +187,7 @@ def _write_compared(result: Any, html: Path | None, results: Path | None, others
 def _compared_to_kept(
     new: str, folder: Path, stated: dict[str, Any], settings: dict[str, Any], *, keep: bool, quiet: bool
 ) -> Any:
-    """Compare with kept runs, say which, and keep the new ones; None where there are none to compare with."""
+    """Compare new runs with runs kept in `folder`; with `keep` add the new runs. None without comparable kept runs."""
     from buildcompare import api
     from buildcompare.comparison import baselines
     from buildcompare.config.assumed import open_catalogue
@@ -207,7 +207,7 @@ def _compared_to_kept(
 
 
 def _read(result: Any, files: dict[Side, str]) -> str:
-    """Say how many runs were read from the files of each build."""
+    """Return a line that says how many runs were read from the files of each build."""
     from buildcompare.text.sentences import say
 
     (runs,) = result.recordings.values()
@@ -220,7 +220,7 @@ for _entry in entry_points(group="buildcompare.commands"):
 
 @app.command()
 def pull(params: ParamsFile, refresh: Refresh = False) -> None:
-    """Pull the recordings of a comparison from their server, and keep them for reports."""
+    """Pull the recordings of a comparison from the server, and store them for later reports."""
     from buildcompare.comparison import analysis as workbench
     from buildcompare.config.params import read_params
 
@@ -235,8 +235,8 @@ def calibrate(
     output: Annotated[str, option("--output", "Where the calibration is written: a file, or an address of one.")],
     refresh: Refresh = False,
 ) -> None:
-    """Learn from repeated runs how far two runs of one build lie apart."""
-    from buildcompare.calibration.learn import calibrate as learn  # late: it takes seconds to import
+    """Learn from repeated runs how much two runs of the same build differ."""
+    from buildcompare.calibration.learn import calibrate as learn  # imported late: it takes seconds
 
     with written(output) as here:
         made = learn(file, here, refresh=refresh)
@@ -261,7 +261,7 @@ def batch(
     again: Annotated[bool, option("--again", "Make reports again that stand there unchanged.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Publish many reports; one that fails does not stop the others, and one that stands there unchanged is kept."""
+    """Publish many reports; a failed report does not stop the others, and an unchanged report is not made again."""
     stems = [file.stem for file in params]
     if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
         raise InputError(file=None, key="PARAMS", expected="files of different names", found=f"{twice[0]} twice")
@@ -288,7 +288,7 @@ _ENDS = {
     FAILED: "failed (4)", BAD_INPUT: "bad input or data (3)", REGRESSION: "regression (1)",
     UNDECIDED: "cannot be decided (2)", 0: "published",
 }  # fmt: skip
-"""Exit code of a report -> its words, the worst first."""
+"""Exit code of a report -> its words in the summary of a batch; the most severe code comes first."""
 
 
 @app.command()
@@ -310,7 +310,7 @@ def history(
     last: Annotated[int, typer.Option(min=0, help="Number of the newest comparisons to print; 0: all.")] = 100,
     only: Annotated[str | None, option("--only", "The comparison of this name alone.")] = None,
 ) -> None:
-    """Print what a ledger states: setup, drift, databases and changes, comparison by comparison."""
+    """Print a ledger: for each comparison its setup, drift, differences between databases, and changes."""
     from buildcompare.history.view import ledger_text
 
     show(*ledger_text(ledger_folder(ledger), metrics, last=last, only=only).splitlines())
@@ -318,7 +318,7 @@ def history(
 
 @app.command()
 def plan(params: ParamsFile) -> None:
-    """Print what further runs would show: how many, in which order, how many hours."""
+    """Print a plan of further runs: how many, in which order, how many hours they take, and what they would show."""
     from buildcompare.comparison import analysis as workbench
     from buildcompare.comparison.plan import plan_text
     from buildcompare.config.params import read_params
@@ -337,7 +337,7 @@ def schema() -> None:
 
 
 def _format(graphs: bool, png: bool) -> str | None:
-    """The format of README.md's graphs."""
+    """Return the file format of README.md's graphs; None without graphs."""
     return ("png" if png else "svg") if graphs else None
 
 
@@ -354,13 +354,13 @@ def _exit_code(shortcomings: Collection[FailOn], fail_on: Collection[FailOn] | N
 
 
 def _table(*, every: bool) -> Printed:
-    """Settings of the printed table: colours and full width on a terminal, plain elsewhere."""
+    """Return the settings of the printed table: coloured and as wide as the terminal, elsewhere plain."""
     return Printed(shutil.get_terminal_size((WIDTH, 0)).columns, os.isatty(1), every)
 
 
 @contextlib.contextmanager
 def _progress(is_shown: bool, total: int | None = None) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal the present step, with `total` also the time left; yields the function that takes a step."""
+    """Show the current step on a terminal, and with `total` the time left; yield the function that reports a step."""
     if not is_shown or not os.isatty(2):
         yield lambda _: None
         return
@@ -375,7 +375,7 @@ def _progress(is_shown: bool, total: int | None = None) -> Iterator[Callable[[st
             shown.enter_context(bar)
 
         def step(text: str) -> None:
-            if not bar.live.is_started:  # a pull shows its own progress bar first
+            if not bar.live.is_started:  # started only now, because a pull first shows its own bar
                 shown.enter_context(bar)
             bar.update(task, description=text, advance=1)
 
@@ -383,7 +383,7 @@ def _progress(is_shown: bool, total: int | None = None) -> Iterator[Callable[[st
 
 
 _READING = {"calibrate", "compare", "init", "plan"}
-"""Commands that read foreign files in this process; `report` and `batch` read them in child processes."""
+"""Commands that read other programs' files in this process; `report` and `batch` read them in child processes."""
 
 
 def _survive_aborts() -> None:
@@ -406,12 +406,12 @@ def _survive_aborts() -> None:
 
 def main() -> None:
     """Run the command line."""
-    # Threads double the CPU time on small matrices and save no time. Kernels inherit this setting.
+    # OpenBLAS threads double the CPU time on small matrices and save no time. Jupyter kernels inherit the setting.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # jsonschema imports this slowly (over a second) to check internet addresses, which notebooks do not need.
+    # jsonschema imports this module (over a second) to check internet addresses; notebooks need no such check.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # None makes the import fail
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # replaces characters that the terminal lacks
+        sys.stdout.reconfigure(errors="replace")  # print ? for characters that the terminal cannot show
     if sys.argv[1:2] in (["report"], ["batch"]):
         processes.begin()
     if _READING & {*sys.argv[1:2]} and processes.is_safe():

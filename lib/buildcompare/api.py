@@ -39,7 +39,7 @@ _MOST_TESTS = 8
 
 Values: TypeAlias = Mapping[str, float | Sequence[float]]
 Input: TypeAlias = Union[pd.DataFrame, str, "os.PathLike[str]", Recording, Values]
-"""One run: a frame of samples, a file, a recording, or the numbers of a benchmark by their names."""
+"""A run as a table of samples, a recording or a benchmark's numbers by name; or the path of a file or folder."""
 
 
 def compare(
@@ -47,7 +47,7 @@ def compare(
     new: Input | Sequence[Input] | None = None,
     *,
     catalogue: str | None = None,
-    type: TestType | None = None,  # noqa: A002 - the word of params files
+    type: TestType | None = None,  # noqa: A002 - params files use this word
     users: int | None = None,
     labels: tuple[str | None, str | None] = (None, None),
     sessions: tuple[Sequence[str], Sequence[str]] | None = None,
@@ -63,43 +63,43 @@ def compare(
     Parameters
     ----------
     base
-        The runs of the base build: a DataFrame, the path of a recording or of a folder of them (repeated runs, or the
-        parts of one), a :class:`Recording`, the numbers of a benchmark by their names (one each, or a list of requests
-        or iterations), or a list of these (repeated runs). Or a whole comparison from :func:`read_params`; then `new`
-        and the settings below are left out.
+        The runs of the base build: a DataFrame, a :class:`Recording`, the path of a recording or of a folder (repeated
+        runs, or parts of one run), a benchmark's numbers by name (one number, or a list with one per request or
+        iteration), or a list of such runs (repeated runs). Or a whole comparison from :func:`read_params`, without
+        `new`; then only the settings `refresh` and `command` count.
     new
         The runs of the new build, in the same forms.
     catalogue
-        A catalogue in ``params/metrics/`` by its name, or the path of one: units, margins and better directions. By
-        default the one that lists most of the runs' metrics, if one lists at least half of them (``http``,
-        ``mattermost``, ``pgbench``, ``postgresql`` and the project's own). Of metrics that it does not list, unit and
-        direction are assumed from the name, such as ``checkout_duration_ms``; a finding says which.
+        Name of a catalogue in ``params/metrics/``, or its path; it states units, margins and better directions. By
+        default the catalogue (``http``, ``mattermost``, ``pgbench``, ``postgresql`` or the project's own) that lists
+        the most of the runs' metrics, if it lists at least half. The unit and direction of an unlisted metric are
+        assumed from its name, such as ``checkout_duration_ms``; a finding names these metrics.
     type
         ``"bounded"`` (a fixed number of users), ``"unbounded"`` (users are added until the server degrades), or
-        ``"benchmark"`` (numbers without times); by default benchmark where no run has a time series, else bounded.
+        ``"benchmark"`` (numbers without times). The default is benchmark if no run has a time series, else bounded.
     users
-        The target of a bounded test, the ceiling of an unbounded one.
+        Number of users: the target of a bounded test, or the ceiling of an unbounded test.
     labels
-        Names of the builds; by default those in their recordings, else those of their files, else base and new.
+        Names of the base and new build; by default taken from the recordings, else from the files, else base and new.
     sessions
-        Of a benchmark, the session of each run of the base and of the new build, such as a night or a start of the
-        machine: runs of one session are one observation. Sessions whose names both builds share are paired, from three
-        on. A result of pyperf is a session by itself.
+        For benchmarks only: the session of each run of the base and of the new build, such as a night or a start of
+        the machine. The runs of one session count as one observation. If both builds have the same session names,
+        at least three, the sessions are paired if this narrows most intervals. Each result of pyperf is a session.
     metrics
         Settings of metrics by name, in place of the catalogue's: ``unit``, ``better``, ``margin_percent``, ``gate``
         (whether a regression fails the comparison) and ``run_sd_percent`` (standard deviation between runs).
     margins
-        The smallest change that matters, in percent by metric, instead of the catalogue's.
+        The smallest change that matters, in percent by metric, in place of the catalogue's margin.
     calibration
-        A file that ``buildcompare calibrate`` made. Without it the noise of runs is the catalogue's.
+        Path of a file that ``buildcompare calibrate`` made. Without one, the catalogue states the noise between runs.
     rate_s
-        Seconds over which the runs' rates were taken, if not what their files state, or a minute: a steady window
-        begins so long after the load is reached, and a single run's is at least five times as long. Of several runs of
-        each build 30 s or 30 samples will do.
+        Seconds over which rates in the files were taken; by default as the files state, else 60, or less in short
+        repeated runs. A steady window begins `rate_s` after the load is reached. In a single run it lasts at least five
+        times `rate_s`; with several runs of each build, 30 s or 30 samples are enough.
     refresh
-        Pull from the server again what was pulled before (a comparison from :func:`read_params` only).
+        Whether to pull cached recordings again from the server (only for a comparison from :func:`read_params`).
     command
-        The command that reproduces the report, for its provenance.
+        The command line that reproduces the report; the report's provenance states it.
 
     Returns
     -------
@@ -109,14 +109,14 @@ def compare(
     Raises
     ------
     InputError
-        Where a frame, file or key is not as expected, or a run holds no number.
+        If a frame, file or key is not as expected, or a run holds no number.
 
     Notes
     -----
-    A frame is tidy (columns ``timestamp``, ``metric``, ``value``; every other column is a label that tells several
-    series of one metric apart) or wide (index: times in seconds or dates; one column for each metric), in the
-    catalogue's units. See :meth:`Recording.from_frame`. A frame with a column ``session`` and without times holds the
-    numbers of a benchmark: beside it ``metric`` and ``value``, or one column for each metric.
+    A frame is tidy (columns ``timestamp``, ``metric``, ``value``; every other column is a label that distinguishes
+    series of one metric) or wide (index: times in seconds or dates; one column for each metric), with values in the
+    catalogue's units. See :meth:`Recording.from_frame`. A frame with a column ``session`` and no times holds a
+    benchmark's numbers, either in the columns ``metric`` and ``value`` or in one column for each metric.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def compare(
     >>> result.metrics.loc[0, ["metric", "status"]].tolist()
     ['avg-api-times', 'regression']
 
-    Seconds of a benchmark, three runs of each build:
+    A benchmark in seconds, with three runs of the base build and two of the new build:
 
     >>> old, new = [{"import": 62.1}, {"import": 61.5}, {"import": 61.9}], [{"import": 55.2}, {"import": 54.9}]
     >>> compare(old, new, metrics={"import": {"unit": "s", "better": "lower"}}).verdict
@@ -156,7 +156,7 @@ def compare(
         runs = {side: _in_sessions(runs[side], names) for side, names in zip(SIDES, sessions, strict=True)}
     if timed and any(run.session is not None for side in SIDES for run in runs[side]):
         raise InputError(file=None, key="sessions", expected="runs without times", found="runs with times")
-    type = type or ("bounded" if timed else "benchmark")  # noqa: A001 - the same word
+    type = type or ("bounded" if timed else "benchmark")  # noqa: A001 - params files use this word
     no_files = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
     test = Test.model_construct(name=type, type=type, users=users, base=no_files["base"], new=no_files["new"])
     base_label, new_label = build_names(labels, inputs, runs)
@@ -173,7 +173,7 @@ def compare(
 
 
 def _inline(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Operation]:
-    """Check settings of metrics given in code."""
+    """Check the settings of metrics that the caller of `compare` gave."""
     settings = {}
     for name, each in metrics.items():
         try:
@@ -186,7 +186,7 @@ def _inline(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Operation]:
 def _read_builds(
     inputs: Sequence[Sequence[Input]], catalogue: str | None, inline: Mapping[str, Operation]
 ) -> tuple[dict[Side, list[Recording]], Catalogue, str]:
-    """Read the runs of both builds: by side, with their catalogue and its name (empty if none is recognised)."""
+    """Return the runs of both builds by side, their catalogue, and its name (empty if no catalogue is recognised)."""
 
     def read(by: Catalogue) -> dict[Side, list[Recording]]:
         return {
@@ -198,7 +198,7 @@ def _read_builds(
 
 
 def _in_sessions(runs: Sequence[Recording], names: Sequence[str]) -> list[Recording]:
-    """Name the session of each run."""
+    """Return the runs, each with its session name from `names`."""
     if len(names) != len(runs):
         expected = f"a session for each of {plural(len(runs), 'run')}"
         raise InputError(file=None, key="sessions", expected=expected, found=str(len(names)))
@@ -206,7 +206,7 @@ def _in_sessions(runs: Sequence[Recording], names: Sequence[str]) -> list[Record
 
 
 def _sessions_in(frame: pd.DataFrame, catalogue: Catalogue) -> list[Recording]:
-    """Read the numbers of each session in a frame without times."""
+    """Make one recording per session from a frame of numbers without times."""
     tidy = frame if {"metric", "value"} <= {*frame.columns} else frame.melt("session", var_name="metric")
     return [
         replace(
@@ -218,7 +218,7 @@ def _sessions_in(frame: pd.DataFrame, catalogue: Catalogue) -> list[Recording]:
 
 
 def _recordings(run: Input, catalogue: Catalogue) -> list[Recording]:
-    """Read one input: a run, or the runs of a folder."""
+    """Read the runs of one input: a folder or a frame with sessions may hold several, any other input holds one."""
     if isinstance(run, Recording):
         return [run]
     if isinstance(run, Mapping):
@@ -239,13 +239,13 @@ def cut(line: str) -> str:
 
 
 class Shown:
-    """Output of a report: JSON for programs, a page for people."""
+    """Base class of results that write a report: JSON for programs, a page for people."""
 
     results: Results
     published: bool
 
     def to_json(self) -> str:
-        """The text of results.json (``docs/results.schema.json`` describes it)."""
+        """Return the text of results.json, which ``docs/results.schema.json`` describes."""
         return dumps(self.results)
 
     def to_html(self, file: str | os.PathLike[str]) -> Path:
@@ -270,40 +270,40 @@ class Shown:
         if section not in sections_of(self.results):
             raise KeyError(f"no section {section!r}; there are: {', '.join(sections_of(self.results))}")
         shown = (part._repr_mimebundle_() for part in parts_of(self, section))
-        display(*shown, raw=True)  # type: ignore[no-untyped-call]  # IPython's has no types
+        display(*shown, raw=True)  # type: ignore[no-untyped-call]  # IPython's function is untyped
 
     def save(self) -> None:
-        """Keep results.json in the notebook; unless this run publishes a report, also save the file."""
+        """Embed results.json in the notebook, and also save it as a file unless a command publishes the report."""
         from IPython.display import display
 
         if not self.published:
             print(publication.save_results(self.results))
-        display(EmbeddedResults(self.results))  # type: ignore[no-untyped-call]  # IPython's has no types
+        display(EmbeddedResults(self.results))  # type: ignore[no-untyped-call]  # IPython's function is untyped
 
 
 @dataclass(frozen=True, repr=False)
 class Result(Shown, Analysis):
     """The result of a comparison: tables as DataFrames, figures, and the report.
 
-    As the last line of a notebook's cell it shows the verdict, the findings and the table of metrics.
+    As the last expression of a notebook cell, a result shows the verdict, the findings and the table of metrics.
 
     Attributes
     ----------
     results
         The typed model of results.json, with everything that the tables hold.
     recordings
-        The recordings by test and build.
+        The recordings of each test, by build.
     catalogue
         The metrics with their units and margins.
     published
-        Whether a command runs the notebook, and publishes the report itself.
+        Whether a command runs this notebook and publishes the report.
     """
 
     published: bool = False
 
     @property
     def verdict(self) -> Verdict:
-        """May the new build ship? The worst verdict of all tests."""
+        """Whether the new build may ship: the worst verdict of all tests."""
         return self.results.verdict
 
     @functools.cached_property
@@ -315,7 +315,7 @@ class Result(Shown, Analysis):
     def samples(self) -> pd.DataFrame:
         """Every sample of every run: columns test, build, run, metric, unit, elapsed_s, value.
 
-        A metric with several series has its labels behind its slug.
+        If a metric has several series, the column metric holds its slug followed by the labels of the series.
         """
         series = [
             ((view.result.name, side, number, series_key(each.metric, each.labels), each.unit), run.samples(each))
@@ -353,7 +353,7 @@ class Result(Shown, Analysis):
         Parameters
         ----------
         margins
-            The smallest change that matters, in percent by metric; other metrics keep theirs.
+            The smallest change that matters, in percent by metric; other metrics keep their margins.
 
         Returns
         -------
@@ -363,7 +363,7 @@ class Result(Shown, Analysis):
         Raises
         ------
         InputError
-            Where the catalogue has no such metric, or a margin is not above 0.
+            If the catalogue lacks a metric, or a margin is not above 0.
 
         Examples
         --------
@@ -387,7 +387,7 @@ class Result(Shown, Analysis):
         Returns
         -------
         Axes
-            Matplotlib axes with the steady windows shaded; the title holds levels and change. Restyle them at will.
+            Matplotlib axes with the steady windows shaded; the title states the levels and the change.
 
         Raises
         ------

@@ -1,6 +1,6 @@
-"""Shared code of all commands, also of other packages: options, printing, and exit codes of errors.
+"""Shared code of all commands, including those of other packages: options, printing, and exit codes of errors.
 
-A package registers its commands as `buildcompare.commands`; their modules import heavy packages late.
+A package registers its commands as entry points `buildcompare.commands`. Their modules import heavy packages late.
 """
 
 import io
@@ -18,14 +18,14 @@ from buildcompare.report.batch import BAD_INPUT, FAILED, what_ended
 from buildcompare.text.numbers import printable
 
 _USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
-"""The usage error of the copy of click inside typer."""
+"""Class of usage errors in the copy of click that typer contains."""
 
 
 class Commands(TyperGroup):
-    """The commands, with one place for their errors."""
+    """Group of commands that turns every error into a printed message and an exit code."""
 
     def main(self, *arguments: Any, **settings: Any) -> Any:
-        """Run a command; an error prints its message, a usage error exits with 3."""
+        """Run a command and exit with its code; print the message of an error, and exit with 3 for a usage error."""
         try:
             code: int = super().main(*arguments, **settings | {"standalone_mode": False}) or 0
         except _USAGE_ERROR as error:
@@ -33,7 +33,7 @@ class Commands(TyperGroup):
             error.show(file=text)
             print_text("\n".join(map(printable, text.getvalue().splitlines())), error=True)
             code = BAD_INPUT
-        except (typer.Abort, SystemExit):  # after a closed pipe click exits with 1, which would mean a regression
+        except (typer.Abort, SystemExit):  # click exits with 1 after a closed pipe, but 1 means a regression
             code = FAILED
         except Exception as error:
             code, message = what_ended(error)
@@ -52,26 +52,26 @@ def argument(name: str, text: str) -> Any:
 
 
 def as_typed() -> str:
-    """Return the present command as a reader types it."""
+    """Return the current command line as a user would type it."""
     return shlex.join(["python", "-m", "buildcompare", *sys.argv[1:]])
 
 
 def ledger_folder(folder: str) -> Path:
-    """Return the folder of a ledger; a remote ledger is copied first."""
+    """Return the local folder of a ledger; a remote ledger is copied to a local folder first."""
     return fetched_folder(folder) if is_remote(folder) else Path(folder)
 
 
 def show(*lines: str) -> None:
-    """Print lines without characters that would steer a terminal."""
+    """Print lines, with characters that could control the terminal escaped."""
     print_text("\n".join(map(printable, lines)))
 
 
 def print_text(text: str, *, error: bool = False) -> None:
-    """Print `text`; a reader that closes the pipe changes no exit code, a full device does."""
+    """Print `text` to stdout, or to stderr if `error`. A closed pipe is ignored; a full device raises for stdout."""
     stream = sys.stderr if error else sys.stdout
     try:
         print(text, file=stream, flush=True)
-    except OSError as fault:  # discard further output, or Python's last flush fails too
+    except OSError as fault:  # discard further output, else Python's flush at exit fails too
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if error else 1)
         if not error and not isinstance(fault, BrokenPipeError):
             raise

@@ -30,8 +30,8 @@ from buildcompare.stats import noise
 from buildcompare.stats.effects import TestedEffect, judge_labels, judge_metrics, judge_users, measure_effect
 from buildcompare.text.sentences import say
 
-METHOD = 8  # Raised when measuring or judging changes: self-checks with another number are not shown
-DIGITS = 7  # Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand
+METHOD = 8  # Version of measuring and judging: self-checks of other versions are not shown
+DIGITS = 7  # Significant digits of the levels in the file; run-to-run noise is at least one in a thousand
 MAX_BYTES = 100_000_000
 
 
@@ -53,24 +53,24 @@ class CalibrationSpec(Traced):
 
 Short = Annotated[float, AfterValidator(lambda value: float(f"{value:.{DIGITS}g}"))]
 Known = Annotated[Short, BeforeValidator(lambda value: math.nan if value is None else value)]
-"""NaN (null in JSON) if unknown."""
+"""A number that is NaN (null in JSON) if unknown."""
 AtLoad = tuple[Annotated[Short, Field(ge=0)], Annotated[Short, Field(ge=0)], Annotated[float, Field(gt=0)]]
 
 
 class KeptRun(Strict):
-    """One measured run."""
+    """Measurements of one run, as the calibration file holds them."""
 
-    inputs: list[str]  # Paths as the user wrote them, or the window of a pulled run
-    ids: list[str]  # SHA-256 of each input; a run with one of them is the same run
+    inputs: list[str]  # Paths of the run's files as the user wrote them, or of a pulled run's cached file
+    ids: list[str]  # Hashes by `ids_of`; runs that share a hash are the same run
     metrics: dict[str, tuple[Short, Known, Known]]
-    """Level, its standard error (log scale) and covered seconds, by slug (see `stats.noise.series_key`)."""
+    """Series key (`stats.noise.series_key`) -> level, standard error of its logarithm, and covered seconds."""
     labels: dict[str, dict[str, dict[str, tuple[Short, Known]]]]
-    """Value and number of calls, by group, statistic and label."""
+    """Group -> statistic -> label -> value and number of calls."""
     no_change: dict[str, Short] = Field(default_factory=dict)  # No-change penalty by metric (see `metrics.events`)
 
     @classmethod
     def of(cls, recording: Recording, levels: noise.RunLevels) -> KeptRun:
-        """Convert a recording's levels for the file."""
+        """Convert the measured `levels` of a recording to the form of the file."""
         labels: dict[str, dict[str, dict[str, tuple[float, float]]]] = {}
         for group, label, stat, value, calls in levels.labels.itertuples(index=False, name=None):
             labels.setdefault(group, {}).setdefault(stat, {})[label] = (value, calls)
@@ -91,13 +91,13 @@ class KeptRun(Strict):
 
 
 class KeptGroup(Strict):
-    """Runs of one build on one setup, measured."""
+    """Measured runs of one build on one setup."""
 
     name: str
     type: Literal["bounded", "unbounded"]
     runs: list[KeptRun]
     at_load: dict[str, AtLoad] = Field(default_factory=dict)
-    """Variance of log values, the part within runs, and degrees of freedom, by metric; unbounded runs only."""
+    """Metric -> variance of log values, variance from errors within runs, degrees of freedom; unbounded runs only."""
 
 
 class Calibration(Strict):
@@ -105,7 +105,7 @@ class Calibration(Strict):
 
     schema_version: Literal[1] = 1
     method: int
-    metrics: str  # Catalogue of the slugs
+    metrics: str  # Name of the catalogue that defines the slugs
     groups: list[KeptGroup]
     self_check: dict[str, Any] | None = None
 
@@ -137,7 +137,7 @@ def read_calibration(file: str, catalogue_name: str) -> Calibration:
 def groups_without(
     calibration: Calibration, recordings: Iterable[Recording]
 ) -> tuple[list[noise.RepeatedRuns], dict[str, Any]]:
-    """Groups without any of `recordings`, since no run may judge itself, and the self-check as results show it."""
+    """Return the groups without any of `recordings` (no run may judge itself), and the self-check for the results."""
     compared = {each for recording in recordings for each in ids_of(recording)}
     left_out = [group.name for group in calibration.groups if any(compared & {*run.ids} for run in group.runs)]
     kept = [group for group in calibration.groups if group.name not in left_out]
@@ -150,8 +150,8 @@ def groups_without(
 def beside_runs(catalogue: Catalogue, groups: Sequence[noise.RepeatedRuns]) -> Catalogue:
     """Scale the catalogue's noise to the laboratory in which `groups` ran.
 
-    The catalogue's noise comes from another laboratory. One ratio over all metrics
-    (:func:`~buildcompare.stats.noise.laboratory_ratio`) scales it, which needs only a few repeated runs.
+    The catalogue's noise comes from another laboratory. One ratio for all metrics
+    (:func:`~buildcompare.stats.noise.laboratory_ratio`) scales this noise; a few repeated runs suffice to estimate it.
     """
     kinds: dict[noise.Kind, Callable[[str], noise.Noise | None]] = {
         "bounded": lambda slug: noise.learned_noise(slug, "bounded", groups),
@@ -171,7 +171,7 @@ def beside_runs(catalogue: Catalogue, groups: Sequence[noise.RepeatedRuns]) -> C
 
 
 def ids_of(recording: Recording) -> list[str]:
-    """Identify a run by the hashes of its samples, its first file and its request to a server."""
+    """Return hashes that identify a run: of its samples, of its first file, and of its request to a server."""
     hashes = [str(file["sha256"]) for file in recording.provenance.get("files", ())[:1]]
     request = recording.provenance.get("request")
     return [recording.samples_sha256, *hashes, *([str(request)] if request else [])]
@@ -183,7 +183,7 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
     if output.is_dir():
         raise InputError(file=output, key="--output", expected="the name of a file", found="a folder")
     with writing(output, "--output", "a file that can be written"):
-        output.parent.mkdir(parents=True, exist_ok=True)  # fails before the long work, not after it
+        output.parent.mkdir(parents=True, exist_ok=True)  # a faulty folder fails here, before the long work
     try:
         catalogue = read_catalogue(spec.metrics)
     except InputError as error:
@@ -222,10 +222,10 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
 
 
 def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> noise.RunLevels:
-    """Measure a run for a calibration: levels of the catalogue's metrics in the steady window, labels, and events.
+    """Measure a run for a calibration: metric levels in the steady window, label values, and no-change penalties.
 
-    Without a curve of users, a proxy's curve gives the level of the load, since only ratios between runs of one setup
-    count. Percentiles in the last bucket of their histogram are left out because they cannot rise.
+    Without a curve of users, a proxy's curve gives the level of the load, because only ratios between runs of one setup
+    matter. Percentiles in the last bucket of their histogram are left out, because they cannot rise.
     """
     metrics = {}
     for series in view.recording.graphs():
@@ -249,16 +249,16 @@ def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> nois
 
 INJECTED = (5.0, 10.0, 20.0, 50.0, 100.0)  # Percent by which one run of a pair is scaled
 COLUMNS = ("group", "pair", "key", "log_ratio", "called", "covering", *INJECTED)
-"""`pair` numbers the pairs of a group. `called`: the row counts as changed. `covering`: the 95 % interval holds zero.
-Columns named by a number in `INJECTED`: an injected change of that percentage is detected."""
+"""`pair`: number of the pair in its group. `called`: the row counts as changed. `covering`: the 95 % interval includes
+zero. Columns named by a number in `INJECTED`: whether the row detects an injected change of that percentage."""
 
 
 def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> dict[str, Any] | None:
     """Judge each pair of runs in a group as two builds, by the noise of the other groups; None for one group.
 
-    One run of each pair is then scaled, one metric or label at a time. The result counts, for metrics and for labels:
-    `rows`; `called`, rows reported as changed by mistake; `covering`, 95 % intervals that include zero; and `found`, by
-    injected percentage, rows reported to change in its direction.
+    Then one run of each pair is scaled, one metric or label at a time. The result counts, for metrics and for labels:
+    `rows`; `called`, rows reported as changed by mistake; `covering`, 95 % intervals that include zero; and `found`,
+    for each injected percentage, rows in which the injected increase is detected.
     """
     if len(groups) < 2:
         return None
@@ -280,9 +280,9 @@ def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> di
 
 
 def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> pd.DataFrame:
-    """Judge the metrics of each pair of runs; one row per metric with the columns `COLUMNS`.
+    """Judge the metrics of each pair of runs; return one row per pair and metric with the columns `COLUMNS`.
 
-    In unbounded runs the load is one of them, judged like supported users.
+    In unbounded runs the load is judged too, like supported users.
     """
     rows = []
     for group in groups:
@@ -300,7 +300,7 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) ->
                 judged = []
                 for percent in (0.0, *INJECTED):
                     scaled = effect and replace(effect, log_ratio=effect.log_ratio + math.log1p(percent / 100.0))
-                    if metrics[key].load:  # judged like supported users
+                    if metrics[key].load:  # the load is judged like supported users
                         judged.append(judge_users(scaled, metrics[key].margin_percent) if scaled else None)
                         continue
                     together = {k: scaled if k == key else each for k, each in plain.items() if not metrics[k].load}
@@ -311,7 +311,7 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) ->
 
 
 def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
-    """Judge the labels of each pair of runs; columns as in :func:`check_metrics`."""
+    """Judge the labels of each pair of runs; return one row per pair and label with the columns `COLUMNS`."""
     rows = []
     for group in groups:
         learned, pairs = LabelNoise([each for each in groups if each is not group]), label_pairs(group)
@@ -331,7 +331,7 @@ def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
 def _checked(
     group: noise.RepeatedRuns, pair: int, key: str, judged: Sequence[TestedEffect | None]
 ) -> list[tuple[Any, ...]]:
-    """Make the row of a metric or label, judged as measured and with each injected change; none if not judged."""
+    """Make the row of a metric or label, judged as measured and with each injected change; empty if not judged."""
     if (plain := judged[0]) is None:
         return []
     low, high = plain.effect.interval()

@@ -1,4 +1,4 @@
-"""Recognise the catalogue of a set of metrics, and assume unit and direction of other metrics from their names."""
+"""Recognise the catalogue of a set of metrics; assume the units and directions of unlisted metrics from their names."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _DIRECTIONS = {
     r"(cpu|memory|mem|heap|rss|ram|stack|swap|gc|threads|goroutines|queue|backlog|lag|allocs?)": (Better.LOWER, False),
     rf"({LASTS}|(seconds?|secs?|s)$)": (Better.LOWER, True),
 }
-"""Pattern of whole words -> better direction, and whether a regression fails the comparison; the first match counts."""
+"""Words in a name -> better direction, and whether a regression fails the comparison; the first match counts."""
 SUCCESS_MARGIN_PERCENT = 0.1
-"""Margin of a share of successes, which is near 100 %: one request in a thousand, as in the catalogue `http`."""
+"""Margin of shares of successes, which are near 100 %: one request in a thousand, as in the catalogue `http`."""
 _LOAD = r"(users|vus|clients|concurrency)$"
 
 
@@ -42,13 +42,13 @@ class OpenCatalogue(Catalogue):
     metrics: tuple[Metric, ...] = ()
 
     def find(self, name: str) -> Metric:
-        """The metric that `name` means, or one assumed from its words."""
+        """Return the listed metric for `name`, else a metric assumed from the words of `name`."""
         metric = super().find(name)
         return metric if metric.known or any(metric is each for each in self.metrics) else assumed_metric(name)
 
 
 def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
-    """List the metrics that `catalogue` assumes too: `units` are those of the recorded values, by name."""
+    """Return `catalogue` with assumed metrics listed too; `units` maps names of metrics to units of recorded values."""
     metrics = [*catalogue.metrics]
     for name, unit in units.items():
         metric = catalogue.find(name)
@@ -59,9 +59,9 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
 
 
 def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalogue:
-    """Add as gates the times among numbers (name, unit) that the catalogue does not list: shorter is better.
+    """Add unlisted metrics in seconds as gates for which shorter is better; `units` holds pairs of name and unit.
 
-    Their margin is that of `operations` in a params file.
+    Their margin is the default of `operations` in a params file. A metric whose name implies seconds is not added.
     """
     timed = [catalogue.find(name) for name, unit in dict.fromkeys(units) if unit == "seconds"]
     settings = {"unit": "seconds", "better": Better.LOWER, "gate": True}
@@ -104,7 +104,7 @@ def _words(pattern: str, slug: str) -> str:
 
 
 def open_catalogue(names: Iterable[str] | None = None) -> OpenCatalogue:
-    """Merge catalogues, by default all; the first metric of each slug wins."""
+    """Merge catalogues, by default all; of several metrics with one slug the first is kept."""
     read = [read_catalogue(name) for name in (catalogue_names() if names is None else names)]
     metrics: dict[str, Metric] = {}
     tables: dict[str, LabelTable] = {}
@@ -130,10 +130,10 @@ def given_or_open(catalogue: str | Catalogue | None) -> Catalogue:
 
 
 def recognised(names: Iterable[str]) -> str | None:
-    """Name the catalogue that lists most of these metrics, or None.
+    """Return the name of the catalogue that lists the most of these metrics, or None.
 
-    One must list at least half of them, and among these a gate or the load by a name of several words: `latency`, `cpu`
-    and `rps` are the words of every product.
+    It must list at least half of them. One of the listed metrics must be a gate or the load and have a name of several
+    words, because words such as `latency`, `cpu` and `rps` are used in every product.
     """
     names, best = [*names], (0, "")
     for each in catalogue_names():

@@ -21,12 +21,12 @@ Role = Literal["graph", "label", "bucket", "summary", "alert", "error", "resets"
 FOLDER = Path("params/metrics")
 FAILED = r"(errors?|fail(ed|ures?)|timeouts?|exceptions?|dropped|rejected|[45]xx)"
 SUCCEEDED = r"(success(es|ful)?|availability)"
-"""Words in the names of metrics that count failures or successes."""
+"""`FAILED` and `SUCCEEDED` match words in the names of metrics that count failures or successes."""
 SHARES = ("percent", "ratio")
 COUNTED = (*SHARES, "", "requests", "transactions", "errors")
-"""Units of shares and numbers of attempts; rates are per second."""
+"""Units in which a metric can count failures or successes: shares and counts. Units that end in ``/s`` fit too."""
 _COUNTER = re.compile(r"\b(?:rate|irate|increase)\(\s*([a-zA-Z_:][\w:]*)\s*(\{[^{}]*\})?\s*\[")
-"""A counter in a query that takes its rate: name and selector."""
+"""Pattern of a counter whose rate or increase a query takes: the counter's name and selector."""
 
 
 class _Strict(BaseModel, extra="forbid", frozen=True): ...
@@ -39,7 +39,7 @@ class RunSd(_Strict):
     unbounded: float | None = Field(default=None, gt=0)
     benchmark: float | None = Field(default=None, gt=0)
     equal_load: float | None = Field(default=None, gt=0)
-    """For unbounded runs at equal numbers of users; excludes the errors within runs."""
+    """Standard deviation in percent of unbounded runs at equal numbers of users; excludes the errors within runs."""
     df: dict[Literal["bounded", "unbounded", "benchmark", "equal_load"], Annotated[float, Field(gt=0)]] = {}
     """Degrees of freedom of each standard deviation: runs minus setups; 8 by default."""
 
@@ -57,14 +57,14 @@ class Metric(_Strict):
     """True for the curve of connected users."""
     margin_percent: float = Field(default=10.0, gt=0)
     least_per: dict[str, Annotated[float, Field(gt=0)]] = {}
-    """Slug of another metric -> least plausible ratio to it; a lower ratio means a wrong unit."""
+    """Slug of another metric -> minimum plausible ratio to that metric; a lower ratio indicates a wrong unit."""
     run_sd_percent: RunSd = RunSd()
     reading_error_percent: float = Field(default=0.0, ge=0)
-    """Standard deviation of the reading error of levels read off a plot, where lines hide each other."""
+    """Standard deviation in percent of the error of a level read off a plot, where lines hide each other."""
     independent_tests: tuple[TestType, ...] = ()
     """Types of test whose noise is independent between tests of one release, so that their changes may be pooled.
 
-    For unbounded tests this is the noise at equal load."""
+    For unbounded tests, the noise at equal load must be independent."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
     """Units of this proxy per unit of load, such as goroutines per user."""
@@ -74,12 +74,12 @@ class Metric(_Strict):
 
     @property
     def outcome(self) -> Literal["failures", "successes"] | None:
-        """Whether the metric counts failures or successes, by its name and direction."""
+        """Whether the metric counts failures or successes, judged by its slug, unit and direction; None for neither."""
         return outcome(self.slug, self.unit, self.better)
 
 
 def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "successes"] | None:
-    """Tell whether a metric counts failures or successes, by its name; None if neither, or if successes per second."""
+    """Tell from name, unit and direction whether a metric counts failures or is a share of successes; else None."""
     if unit not in COUNTED and not unit.endswith("/s"):
         return None
     if better == Better.LOWER and re.search(rf"\b{FAILED}\b", slug):
@@ -90,18 +90,18 @@ def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "succes
 
 
 class Operation(_Strict):
-    """Settings of a quantity, beyond what a catalogue or its name says; the defaults are for one that neither knows."""
+    """Settings of a quantity that override its catalogue and its name; defaults are for quantities unknown to both."""
 
     unit: str = Field(default="", max_length=60)
     better: Better = Better.LOWER
     margin_percent: float = Field(default=5.0, gt=0, allow_inf_nan=False)
     gate: bool = True
-    """If False, its regression is only a warning."""
+    """If False, a regression of the quantity is only a warning."""
     run_sd_percent: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Standard deviation of one run around the level of its build, percent; None if unknown."""
+    """Standard deviation of one run around the level of its build, in percent; None if unknown."""
 
     def metric(self, name: str, found: Metric) -> Metric:
-        """The metric `found` for this name, with these settings."""
+        """Return the metric `found` in the catalogue for `name`, changed by these settings."""
         understood = found.known or found.better != Better.NEUTRAL
         usual = () if found.known or found.outcome == "successes" else ("margin_percent",)
         given = {*self.model_fields_set, *usual}
@@ -114,7 +114,7 @@ class Operation(_Strict):
 
 
 class ErrorRate(_Strict):
-    """Failures relative to attempts."""
+    """A query for the rate of failures relative to attempts."""
 
     name: str
     slug: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
@@ -123,7 +123,7 @@ class ErrorRate(_Strict):
 
 
 class Alert(ErrorRate):
-    """A query that the load-test coordinator watches; it removes users above the threshold."""
+    """A query that the load-test coordinator watches: above the threshold, the coordinator removes users."""
 
     unit: str = ""
     threshold: float = Field(allow_inf_nan=False)
@@ -133,30 +133,30 @@ class LabelSd(_Strict):
     """Noise between runs of one build, for the labels of one table and statistic."""
 
     percent: float = Field(gt=0)
-    """Standard deviation of one run, percent: the scale of a t distribution with `df` degrees of freedom."""
+    """Standard deviation of one run, in percent: the scale of a t distribution with `df` degrees of freedom."""
     df: float = Field(gt=0)
     labels: dict[str, Annotated[float, Field(gt=0)]] = {}
-    """Standard deviations of labels that scatter much more than the others, such as rare statements."""
+    """Label -> standard deviation in percent, for labels that scatter far more than others, such as rare statements."""
 
 
 def unit_of_label(group: str) -> str:
-    """Unit of a table's values: seconds, or for messages of logs their rate."""
+    """Return the unit of a label table's values: seconds, or for log messages a rate."""
     return {"logs": "per minute", "logs by user": "per user and minute"}.get(group, "seconds")
 
 
 class LabelTable(_Strict):
-    """A table of one value per label: API handlers, database methods."""
+    """A table with one value per label, such as per API handler or database method."""
 
     group: str
     title: str
     label: str
     unit: str = "seconds"
     top_bucket: float | None = Field(default=None, gt=0)
-    """Highest finite bound of the server's histogram; percentiles at or above it are lower bounds."""
+    """Highest finite bound of the server's histogram; a percentile at or above this bound is only a lower bound."""
     average: str | None = None
-    """Slug of the metric that averages over all calls of this table; a changed traffic mix moves it."""
+    """Slug of the metric that averages over all calls of this table; a changed traffic mix changes this metric."""
     run_sd_percent: dict[Literal["avg", "p99"], LabelSd] = {}
-    """Noise by statistic; excludes the movement common to all labels of the table."""
+    """Statistic -> noise of its labels; excludes the movement that is common to all labels of the table."""
     queries: dict[Literal["avg", "p99", "calls", "buckets"], str] = {}
     """One query per statistic, with one series per value of `label`; `buckets` also has one per bound (`le`).
 
@@ -174,7 +174,7 @@ class Question(NamedTuple):
     query: str
     stat: str = ""
     label: str = ""
-    """Label that names the series of a label table."""
+    """Label whose value names a series of a label table."""
 
 
 class Catalogue(_Strict):
@@ -205,8 +205,8 @@ class Catalogue(_Strict):
     ) -> tuple[Question, ...]:
         """Return all queries for one run; the points of label series are `label_step_s` apart.
 
-        `rate_s` replaces `{rate}` in queries. If the length `run_s` of the run is set, queries over the whole run are
-        added: averages, percentiles and restarts of counters.
+        `rate_s` replaces `{rate}`, except in label tables. If the length `run_s` of the run is set, queries over the
+        whole run are added: averages, percentiles and restarts of counters.
         """
         rate = _duration(rate_s)
 
@@ -230,7 +230,7 @@ class Catalogue(_Strict):
         for name, selector in _COUNTER.findall("\n".join(each.query for each in asked if each.role == "graph")):
             if not name.endswith(("_bucket", "_sum")):  # both reset together with _count
                 counters.setdefault(name, f"{name}{selector}[{_duration(run_s)}]")
-        for name, counter in counters.items():  # take the series with most resets of each instance
+        for name, counter in counters.items():  # count each instance by its series with the most resets
             asked.append(Question(name, name, "resets", "resets", f"sum(max(resets({counter})) by (instance))"))
         return tuple(asked)
 
@@ -257,7 +257,7 @@ class Catalogue(_Strict):
         return Metric(name=name, slug=wanted, known=False)
 
     def with_operations(self, operations: Mapping[str, Operation]) -> Catalogue:
-        """Put operations before the metrics; they replace metrics of the same slug."""
+        """Return a copy with operations before the metrics; an operation replaces the metric of the same slug."""
         made = tuple(each.metric(name, self.find(name)) for name, each in operations.items())
         slugs = {metric.slug for metric in made}
         if len(slugs) < len(made):
@@ -281,7 +281,7 @@ class Catalogue(_Strict):
 
     @property
     def leaves_rates_open(self) -> bool:
-        """Whether any query contains `{rate}`, which the source's `rate_s` fills."""
+        """Whether any query, except of label tables, contains `{rate}`, which `rate_s` of the source replaces."""
         queries = (each.query for of in (self.metrics, self.alerts, self.error_rates) for each in of)
         return any("{rate}" in (query or "") for query in queries)
 
@@ -291,12 +291,12 @@ class Catalogue(_Strict):
         return next((metric for metric in self.metrics if metric.load), None)
 
     def proxies(self) -> tuple[Metric, ...]:
-        """Metrics whose curves have the shape of the load."""
+        """Return the metrics whose curves can replace the curve of the load (their `proxy_for` names the load)."""
         load = self.load
         return tuple(m for m in self.metrics if load is not None and m.proxy_for == load.slug)
 
     def position(self, slug: str) -> int:
-        """Position of the metric in reports; unlisted metrics come last."""
+        """Return the position of a metric in reports; unlisted metrics come last."""
         slugs = [metric.slug for metric in self.metrics]
         return slugs.index(slug) if slug in slugs else len(slugs)
 
@@ -312,18 +312,18 @@ def _duration(seconds: float) -> str:
 
 
 def slugify(name: str) -> str:
-    """``Avg API times`` -> ``avg-api-times``."""
+    """Make a slug from a name: ``avg-api-times`` from ``Avg API times``."""
     return re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:80] or "unnamed"
 
 
 def catalogue_names() -> list[str]:
-    """Names of the catalogues in ``params/metrics/``: the project's, then the shipped ones."""
+    """Return the names of the catalogues in ``params/metrics/``: the project's, then the shipped ones."""
     files = (file for place in places() for file in sorted((place / FOLDER).glob("*.yaml")))
     return list(dict.fromkeys(file.stem for file in files))
 
 
 def read_catalogue(name: str | Catalogue) -> Catalogue:
-    """Read ``params/metrics/<name>.yaml`` (the project's or the shipped one), or the file `name`; keep a catalogue."""
+    """Read ``params/metrics/<name>.yaml`` (the project's or shipped) or the file `name`; return a given Catalogue."""
     if isinstance(name, Catalogue):
         return name
     file = resolve(name if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml")
@@ -332,5 +332,5 @@ def read_catalogue(name: str | Catalogue) -> Catalogue:
 
 @lru_cache(maxsize=8)
 def _read(file: Path, text: str) -> Catalogue:
-    """Parse a catalogue; cached by path and text."""
+    """Parse the text of a catalogue; the result is cached by path and text."""
     return checked(Catalogue, read_yaml(file))

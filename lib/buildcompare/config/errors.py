@@ -11,11 +11,11 @@ from typing import Self
 from buildcompare.config.outside import MAX_LINE, one_line, shown
 
 ADDRESSES: dict[Path, str] = {}
-"""Folder of a copy -> address of its source; errors show the address."""
+"""Local folder with a copy of remote files -> address of the original; errors show the address."""
 
 
 def named(file: str | Path) -> str:
-    """Name a file or folder: its path, or the address of its source if it is a copy."""
+    """Name a file or folder: its path, or the address of the original if the file is a local copy."""
     name = str(file)
     for copy, address in ADDRESSES.items():
         if Path(name).is_relative_to(copy):
@@ -44,7 +44,7 @@ class InputError(_Placed):
     Parameters
     ----------
     file, key
-        The faulty file, if any, and the place in it: ``tests[0].base.start``, a column, a line.
+        The faulty file, if any, and the place in it: a key such as ``tests[0].base.start``, a column or a line.
     expected, found
         The valid and the actual value.
     """
@@ -54,7 +54,7 @@ class InputError(_Placed):
         self.key = None if key is None else one_line(key)
         self.expected, self.found = one_line(expected), one_line(found)
         message = f"{_joined(self.file, self.key) or 'input'}: expected {self.expected}, found {self.found}"
-        # Hide user, password and query of addresses, also where one was mistaken for a path.
+        # Hide user, password and query of addresses, also in an address that was mistaken for a path.
         message = re.sub(r"(?<=:/)(/?)(?:[^/\s]*|[^/\s@]*:(?!\d+/)\S*)@", r"\1***@", message)
         super().__init__(re.sub(r"(:/[^\s?]+)\?[^\s:,]+", r"\1?***", message))
 
@@ -65,9 +65,9 @@ class SourceError(_Placed):
     Parameters
     ----------
     url, key
-        The server's address without credentials; the run and query that failed.
+        The server's address without credentials, and the run and query that failed.
     expected, found
-        The valid answer and the actual one: at most one line of the server's message.
+        The valid answer and the actual answer, which is at most one line of the server's message.
     """
 
     def __init__(self, *, url: str, expected: str, found: str, key: str | None = None) -> None:

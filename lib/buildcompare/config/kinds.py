@@ -1,4 +1,4 @@
-"""Kinds of params files besides two builds, which packages above this one register as `buildcompare.kinds`."""
+"""Kinds of params files that do not compare two builds; other packages register them as `buildcompare.kinds`."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ class Kind:
     """How params files of a kind are recognised and read, and how their reports are shown."""
 
     name: str
-    """Field of its results in results.json."""
+    """Name of the field in results.json that holds results of this kind."""
     folder: Path
-    """Folder of its package, which has a folder ``templates``."""
+    """Folder of the package of this kind; it contains a folder ``templates``."""
     notebook: str
     markdown: str
     """Name of the template of README.md."""
     table: str
-    """Template of the table of results in Markdown."""
+    """Name of the template of the table of results in Markdown."""
     junit: str
-    """Template of its test suites in junit.xml."""
+    """Name of the template of the test suites in junit.xml."""
     model: type[Reported]
     result: type[KindResult]
     holds: Callable[[Document], bool]
     read: Callable[[Path], Reported]
     check: Callable[[Any], object]
-    """Read all runs, whose errors name file and line."""
+    """Function that reads all runs to check them; its errors name file and line."""
     files: Callable[[Any], Iterable[str | None]]
-    """Paths of the runs."""
+    """Function that returns the paths of the runs' files."""
     opening: Callable[[Results], tuple[str, str]]
-    """Title and first sentence of a report."""
+    """Function that returns the title and the first sentence of a report."""
     sections: Callable[[], Mapping[str, Section]]
     samples: Callable[[Results, Mapping[str, str]], Iterator[Sample]]
-    """Yield the numbers to export; the second argument is the labels that all of them have."""
+    """Function that yields the numbers to export; its second argument holds the labels that all numbers share."""
     help: Mapping[str, str]
-    """Explanation of each exported name."""
+    """Name of an exported number -> its explanation."""
 
 
 @cache
 def kinds() -> tuple[Kind, ...]:
-    """All registered kinds."""
+    """Return all registered kinds."""
     return tuple(entry.load() for entry in entry_points(group="buildcompare.kinds"))
 
 

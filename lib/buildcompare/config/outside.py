@@ -1,4 +1,4 @@
-"""Make foreign text safe to show, and hide secrets in it.
+"""Make text from other programs safe to show, and hide secrets in it.
 
 Labels, titles, file names and servers' answers must not control a terminal or the reading order of a page: control
 characters, surrogates and characters that change the direction of writing are shown as escapes.
@@ -19,17 +19,17 @@ CONTROLS_IN_LINES = re.compile(CONTROLS.pattern.replace("\x00-\x1f", "\x00-\x08\
 """Control characters except tabs and line ends, for text of several lines."""
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 MAX_LINE = 1_000
-"""Longest part of an error and longest line of a server, in characters."""
+"""Maximum characters of each part of an error message, and of a line that a server sent."""
 _HIDDEN = "***"
 _PIECE = 16
-"""Shortest part of a secret that is hidden, in characters; a truncated answer may hold a part."""
+"""Minimum characters of a part of a secret that is hidden too, because a truncated answer may contain a part."""
 _LONG = 10_000
-"""Longest secret (bytes) also searched as hex and escapes; longest text (characters) also searched across lines."""
+"""Longer secrets (bytes) are not searched as hex or escapes, and longer texts (characters) not across lines."""
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 def shown(text: str, controls: re.Pattern[str] = CONTROLS) -> str:
-    r"""`text` with its control characters as Python writes them: ``\x1b``, ``\n``, ``\u202e``.
+    r"""Return `text` with its control characters escaped as in Python: ``\x1b``, ``\n``, ``\u202e``.
 
     Examples
     --------
@@ -42,18 +42,18 @@ def shown(text: str, controls: re.Pattern[str] = CONTROLS) -> str:
 
 
 def xml_text(text: str) -> str:
-    """`text` without the characters that XML forbids."""
+    """Return `text` with U+FFFD in place of each character that XML forbids."""
     return _NOT_XML.sub("\ufffd", text)
 
 
 def one_line(text: str, limit: int = MAX_LINE) -> str:
-    """`text` as one line of at most `limit` characters, without control characters."""
+    """Return `text` as one line of at most `limit` characters, without control characters."""
     line = shown(" ".join(text[: 20 * limit].split()))
     return line if len(line) <= limit else f"{line[: limit - 3]}..."
 
 
 def everywhere(data: Any, change: Callable[[str], str]) -> Any:
-    """Apply `change` to every string of plain data, as JSON or YAML hold it."""
+    """Apply `change` to every string, keys included, in plain data such as from JSON or YAML."""
     if isinstance(data, str):
         return change(data)
     if isinstance(data, dict):
@@ -64,7 +64,7 @@ def everywhere(data: Any, change: Callable[[str], str]) -> Any:
 def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
     """Return a function that hides `secrets`, and long parts of them, in every form in which a server may repeat them.
 
-    Parts are found in any case, and across spaces and line ends.
+    Long parts are found in upper and lower case, and across spaces and line ends.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
                 end = last
         return "".join([*kept, text[end:]])
 
-    cached = lru_cache(maxsize=10_000)(hidden)  # most labels occur in many series
+    cached = lru_cache(maxsize=10_000)(hidden)  # cached, as most labels occur in many series
 
     def hide(text: str) -> str:
         if not forms or len(text) <= MAX_LINE:

@@ -1,4 +1,4 @@
-"""The strict model of a params file; its top-level fields are a notebook's parameters."""
+"""Strict model of params files. The top-level fields of a params file are the parameters of a notebook."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FILE_KEYS = [f"`{key}`" for key in (*FILE_KEYS.values(), "values")]
 MOST_USERS = 1_000_000_000
 """Upper bound of users and of counted errors."""
 SLUG = re.compile(r"(?!(?i:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
-"""Names that become file or folder names: no separators, no dot at either end, no device of Windows."""
+"""Pattern of names that become file or folder names: no separators, no dot at either end, no device of Windows."""
 
 
 _CREDENTIALS = re.compile(
@@ -38,11 +38,11 @@ _CREDENTIALS = re.compile(
 
 
 def _http_url(value: str) -> str:
-    """Refuse other addresses, and credentials, because papermill writes parameters into notebooks."""
+    """Accept http and https addresses without credentials, because papermill writes parameters into notebooks."""
     refuse(_CREDENTIALS.match(unquote(value)), "an address without credentials", "credentials in it")
     try:
         parts = urlsplit(value)
-        parts.port  # noqa: B018  # the access checks it
+        parts.port  # noqa: B018  # reading the port checks it
     except ValueError:
         raise unlike("an http or https address", "none") from None
     is_http = parts.scheme in ("http", "https") and parts.netloc and not re.search(r"\s", value)
@@ -65,7 +65,7 @@ _OWN_HEADERS = (
 _NO_OWN = must(f"(?i)(?!({_OWN_HEADERS})$).*", "no header that other settings decide (see `auth` and `gzip`)")
 _WHOLE_MILLISECONDS = must(lambda seconds: abs(seconds * 1000 - round(seconds * 1000)) <= 1e-6, "whole milliseconds")
 _TEXT = must(lambda v: not isinstance(v, (int, float)), 'a time with its zone, such as "2024-12-11T10:00:00Z"')
-_VARIABLE = "the name of an environment variable (A-Z, 0-9 and _)"  # rejects most secrets that are pasted here
+_VARIABLE = "the name of an environment variable (A-Z, 0-9 and _)"  # the pattern rejects most secrets pasted by mistake
 FileName = Annotated[str, must(SLUG.pattern, _SLUG)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 ServerUrl = Annotated[str, AfterValidator(_server_url)]
@@ -77,14 +77,14 @@ Instant = Annotated[AwareDatetime, BeforeValidator(_TEXT.func)]
 Value = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 MOST_VALUES = 1_000_000
 ONE_OR_MANY = Discriminator(lambda value: "many" if isinstance(value, list) else "one")
-"""Choose between number and list, so that an error in a list names its index."""
+"""Tell a number from a list, so that an error in a list names the index of the faulty number."""
 Values = Annotated[
     Annotated[Value, Tag("one")] | Annotated[list[Value], Field(min_length=1, max_length=MOST_VALUES), Tag("many")],
     ONE_OR_MANY,
 ]
 Numbers = Annotated[dict[str, Values], Field(min_length=1), Tag("numbers")]
 ONE_OR_FILE = Discriminator(lambda value: "file" if isinstance(value, str) else "numbers")
-"""Choose between the name of a file and numbers."""
+"""Tell the path of a file from numbers."""
 # Whole numbers become text; 10.10 and `yes` are refused, because YAML changes them.
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
@@ -104,7 +104,7 @@ VERSION = r"\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?"
 
 
 def version_in(label: str) -> str | None:
-    """The version in a build's name: ``10.4.0-rc1`` in ``v10.4.0-rc1``; None if there is none."""
+    """Return the version in a build's name, such as ``10.4.0-rc1`` in ``v10.4.0-rc1``; None without a version."""
     match = re.search(rf"(?i)(?<![\d.])v?({VERSION})(?![\d.])", label)
     return match[1].casefold() if match else None
 
@@ -112,9 +112,9 @@ def version_in(label: str) -> str | None:
 class Run(Strict):
     """One run of one test on one build, and the place of its measurements.
 
-    Exactly one of `report` (a file of the load-test tool), `recording` (Parquet or CSV), `snapshot` (of a Grafana
-    dashboard), `pgbench` (its output), `sysstat`, `values` (numbers written here) and `start` with `end` (pulled from
-    the source). With a file, `start` and `end` cut it.
+    One of these is set: `report` (a file of the load-test tool), `recording` (Parquet or CSV), `snapshot` (of a Grafana
+    dashboard), `pgbench` (its output), `sysstat`, `values` (numbers or their file), or else `start` with `end` (pulled
+    from the source). With a file, `start` and `end` cut the recording to this window.
     """
 
     report: str | None = None
@@ -124,9 +124,9 @@ class Run(Strict):
     """One file, or the logs of all threads of the run; ``*`` matches several files."""
     sysstat: str | None = None
     values: Annotated[Numbers | Annotated[str, Tag("file")], ONE_OR_FILE] | None = None
-    """Metric -> one number, or one for each request or iteration; or a file or folder of them, such as pyperf's."""
+    """Metric -> number, or one number per request or iteration. Or the path of a file (such as pyperf's) or folder."""
     session: Session | None = None
-    """Session of a benchmark, such as a night or a start of the machine: all its runs are one observation."""
+    """Session of a benchmark, such as a night or a machine start; all runs of a session count as one observation."""
     labels: str | None = None
     start: Instant | None = Field(default=None, strict=False)
     end: Instant | None = Field(default=None, strict=False)
@@ -135,7 +135,7 @@ class Run(Strict):
     errors: int | None = Field(default=None, ge=0, le=MOST_USERS)
     """Errors that the load-test tool counted over the whole run."""
     artefacts: list[str] = Field(default_factory=list)
-    """Files and folders copied beside the report: programs, their output, system statistics."""
+    """Files and folders to copy beside the report, such as programs, their output and system statistics."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Run:
@@ -156,7 +156,7 @@ class Run(Strict):
 
     @property
     def file(self) -> str | None:
-        """The run's files as written in the params file; None without files."""
+        """The run's files as written in the params file, joined by commas; None without files."""
         return ", ".join(self.files) or None
 
     @property
@@ -171,7 +171,7 @@ class Run(Strict):
         return self.kind is None and self.values is None
 
     def place_of(self, error: InputError) -> tuple[str, ...]:
-        """The key that names the faulty file of `error`; empty if the run has no file."""
+        """Return the key that names the faulty file of `error`; an empty tuple if the run has no file."""
         if self.labels is not None and error.file in (self.labels, repr(self.labels)):
             return ("labels",)
         return ("values",) if isinstance(self.values, str) else () if self.kind is None else (FILE_KEYS[self.kind],)
@@ -183,7 +183,7 @@ class Run(Strict):
 
 
 def _distinct(items: list[Any]) -> list[Any]:
-    names = [item.name.casefold() for item in items]  # names become files, and some file systems ignore case
+    names = [item.name.casefold() for item in items]  # names become file names, and some file systems ignore case
     twice = [item.name for i, item in enumerate(items) if names[i] in names[:i]]
     if twice:
         raise unlike("a different `name` for each", f"{twice[0]!r} twice")
@@ -204,7 +204,7 @@ class Profiles(Strict):
 class Test(Strict):
     """One test of the comparison: the same load on both builds."""
 
-    __test__ = False  # not a test class of pytest's
+    __test__ = False  # tells pytest that this is no test class
 
     name: FileName
     type: TestType
@@ -223,12 +223,12 @@ class Test(Strict):
         return self
 
     def runs(self, side: Side) -> list[Run]:
-        """The runs of one build."""
+        """Return the runs of one build."""
         return self.base if side == "base" else self.new
 
 
 class Auth(Strict):
-    """Login at a server: names of environment variables or of a file, never the secret."""
+    """Login at a server: names of environment variables or of a file with the secrets, never the secrets themselves."""
 
     bearer_token_env: Variable | None = None
     bearer_token_file: str | None = Field(default=None, min_length=1)
@@ -252,7 +252,7 @@ class Tls(Strict):
     cert: str | None = Field(default=None, min_length=1)
     key: str | None = Field(default=None, min_length=1)
     verify: bool = True
-    """If False, pulled recordings note it."""
+    """If False, certificates are not checked, and pulled recordings contain a note about this."""
 
     @model_validator(mode="after")
     def _together(self) -> Tls:
@@ -268,25 +268,25 @@ class Source(Strict):
     url: ServerUrl | None = None
     step_s: Step = 5.0
     label_step_s: Step = 60.0
-    """Step of the label tables, in seconds; each point covers one step."""
+    """Step of the series of label tables, in seconds; each point covers one step."""
     rate_s: Step = 60.0
-    """Window of rates in seconds: of `{rate}` in the catalogue's queries, or as files hold them."""
+    """Seconds over which rates are taken: the value of `{rate}` in the catalogue's queries, or the window in files."""
     threads: int = Field(default=5, ge=1, le=32)
     timeout_s: float = Field(default=120.0, gt=0, le=3600)
     """Limit of one query, in seconds."""
     time_unit: Literal["s", "ms", "us", "ns", "days", "date"] | None = None
-    """Unit of numeric times in tables; ``days`` are a spreadsheet's, ``date`` is 202412111000."""
+    """Unit of numeric times in tables; ``days`` are day numbers of spreadsheets, ``date`` means 202412111000."""
     gzip: bool = False
-    """Compress answers: a third of the bytes; slower on a fast network."""
+    """Ask for compressed answers, which take a third of the bytes, but more time on a fast network."""
     headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
     headers_env: dict[HeaderName, Variable] = Field(default_factory=dict)
-    """Header -> environment variable that holds its value."""
+    """Name of a header -> environment variable that holds the header's value."""
     auth: Auth | None = None
     tls: Tls | None = None
 
     @model_serializer(mode="wrap")
     def _stated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a default `rate_s` of files, which may state another; a notebook gets all other keys."""
+        """Omit a default `rate_s` for files, because a file may state its own; a notebook gets all other keys."""
         keys: dict[str, Any] = handler(self)
         is_unset = self.kind != "prometheus" and "rate_s" not in self.model_fields_set
         return {key: value for key, value in keys.items() if not (is_unset and key == "rate_s")}
@@ -319,7 +319,7 @@ class Coordinator(Strict):
 
 
 class RunFiles(NamedTuple):
-    """Files that one run left behind, as the params name them."""
+    """Artefacts of one run, as the params file lists them."""
 
     location: tuple[str | int, ...]
     """Keys that lead to the run in the params."""
@@ -328,11 +328,11 @@ class RunFiles(NamedTuple):
     build: Side | None
     run: int
     folder: str
-    """Their folder among the artefacts of a report."""
+    """Folder for these files among the artefacts of a report."""
 
 
 class Reported(Traced):
-    """Keys that params files of every kind have, for their report."""
+    """Keys for the report, which params files of every kind have."""
 
     name: FileName | None = None
     setup: dict[str, SetupValue] = Field(default_factory=dict)
@@ -343,12 +343,12 @@ class Reported(Traced):
     @model_validator(mode="before")
     @classmethod
     def _left_empty(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Treat an empty value (`comments:`) of a key with a default as none."""
+        """Treat a key without a value (`comments:`) as absent if the key has a default."""
         optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
         return {key: value for key, value in values.items() if value is not None or key not in optional}
 
     def run_files(self) -> Iterator[RunFiles]:
-        """Yield the files that each run left behind."""
+        """Yield the artefacts of each run."""
         raise NotImplementedError  # each kind of params file (config/kinds.py) implements this
 
 
@@ -360,7 +360,7 @@ class Comparison(Reported):
     metrics: str = Field(default="mattermost", min_length=1)
     source: Source
     operations: dict[Annotated[str, Field(min_length=1, max_length=200)], Operation] = Field(default_factory=dict)
-    """Name -> quantity of a benchmark that the catalogue does not list."""
+    """Name of a benchmark's quantity -> its settings, in place of the catalogue's if it lists the quantity."""
     tests: Named[Test]
     grafana: dict[str, HttpUrl] = Field(default_factory=dict)
     coordinator: Coordinator = Field(default_factory=Coordinator)
@@ -381,7 +381,7 @@ class Comparison(Reported):
         return self
 
     def run_files(self) -> Iterator[RunFiles]:
-        """Yield the files that each run left behind."""
+        """Yield the artefacts of each run."""
         for number, test in enumerate(self.tests):
             for side in SIDES:
                 for i, run in enumerate(test.runs(side)):
@@ -395,7 +395,7 @@ def read_params(file: str | Path) -> Comparison:
     Parameters
     ----------
     file
-        Path of a YAML file; its keys are listed in the README. Without a `name` it takes the file's stem.
+        Path of a YAML file; docs/params.md lists its keys. Without a `name`, the comparison is named after the file.
 
     Returns
     -------
@@ -405,7 +405,7 @@ def read_params(file: str | Path) -> Comparison:
     Raises
     ------
     InputError
-        If the file is not valid; it names file, key, expected and actual value.
+        If the file is not valid; the message names file, key, expected value and actual value.
 
     Examples
     --------
@@ -426,7 +426,7 @@ def params_of(document: Document, path: Path) -> Comparison:
 
 
 def name_of(path: Path, name: str | None) -> str:
-    """The `name` in a params file, else its stem, which must then be a valid folder name."""
+    """Return the `name` in a params file, else the file's stem, which must then be a valid folder name."""
     if name is None and not re.fullmatch(SLUG, path.stem):
         raise InputError(file=path, key="file name", expected=_SLUG, found=repr(path.stem))
     return name or path.stem

@@ -1,4 +1,4 @@
-"""Find the project's folders, read and write files; relative paths do not depend on the working directory."""
+"""Find the project's folders, and read and write files. Relative paths count from the project's root."""
 
 import contextlib
 import glob
@@ -21,26 +21,26 @@ if sys.platform != "win32":
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SHIPPED = _PACKAGE / "shipped"
-"""Catalogues and notebooks in an installed wheel; a checkout has them at its root."""
+"""Folder of the catalogues and notebooks in an installed wheel; a checkout has them at its root."""
 
 
 def root() -> Path:
-    """The project's root: ``BUILDCOMPARE_ROOT``, else the checkout of this package, else the working folder."""
+    """Return the project's root: ``BUILDCOMPARE_ROOT``, else this package's checkout, else the working folder."""
     if configured := os.environ.get("BUILDCOMPARE_ROOT"):
         return Path(configured).resolve()
     return Path.cwd() if _SHIPPED.is_dir() else _PACKAGE.parents[1]
 
 
 def places() -> list[Path]:
-    """Folders searched for catalogues and notebooks: the project's, then the package's."""
+    """Return the folders searched for catalogues and notebooks: first the project's root, then the package's folder."""
     return [root(), _SHIPPED if _SHIPPED.is_dir() else _PACKAGE.parents[1]]
 
 
 def resolve(path: str | Path, *, is_folder: bool = False) -> Path:
     """Make `path` absolute; an address becomes the path of a local copy.
 
-    Relative paths count from the project's root; catalogues and notebooks missing there are the shipped ones. A remote
-    folder is copied without its subfolders. On a Dask worker absolute paths count from ``BUILDCOMPARE_COPIES``.
+    Relative paths count from the project's root; files missing there are looked up among the shipped ones. A remote
+    folder is copied without subfolders. A Dask worker finds remote and absolute paths in ``BUILDCOMPARE_COPIES``.
     """
     copies = os.environ.get("BUILDCOMPARE_COPIES")
     if is_remote(path):
@@ -80,7 +80,7 @@ def writing(file: Path, key: str, expected: str) -> Iterator[None]:
 
 
 def write_files(contents: Mapping[Path, str | bytes]) -> None:
-    """Write all files or none: temporary files first, so that a full disk changes nothing."""
+    """Write all files or none; temporary files are written first, so that a full disk changes nothing."""
     halves = {}
     with contextlib.ExitStack() as stack:
         for file, whole in contents.items():
@@ -88,19 +88,19 @@ def write_files(contents: Mapping[Path, str | bytes]) -> None:
             _remove_left(file.parent, f".{glob.escape(file.name)}.*.part")
             halves[file] = stack.enter_context(own_folder(file.parent, f".{file.name}.", ".part")) / file.name
             try:
-                halves[file].write_bytes(whole.encode() if isinstance(whole, str) else whole)  # line ends unchanged
+                halves[file].write_bytes(whole.encode() if isinstance(whole, str) else whole)  # bytes keep line ends
             except OSError as error:
-                error.filename = error.filename or str(file)  # a full disk names no file
+                error.filename = error.filename or str(file)  # the error of a full disk names no file
                 raise
         for file, half in halves.items():
             half.replace(file)
 
 
 def _remove_left(parent: Path, pattern: str) -> None:
-    """Remove temporary folders of killed processes, also of other machines."""
+    """Remove temporary folders that killed processes left in `parent`, also processes of other machines."""
     for left in parent.glob(pattern):
-        with contextlib.suppress(OSError):  # of another user, or removed meanwhile
-            if time.time() - left.stat().st_mtime > 60.0:  # a younger one may not be locked yet
+        with contextlib.suppress(OSError):  # the folder is another user's, or was removed meanwhile
+            if time.time() - left.stat().st_mtime > 60.0:  # a newer folder may not be locked yet
                 with locked(left, wait=False) as free:
                     if free:
                         shutil.rmtree(left, ignore_errors=True)
@@ -108,9 +108,9 @@ def _remove_left(parent: Path, pattern: str) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Lock `folder`; yields whether the lock is held, which it always is with `wait`.
+    """Lock `folder`, and yield whether the lock is held; with `wait` it always is.
 
-    The system releases the lock when the process ends. On file systems without locks the result is `wait`.
+    The system releases the lock when the process ends. On file systems without locks the yielded value is `wait`.
     """
     if sys.platform == "win32":
         yield True
@@ -131,19 +131,19 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def own_folder(parent: Path, prefix: str, suffix: str = "") -> Iterator[Path]:
-    """Make a folder in `parent`, locked while this process lives and removed at the end."""
+    """Make a folder in `parent`; it is locked while this process lives, and removed when the block ends."""
     with tempfile.TemporaryDirectory(suffix, prefix, parent, ignore_cleanup_errors=True) as name, locked(Path(name)):
         yield Path(name)
 
 
 SOCKET_PATH = 60
-"""Longest folder for sockets, in characters; systems limit paths of sockets to 104 to 108."""
+"""Maximum characters of the parent of folders for sockets; systems limit the path of a socket to 104 to 108."""
 
 
 def short_parent() -> Path:
-    """Folder for sockets: TMPDIR, or ``/tmp`` if that is too long."""
+    """Return the parent of folders for sockets: TMPDIR, or ``/tmp`` if TMPDIR is too long."""
     parent = Path(tempfile.gettempdir())
-    return parent if len(str(parent)) <= SOCKET_PATH or not os.access("/tmp", os.W_OK) else Path("/tmp")  # noqa: S108 - a parent
+    return parent if len(str(parent)) <= SOCKET_PATH or not os.access("/tmp", os.W_OK) else Path("/tmp")  # noqa: S108 - the parent of private folders
 
 
 @contextlib.contextmanager
@@ -156,7 +156,7 @@ def socket_folder() -> Iterator[Path]:
 
 
 def commit(project: Path) -> str | None:
-    """The git commit of `project`, ``with changes`` where tracked files differ; None without a checkout or git."""
+    """Return the git commit of `project`, plus ``with changes`` if tracked files differ; None if git knows none."""
     if not (project / ".git").exists():
         return None
     ask = ["describe", "--always", "--exclude=*", "--abbrev=12", "--dirty= with changes"]

@@ -1,7 +1,7 @@
 """Read and write files at addresses that fsspec knows: ``file://``, ``memory://``, ``s3://`` (with s3fs), ``gs://``.
 
-Inputs are copied into a folder of this process first; a report is made here, then copied. Credentials are those of the
-file system's library, from the environment or its files; an address never holds them.
+Inputs are first copied into a local folder. A report is made in a local folder, then copied. The file system's library
+reads credentials from the environment or its own files; an address never contains credentials.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from buildcompare.config.errors import ADDRESSES, BuildcompareError, InputError
 
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*::)*[a-z][a-z0-9+.-]+://")
 _CREDENTIALS = re.compile(r"://[^/]*(?:@|:(?!\d+(?:/|$)|:|[a-z0-9+.-]*://))|\?")
-"""User, password (also with a slash) or query, which may hold tokens."""
+"""Pattern of a user, a password (also with a slash) or a query in an address; a query may contain tokens."""
 _COMPLETES = "junit.xml"
-"""Report file that is copied last: without it a report is not whole."""
+"""Report file that is copied last; a report without this file is incomplete."""
 _READ = ("README.md", "results.json", _COMPLETES)
-"""Report files that a new report reads."""
+"""Files of an earlier report that a new report reads."""
 
 
 def is_remote(path: str | Path) -> bool:
@@ -32,7 +32,7 @@ def is_remote(path: str | Path) -> bool:
 
 
 def fetched(address: str) -> Path:
-    """Copy the file at an address, unless the copy is up to date; the copy is missing if the file is."""
+    """Return the path of an up-to-date copy of the file at an address; no copy exists if the file is missing."""
     system, path = _system(address)
     copy = _copy_of(address)
     with _one_line(address, "a file that can be read"):
@@ -47,7 +47,7 @@ def fetched(address: str) -> Path:
 
 
 def fetched_folder(address: str) -> Path:
-    """Copy the files of the folder at an address, without subfolders and hidden files."""
+    """Copy the files of the folder at an address, without subfolders and hidden files; return the local folder."""
     system, path = _system(address)
     copy = _copy_of(address)
     ADDRESSES[copy] = address.rstrip("/")
@@ -62,9 +62,9 @@ def fetched_folder(address: str) -> Path:
 
 @contextlib.contextmanager
 def copied_back(address: str, depth: int = 100) -> Iterator[Path]:
-    """Copy a folder of reports, or one report, and put back what changed when the block ends without an error.
+    """Yield a local copy of a report or a folder of reports; copy changes back if the block ends without an error.
 
-    Only the files in `_READ` are copied; the others have placeholders in the copy. With `depth` 1, files of subfolders
+    Only the files in `_READ` are copied; other files are placeholders in the copy. With `depth` 1, files of subfolders
     are left out.
     """
     system, path = _system(address)
@@ -94,7 +94,7 @@ def copied_back(address: str, depth: int = 100) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def written(file: str) -> Iterator[Path]:
-    """Yield a path to write to; for an address a local one, copied there when the block ends without an error."""
+    """Yield a path to write to. For an address it is a local file, copied to the address if the block ends normally."""
     if not is_remote(file):
         yield Path(file)
         return
@@ -106,7 +106,7 @@ def written(file: str) -> Iterator[Path]:
 
 
 def _put(system: Any, files: dict[str, Path]) -> None:
-    """Copy files to their paths; missing folders are made, but not buckets, whose name may be mistyped."""
+    """Copy files to their paths. Make missing folders, but no missing bucket, because its name may be mistyped."""
     for folder in {path.rpartition("/")[0] for path in files}:
         top = folder.partition("/")[0]
         if top and not system.exists(top):
@@ -123,14 +123,14 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def _system(address: str) -> tuple[Any, str]:
-    """The file system of an address, and the path there."""
+    """Return the file system of an address, and the path on this file system."""
     if _CREDENTIALS.search(address):
         expected = "an address without credentials or a query (set credentials in the environment)"
         shown = re.sub(r"://(?:.*(@)|[^/]*:.*)", r"://***\1", address.partition("?")[0])
         raise InputError(file=shown, key=None, expected=expected, found="one of them")
     with _one_line(address, "an address that fsspec knows"):
         try:
-            import fsspec  # late: few inputs need it
+            import fsspec  # imported late: few inputs need it
 
             system, path = fsspec.core.url_to_fs(address)
         except ImportError as error:
@@ -159,7 +159,7 @@ def _copy_of(address: str) -> Path:
 
 @cache
 def _copies() -> Path:
-    """Make the folder for copies of this process."""
+    """Make the folder for this process's copies of remote files."""
     folder = Path(tempfile.mkdtemp(prefix="buildcompare-"))
-    util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=1)  # a forked process does not run `atexit`
+    util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=1)  # forked processes skip `atexit`
     return folder

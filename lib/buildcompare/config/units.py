@@ -1,9 +1,9 @@
-"""Units: those of Grafana's panels, those behind values and names, and those that words of a name tell."""
+"""Recognise and convert units: of Grafana's panels, after values and names, and as words in a metric's name."""
 
 import re
 from collections.abc import Callable
 
-LONGEST_NAME = 200  # bound on the characters of a metric's name that are searched
+LONGEST_NAME = 200  # names with this many characters or more are not searched for units
 LASTS = r"latency|duration|delay|wait|rtt|times?|elapsed|p\d\d+|percentile"
 OF_WORDS = {
     r"(ms|millis|milliseconds?)": "ms",
@@ -21,7 +21,7 @@ OF_WORDS = {
     r"(users|vus|clients)": "users",
     rf"({LASTS})": "seconds",
 }
-"""Pattern of whole words -> unit; the first match counts. Base units are those of Prometheus and OpenTelemetry."""
+"""Pattern of whole words in a name -> unit; the first match counts. Base units follow Prometheus and OpenTelemetry."""
 _SIZES = ("", "k", "m", "g", "t", "p")
 _PER_SECOND = ("cps", "eps", "mps", "ops", "reqps", "rps", "wps", "iops", "recps", "rowsps")
 _PER_MINUTE = ("cpm", "epm", "mpm", "opm", "reqpm", "rpm", "wpm", "recpm", "rowspm")
@@ -45,7 +45,7 @@ UNITS: dict[str, tuple[str, float]] = {
     **dict.fromkeys(_PER_SECOND, ("events/s", 1.0)),
     **dict.fromkeys(_PER_MINUTE, ("events/s", 1.0 / 60.0)),
 }
-"""Unit of a Grafana panel (its `valueFormats/categories.ts`) -> the quantity it measures, and its size in our unit."""
+"""Unit of a Grafana panel (its `valueFormats/categories.ts`) -> our unit, and the size of the panel's unit in ours."""
 _PARTS = {"n": 1e-9, "µ": 1e-6, "u": 1e-6, "m": 1e-3, "": 1.0, "μ": 1e-6, "nano": 1e-9, "micro": 1e-6, "milli": 1e-3}
 SUFFIXES: dict[str, tuple[str, float]] = {
     **{
@@ -70,12 +70,12 @@ SUFFIXES: dict[str, tuple[str, float]] = {
     },
     **{name: UNITS[name] for name in (*_PER_SECOND, *_PER_MINUTE)},
 }
-"""Suffix of a value as Grafana shows and exports it -> its quantity and size; K, Mil, Bil and Tri fit any quantity."""
+"""Suffix of a value in Grafana -> our unit, and the size of the suffix in ours; K, Mil, Bil and Tri fit any unit."""
 NO_UNIT = ("", "none", "short", "locale", "sishort", "string", "sci")
 
 
 def unit_factor(fault: Callable[..., Exception], key: str, stated: str, unit: str, *, is_suffix: bool = False) -> float:
-    """Factor from the unit of a panel, or behind a value as in ``12.5 ms``, to the catalogue's `unit`."""
+    """Return the factor to the catalogue's `unit` from the `stated` unit of a panel, or a suffix as in ``12.5 ms``."""
     if stated == unit or (not is_suffix and (stated in NO_UNIT or not unit)):
         return 1.0
     units, (wanted, size) = SUFFIXES if is_suffix else UNITS, SUFFIXES.get(unit) or (_quantity(unit), 1.0)
@@ -88,17 +88,17 @@ def unit_factor(fault: Callable[..., Exception], key: str, stated: str, unit: st
 
 
 def is_unit(text: str, unit: str) -> bool:
-    """Whether `text` is the suffix of a value, in a unit that converts to the catalogue's `unit` (if any)."""
+    """Whether `text` is a suffix of values that converts to the catalogue's `unit`; any suffix if `unit` is empty."""
     found, wanted = _suffix(text), SUFFIXES.get(unit, (_quantity(unit),))[0]
     return found is not None and (not unit or found[0] == wanted != "")
 
 
 def _suffix(text: str) -> tuple[str, float] | None:
-    return SUFFIXES.get(text) or SUFFIXES.get(text.casefold())  # Seconds, MS; not mb, which are bits
+    return SUFFIXES.get(text) or SUFFIXES.get(text.casefold())  # Seconds and MS match; mb (bits) does not
 
 
 def split_unit(text: str) -> tuple[str, str]:
-    """Split a text such as ``P99 API times (ms)`` into name and unit, which is empty if none stands behind."""
+    """Split a text such as ``P99 API times (ms)`` into name and unit; the unit is empty if no known unit follows."""
     for gap in re.finditer(r"(?:[^\w%/]|_)+|(?=[%/])", text if len(text) < LONGEST_NAME else ""):
         rest = re.sub(r"^(?:in|unit)(?:[^\w%]|_)+|[^\w%]+$", "", text[gap.end() :])
         for unit in (rest, rest.removeprefix("/")):
@@ -108,7 +108,7 @@ def split_unit(text: str) -> tuple[str, str]:
 
 
 def _quantity(unit: str) -> str:
-    """Quantity of a unit of the catalogue, among those that Grafana's units measure; empty for counts."""
+    """Return the unit in `UNITS` for the quantity that a unit of the catalogue measures; empty for counts."""
     usual = {"percent of one core": "percent"}.get(unit, unit)
     counted = "events/s" if unit.endswith("/s") else ""
     return usual if usual in {quantity for quantity, _ in UNITS.values()} else counted

@@ -1,6 +1,6 @@
 """Read YAML strictly, and check data against a model so that errors name file, key, line, expected and found.
 
-Dates stay text, as papermill leaves them in the same files.
+Dates stay text, because papermill reads the same files and also leaves dates as text.
 """
 
 import io
@@ -24,9 +24,9 @@ from buildcompare.config.outside import CONTROLS_IN_LINES, everywhere
 from buildcompare.config.project import read_text
 
 MAX_BYTES = 1_000_000
-"""Largest accepted file."""
+"""Maximum size of a file, in bytes."""
 MAX_VALUES = 20_000
-"""Most values after aliases and merges are expanded, against nested ones that grow exponentially."""
+"""Maximum number of values after aliases and merges are expanded, as nested aliases can grow exponentially."""
 _SECRET_KEYS = ("auth", "headers", "headers_env")
 """Errors never show the values of these keys."""
 _A_TIME = 'a time with its zone, such as "2024-12-11T10:00:00Z"'
@@ -46,14 +46,14 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Document:
-    """Plain data with its file, if any, and the YAML node of each place."""
+    """Plain data with its file, if any, and the YAML node of each location in the data."""
 
-    data: Any = field(default=None, compare=False)  # the source does not count in comparisons of models
+    data: Any = field(default=None, compare=False)  # models are compared without their documents
     file: str | Path | None = field(default=None, compare=False)
     nodes: dict[Location, Node] = field(default_factory=dict, compare=False)
 
     def key(self, location: Location) -> str:
-        """Name a place in the data for errors: dotted keys and the line."""
+        """Name a location in the data for errors: dotted keys, and the line in the file."""
         dotted = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
         named, node = dotted.removeprefix(".") or "top level", self.nodes.get(location)
         return named if node is None else f"{named} (line {node.start_mark.line + 1})"
@@ -76,7 +76,7 @@ class _Resolver(VersionedResolver):
     """Tag plain scalars by `_SCALARS` in every version of YAML."""
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
-        """Choose the tag of a node that states none."""
+        """Choose the tag of a node that states no tag."""
         if kind is not ScalarNode or not implicit[0]:
             return super().resolve(kind, value, implicit)
         names = (name for name, (pattern, _) in _SCALARS.items() if re.fullmatch(pattern, value))
@@ -84,7 +84,7 @@ class _Resolver(VersionedResolver):
 
 
 class _Builder:
-    """Convert YAML nodes to plain data, and keep the node of each place."""
+    """Convert YAML nodes to plain data, and keep the node of each location in the data."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -92,7 +92,7 @@ class _Builder:
         self.values = 0
 
     def value(self, node: Node, place: Location = ()) -> Any:
-        """Plain data of `node`; aliases are expanded at each use."""
+        """Return the plain data of `node`; aliases are expanded at each use."""
         self._count()
         self.nodes[place] = node
         if isinstance(node, ScalarNode):
@@ -173,7 +173,7 @@ def read_yaml(file: Path) -> Document:
 
 
 def yaml_text(data: Any, *, flow: bool = False) -> str:
-    """Write plain data as YAML, with `flow` on one line; text that some reader may take for another type is quoted."""
+    """Write plain data as YAML (in one line with `flow`); text that a reader may take for another type is quoted."""
 
     def quoted(text: str) -> str:
         is_word = re.fullmatch("(?i:y|n|yes|no|on|off|true|false|null|nan|inf)", text)
@@ -190,11 +190,11 @@ def yaml_text(data: Any, *, flow: bool = False) -> str:
 
 
 class Strict(BaseModel, extra="forbid", strict=True, frozen=True):
-    """Part of a file: immutable, with exact types and no unknown keys."""
+    """Base model of a part of a file: immutable, with exact types and no unknown keys."""
 
 
 class Traced(Strict):
-    """Whole file, with its path and the lines of its values."""
+    """Base model of a whole file, which knows the file's path and the lines of its values."""
 
     _document: Document = PrivateAttr(default_factory=Document)
 
@@ -204,17 +204,17 @@ class Traced(Strict):
         return None if self._document.file is None else Path(self._document.file)
 
     def fault_at(self, location: tuple[str | int, ...], error: InputError) -> InputError:
-        """Extend an error, such as of a missing file, by the place in this file that names it."""
+        """Return an error, such as of a missing file, with the key and line in this file that caused it."""
         document = self._document
         written = _existing(location, document.data)[0] if document.nodes else ()
-        key = document.key(written or location)  # defaults have no line
+        key = document.key(written or location)  # a default value has no line
         inner_key = None if error.key == location[-1] else error.key
         inner = ": ".join(part for part in (key, error.file, inner_key) if part)
         return InputError(file=document.file, key=inner, expected=error.expected, found=error.found)
 
 
 def unlike(expected: str, found: str) -> PydanticCustomError:
-    """An error for validators to raise; with an empty `found` it shows the value."""
+    """Return an error for validators to raise; with an empty `found` the error shows the actual value."""
     return PydanticCustomError("unlike", "{expected}", {"expected": expected, "found": found})
 
 
@@ -225,7 +225,7 @@ def refuse(faulty: object, expected: str, found: str) -> None:
 
 
 def must(fits: str | Callable[[Any], object], expected: str, found: str = "") -> AfterValidator:
-    """Validate by a full pattern or a function; `found` replaces a value that may be secret."""
+    """Return a validator: the whole value must match a pattern or pass a function; `found` replaces a secret value."""
     is_fit = re.compile(fits).fullmatch if isinstance(fits, str) else fits
 
     def check(value: Any) -> Any:
@@ -247,12 +247,12 @@ def checked(model: type[Model], data: Any, *, file: str | Path | None = None) ->
     except ValidationError as error:
         raise _first_error(model, error.errors(), document) from None
     if isinstance(made, Traced):
-        made._document = document  # noqa: SLF001 - an attribute of this file
+        made._document = document  # noqa: SLF001 - its class is in this file
     return made
 
 
 def _first_error(model: type[BaseModel], errors: list[ErrorDetails], document: Document) -> InputError:
-    # An unknown key often explains a missing one, so it comes first.
+    # Report an unknown key first, because it often explains a missing key.
     error = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     kind, place = error["type"], error["loc"]
     location, value = _existing(place, document.data)
@@ -276,7 +276,7 @@ def _first_error(model: type[BaseModel], errors: list[ErrorDetails], document: D
 
 
 def _existing(location: tuple[Any, ...], data: Any) -> tuple[tuple[Any, ...], Any]:
-    """The longest part of `location` that exists in `data` (a single run stands where a list may), and its value."""
+    """Return the keys of `location` that exist in `data` (a single run has no list index), and the value there."""
     path: list[Any] = []
     for part in location:
         index = isinstance(part, int) and isinstance(data, list) and part < len(data)
@@ -287,7 +287,7 @@ def _existing(location: tuple[Any, ...], data: Any) -> tuple[tuple[Any, ...], An
 
 
 def _model_keys(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
-    """Keys of the model at `location`; empty if there is no model."""
+    """Return the keys of the model that contains `location`; empty if there is no such model."""
     for part in (part for part in location[:-1] if isinstance(part, str)):
         types: list[Any] = [model.model_fields[part].annotation] if part in model.model_fields else []
         for each in types:  # the loop adds all types nested in the field's type

@@ -1,1 +1,1 @@
-"""Recordings of runs: readers of each kind of source, their Parquet, the cache of pulled runs."""
+"""Recordings of runs: readers for each kind of source, the Parquet format, and the cache of pulled runs."""

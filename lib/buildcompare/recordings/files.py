@@ -1,4 +1,4 @@
-"""Shared code of all file readers: bounded reading, units, and making series of samples."""
+"""Shared code of all file readers: reading within size limits, registered formats, and making series."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from buildcompare.recordings.recording import Recording
 
 MAX_BYTES = 32_000_000
-"""Bound on an unpacked file: 20 hours of 40 graphs take 26 MB as JSON, and reading takes 25 times that memory."""
-MAX_TABLE_BYTES = 500_000_000  # bound on an unpacked table of text, whose reading takes up to five times that memory
-MAX_COLUMNS = 250  # bound on the columns of a table: a report draws at most 200 series
-MAX_GRAPHS = 200  # bound on the series that a report draws of one run
+"""Maximum bytes of an unpacked file: 20 hours of 40 graphs take 26 MB as JSON; reading needs 25 times the memory."""
+MAX_TABLE_BYTES = 500_000_000  # maximum bytes of an unpacked text table; reading needs up to 5 times the memory
+MAX_COLUMNS = 250  # maximum columns of a table: a report draws at most 200 series
+MAX_GRAPHS = 200  # maximum number of series that a report draws for one run
 HEAD_BYTES = 64_000
 _GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file's unpacked contents, and what identifies the file."""
+    """The unpacked contents of a file, with its path and its stored bytes."""
 
     path: str | None  # as the user wrote it, for messages and provenance; None for data that is in no file
     contents: bytes
-    stored: bytes  # bytes on disk, possibly packed
+    stored: bytes  # bytes on disk, possibly gzipped
     time_unit: str | None = None  # unit of times that are numbers, as the params state it
 
     @property
@@ -56,12 +56,12 @@ class InputFile:
         return InputError(file=self.path, key=key, expected=expected, found=found)
 
     def json(self) -> Any:
-        """Parse the file's JSON; :class:`InputError` with the place of a fault."""
+        """Parse the file's JSON; an :class:`InputError` names the place of a fault."""
         try:
             return from_json(self.contents.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
             raise self.fault(f"byte {error.start}", "text in UTF-8", "other bytes") from None
-        except ValueError as error:  # also too long numbers and broken characters
+        except ValueError as error:  # also raised for overlong numbers and broken characters
             found, _, place = str(error).partition(" at ")
             expected = "valid JSON, nested at most 200 levels deep"
             raise self.fault(place.replace(" column", ", column"), expected, found) from None
@@ -75,7 +75,7 @@ class FileSource:
     read: Callable[[InputFile, Catalogue], Recording]
     recognise: Callable[[bytes], bool]
     join: Callable[[Sequence[InputFile], Catalogue], Recording] | None = None
-    """Reads several files as one run; None if a file is a run."""
+    """Function that reads several files as one run; None if each file is one run."""
 
 
 def read_input(path: str, *, expected: str, is_table: Callable[[bytes], bool] | None = None) -> InputFile:
@@ -88,7 +88,7 @@ def read_input(path: str, *, expected: str, is_table: Callable[[bytes], bool] | 
     expected
         What the file should be, for messages.
     is_table
-        Recognises a table of text by its first bytes: such a file may have `MAX_TABLE_BYTES`, others `MAX_BYTES`.
+        Function that recognises a text table by its first bytes. Tables may have `MAX_TABLE_BYTES`, others `MAX_BYTES`.
     """
     fault = partial(InputError, file=path, key=None, expected=expected)
     try:
@@ -106,7 +106,7 @@ def read_input(path: str, *, expected: str, is_table: Callable[[bytes], bool] | 
         raise fault(key="gzip", expected="a whole gzip file", found=found) from None
     except OSError as error:
         raise fault(found=error.strerror or str(error)) from None
-    except ValueError as error:  # an impossible path
+    except ValueError as error:  # the path is impossible
         raise fault(file=repr(path), found=str(error)) from None
     if not contents[:100].strip() and not contents.strip():
         raise fault(found="an empty file")
@@ -115,7 +115,7 @@ def read_input(path: str, *, expected: str, is_table: Callable[[bytes], bool] | 
 
 @contextlib.contextmanager
 def unpacked(path: str) -> Iterator[BinaryIO]:
-    """Open a file that may be gzipped, or in UTF-16, to be read in pieces."""
+    """Open a file, which may be gzipped or in UTF-16, for reading in pieces."""
     with resolve(path).open("rb") as raw:
         if (first := raw.peek(2)[:2]) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             yield cast(BinaryIO, codecs.EncodedFile(raw, "utf-8", "utf-16"))
@@ -124,7 +124,7 @@ def unpacked(path: str) -> Iterator[BinaryIO]:
 
 
 def head_of(path: str) -> bytes:
-    """Read the first bytes of a file, unpacked; empty if it cannot be read, which its reader then reports."""
+    """Read the first bytes of a file, unpacked; empty if the file is unreadable (its reader later raises the error)."""
     try:
         with unpacked(path) as stream:
             return stream.read(HEAD_BYTES)
@@ -133,24 +133,24 @@ def head_of(path: str) -> bytes:
 
 
 class Format(NamedTuple):
-    """Formats of another package, which registers them as an entry point `buildcompare.formats`."""
+    """File formats that another package registers as an entry point `buildcompare.formats`."""
 
     recognise: Callable[[bytes], bool]  # whether a file is of these formats, by its first `HEAD_BYTES` bytes, unpacked
     read: Callable[[str, Catalogue], Recording]  # reads the file of this path
     parts: Callable[[Iterable[str]], set[str]] = lambda _: set()
-    """Select, from the names in a folder, files that are read together with another file."""
+    """Function that selects, from the names in a folder, files that are read together with another file."""
 
 
 @cache
 def formats() -> tuple[Format, ...]:
-    """Formats of all packages that are installed."""
+    """Return the registered formats of all installed packages."""
     return tuple(entry.load() for entry in entry_points(group="buildcompare.formats"))
 
 
 def matching(paths: Iterable[str]) -> list[str]:
-    """Expand patterns such as ``run/log.4711.*``, and folders, to files in the order of their names.
+    """Expand patterns such as ``run/log.4711.*``, and folders, to files; shorter names come first.
 
-    A pattern without a match stays in the list, so that the error of reading it names the pattern.
+    A pattern without a match stays in the list, so that a later error names the pattern.
     """
     expanded: list[str] = []
     for path in paths:
@@ -164,7 +164,7 @@ def matching(paths: Iterable[str]) -> list[str]:
 
 
 def _bounded(stream: io.BufferedReader | gzip.GzipFile, path: str, is_table: Callable[[bytes], bool] | None) -> bytes:
-    """Read all of `stream`; one that is longer than the limit of its kind is refused."""
+    """Read all of `stream`; raise an error if it exceeds the limit (`MAX_TABLE_BYTES` for tables, else `MAX_BYTES`)."""
     limit = MAX_TABLE_BYTES if is_table and is_table(stream.peek(HEAD_BYTES)) else MAX_BYTES
     contents = stream.read(limit + 1)
     if len(contents) > limit:
@@ -174,7 +174,7 @@ def _bounded(stream: io.BufferedReader | gzip.GzipFile, path: str, is_table: Cal
 
 
 class Curve(NamedTuple):
-    """Samples of one name as a file holds them, in any order."""
+    """Samples of one curve as a file holds them; the times may be in any order."""
 
     name: str
     times: FloatArray
@@ -186,7 +186,7 @@ class Curve(NamedTuple):
 def series_of(
     file: InputFile, curves: Iterable[Curve], catalogue: Catalogue, *, apart: str = "series"
 ) -> tuple[Series, ...]:
-    """Make a series of each curve, in the order of its times, under its metric.
+    """Make a series from each curve, sorted by time and named by the slug of its metric.
 
     The label `apart` distinguishes curves of one metric with equal labels.
     """

@@ -1,4 +1,4 @@
-"""Turn a table of samples, a user's frame or a file's columns of text, into series in the catalogue's units.
+"""Turn a table of samples (a user's DataFrame or a file's text columns) into series in the catalogue's units.
 
 Ambiguous numbers and times are refused; the message names both readings.
 """
@@ -27,7 +27,7 @@ from buildcompare.recordings.series import LATEST, TESTED, FloatArray, Note, Ser
 EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
 MAX_LABELS = 47
 EARLIEST = 1e8  # March 1973 in seconds since 1970; smaller times count from the start of the run
-LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 90_000.0  # others may be hours, minutes or milliseconds
+LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 90_000.0  # limits in s; beyond, the unit is uncertain
 _UNLESS = {
     "rows": "it is an index",
     "clock": "they are dates or times of day, as 1059 or 45637",
@@ -35,7 +35,7 @@ _UNLESS = {
     "year": "they count from another year than 1970",
 }
 SEPARATOR = "separator"  # key in a frame's `attrs` for the separator of its text file
-FEW_DIGITS = 7  # most digits of values read off a plot; computed averages and rates have sixteen
+FEW_DIGITS = 7  # maximum digits of values read off a plot; computed averages and rates have sixteen
 DIGITISED = Note(
     "digitised",
     "read off a plot, as its counts are no whole numbers: fast movements are smoothed, and where two lines cross one "
@@ -51,31 +51,31 @@ _OF_ZONE = re.compile(
     r"(?:Africa|America|Asia|Atlantic|Australia|Europe|Pacific)/\w+|(?:UTC|GMT)[+-]\d.*|[+-]\d\d:\d\d|CES?T|[ECMP][SD]T"
 )
 _INDEX = re.compile(r"|index|Unnamed: ?\d+|__index_level_0__|level_0")
-"""Names that pandas gives to the index of a table."""
+"""Names that pandas gives to a column with the index of a table."""
 _SECONDS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
 _DIGITS = r"(?:(?:19[7-9]|20\d)\d{0}{1}?(?:[0-5]\d){{0,2}}|\d\d{0}{1}[0-5]\d)".format(
     r"(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])", r"(?:[01]\d|2[0-3])"
 )
-"""Digits of a date, such as 202412111000 or 2412111000."""
+"""Pattern of a date written as digits, such as 202412111000 or 2412111000."""
 _SERIALS = 36_526.0, 73_051.0
-"""The years 2000 to 2100 as days of spreadsheets, whose day 25,569 is the first of 1970."""
+"""The years 2000 to 2100 as day numbers of spreadsheets; day 25,569 is 1970-01-01."""
 _DAY_OR_MONTH = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})\b(.*)")
 _GRAFANA_NAME = re.compile(r"(.+)-data(?:-as-\w+)?-\d{4}-\d\d-\d\d.*\.csv(?:\.gz)?")
-"""Name of a panel's CSV from Grafana: the panel's title and the time of the export."""
+"""File name of a CSV that Grafana exports from a panel: the panel's title and the time of the export."""
 _NUMBER = r"^\s*(?P<number>[+-]?[\d.,]*\d[.,]?(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\d\s.,\x00][^\x00]*)?$"
-"""A number with either decimal mark, and its unit; for RE2, whose ``\\d`` is ASCII only."""
+"""Pattern of a number, with a decimal point or comma, and its unit. In RE2, which runs it, ``\\d`` is ASCII only."""
 _PLAIN = r"(?i)^\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)\s*$"
 _READINGS = {
     decimal: rf"^[+-]?(?:\d*(?:\{decimal}\d*)?(?:[eE][+-]?\d+)?|[1-9]\d{{0,2}}(?:\{group}\d{{3}})+(?:\{decimal}\d*)?)$"
     for decimal, group in ((".", ","), (",", "."))
 }
-"""Patterns of numbers by decimal mark; the other mark groups thousands."""
+"""Decimal mark -> pattern of numbers with this mark, in which the other mark groups thousands."""
 
 
 def read_frame(
     frame: pd.DataFrame, catalogue: Catalogue, file: InputFile | None = None
 ) -> tuple[tuple[Series, ...], tuple[Note, ...]]:
-    """Read the series of a table, and a note if they seem to be read off a plot.
+    """Read the series of a table, with notes on counters and on values that seem to be read off a plot.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def read_frame(
         is_numbered = isinstance(frame.index, pd.RangeIndex) and frame.index.step == 1
         counts = pd.api.types.is_integer_dtype(frame.index)
         timed = clock_of(frame.columns) if counts else "timestamp" in frame.columns
-        if not {"metric", "value"} <= {*frame.columns} and not timed:  # wide
+        if not {"metric", "value"} <= {*frame.columns} and not timed:  # a wide frame
             if is_numbered or frame.index.nlevels > 1:
                 expected = "times: a column `timestamp`, or an index of seconds or dates; or the numbers of a "
                 expected += 'benchmark without times: frame.to_dict("list")'
@@ -111,21 +111,21 @@ def read_frame(
 
 
 def _counts_up(series: Series) -> bool:
-    """Test whether a series is a counter: its name ends in ``_total``, and it falls at restarts only."""
+    """Test for a counter: the name ends in ``_total``, no value is negative, and at most 1 % of the steps fall."""
     values = series.values[~np.isnan(series.values)]
     counts = series.name.endswith("_total") and values.size > 1 and np.all(np.isfinite(values) & (values >= 0.0))
     return bool(counts and np.mean(values[1:] >= values[:-1]) >= 0.99)
 
 
 def _rate(series: Series) -> Series:
-    """Turn a counter into its rate per second; after a restart it counts from zero."""
+    """Turn a counter into its rate per second; a fall is a restart, after which the counter started at zero."""
     rises = np.diff(series.values)
     rates = np.where(rises < 0.0, series.values[1:], rises) / np.diff(series.times)
     return replace(series, times=series.times[1:], values=rates, unit=f"{series.unit or 1}/s")
 
 
 def clock_of(columns: Iterable[object]) -> str | None:
-    """Find the only column of times by its name, such as ``timestamp`` or ``time_ms``; None for none or several."""
+    """Return the name of the only column of times, such as ``time_ms``, or of an unnamed first column, or None."""
     names = list(map(str, columns))
     matches = [name for name in names if name and _CLOCK.fullmatch(name.strip().casefold())]
     sure = [name for name in matches if not name.casefold().startswith("elapsed")] or matches
@@ -159,7 +159,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
     if len(labels) > MAX_LABELS:
         raise file.fault("columns", f"at most {MAX_LABELS} beside a metric and its value", str(len(labels)))
     groups = frame.groupby([metric, *labels], sort=False, dropna=False, observed=True)
-    if groups.ngroups > MAX_GRAPHS:  # checked before the slow part
+    if groups.ngroups > MAX_GRAPHS:  # checked before the slow loop below
         raise file.fault("metrics", f"at most {MAX_GRAPHS} series to draw", f"{groups.ngroups:,}")
     if (numbers := _all_numbers(frame[values[0]])) is not None:  # fast path: no value has a unit
         frame = frame.assign(**{values[0]: numbers})
@@ -185,7 +185,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
 
 
 def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Catalogue) -> Iterator[Curve]:
-    """Yield a curve for each column, named after its header or, for a panel from Grafana, after the file."""
+    """Yield a curve for each column, named after the column or, for an export of a Grafana panel, after the file."""
     grafana = _GRAFANA_NAME.fullmatch(Path(file.path or "").name)
     title, of_title = unit_in(grafana[1].strip(), catalogue) if grafana else (None, "")
     for column in map(str, frame.columns):
@@ -202,7 +202,7 @@ def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Ca
 
 
 def unit_in(column: str, catalogue: Catalogue) -> tuple[str, str]:
-    """Split a header such as ``P99 API times (ms)`` into metric and unit, where the catalogue has that metric."""
+    """Split a header such as ``P99 API times (ms)`` into metric and unit if the catalogue lists the metric."""
     name, unit = split_unit(column)
     if unit and catalogue.find(name).known:
         return name, unit
@@ -213,14 +213,14 @@ def unit_in(column: str, catalogue: Catalogue) -> tuple[str, str]:
 
 
 def states_units(column: pd.Series) -> bool:
-    """Whether a column holds units of the values beside it, by its name or by all its cells."""
+    """Whether a column states the units of the values in another column: its name says so, or all cells are units."""
     cells = {*column.astype(str).str.strip()} - {""}
     is_named = _UNITS.fullmatch(str(column.name).casefold()) is not None
     return is_named or (bool(cells) and all(is_unit(cell, "") for cell in cells))
 
 
 def _digitised(series: Sequence[Series]) -> tuple[Note, ...]:
-    """Return a note if series seem to be read off a plot: their counts are fractions with few digits."""
+    """Return a note if series seem to be read off a plot, because most counts are fractions and have few digits."""
     counted = ("users", "goroutines")  # servers export both as whole numbers
     values = [each.values[np.isfinite(each.values) & (each.values != 0)] for each in series if each.unit in counted]
     moving = np.concatenate([np.empty(0), *values])
@@ -241,8 +241,8 @@ def _row(file: InputFile, rows: pd.Index, index: int) -> str:
 def _times(column: pd.Series, file: InputFile) -> FloatArray:
     """Convert times to seconds since 1970 or since the run's start; text without a zone is UTC.
 
-    Numbers have the unit that the params state, that in the column's name, or the only one that fits times since 1970.
-    Small numbers are seconds since the run's start. Ambiguous times are refused.
+    The params state the unit of numbers, else the column's name does, else it is the only unit that gives times since
+    1970. Small numbers are seconds since the run's start. Ambiguous times are refused.
     """
     name, place = str(column.name), partial(_row, file, column.index)
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
@@ -294,14 +294,14 @@ def _is_of_zones(column: pd.Series) -> bool:
 
 
 def _is_zoned(times: pd.Series) -> npt.NDArray[np.bool_]:
-    """Whether each time has a zone; a number counts from 1970 in UTC."""
+    """Tell for each time whether its zone is known; the zone of a number is UTC."""
     if pd.api.types.is_numeric_dtype(times):
         return np.ones(len(times), dtype=bool)
     return np.asarray(times.astype(str).str.contains(r"^[\d.]+$|.{10}.*(?:Z|[+-])"))
 
 
 def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -> FloatArray:
-    """Convert dates in ISO 8601 to seconds since 1970; all have a zone, or none has and they are UTC."""
+    """Convert dates in ISO 8601 to seconds since 1970. If no date has a zone, all are UTC; a mixture is refused."""
     codes, unique = pd.factorize(column, use_na_sentinel=False)
     texts = pd.Series(unique)
     if str(texts.iloc[0])[-1:] in ("C", "T", "z"):
@@ -325,7 +325,7 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
     seconds = np.asarray(dates.dt.as_unit("us").astype("int64").to_numpy() / 1e6)[codes]  # nanoseconds overflow in 2262
     hours, steps = seconds // 3600 % 24, np.diff(seconds)
     half_days = (np.abs(steps + 41_400.0) <= 1_800.0) & (hours.min() >= 1) & (hours.max() <= 12)
-    is_alone = unique.size == seconds.size and np.count_nonzero(steps < 0) == 1  # one curve, whose times go back once
+    is_alone = unique.size == seconds.size and np.count_nonzero(steps < 0) == 1  # a single curve with one step back
     hour = (steps <= -3_000.0) & (steps >= -3_600.0) & is_alone
     for marks, expected in ((half_days, "24-hour times"), (hour, "each hour once")):
         if marks.any() and not zoned.any():
@@ -339,7 +339,7 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
 
 
 def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: Sequence[str] = ()) -> FloatArray:
-    """Convert texts to values in `unit`, from the unit after each number or those `stated` elsewhere; NaN if empty."""
+    """Convert cells to values in `unit`; the cell's unit follows its number or is `stated` elsewhere. NaN if empty."""
     if column.dtype.kind == "m":
         column, stated = column.dt.total_seconds(), (*stated, "s")
     place = partial(_row, file, column.index)
@@ -379,7 +379,7 @@ def with_decimal_points(
 ) -> pd.DataFrame:
     """Rewrite the numbers in text columns, and in a numeric `clock`, with a point as decimal mark.
 
-    A file is refused if all its numbers, such as ``1,234``, can be read with a decimal point and with a comma.
+    A file is refused if all its numbers with a mark, such as ``1,234``, fit both a decimal point and a decimal comma.
     """
     if clock is not None and all(part.str.fullmatch(r"[\d.,]+").all() for part in (frame[clock][:1], frame[clock])):
         columns = [*columns, clock]
@@ -418,11 +418,11 @@ def _texts(column: pd.Series, *, clean: bool = True) -> pa.ChunkedArray:
 
 def _all_numbers(column: pd.Series) -> FloatArray | None:
     """Convert a column to numbers, NaN for empty cells; None if a cell is no plain number."""
-    if column.dtype.kind == "m":  # durations have a unit
+    if column.dtype.kind == "m":  # durations are no plain numbers
         return None
     if pd.api.types.is_numeric_dtype(column):
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    for clean in (False, True):  # most columns need no cleaning, which takes as long as the rest
+    for clean in (False, True):  # cleaning takes as long as the rest, and most columns need none
         with contextlib.suppress(ValueError):
             return _cast(_texts(column, clean=clean))
     return None

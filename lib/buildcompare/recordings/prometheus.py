@@ -1,4 +1,4 @@
-"""Pull a recording from a server that speaks Prometheus's query API."""
+"""Pull a recording from a server with Prometheus's query API."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from buildcompare.recordings.prometheus_answer import Answer
 from buildcompare.recordings.prometheus_client import Client, open_session, timeouts
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
 
-WINDOW_KEYS = "start, end"  # key of errors about the window, such as one without any sample
-MAX_POINTS = 10_999  # points of one query: a server refuses more than 11,000 steps
-MAX_PIECES = 500  # bound on the queries for one window: 5.5 million points per series, a year at 6 s
+WINDOW_KEYS = "start, end"  # key in errors about the window, such as a window without samples
+MAX_POINTS = 10_999  # maximum points of one query; a server refuses more than 11,000
+MAX_PIECES = 500  # maximum queries for one window: 5.5 million points per series, or a year at 6 s
 _OF_WINDOW = re.compile(r"\b(start|end|range)\s*\(\s*\)", re.IGNORECASE)
-"""Functions whose values depend on the window of the query, so that it cannot be asked in pieces."""
+"""Functions whose values depend on the window of the query; a query with one cannot be split into pieces."""
 _TEXTS = re.compile(r""" "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' | `[^`]*` """, re.VERBOSE | re.DOTALL)
 """Strings in a query, such as values of labels."""
 _NO_METRICS = re.compile(
@@ -33,13 +33,13 @@ _NO_METRICS = re.compile(
 )
 """Parts of a query that name no metric."""
 _METRIC = re.compile(r"(?<![\w:.])(?!group_)[a-zA-Z:]\w*[_:][\w:]*+(?!\s*\()")
-_OF_LABELS = ("label", "bucket")  # roles of queries with a series per label, at the coarser step
+_OF_LABELS = ("label", "bucket")  # roles of queries with a series per label, pulled at `label_step_s`
 
 
 def prometheus_client(source: Source | str) -> PrometheusConnect:
-    """Open prometheus-api-client on our session, for discovery, metadata and ad-hoc queries in notebooks.
+    """Return a PrometheusConnect with our session, for discovery, metadata and ad-hoc queries in notebooks.
 
-    Its default session has no time-out, repeats queries that timed out, and puts long queries into the address.
+    The package's default session has no time-out, repeats queries that timed out, and puts long queries into the URL.
     """
     source = Source(kind="prometheus", url=source) if isinstance(source, str) else source
     session, _ = open_session(source, str(source.url))
@@ -49,7 +49,7 @@ def prometheus_client(source: Source | str) -> PrometheusConnect:
 
 
 def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
-    """Pull every series of every query, NaN and gaps included; a query without an answer is absent."""
+    """Pull every series of every query, with NaN and gaps as they are; a query without an answer adds no series."""
     url = run.url or source.url
     if url is None or run.window is None:
         raise InputError(file=None, key="source", expected="`url`, and `start` and `end` in the run", found="none")
@@ -59,7 +59,7 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     if not questions:
         raise InputError(file=None, key="metrics", expected="a catalogue with queries", found="none")
     coarse = dict.fromkeys(_OF_LABELS, source.label_step_s)
-    grids = [  # summaries and resets have one value, for the whole run
+    grids = [  # queries with these two roles give one value for the whole run
         grid(end if q.role in ("summary", "resets") else start, end, coarse.get(q.role, source.step_s))
         for q in questions
     ]
@@ -99,7 +99,7 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
 
 
 def _unknown(client: Client, queries: Sequence[str], window: tuple[dt.datetime, dt.datetime]) -> str:
-    """Name the metrics of `queries` that the server lacks, each with the most similar metric that it has."""
+    """Name the metrics in `queries` that the server lacks, each with the most similar metric on the server."""
     within = {key: f"{instant.timestamp():.3f}" for key, instant in zip(("start", "end"), window, strict=True)}
     try:
         names = {str(each) for each in client.listing("/api/v1/label/__name__/values", within)} if queries else set()
@@ -113,7 +113,7 @@ def _unknown(client: Client, queries: Sequence[str], window: tuple[dt.datetime, 
 def _notes(
     url: str, source: Source, named: Sequence[tuple[Question, Answer]], grids: Sequence[range], unknown: str
 ) -> Iterator[Note]:
-    """Note an unchecked certificate, misspelt metrics, and answers with a coarser step than requested."""
+    """Yield notes on misspelt metrics, an unchecked certificate, and answers with a coarser step than requested."""
     if "near:" in unknown:
         yield Note("source", f"{url} has {unknown}.")
     if source.tls is not None and not source.tls.verify:
@@ -125,7 +125,7 @@ def _notes(
 
 
 def grid(start: dt.datetime, end: dt.datetime, step_s: float) -> range:
-    """The times ``start + k * step`` up to the end, in whole milliseconds, as servers count."""
+    """Return the times ``start + k * step`` up to the end, in whole milliseconds since 1970, as servers use them."""
     epoch, millisecond = dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.timedelta(milliseconds=1)
     first, last = ((instant - epoch + millisecond / 2) // millisecond for instant in (start, end))
     times = range(first, last + 1, round(step_s * 1000))
@@ -138,13 +138,13 @@ def grid(start: dt.datetime, end: dt.datetime, step_s: float) -> range:
 def _ask(
     client: Client, threads: int, questions: Sequence[Question], grids: Sequence[range]
 ) -> tuple[dict[str, str], list[Answer]]:
-    """The server, and its answer to each question; the first lasting fault ends the pull."""
+    """Return the server's kind and version, and the answer to each question; the first lasting fault ends the pull."""
 
     def unless_stopped(task: Callable[..., Any], *arguments: object) -> Any:
         try:
             return None if client.stopped.is_set() else task(*arguments)
         except BaseException:
-            if not client.stopped.is_set():  # later faults only follow from stopping
+            if not client.stopped.is_set():  # later faults only result from the stop
                 client.stopped.set()
                 raise
 
@@ -164,7 +164,7 @@ def _ask(
 
 
 def _pieces(question: Question, times: range) -> list[range]:
-    """Split the times into ranges that a server accepts; raise an error if the values depend on the whole window."""
+    """Split the times into ranges that a server accepts; refuse to split a query whose values depend on its window."""
     of_window = _OF_WINDOW.search(_TEXTS.sub("", question.query))
     if of_window and len(times) > MAX_POINTS:
         expected = f"a window of at most {MAX_POINTS:,} points at this step, as the query has {of_window[1]}()"
@@ -174,10 +174,10 @@ def _pieces(question: Question, times: range) -> list[range]:
 
 
 def _answer(client: Client, question: Question, piece: range) -> Answer:
-    """One answer; an error if it has values at times that were not asked for."""
+    """Ask a question for one range of times; raise an error if the answer has values at other times."""
     with _about(question):
         answer = client.query_range(question.query, piece[0] / 1000, piece[-1] / 1000, piece.step / 1000)
-        for times in {id(times): times for _, times, _ in answer.series}.values():  # most series share their times
+        for times in {id(times): times for _, times, _ in answer.series}.values():  # most series share one array
             steps = (times * 1000.0 - piece[0]) / piece.step
             places = np.rint(steps)
             near = (np.abs(steps - places) * piece.step < 1.0) & (places >= 0) & (places < len(piece))
@@ -188,7 +188,7 @@ def _answer(client: Client, question: Question, piece: range) -> Answer:
 
 @contextmanager
 def _about(question: Question) -> Iterator[None]:
-    """Name the query in an error that holds no place yet."""
+    """Add the name of the query to an error that has no key yet."""
     try:
         yield
     except (InputError, SourceError) as error:
@@ -197,7 +197,7 @@ def _about(question: Question) -> Iterator[None]:
 
 
 def _joined(parts: Sequence[Answer], url: str) -> Answer:
-    """The pieces of one window as one answer, its series in the order of their labels."""
+    """Join the answers to the pieces of one window into one answer, with the series sorted by their labels."""
     pieces: dict[tuple[tuple[str, str], ...], list[tuple[FloatArray, FloatArray]]] = {}
     for part in parts:
         for labels, times, values in part.series:
@@ -212,14 +212,14 @@ def _joined(parts: Sequence[Answer], url: str) -> Answer:
 
 
 def _step_ms(answer: Answer, asked: range) -> int:
-    """The answer's step; the requested one if distances vary, or if no series has three points."""
+    """Return the step in ms that divides all distances of points; if no series has three points, the requested step."""
     distinct = {id(times): times for _, times, _ in answer.series if times.size > 2}.values()
     steps = [np.rint(np.diff(times) * 1000 / asked.step).astype(int) for times in distinct]
     return asked.step * int(np.gcd.reduce(np.concatenate(steps))) if steps else asked.step
 
 
 def _series(question: Question, answer: Answer) -> list[Series]:
-    """The answer's series, without labels that are the same in all of them (provenance keeps these)."""
+    """Make the answer's series; except in label tables, omit labels that all series share (the provenance has them)."""
     if question.role == "summary" or question.role == "resets":
         return []
     of_labels = question.role in _OF_LABELS
@@ -233,13 +233,13 @@ def _series(question: Question, answer: Answer) -> list[Series]:
 
 
 def _common(answer: Answer) -> Mapping[str, str]:
-    """The labels that all series share."""
+    """Return the labels that all series of an answer share."""
     sets = [set(labels.items()) for labels, _, _ in answer.series]
     return dict(sorted(set.intersection(*sets))) if sets else {}
 
 
 def _described(question: Question, answer: Answer, points: int) -> dict[str, object]:
-    """The provenance of a query."""
+    """Describe a query and its answer for the provenance; `points` is the requested number of points per series."""
     return {
         **{name: getattr(question, name) for name in ("role", "metric", "stat", "query")},
         "series": len(answer.series),

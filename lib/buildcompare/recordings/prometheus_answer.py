@@ -1,4 +1,4 @@
-"""Read an answer of Prometheus's query API from bytes to arrays, to the last bit.
+"""Parse an answer of Prometheus's query API from bytes into arrays, exact to the last bit.
 
 pyarrow parses the numbers: it rounds as float() does, and needs a tenth of a JSON parser's time (benchmarks/pull.py).
 """
@@ -18,9 +18,9 @@ from buildcompare.config.outside import one_line
 from buildcompare.recordings.series import FloatArray, to_float
 
 BATCH = 1 << 19  # bytes that are parsed at a time
-MAX_PART = 64_000_000  # bound on the bytes of one series: 11,000 points take 500 kB
-MAX_WORDS = 300  # most characters that are kept of a server's message
-_VALUES = b',"values":[['  # begins the numbers of a series; JSON strings cannot contain it, as quotes are escaped there
+MAX_PART = 64_000_000  # maximum bytes of one series: 11,000 points take 500 kB
+MAX_WORDS = 300  # maximum characters that are kept of a server's message
+_VALUES = b',"values":[['  # starts the numbers of a series; no JSON string contains it, as quotes are escaped
 _PARTIAL = re.compile(r"\b(?:partial|incomplete|truncated|not exhaustive|rpc error)\b", re.IGNORECASE)
 
 Pairs = tuple[FloatArray, FloatArray]
@@ -28,11 +28,11 @@ IndexArray = npt.NDArray[np.intp]
 
 
 class PassingError(Exception):
-    """A fault that may pass, such as a truncated answer; the message says what was found."""
+    """A fault that may be temporary, such as a truncated answer; the message says what was found."""
 
 
 class RefusedAnswerError(Exception):
-    """A complete answer that reports an error; the argument is its text."""
+    """A complete answer that reports an error; the exception's argument is the text of the answer."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Answer:
     """The series of one query, each with its labels, and the server's warnings."""
 
     series: tuple[tuple[Mapping[str, str], FloatArray, FloatArray], ...]
-    """Labels, times (s since 1970) and values; series may share an array, so it must not be changed."""
+    """Labels, times (s since 1970) and values of each series. Never change an array, as several series may share it."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -50,7 +50,7 @@ class Answer:
 
 
 def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> Answer:
-    """Parse a range answer while it arrives; `hide` is applied to all its text.
+    """Parse the answer to a range query while it arrives; `hide` is applied to all text in it.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> An
     for chunk in chunks:
         waiting.append(chunk)
         size += len(chunk)
-        if size >= max(BATCH, len(waiting[0])):  # else searching a long series takes quadratic time
+        if size >= max(BATCH, len(waiting[0])):  # smaller pieces of a long series take quadratic time
             waiting, size = [_take_series(b"".join(waiting), around, pairs)], 0
             if len(waiting[0]) > MAX_PART:
                 expected = f"series of at most {MAX_PART // 1_000_000} MB"
@@ -91,12 +91,12 @@ def _take_series(text: bytes, around: bytearray, pairs: list[Pairs]) -> bytes:
 
 
 def _parsed(series: list[bytes], usual: FloatArray) -> Iterator[Pairs]:
-    """Parse the times and values of series, ``1,"2"],[3,"4"`` each; `usual` are the times that most series have."""
+    """Parse the times and values of series like ``1,"2"],[3,"4"``; series with equal times share an array (`usual`)."""
     text = b"],[".join([*series, b""])
     quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == ord('"'))
     try:
         numbers = _numbers(text, quotes[::2], quotes[1::2])
-    except ValueError:  # pyarrow's errors are subclasses
+    except ValueError:  # pyarrow's errors are subclasses of ValueError
         yield from (_of_json(json_object(b'{"values":[[' + each + b"]]}")) for each in series)
         return
     ends = np.searchsorted(quotes[1::2], np.cumsum([len(each) + 3 for each in series]))
@@ -106,17 +106,17 @@ def _parsed(series: list[bytes], usual: FloatArray) -> Iterator[Pairs]:
 
 
 def _numbers(text: bytes, opening: IndexArray, closing: IndexArray) -> Pairs:
-    """Parse all times and values, ``1,"2"],[3,"4"],[``, between these quotes; ValueError for any other spelling."""
+    """Parse times and values in text like ``1,"2"],[3,"4"],[`` with these quotes; ValueError for any other spelling."""
     letters = np.frombuffer(text, np.uint8)
     if not 0 < opening.size == closing.size or closing[-1] + 4 != letters.size or b"(" in text:
         raise ValueError("samples that are cut off, or nan(1), which Arrow takes for NaN")
     around = zip((opening - 1, closing + 1, closing + 2, closing + 3), b",],[", strict=True)
     if not all((letters[places] == letter).all() for places, letter in around):
         raise ValueError("other letters between numbers")
-    offsets = np.full(4 * closing.size + 1, letters.size)  # where a time, ``,"``, a value and ``"],[`` start
+    offsets = np.full(4 * closing.size + 1, letters.size)  # starts of a time, ``,"``, a value and ``"],[``
     offsets[0], offsets[4:-1:4] = 0, closing[:-1] + 4
     offsets[1::4], offsets[2::4], offsets[3::4] = opening - 1, opening + 1, closing
-    is_number = np.full(closing.size // 2 + 1, 0b01010101, np.uint8)  # Arrow skips what is no number
+    is_number = np.full(closing.size // 2 + 1, 0b01010101, np.uint8)  # bitmap: Arrow parses only times and values
     buffers = [pa.py_buffer(each) for each in (is_number, offsets, text)]
     words = pa.Array.from_buffers(pa.large_string(), offsets.size - 1, buffers)
     numbers = np.frombuffer(words.cast(pa.float64()).buffers()[1], count=offsets.size - 1)
@@ -146,7 +146,7 @@ def _answer(text: bytes, pairs: list[Pairs], hide: Callable[[str], str]) -> Answ
     try:
         warned = [str(each) for each in data.get("warnings") or () if _PARTIAL.search(str(each))]
         named = [key for part in (data, data["data"]) for key in part if part[key] and "partial" in key.casefold()]
-        if warned or named:  # Thanos; VictoriaMetrics, M3 and others
+        if warned or named:  # Thanos warns; VictoriaMetrics, M3 and others set a field
             raise PassingError("one that the server calls partial: some of its stores did not answer")
         notes = [*(data.get("warnings") or ()), *(data.get("infos") or ())]
         if data["data"]["resultType"] != "matrix":
@@ -163,7 +163,7 @@ def _answer(text: bytes, pairs: list[Pairs], hide: Callable[[str], str]) -> Answ
 
 
 def _of_json(row: Any) -> Pairs:
-    """Convert times and values from the JSON parser, which is slower but reads any spelling."""
+    """Convert times and values that the JSON parser read; this is slower than pyarrow, but reads any spelling."""
     try:
         pairs = [[float(time), to_float(value)] for time, value in row["values"]]
         times, values = np.array(pairs).reshape(-1, 2).T.copy()

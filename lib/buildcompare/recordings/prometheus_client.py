@@ -1,4 +1,4 @@
-"""Ask a server that speaks Prometheus's query API. Secrets leave this module only inside requests."""
+"""Query a server through Prometheus's query API. Error messages and answers never contain secrets."""
 
 import base64
 import hashlib
@@ -33,16 +33,16 @@ from buildcompare.recordings import prometheus_answer as answers
 
 REPEATS = 4
 BACKOFF_S = 0.5
-MAX_WAIT_S = 60  # longest pause that a server may request by Retry-After; the time-out bounds it too
+MAX_WAIT_S = 60  # maximum seconds that a server may ask us to wait by Retry-After; the time-out limits them too
 CONNECT_S = 10.0
-GRACE_S = 5.0  # seconds beyond the server's time-out, so that its message arrives first
-PATIENCE = 2  # limit of an answer and its retries, in time-outs: a trickling answer would never end
-MAX_SECRET_BYTES = 100_000  # bound on a file with a secret; servers refuse headers far shorter than this
-MAX_BYTES = 1_000_000_000  # bound on one answer: 5,000 series of 1,081 points take about 170 MB
-MAX_PAGE = 10_000_000  # bound on an answer without samples
-MAX_PAGE_WORDS = 100_000  # most characters of an error page to search for secrets and quote
+GRACE_S = 5.0  # seconds that we wait beyond the server's time-out, so that its message arrives first
+PATIENCE = 2  # limit of an answer with its retries, in multiples of the time-out; a slow trickle would never end
+MAX_SECRET_BYTES = 100_000  # maximum bytes of a file with a secret; servers refuse even much shorter headers
+MAX_BYTES = 1_000_000_000  # maximum bytes of one answer: 5,000 series of 1,081 points take about 170 MB
+MAX_PAGE = 10_000_000  # maximum bytes of an answer without samples
+MAX_PAGE_WORDS = 100_000  # maximum characters of an error page that are searched for secrets and quoted
 LONG_QUERY = 1_500
-"""Queries of this many characters are sent in the body, because proxies refuse addresses of a few kilobytes."""
+"""Queries of this many characters or more are sent in the body, as proxies refuse addresses of a few kilobytes."""
 _BUSY = (429, 502, 504)  # temporary statuses: the request is repeated
 _REFUSALS: tuple[tuple[Collection[int], str | None, str], ...] = (
     (range(300, 400), "source.url", "the query API itself"),
@@ -50,15 +50,15 @@ _REFUSALS: tuple[tuple[Collection[int], str | None, str], ...] = (
     ((404,), "source.url", "the query API"),
     ((400, 413, 414, 422), None, "a query that the server accepts"),
 )
-"""Statuses caused by a setting or query -> the setting, and the expectation for the error."""
+"""HTTP statuses that a setting or query causes, the key of the setting (None: the query), and what was expected."""
 
 T = TypeVar("T")
 
 
 class Client:
-    """Ask one server: repeat requests that fail for a moment, name lasting faults, return arrays. Safe in threads.
+    """Query one server: repeat requests after temporary faults, explain lasting faults, return arrays; thread-safe.
 
-    prometheus-api-client's `custom_query_range` drops the server's warnings and takes 3.5 to 9.5 times curl's time.
+    prometheus-api-client's `custom_query_range` is not used: it omits warnings and takes 3.5 to 9.5 times curl's time.
     """
 
     def __init__(self, source: Source, url: str) -> None:
@@ -67,14 +67,14 @@ class Client:
         self._hide = hiding(secrets)
         self._source = source
         self.stopped = threading.Event()
-        """Once it is set, no request is repeated, and answers that arrive are given up."""
+        """Once this event is set, no request is repeated, and answers that are still arriving are abandoned."""
 
     def close(self) -> None:
         """Close every connection."""
         self._session.close()
 
     def server(self) -> dict[str, str]:
-        """Return kind and version of the server; raise an error if it is not ready."""
+        """Return the kind and version of the server; raise an error if the server is not ready."""
         ready = self._page("/-/ready").decode("utf-8", "replace").casefold()
         try:
             build = dict(from_json(self._page("/api/v1/status/buildinfo"))["data"])
@@ -90,7 +90,7 @@ class Client:
     def query_range(self, query: str, start_s: float, end_s: float, step_s: float) -> answers.Answer:
         """Ask for every series of `query`; times in seconds since 1970, sent in whole milliseconds."""
         grid = {"start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:.3f}"}
-        # The server stops first, so that we get its message; `nocache` keeps VictoriaMetrics on our grid.
+        # `timeout`: the server stops before we do, and sends a message. `nocache`: VictoriaMetrics keeps our times.
         limit = {"timeout": f"{max(1, round(self._source.timeout_s * 1000))}ms", "nocache": "1"}
         return self._repeated("/api/v1/query_range", {"query": query, **grid, **limit}, self._answer)
 
@@ -114,7 +114,7 @@ class Client:
             raise self._complaint(response, *error.args) from None
 
     def _page(self, path: str) -> bytes:
-        """Return a body of any type; an empty one from a server without this path."""
+        """Return the body of an answer of any type; it is empty if the server lacks this path."""
 
         def read(response: HTTPResponse) -> bytes:
             body = b"".join(self._chunks(response, MAX_PAGE))
@@ -125,7 +125,7 @@ class Client:
         return self._repeated(path, {}, read)
 
     def _repeated(self, path: str, fields: Mapping[str, str], read: Callable[[HTTPResponse], T]) -> T:
-        """Repeat a request whose answer is damaged; urllib3 repeats refused connections and statuses."""
+        """Send a request, and repeat it after a damaged answer; urllib3 repeats it after other temporary faults."""
         started, most_s, attempt = time.monotonic(), PATIENCE * timeouts(self._source)[1], 0
         _limit.is_over = lambda: self.stopped.is_set() or time.monotonic() > started + most_s
         try:
@@ -146,7 +146,7 @@ class Client:
     def _server(self) -> tuple[partial[Any], str]:
         """Function that sends requests, and the start of their addresses: a path, or through a proxy the whole URL.
 
-        Both are prepared once: repeating it for each request takes more CPU time than the rest of a small query.
+        Both are prepared once, because preparing them takes more CPU time than the rest of a small query.
         """
         session = self._session
         adapter: Any = session.get_adapter(self.url)
@@ -177,7 +177,7 @@ class Client:
             raise self._meaning(error) from None
 
     def _chunks(self, response: BaseHTTPResponse, most: int = MAX_BYTES) -> Iterator[bytes]:
-        """Yield a body of at most `most` bytes as it arrives."""
+        """Yield the chunks of a body as they arrive; raise an error if the body has more than `most` bytes."""
         total = 0
         try:
             while chunk := response.read1(answers.BATCH, decode_content=True):
@@ -190,7 +190,7 @@ class Client:
             raise answers.PassingError(f"a damaged body ({self._words(error)})") from None
 
     def _meaning(self, error: Exception) -> Exception:
-        """Translate an error of requests or urllib3, ten lines long, into one of ours."""
+        """Translate an error of requests or urllib3, whose message is ten lines long, into an error of this package."""
         causes, words = _causes(error), self._words(error)
         connect_s, read_s = timeouts(self._source)
 
@@ -212,7 +212,7 @@ class Client:
         return answers.PassingError("a damaged gzip stream" if has(faults.DecodeError) else words)
 
     def _words(self, error: BaseException) -> str:
-        """Message of an error's cause from the system or OpenSSL, as other messages may contain addresses."""
+        """Return the system's or OpenSSL's message, else the error's type: other messages may contain addresses."""
         causes = _causes(error)
         messages = [getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) for cause in causes]
         names = [type(cause).__name__ for cause in causes if cause is error or isinstance(cause, faults.HTTPError)]
@@ -249,17 +249,17 @@ class Client:
         return SourceError(url=self.url, expected=expected, found=self._hide(found))
 
     def _line(self, text: str, limit: int = answers.MAX_WORDS) -> str:
-        """A server's message in one line; secrets are hidden before cutting, so that no part of one remains."""
+        """Return a server's message as one line; secrets are hidden before cutting, so that no part of one remains."""
         return one_line(self._hide(text[:MAX_PAGE_WORDS]), limit)
 
 
 def _kind(response: BaseHTTPResponse) -> str:
-    """The type of a body, without its parameters."""
+    """Return the content type of a response, without parameters such as the charset."""
     return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().casefold()
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """The error and everything that caused it."""
+    """Return the error and all errors that caused it."""
     causes = [error]
     for cause in causes:  # the loop extends the list, as causes are in several attributes
         inner = (getattr(cause, "reason", None), cause.__cause__, cause.__context__, *cause.args)
@@ -268,7 +268,7 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 def timeouts(source: Source) -> tuple[float, float]:
-    """Time limits in seconds: to connect, and between two parts of an answer."""
+    """Return the time limits in seconds: to connect, and between two parts of an answer."""
     return min(CONNECT_S, source.timeout_s), source.timeout_s + GRACE_S
 
 
@@ -276,10 +276,10 @@ def timeouts(source: Source) -> tuple[float, float]:
 
 
 class Session(requests.Session):
-    """Send a POST's parameters in its body, where long queries fit; follow no redirect, which would get our headers."""
+    """Send a POST's parameters in its body, where long queries fit; follow no redirect, to keep our headers private."""
 
-    def request(self, method: str, url: str, **options: Any) -> requests.Response:  # type: ignore[override]  # all go on
-        """Send one request, also for prometheus-api-client."""
+    def request(self, method: str, url: str, **options: Any) -> requests.Response:  # type: ignore[override]  # options pass on
+        """Send one request; prometheus-api-client calls this method too."""
         if method.upper() == "POST" and options.get("data") is None:
             options["data"] = options.pop("params", None)
         return super().request(method, url, **{"allow_redirects": False, **options})
@@ -290,11 +290,11 @@ class _TrickleError(Exception):
 
 
 _limit = threading.local()
-"""`is_over` tells whether the time of this thread's query is used up."""
+"""Its `is_over()` tells whether the query of the current thread has used up its time, or the pull is stopped."""
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer with a total time limit, because a trickling answer never reaches a socket's time-out."""
+    """A response with a total time limit, because a response that trickles in never reaches the socket's time-out."""
 
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
@@ -311,7 +311,7 @@ class _Response(http.client.HTTPResponse):
 
 
 class _Adapter(HTTPAdapter):
-    """Open connections whose answers are `_Response`."""
+    """Adapter whose connections return each response as a `_Response`."""
 
     def get_connection_with_tls_context(self, *args: Any, **options: Any) -> Any:
         """Return the pool of connections to a server."""
@@ -322,10 +322,10 @@ class _Adapter(HTTPAdapter):
 
 
 class _Repeats(Retry):
-    """Retries that also work with an unreadable Retry-After."""
+    """Retries that accept a Retry-After header that cannot be parsed."""
 
     def parse_retry_after(self, retry_after: str) -> float:
-        """Seconds to wait; 0 if unreadable."""
+        """Return the seconds to wait; 0 if the header cannot be parsed."""
         try:
             return super().parse_retry_after(retry_after)
         except (faults.InvalidHeader, ValueError, OverflowError):
@@ -333,9 +333,9 @@ class _Repeats(Retry):
 
 
 def open_session(source: Source, url: str) -> tuple[Session, list[str]]:
-    """A session for `url` as `source` describes it, and the secrets in it, the longest first."""
+    """Return a session for `url` with the settings of `source`, and the secrets that the session contains."""
     session = Session()
-    # Repeat after temporary faults (no connection, busy server), not after queries that ran too long.
+    # Repeat requests after temporary faults (no connection, busy server), but not queries that ran too long.
     repeats = _Repeats(
         REPEATS, backoff_factor=BACKOFF_S, retry_after_max=math.ceil(min(MAX_WAIT_S, source.timeout_s)), read=0,
         redirect=0, other=0, allowed_methods={"GET", "POST"}, status_forcelist=_BUSY, raise_on_status=False,
@@ -348,19 +348,19 @@ def open_session(source: Source, url: str) -> tuple[Session, list[str]]:
     session.headers.update({**source.headers, **private})
     if source.tls is not None:
         ca = _pem(source.tls, "ca", "a file of certificates (PEM)", ssl.SSLContext.load_verify_locations)
-        key = _pem(source.tls, "key", "a key", lambda context, file: None)  # read with its certificate
+        key = _pem(source.tls, "key", "a key", lambda context, file: None)  # checked with `cert` below
         wanted = "a certificate and its key (PEM, without a passphrase)"
         cert = _pem(source.tls, "cert", wanted, lambda c, file: c.load_cert_chain(file, key, password=lambda: b""))
         session.verify = ca or source.tls.verify
         session.cert = (cert, key) if cert and key else cert
-    # Read the environment once, not for each request, and never a password in ~/.netrc.
+    # Read proxies and certificates from the environment once, not for each request; never read ~/.netrc.
     settings = session.merge_environment_settings(url, {}, None, session.verify, None)
     session.proxies, session.verify, session.trust_env = settings["proxies"], settings["verify"], False
     return session, secrets
 
 
 def identity(source: Source) -> str | None:
-    """Slow hash of the credentials, which reveals no password; None if a secret is missing, empty without any."""
+    """Return a slow hash that hides the credentials; None if a secret is missing, empty if no credentials are set."""
     try:
         sent, _ = credentials(source)
         cert = source.tls and source.tls.cert
@@ -376,7 +376,7 @@ _slow_hash = cache(hashlib.scrypt)
 
 
 def credentials(source: Source) -> tuple[dict[str, str], list[str]]:
-    """The headers of `source` that hold secrets, and these secrets."""
+    """Return the headers of `source` that contain secrets, and the secrets themselves."""
     headers = {name: _secret(f"headers_env.{name}", variable) for name, variable in source.headers_env.items()}
     secrets = [*headers.values()]
     if source.auth is not None:
@@ -389,7 +389,7 @@ def credentials(source: Source) -> tuple[dict[str, str], list[str]]:
 
 
 def _secret(key: str, name: str, *, ascii_only: bool = True) -> str:
-    """One line of text in the environment variable `name`, or in the file `name` where the key ends in ``_file``."""
+    """Return the secret in the environment variable `name`, or in the file `name` if the key ends in ``_file``."""
     key, place = f"source.{key}", name if key.endswith("_file") else f"the environment variable {name}"
     if key.endswith("_file"):
         value = read_text(resolve(name), f"a readable file {name}", key=key, max_bytes=MAX_SECRET_BYTES).strip()
@@ -405,7 +405,7 @@ def _secret(key: str, name: str, *, ascii_only: bool = True) -> str:
 
 
 def _pem(tls: Tls, key: str, expected: str, load: Callable[[ssl.SSLContext, str], object]) -> str | None:
-    """The path of a file that OpenSSL can read; a later error would name neither file nor key."""
+    """Check that OpenSSL can read a file, and return its path. A later error would name neither file nor key."""
     name = getattr(tls, key)
     if name is None:
         return None

@@ -1,4 +1,4 @@
-"""Hold one run of one test on one build as its source gives it: nothing is filled in."""
+"""Hold one run of one test on one build with its samples as the source gives them; gaps are not filled."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Recording:
     window
         Start and end in seconds since 1970; elapsed time counts from the start.
     stop_known
-        True if `window` ends where the run was stopped; False if the data merely end, as a cut curve's do.
+        True if `window` ends when the run was stopped; False if only the data end there, as in a truncated curve.
     label_summaries
         Values per API handler, database method and so on, over the whole run.
     notes
@@ -47,9 +47,9 @@ class Recording:
     provenance
         Files with their hashes, or a server and the queries.
     measurements
-        Numbers without times.
+        Numbers without times, such as a benchmark's results.
     session
-        Name of the session of a benchmark; empty if the run is a session by itself, None if nothing states it.
+        Name of the session of a benchmark; empty if the run is its own session, None if no session is stated.
     """
 
     series: tuple[Series, ...]
@@ -70,7 +70,7 @@ class Recording:
         window: tuple[float, float] | None = None,
         stop_known: bool = False,
     ) -> Recording:
-        """Make a recording of a table of samples.
+        """Make a recording from a table of samples.
 
         Parameters
         ----------
@@ -80,22 +80,22 @@ class Recording:
             the index. Times are seconds (since 1970, or since the run began), milliseconds or finer since 1970, or
             dates (without a zone: UTC).
         catalogue
-            A catalogue's name, path or contents: it gives the unit of each metric, by name, alias or slug. By default
+                    A catalogue's name, path or contents: it gives the unit of each metric, by name, alias or slug. By default
             all catalogues are asked, and other units are read from the names.
-        window
+                window
             Start and end of the run in seconds, on the clock of `frame`; by default its first and last sample.
         stop_known
-            Whether the window ends where the run was stopped.
+            Whether the window ends when the run was stopped.
 
         Returns
         -------
         Recording
-            With the samples as they are, NaN included.
+            The recording, with samples unchanged (NaN included); only counters become rates per second.
 
         Raises
         ------
         InputError
-            Where a row is no sample, or a metric has two values at one time.
+            If a row is not a valid sample, or a series has two values at one time.
 
         Examples
         --------
@@ -106,7 +106,7 @@ class Recording:
         """
         series, notes = read_frame(frame, given_or_open(catalogue))
         window = window or span(series)
-        assert window is not None  # an empty frame is refused
+        assert window is not None  # read_frame refuses an empty frame
         return cls(series, window, stop_known, notes=notes, provenance={"kind": "frame"})
 
     def __repr__(self) -> str:
@@ -150,34 +150,34 @@ class Recording:
 
     @property
     def duration_s(self) -> float:
-        """Length of the window."""
+        """Length of the window, in seconds."""
         return self.window[1] - self.window[0]
 
     @property
     def rate_s(self) -> float | None:
-        """Seconds over which rates are taken, if the source states it."""
+        """Seconds over which rates are taken; None if the source does not state it."""
         stated = self.provenance.get("rate_s")
         return float(stated) if isinstance(stated, (int, float)) and stated > 0 else None
 
     def with_rate(self, rate_s: float) -> Recording:
-        """State the seconds over which rates are taken, which set the shortest steady window."""
+        """Return a copy that states the window of rates in seconds, which sets the minimum length of steady windows."""
         if not 0.0 < rate_s < math.inf:
             raise InputError(file=None, key="rate_s", expected="seconds above 0", found=str(rate_s))
         return replace(self, provenance={**self.provenance, "rate_s": float(rate_s)})
 
     @property
     def simulated(self) -> bool:
-        """Whether the simulator made any of it."""
+        """Whether a simulator made any of the data."""
         return any(note.kind == "simulated" for note in self.notes)
 
     @property
     def digitised(self) -> bool:
-        """Whether its values were read off a plot."""
+        """Whether the values were read off a plot."""
         return any(note.kind == "digitised" for note in self.notes)
 
     @cached_property
     def samples_sha256(self) -> str:
-        """Hash of the graphs' samples and their times, which identifies the run."""
+        """SHA-256 of the graphs' samples and times, and of the measurements; it identifies the run."""
         samples = hashlib.sha256()
         for series in self.graphs():
             samples.update(f"{series.metric} {sorted(series.labels.items())}".encode())
@@ -192,12 +192,12 @@ class Recording:
         return tuple(series for series in self.series if series.role == "graph")
 
     def find(self, metric: str, labels: Mapping[str, str] | None = None) -> Series | None:
-        """Return the graph series of `metric`; without `labels` the first of several."""
+        """Return the graph series of `metric` with these `labels`, or its first graph series if `labels` is None."""
         matches = (series for series in self.graphs() if series.metric == metric)
         return next((series for series in matches if labels is None or dict(series.labels) == dict(labels)), None)
 
     def total(self, metric: str) -> Series | None:
-        """Return the graph series of `metric`, or the sum of several (of instances) at the times that all share."""
+        """Return the graph series of `metric`; several series (of instances, say) are summed at their common times."""
         parts = [series for series in self.graphs() if series.metric == metric]
         if len(parts) < 2:
             return parts[0] if parts else None
@@ -212,14 +212,14 @@ class Recording:
         return series.times[inside] - start, series.values[inside]
 
     def curve(self, series: Series) -> pd.Series:
-        """Return the same samples as a pandas Series over ``elapsed_s``."""
+        """Return the samples of a series inside the window as a pandas Series over ``elapsed_s``."""
         elapsed, values = self.samples(series)
         return pd.Series(values, index=pd.Index(elapsed, name="elapsed_s"), name=series.metric, copy=True)
 
     def coverage(self, series: Series, window: tuple[float, float] | None = None) -> SeriesCoverage:
-        """Count the samples that a series has and should have in the run, or in a `window` of it.
+        """Count the samples that a series has and should have in the run, or in a `window` of the run.
 
-        The window is in elapsed seconds; both ends belong to it.
+        The window is given in elapsed seconds and includes both ends.
         """
         start, end = window or (0.0, self.duration_s)
         elapsed, step = series.times - self.window[0], series.step_s
@@ -236,7 +236,7 @@ class Recording:
 
 
 def joined_numbers(parts: Sequence[Recording]) -> Recording:
-    """Join the numbers of a session's runs, because runs of one session do not show the noise between sessions."""
+    """Join the runs of one session, because runs of one session do not show the noise between sessions."""
     values: dict[str, list[Measurement]] = {}
     for each in (each for part in parts for each in part.measurements):
         values.setdefault(each.metric, []).append(each)

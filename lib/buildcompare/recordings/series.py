@@ -16,21 +16,21 @@ from buildcompare.config.outside import shown
 
 FloatArray = npt.NDArray[np.float64]
 Role = Literal["graph", "label", "bucket", "alert", "error"]
-"""Use of a series; `bucket`: observations per second of one label at or below the bound in its label `le`."""
+"""How reports use a series. A `bucket` counts observations per second of one label at or below the bound `le`."""
 NoteKind = Literal["simulated", "digitised", "source"]
-TESTED = 946_684_800.0, 2_145_916_800.0  # the years 2000 to 2037, in seconds since 1970; YYMMDDHHMM of 2022 is later
+TESTED = 946_684_800.0, 2_145_916_800.0  # years 2000 to 2037 in s since 1970; 2201010000 (a date as digits) is larger
 LATEST = 7_258_118_400.0  # the year 2200, in seconds since 1970: larger numbers are milliseconds or finer
 
 
 def to_float(text: object) -> float:
-    """Convert what every program reads as a number; ValueError for ``1_0``, blanks and digits outside ASCII."""
+    """Convert text that every program reads as the same number; ValueError for ``1_0``, blanks and non-ASCII digits."""
     if not re.fullmatch(r"[!-^`-~]+", str(text)):
         raise ValueError(f"{text!r}, which is no number")
     return float(str(text))
 
 
 class _Named:
-    """Base of data with names from outside: their control characters are escaped."""
+    """Base class of data with names from other programs; it escapes control characters in all its texts."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -42,7 +42,7 @@ class _Named:
 class Series(_Named):
     """One time series."""
 
-    metric: str  # the catalogue's slug, or a slug of the source's name
+    metric: str  # slug of the metric in the catalogue, or made from the source's name
     name: str
     unit: str
     times: FloatArray  # seconds since 1970 (UTC), strictly increasing, shape (n,)
@@ -64,7 +64,7 @@ class Series(_Named):
 
     @cached_property
     def step_s(self) -> float:
-        """Median distance of two samples in seconds; NaN with fewer than two samples."""
+        """Median time between successive samples, in seconds; NaN with fewer than two samples."""
         return float(np.median(np.diff(self.times))) if self.times.size > 1 else float("nan")
 
 
@@ -72,7 +72,7 @@ class Series(_Named):
 class Measurement(_Named):
     """Numbers of one run without times: a benchmark's result, or one number per request or iteration."""
 
-    metric: str  # the catalogue's slug, or a slug of the source's name
+    metric: str  # slug of the metric in the catalogue, or made from the source's name
     name: str
     unit: str
     values: FloatArray  # finite, in `unit`, shape (n,)
@@ -87,7 +87,7 @@ class Measurement(_Named):
 
 @dataclass(frozen=True)
 class LabelSummary(_Named):
-    """One value of a label over the whole run, as the source computes it (seconds for times)."""
+    """One value of a label over the whole run, as the source computes it (times in seconds)."""
 
     group: str
     label: str
@@ -104,6 +104,6 @@ class Note(_Named):
 
 
 def span(series: Iterable[Series]) -> tuple[float, float] | None:
-    """First and last time of all samples; None without samples."""
+    """Return the first and last time of all samples, in seconds since 1970; None without samples."""
     ends = [time for each in series if each.times.size for time in (each.times[0], each.times[-1])]
     return (float(min(ends)), float(max(ends))) if ends else None

@@ -1,9 +1,9 @@
 """Read recordings from files of every kind, and pull them from servers.
 
-A new kind of file needs a module with a `FileSource`, registered as entry point, and its key in `config/params.py`.
+A new kind of file needs a `FileSource` registered as entry point `buildcompare.sources`, and a key in config/params.py.
 
 Pulled recordings are cached in ``data/recordings/<comparison>/<test>/<build>.parquet``. Each file holds a hash of its
-request: after a change of window, address, step or query the run is pulled again.
+request. If the window, address, step or a query changes, the run is pulled again.
 """
 
 import datetime as dt
@@ -38,13 +38,13 @@ SOURCES: dict[str, FileSource] = {
     **{entry.name: entry.load() for entry in entry_points(group="buildcompare.sources")},
     "recorded": table.SOURCE,
 }
-"""Kinds of files, in the order in which they are tried on contents of unknown kind; tables last."""
+"""Kind of file -> its reader. Readers are tried in this order on contents of unknown kind, tables last."""
 ENDING = re.compile(r"\.(csv|tsv|txt|parquet|jsonl?|ndjson|out|log|jtl|xml)(\.gz)?$")
 _RECORDING = re.compile(rf"[^.].*{ENDING.pattern}")
 MAX_NAME = 1_000  # bound on the characters of a metric's name, a label or its value, because reports show them in full
 _PULLED = "a recording that was pulled before, or no file (name the comparison otherwise, or move it away)"
 REQUEST, ASKED_BY = "request", "asked_by"
-"""Keys of a pulled recording's provenance: hashes of the request and of the credentials."""
+"""Keys in the provenance of a pulled recording; their values are hashes of the request and of the credentials."""
 
 
 def read(
@@ -62,18 +62,18 @@ def read(
     path
         A table of samples (CSV, Parquet), a file of a load tester (docs/load-tools.md), a report of ``ltctl report
         generate``, a snapshot of a Grafana dashboard, output of pgbench, or statistics of sysstat; text may be gzipped.
-        A pattern such as ``log.4711*`` names the logs of all threads of a run of pgbench. Relative to the working
-        folder, or else to the project's; or an address that fsspec knows, such as ``s3://bucket/run.parquet``.
+        A pattern such as ``log.4711*`` names the logs of all threads of a pgbench run. A relative path counts from the
+        working folder, else from the project's. An address for fsspec, such as ``s3://bucket/run.parquet``, works too.
     catalogue
-        A catalogue's name, path or contents: it gives the unit of each metric. By default all catalogues are asked, and
+            A catalogue's name, path or contents: it gives the unit of each metric. By default all catalogues are asked, and
         other units are read from the names.
-    kind
+        kind
         ``recorded``, ``ltctl``, ``grafana``, ``pgbench`` or ``sysstat``; recognised from the contents by default.
     labels
-        Beside a table of samples: a CSV of label values with the columns group, label, stat and value.
+        Path of a CSV of label values for a table of samples, with the columns group, label, stat and value.
     time_unit
-        Unit of a table's times that are numbers: ``s``, ``ms``, ``us``, ``ns``, ``days`` (a spreadsheet's) or ``date``
-        (202412111000); by default the only one that fits.
+        Unit of numeric times in a table: ``s``, ``ms``, ``us``, ``ns``, ``days`` (day numbers of spreadsheets) or
+        ``date`` (digits such as 202412111000); by default the only unit that fits.
 
     Returns
     -------
@@ -99,15 +99,14 @@ def read(
 def read_runs(path: str | Path, catalogue: str | Catalogue | None = None) -> list[Recording]:
     """Read the runs of one build from a file or a folder.
 
-    Files of a folder that share a metric are repeated runs of the build; files of which no two share one, such as the
-    panels of a dashboard, are one run. A CSV of label values is found beside its table: ``run.labels.csv`` of
-    ``run.csv``.
+    Files of a folder are repeated runs of the build if all share a metric, and parts of one run (such as panels of a
+    dashboard) if no two share one. A CSV beside a table holds its label values: ``run.labels.csv`` for ``run.csv``.
 
     Parameters
     ----------
     path
-        A file that :func:`read` reads, or a folder of such files; other files are ignored. A folder without such files
-        may hold a folder for each run.
+        A file that :func:`read` reads, or a folder of such files; other files are ignored. If a folder holds no such
+        files, the files in its subfolders are read.
     catalogue
         A catalogue's name, path or contents.
 
@@ -152,7 +151,7 @@ def read_runs(path: str | Path, catalogue: str | Catalogue | None = None) -> lis
 
 
 def _each_once(runs: list[Recording], folder: str) -> list[Recording]:
-    """Return repeated runs, unless one of them is there in two formats, or they measured different targets."""
+    """Return repeated runs; raise an error if one run occurs twice, or if the load testers or targets differ."""
     kinds = {f"{run.provenance['kind']} {run.provenance.get('target', '')}" for run in runs if run.measurements}
     if len(kinds) > 1:
         expected = "runs of one load tester and endpoint (a folder for each)"
@@ -169,7 +168,7 @@ def _each_once(runs: list[Recording], folder: str) -> list[Recording]:
 
 
 def _names(run: Recording) -> set[str]:
-    """The metrics of a run, and its values of labels."""
+    """Return the names of a run's metrics and label values."""
     labels = (f"{each.group} {each.label} {each.stat}" for each in run.label_summaries)
     return {*(series.metric for series in run.series), *(each.metric for each in run.measurements), *labels}
 
@@ -204,7 +203,7 @@ def pull(
     rate_s: float = 60.0,
     **settings: Any,
 ) -> Recording:
-    """Pull a recording from a server that speaks Prometheus's query API.
+    """Pull a recording from a server with Prometheus's query API.
 
     Parameters
     ----------
@@ -213,11 +212,11 @@ def pull(
     start, end
         When the run started and ended: times with their zone, such as ``"2024-12-11T10:00:00Z"``.
     catalogue
-        A catalogue's name, path or contents: what is asked for.
+        A catalogue's name, path or contents; its queries are sent to the server.
     step_s, label_step_s
-        Seconds between two points of a graph, and of a label's series.
+        Seconds between two points of a graph, and between two points of a label's series.
     rate_s
-        Seconds over which rates are taken, where the catalogue says `{rate}`.
+        Seconds over which rates are taken; they replace `{rate}` in the catalogue's queries.
     **settings
         Other keys of `source` in a params file: ``threads``, ``timeout_s``, ``gzip``, ``headers``, ``headers_env``,
         ``auth`` and ``tls`` (see docs/prometheus.md). Secrets are read from environment variables or files.
@@ -225,7 +224,7 @@ def pull(
     Returns
     -------
     Recording
-        Every series of every query, gaps and NaN included; a query without an answer is absent.
+        Every series of every query, gaps and NaN included; a query without an answer adds no series.
 
     Raises
     ------
@@ -252,13 +251,13 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     if run.values is not None:
         return recording_of_values(run.values, catalogue)
     if run.file is None:
-        from buildcompare.recordings.prometheus import pull_run  # late: the client takes time to import
+        from buildcompare.recordings.prometheus import pull_run  # late: importing the client is slow
 
         return with_samples(pull_run(run, source, catalogue), None)
     recording = _read(run.files, catalogue, run.kind, run.labels, source.time_unit)
     if run.window is not None:
         start, end = (instant.timestamp() for instant in run.window)
-        stop_known = recording.stop_known and end >= recording.window[1]  # an earlier end cuts the stop off
+        stop_known = recording.stop_known and end >= recording.window[1]  # an earlier end excludes the stop
         recording = replace(recording, window=(start, end), stop_known=stop_known)
     if "rate_s" in source.model_fields_set and source.kind != "prometheus":
         recording = recording.with_rate(source.rate_s)
@@ -266,7 +265,7 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
 
 
 def _values_in(path: str, catalogue: Catalogue) -> Recording:
-    """Read the numbers of a file: of a registered format, such as pyperf's, or JSON (name -> number, or list)."""
+    """Read a benchmark's numbers from a registered format, such as pyperf's, or from JSON (name -> number or list)."""
     if any(form.recognise(head) for head in [head_of(path)] for form in formats()):
         return _read([path], catalogue, None, None)
     expected = "a result of pyperf, or JSON of names and their numbers"
@@ -282,7 +281,7 @@ def _values_in(path: str, catalogue: Catalogue) -> Recording:
 
 
 def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue: Catalogue) -> Recording:
-    """One run from numbers: one per metric, or one per request or iteration; 0 or more, times above 0."""
+    """Make a run from a benchmark's number or numbers for each metric; they must be 0 or more, and times above 0."""
     measurements = []
     for name, given in values.items():
         try:
@@ -300,7 +299,7 @@ def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue
 
 
 def _here(path: str | Path) -> str:
-    """Make a path absolute if it exists in the working folder; other paths are relative to the project, or URLs."""
+    """Make a path absolute if it exists in the working folder; return URLs and all other paths unchanged."""
     if is_remote(path):
         return str(path)
     there = "\0" not in str(path) and (Path(path).exists() or glob.glob(str(path)))
@@ -337,7 +336,7 @@ def _read(
 
 
 def with_samples(recording: Recording, file: str | None) -> Recording:
-    """Return the recording; raise an error if its window or names are unfit, or it holds no number to compare."""
+    """Return the recording; raise an error if its window, names or size are invalid, or it holds no number."""
     start, end = recording.window
     if not (math.isfinite(start) and math.isfinite(end) and 0.0 <= start <= end < LATEST):
         expected = "a start and a later end between 1970 and 2200"
@@ -368,7 +367,7 @@ def with_samples(recording: Recording, file: str | None) -> Recording:
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of one pulled run in the cache; runs count from 1."""
+    """The place of one pulled run in the cache; run numbers start at 1."""
 
     comparison: str
     test: str
@@ -377,13 +376,13 @@ class Slot:
 
     @property
     def path(self) -> str:
-        """Relative to the project's root."""
+        """Path of the cached file, relative to the project's root."""
         name = self.build if self.run == 1 else f"{self.build}-{self.run}"
         return str(Path("data/recordings", self.comparison, self.test, f"{name}.parquet"))
 
 
 def read_run(run: Run, source: Source, catalogue: Catalogue, slot: Slot, *, refresh: bool = False) -> Recording:
-    """Read one run; a pulled one is cached in `slot`, and pulled again if the request changed or with `refresh`."""
+    """Read one run; a pulled run is cached in `slot`, and pulled again with `refresh` or after its request changed."""
     if not run.is_pulled:
         return record(run, source, catalogue)
     file = _kept(slot, run, source, catalogue, refresh=refresh)
@@ -397,17 +396,18 @@ def read_run(run: Run, source: Source, catalogue: Catalogue, slot: Slot, *, refr
 
 
 def is_kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue) -> bool:
-    """Whether `run` is in the cache, judged by the metadata of its file alone."""
+    """Whether `run` is in the cache; only the metadata of its file are parsed."""
     try:
         return _kept(slot, run, source, catalogue) is not None
-    except InputError:  # reading the run reports it
+    except InputError:  # read_run reports the error
         return False
 
 
 def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh: bool = False) -> InputFile | None:
-    """The file in `slot` if it answers this request, made with these credentials (with any if a secret is missing).
+    """Return the file in `slot` if it was pulled by this request and with these credentials, else None.
 
-    An error if the file is no pulled recording, or is damaged; with `refresh`, pulled files are always pulled again.
+    The credentials may differ if a secret is missing now. Raise an error for a file that is damaged or was not pulled.
+    With `refresh`, return None for every pulled or damaged file.
     """
     if not resolve(slot.path).exists():
         return None
@@ -428,7 +428,7 @@ def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh
 
 
 def _identity(source: Source) -> str | None:
-    from buildcompare.recordings.prometheus_client import identity  # late: the client takes time to import
+    from buildcompare.recordings.prometheus_client import identity  # late: importing the client is slow
 
     return identity(source)
 
@@ -443,13 +443,13 @@ def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
         "catalogue": catalogue.model_dump(mode="json"),
         **({"rate_s": source.rate_s} if catalogue.leaves_rates_open else {}),
     }
-    if source.headers:  # such as a tenant's header
+    if source.headers:  # a header may choose the tenant
         request["headers"] = {name.casefold(): value for name, value in source.headers.items()}
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 
 def shown(pulls: Sequence[tuple[Slot, Run]], *, quiet: bool = False) -> Iterator[tuple[Slot, Run]]:
-    """Yield the runs to pull, and show the progress."""
+    """Yield the runs to pull, and show the progress of the pulls."""
     if quiet or not pulls:
         yield from pulls
         return
@@ -466,4 +466,4 @@ def shown(pulls: Sequence[tuple[Slot, Run]], *, quiet: bool = False) -> Iterator
             yield slot, run
             progress.advance(task)
         progress.update(task, description="recordings")
-        progress.refresh()  # notebooks show the last state only after this
+        progress.refresh()  # notebooks show the final state only after a refresh

@@ -1,8 +1,8 @@
 """Read recordings from tables: buildcompare's Parquet, and samples as Parquet or text (CSV, may be gzipped).
 
 buildcompare's Parquet has a row for each series or label summary; the file's metadata hold the rest. Regular times are
-stored as a start and a step, others one by one. A round trip changes no bit, and a checksum of every byte seals the
-file. Files of others are read within limits.
+stored as a start and a step, irregular times one by one. Writing and reading changes no bit. The seal, a checksum of
+all bytes, detects damage. Files of other programs are read only within size limits.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from buildcompare.recordings.series import FloatArray, LabelSummary, Note, NoteK
 LABEL_COLUMNS = ("group", "label", "stat", "value")
 EXPECTED = f"a recording: Parquet, or a CSV with the columns {frames.EXPECTED_COLUMNS} (may be gzipped)"
 EXPECTED_OURS = "a recording that this project wrote"
-FORMAT = "buildcompare-recording-2"  # format of new files, which carry a seal; format 1 has none
+FORMAT = "buildcompare-recording-2"  # format of new files, which contain a seal; format 1 has none
 NO_CHECKSUM = Note(
     "source", "Its file was written by an earlier version, without a checksum: damage to it would not be noticed."
 )
-MAX_SERIES = 100_000  # most rows of a recording; it protects memory, as each row becomes several objects
+MAX_SERIES = 100_000  # maximum rows of a recording, because each row becomes several objects in memory
 MAX_VALUES = 20_000_000
-"""Bound on the values of another program's file, which its size does not bound: 20 hours of 1,000 series take 14
-million."""
+"""Maximum number of values in another program's file; compressed values may far exceed the file's size. 20 hours of
+1,000 series take 14 million."""
 MAX_TEXT, MAX_TEXT_IN_ALL = 10_000, 100_000_000
-"""Most characters of one text and of a column; a few compressed bytes may expand to many copies."""
+"""Maximum characters of one text, and of all texts of a column; a few compressed bytes may expand to many copies."""
 THREADS = False
-"""pyarrow's threads hold Python's memory; one that releases it at exit aborts one process in thirty (SIGABRT)."""
+"""No threads for pyarrow: they hold Python's memory, and releasing it at exit aborts 1 process in 30 (SIGABRT)."""
 KEY = b"buildcompare"  # key of buildcompare's metadata in a file's schema
 _SEAL, _EMPTY = "buildcompare.sha256", "0" * 64
 _SEALED = re.compile(re.escape(_SEAL.encode()) + rb".{1,3}([0-9a-f]{64})", re.DOTALL)
-"""The seal in the footer's bytes, so that it is checked before anything parses the file."""
+"""Pattern that finds the seal in the bytes of the footer, so that it is checked before anything parses the file."""
 _LABELS = TypeAdapter(dict[str, str])
 _TEXTS = ("metric", "name", "unit", "role", "stat", "labels")
 _SCHEMA = pa.schema(
@@ -78,7 +78,7 @@ def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
         )
     series, notes = frames.read_frame(frame, catalogue, file)
     window = span(series)
-    assert window is not None  # no table is empty
+    assert window is not None  # read_frame refuses an empty table
     return Recording(series, window, stop_known=False, notes=notes, provenance=origin)
 
 
@@ -119,14 +119,14 @@ def with_labels(recording: Recording, path: str) -> Recording:
 
 
 def _read_delimited(file: InputFile, expected: str, fits: Callable[[list[str]], bool]) -> pd.DataFrame:
-    """Read every field as text, with the file's lines as the index.
+    """Read every field of a delimited file as text, with the line numbers of the file as the index.
 
     The separator is comma, semicolon or tab, whichever splits the header so that `fits` accepts it; `expected`
     describes such a header in messages.
     """
     contents = _as_utf8(file)
     lines = io.BytesIO(contents)
-    marked = re.match(rb"sep=[^\r\n]*\r?\n", contents, re.IGNORECASE) and lines.readline()  # for spreadsheets
+    marked = re.match(rb"sep=[^\r\n]*\r?\n", contents, re.IGNORECASE) and lines.readline()  # skip `sep=`
     try:
         line = lines.readline().decode("utf-8-sig")
         headers = {mark: next(csv.reader(line.splitlines(), delimiter=mark), []) for mark in ",;\t"}
@@ -152,9 +152,9 @@ def _read_delimited(file: InputFile, expected: str, fits: Callable[[list[str]], 
         raise file.fault(None, f"a CSV with the columns {expected}", " ".join(str(error).split())[:120]) from None
     if not table.num_rows:
         raise file.fault("rows", "at least one", "none")
-    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)  # as Python strings they need 20 times the memory
+    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)  # Python strings need 20 times the memory
     empty = [i for i, name in enumerate(names) if i and not name and not (frame.iloc[:, i] != "").any()]
-    frame = frame.iloc[:, [i for i in range(len(names)) if i not in empty]]  # a separator ends each line
+    frame = frame.iloc[:, [i for i in range(len(names)) if i not in empty]]  # empty if each line ends in a separator
     frame = frame.set_axis(pd.RangeIndex(frame.shape[0]) + (3 if marked else 2), axis=0)
     frame.attrs[frames.SEPARATOR] = separators[0]
     return frame
@@ -176,7 +176,7 @@ def _as_utf8(file: InputFile) -> bytes:
 
 
 def sealed(table: pa.Table, **options: Any) -> bytes:
-    """Return `table` as Parquet with the SHA-256 of its bytes (64 zeros in the hash's place)."""
+    """Return `table` as Parquet with the SHA-256 of its bytes, in which 64 zeros take the place of the hash."""
     stream = io.BytesIO()
     with ParquetWriter(stream, table.schema, write_page_checksum=True, **options) as writer:
         writer.write_table(table)
@@ -186,14 +186,14 @@ def sealed(table: pa.Table, **options: Any) -> bytes:
 
 
 def is_whole(contents: bytes) -> bool | None:
-    """Whether a sealed file equals what was written, to the last bit; None for a file without a seal."""
+    """Whether the bytes of a sealed file still match its seal; None for a file without a seal."""
     parts = _parts(contents)
     return parts and hashlib.sha256(parts[0] + _EMPTY.encode() + parts[2]).hexdigest().encode() == parts[1]
 
 
 def _parts(contents: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """The bytes before, in and after a file's seal."""
-    matches = [*_SEALED.finditer(contents)]  # the last match is in the footer; earlier ones are values
+    """Return the bytes before, in and after a file's seal; None without a seal."""
+    matches = [*_SEALED.finditer(contents)]  # the last match is in the footer; earlier matches are values
     if contents[:4] != b"PAR1" or not matches:
         return None
     start, end = matches[-1].span(1)
@@ -201,7 +201,7 @@ def _parts(contents: bytes) -> tuple[bytes, bytes, bytes] | None:
 
 
 def open_table(file: InputFile, *, only_schema: bool = False) -> pa.Table:
-    """Read the table of a Parquet file; :class:`InputError` where it is damaged or beyond the limits.
+    """Read the table of a Parquet file; raise an :class:`InputError` if it is damaged or exceeds the limits.
 
     With `only_schema` the rows of a sealed file are not read.
     """
@@ -229,14 +229,14 @@ def damaged(file: InputFile) -> InputError:
 
 
 def _read_foreign(file: InputFile) -> pa.Table:
-    """Read a file without a seal: page checksums verified, texts as dictionaries, sizes checked before the rows."""
+    """Read a file without a seal: verify page checksums, read texts as dictionaries, check sizes before the rows."""
     opened = ParquetFile(io.BytesIO(file.contents), page_checksum_verification=True)
     schema, metadata = opened.schema_arrow, opened.metadata
     names, is_ours = schema.names, KEY in (schema.metadata or {})
     if len(names) > MAX_COLUMNS or len({*names}) < len(names):
         found = str(len(names)) if len(names) > MAX_COLUMNS else "one twice"
         raise file.fault("columns", f"at most {MAX_COLUMNS}, each once", found)
-    # Rows times columns, not the values of each column: pyarrow aborts where it reads a column's broken statistics.
+    # Count rows times columns: pyarrow aborts if it must read the broken statistics of a column to count its values.
     rows = max(metadata.num_rows, sum(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)))
     if rows * len(names) > MAX_VALUES:
         raise file.fault("values", f"at most {MAX_VALUES:,}", f"{rows * len(names):,}")
@@ -262,7 +262,7 @@ def _is_text(kind: pa.DataType) -> bool:
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Cast a column to a number, boolean, text or time without zone, the types of a table of samples."""
     kind = column.type
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):  # without zone; microseconds cover every year
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):  # drop the zone; microseconds cover every year
         return column.cast(pa.timestamp("us"), safe=False)
     if pa.types.is_duration(kind):
         return column.cast(pa.duration("us"), safe=False)
@@ -276,7 +276,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def write_recording(recording: Recording, file: Path) -> None:
-    """Write `recording` to `file`, whole or not at all."""
+    """Write `recording` to `file`; a failure leaves no partial file."""
     rows: list[dict[str, object]] = []
     for series in recording.series:
         row = {name: getattr(series, name) for name in _TEXTS} | _clock(series.times)
@@ -346,7 +346,7 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
                 row["labels"] = _LABELS.validate_json(row["labels"])
                 times = _grid(start, step, values.size) if stated is None else np.array(stated)
                 series.append(Series(times=times, values=np.array(values), **row))
-    except (KeyError, TypeError, ValueError, IndexError) as error:  # pyarrow's and pydantic's are ValueErrors
+    except (KeyError, TypeError, ValueError, IndexError) as error:  # pyarrow's and pydantic's errors are ValueErrors
         raise file.fault("contents", EXPECTED_OURS, f"{type(error).__name__}: {error}") from None
     notes = [Note(kind, text) for kind, text in head.notes]
     return Recording(
@@ -360,7 +360,7 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
 
 
 def _clock(times: FloatArray) -> dict[str, object]:
-    """Encode regular times as start and step, others as a list."""
+    """Encode regular times as a start and a step, irregular times as a list."""
     if times.size == 0:
         return {}
     start, step = float(times[0]), float(times[1] - times[0]) if times.size > 1 else 0.0
