@@ -141,8 +141,9 @@ def compare(
     <Verdict.PASS: 'pass'>
     """
     if isinstance(base, Comparison):
-        if new is not None:
-            raise TypeError("compare(comparison) takes no second build: the comparison names both")
+        stated = (new, *labels, type, users, catalogue, metrics, rate_s, sessions, margins, calibration)
+        if any(each is not None for each in stated):
+            raise TypeError("compare(comparison) takes no second build and no settings: the comparison states them")
         made = analyse(base, read_recordings(base, refresh=refresh), command=command)
         return Result(**vars(made), published=command is not None)
     if new is None:

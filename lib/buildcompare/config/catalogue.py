@@ -205,8 +205,8 @@ class Catalogue(_Strict):
     ) -> tuple[Question, ...]:
         """Return all queries for one run; the points of label series are `label_step_s` apart.
 
-        `rate_s` replaces `{rate}`, except in label tables. If the length `run_s` of the run is set, queries over the
-        whole run are added: averages, percentiles and restarts of counters.
+        `rate_s` replaces `{rate}`, which label tables may not have. The length `run_s` of the run adds queries over the
+        whole run: averages, percentiles and restarts of counters.
         """
         rate = _duration(rate_s)
 
@@ -246,6 +246,7 @@ class Catalogue(_Strict):
         filled = re.sub(r"\{\{\s*([^{}]*?)\s*\}\}", selector, query)
         stray = window is None and "{window}" in filled
         refuse(stray, "{window} only in queries of label tables", f"it in {query!r}")
+        refuse("{rate}" in query, "{window} instead of {rate} in queries of label tables", repr(query))
         return filled.replace("{window}", window or "")
 
     def find(self, name: str) -> Metric:

@@ -80,9 +80,9 @@ class Recording:
             the index. Times are seconds (since 1970, or since the run began), milliseconds or finer since 1970, or
             dates (without a zone: UTC).
         catalogue
-                    A catalogue's name, path or contents: it gives the unit of each metric, by name, alias or slug. By default
-            all catalogues are asked, and other units are read from the names.
-                window
+            A catalogue's name, path or contents: it states the unit of each metric, found by name, alias or slug. The
+            default searches all catalogues, and reads other units from the names.
+        window
             Start and end of the run in seconds, on the clock of `frame`; by default its first and last sample.
         stop_known
             Whether the window ends when the run was stopped.

@@ -65,9 +65,9 @@ def read(
         A pattern such as ``log.4711*`` names the logs of all threads of a pgbench run. A relative path counts from the
         working folder, else from the project's. An address for fsspec, such as ``s3://bucket/run.parquet``, works too.
     catalogue
-            A catalogue's name, path or contents: it gives the unit of each metric. By default all catalogues are asked, and
-        other units are read from the names.
-        kind
+        A catalogue's name, path or contents: it states the unit of each metric. The default searches all catalogues,
+        and reads other units from the names.
+    kind
         ``recorded``, ``ltctl``, ``grafana``, ``pgbench`` or ``sysstat``; recognised from the contents by default.
     labels
         Path of a CSV of label values for a table of samples, with the columns group, label, stat and value.
