@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -198,7 +197,7 @@ def events(analysis: Analysis) -> Fragment:
     return fragment("events", results=analysis.results, short=short)
 
 
-def verdict(analysis: Analysis) -> Fragment:
+def verdict(analysis: Analysis, *, links: bool = True) -> Fragment:
     """Show the verdict, a table of all tests, the findings, and the rule of the verdict."""
     results, tests = analysis.results, analysis.results.tests
     if len(tests) > HEADLINE_TESTS:
@@ -221,15 +220,14 @@ def verdict(analysis: Analysis) -> Fragment:
         rest=rest,
         with_users=with_users,
         places=places(results),
+        links=links,
     )
 
 
 def summary(analysis: Analysis) -> Fragment:
     """Show the verdict, the findings and the metrics in a notebook's cell."""
-    made = fragment("summary", results=analysis.results, title=title(analysis).html, verdict=verdict(analysis).html)
-    # Links are removed because their targets are on the page, not in the notebook.
-    to_page = r'(?<=class="links">)(?:<a href="#[^>]*>[^<]*</a> )+|<a href="#[^>]*>([^<]*)</a>'
-    return replace(made, html=Markup(re.sub(to_page, r"\1", made.html)))  # noqa: S704  # the templates escaped it
+    shown = verdict(analysis, links=False)  # the targets of links are on the page, not in the notebook
+    return fragment("summary", results=analysis.results, title=title(analysis).html, verdict=shown.html)
 
 
 def ramp_up(analysis: Analysis) -> Iterator[Part]:
