@@ -280,10 +280,7 @@ def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> di
 
 
 def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> pd.DataFrame:
-    """Judge the metrics of each pair of runs; return one row per pair and metric with the columns `COLUMNS`.
-
-    In unbounded runs the load is judged too, like supported users.
-    """
+    """Judge the metrics of each pair of runs; return one row per pair and metric with the columns `COLUMNS`."""
     rows = []
     for group in groups:
         others = [each for each in groups if each is not group]

@@ -18,10 +18,7 @@ line = partial(sns.lineplot, hue="build", hue_order=SIDES, palette=PALETTE, esti
 
 
 def metric(samples: pd.DataFrame, windows: Pair[list[Window]], labels: Pair[str], *, title: str, unit: str) -> Axes:
-    """Draw one metric of both builds over elapsed minutes on new axes, with their steady `windows` shaded.
-
-    `samples` has a row for each sample: columns build, run, elapsed_s, value.
-    """
+    """Draw one metric of both builds over elapsed minutes, with their steady `windows` shaded."""
     _, axes = plt.subplots(figsize=(10.0, 3.6), layout="constrained")
     factor, name = unit_scale(float(samples["value"].abs().max()) if len(samples) else 1.0, unit)
     drawn = samples.assign(minutes=samples["elapsed_s"] / 60.0, shown=samples["value"] * factor)

@@ -52,10 +52,7 @@ def finding(found: Found, names: Names, test: str | None = None) -> Finding:
 def sentence(
     kind: FindingKind, evidence: Mapping[str, Any], names: Names, test: str | None = None, **beside: object
 ) -> tuple[str, str]:
-    """Return the sentence of a finding and its detail, from the numbers in `evidence`.
-
-    If the comparison has several tests, the sentence begins with the titles of the tests concerned.
-    """
+    """Return the sentence of a finding, after the titles of its tests if there are several, and its detail."""
     tests, where = evidence.get("tests"), names.tests.get(test or "", "")
     if isinstance(tests, list):
         every = len(tests) == len(names.tests) > 1

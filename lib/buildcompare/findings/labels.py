@@ -55,10 +55,7 @@ class SlowerLabel:
 
 
 def labels_beyond_noise(tests: Sequence[TestResult]) -> list[SlowerLabel]:
-    """Collect the evidence of labels that became several times slower, the costliest first.
-
-    Labels without recorded calls are left out if any of these labels has recorded calls.
-    """
+    """Collect the evidence of labels that became several times slower, the costliest first."""
     judged = {test.name: test.labels for test in tests if test.validity.status != ValidityStatus.INVALID}
     labels: dict[tuple[str, str], SlowerLabel] = {}
     for test, row, p99 in slower_labels(judged):

@@ -62,10 +62,7 @@ def left_out(test: TestResult) -> Iterator[Found]:
 
 
 def coverage(test: TestResult) -> Iterator[Found]:
-    """Report all gaps in one finding, and metrics that a run lacks; a metric that no run has is only an info.
-
-    A rate has no value at the first sample of a run, so that sample may be missing.
-    """
+    """Report all gaps in one finding, and metrics that a run lacks; a metric that no run has is only an info."""
     gaps: list[tuple[Mapping[str, object], list[SeriesCoverage]]] = []
     absent: list[tuple[tuple[FindingKind, Side, tuple[str, ...]], Mapping[str, object]]] = []
     every = [*test.runs.base, *test.runs.new]

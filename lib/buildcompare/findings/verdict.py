@@ -75,10 +75,7 @@ def of_comparison(tests: Sequence[TestResult]) -> Verdict:
 
 
 def shortcomings(results: Results) -> frozenset[FailOn]:
-    """Return the words of ``--fail-on`` that apply to `results`.
-
-    A regression of a valid test counts even if another test is invalid and so makes the comparison invalid.
-    """
+    """Return the words of ``--fail-on`` that apply; a regression counts even if another test is invalid."""
     verdicts = {results.verdict, *(test.verdict for test in results.tests)}
     words: tuple[FailOn, ...] = ("regression", "invalid", "inconclusive")
     applying = {word for word in words if word in verdicts}

@@ -388,10 +388,7 @@ def entry_of(
     simulated: bool = False,
     verdict: Verdict | None = None,
 ) -> Entry:
-    """Make the ledger's entry of a comparison at `position` in the chain (None: a study).
-
-    Without results in `tests`, the entry only names the builds and the tests to be compared.
-    """
+    """Make the ledger's entry of a comparison at `position` in the chain (None: a study); `tests` are its results."""
     steps = params.coordinator
     runs = [run for test in tests for run in (*test.runs.base, *test.runs.new)]
     servers = {f"{run.server.kind} {run.server.version}".strip()[:200] for run in runs if run.server}

@@ -102,10 +102,7 @@ def over_releases(releases: Sequence[Sequence[LedgerTest]], catalogue: Catalogue
 
 
 def level_changes(levels: FloatArray) -> list[LevelChange]:
-    """Find lasting level changes over releases, with the false-alarm rate of :func:`changepoints`.
-
-    Releases without a positive level are skipped.
-    """
+    """Find lasting level changes over the releases that have a positive level, by :func:`changepoints`."""
     places = np.flatnonzero(levels > 0)
     logs = np.log(levels[places])
     if not (changes := changepoints(logs).changes if logs.size else ()):

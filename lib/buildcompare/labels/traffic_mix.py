@@ -230,10 +230,7 @@ def with_traffic_mix(
     splits: Mapping[str, tuple[str, TrafficMix]],
     looks: Looks | None = None,
 ) -> list[MetricResult]:
-    """Judge the rows that have a split again, at unchanged mix, and return the rows of all metrics.
-
-    A split is used if the average over its labels changes like the metric, within the metric's margin.
-    """
+    """Judge rows again at unchanged mix if the average over their labels changes like the metric; return all rows."""
     moved, unmixed = {}, [*effects]
     for i, (row, (metric, effect)) in enumerate(zip(rows, effects, strict=True)):
         if row.slug in splits and not row.labels:

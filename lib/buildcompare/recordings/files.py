@@ -148,10 +148,7 @@ def formats() -> tuple[Format, ...]:
 
 
 def matching(paths: Iterable[str]) -> list[str]:
-    """Expand patterns such as ``run/log.4711.*``, and folders, to files; shorter names come first.
-
-    A pattern without a match stays in the list, so that a later error names the pattern.
-    """
+    """Expand patterns such as ``run/log.4711.*``, and folders, to files; a pattern without a match stays."""
     expanded: list[str] = []
     for path in paths:
         if not is_remote(path) and "\0" not in path and resolve(path).is_dir():
@@ -186,10 +183,7 @@ class Curve(NamedTuple):
 def series_of(
     file: InputFile, curves: Iterable[Curve], catalogue: Catalogue, *, apart: str = "series"
 ) -> tuple[Series, ...]:
-    """Make a series from each curve, sorted by time and named by the slug of its metric.
-
-    The label `apart` distinguishes curves of one metric with equal labels.
-    """
+    """Make a series, sorted by time, from each curve; the label `apart` distinguishes those with equal labels."""
     series: list[Series] = []
     names: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
     for name, times, values, labels, place in curves:

@@ -217,10 +217,7 @@ class Recording:
         return pd.Series(values, index=pd.Index(elapsed, name="elapsed_s"), name=series.metric, copy=True)
 
     def coverage(self, series: Series, window: tuple[float, float] | None = None) -> SeriesCoverage:
-        """Count the samples that a series has and should have in the run, or in a `window` of the run.
-
-        The window is given in elapsed seconds and includes both ends.
-        """
+        """Count the samples that a series has and should have in the run, or in a `window` in elapsed seconds."""
         start, end = window or (0.0, self.duration_s)
         elapsed, step = series.times - self.window[0], series.step_s
         first = np.searchsorted(elapsed, max(start, 0.0))

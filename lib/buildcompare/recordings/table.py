@@ -201,10 +201,7 @@ def _parts(contents: bytes) -> tuple[bytes, bytes, bytes] | None:
 
 
 def open_table(file: InputFile, *, only_schema: bool = False) -> pa.Table:
-    """Read the table of a Parquet file; raise an :class:`InputError` if it is damaged or exceeds the limits.
-
-    With `only_schema` the rows of a sealed file are not read.
-    """
+    """Read the table of a Parquet file, or its schema; an :class:`InputError` if it is damaged or too large."""
     whole = is_whole(file.contents)
     if whole is False:
         raise damaged(file)

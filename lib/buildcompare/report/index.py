@@ -128,10 +128,7 @@ def index_rows(
 
 
 def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[str, list[tuple[LevelSeries, Markup]]]]:
-    """Draw every metric of every test over the releases of each ledger, oldest first; return headings with charts.
-
-    Reports outside all ledgers form two separate groups: measured and simulated.
-    """
+    """Draw every metric of every test over the releases of each ledger, oldest first, below a heading for each."""
     chains: dict[tuple[Path | None, bool], list[IndexRow]] = {}
     for row in reversed(rows):
         if row.tests and row.entry.kind == "monthly":

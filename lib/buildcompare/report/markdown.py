@@ -113,10 +113,7 @@ def markers(block: str) -> str:
 
 
 def read_written(file: Path) -> dict[str, str]:
-    """Read the text between the markers of each block; empty without a file.
-
-    A broken or missing marker is an :class:`InputError`, because text outside of the markers would be overwritten.
-    """
+    """Read the text between the markers of each block; an :class:`InputError` if a marker is broken or missing."""
     fault = functools.partial(InputError, file=file)
     try:
         text = file.read_bytes().decode("utf-8")

@@ -66,10 +66,7 @@ def figures_of(notebook: NotebookNode) -> Iterator[Figure]:
 
 
 def without_scripts(notebook: NotebookNode) -> NotebookNode:
-    """Remove the scripts of charts from the notebook; their data stay in the outputs.
-
-    JupyterLab runs no script of a notebook that somebody else executed, and shows the pictures.
-    """
+    """Remove the scripts of charts, which JupyterLab does not run in a notebook that somebody else executed."""
     for data in _data_of(notebook, FIGURE_MIME):
         data.pop("application/javascript", None)
     return notebook

@@ -353,10 +353,7 @@ def fragment(name: str, **values: object) -> Fragment:
 
 @functools.cache
 def assets(name: str, *styles: str, component: str = "") -> Mapping[str, object]:
-    """Return styles and script of a page, with a policy that allows only this script, by its hash.
-
-    The script is the template's script followed by `component`.
-    """
+    """Return styles and script of a page, with a policy that allows only this script; `component` is added to it."""
     script = (TEMPLATES / f"{name}.js").read_text("utf-8") + component
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     css = "\n".join([figures.theme(), *((TEMPLATES / f"{style}.css").read_text("utf-8") for style in styles)])
@@ -396,10 +393,7 @@ def sections_of(results: Results) -> Mapping[str, Section]:
 
 
 def parts_of(report: Report, name: str) -> Iterator[Part]:
-    """Make the parts of a section, heading first; the first fragment brings the styles, the first chart the script.
-
-    A section has no parts if all its fragments are empty.
-    """
+    """Make the parts of a section, with styles and script on first use; none if all its fragments are empty."""
     section = sections_of(report.results)[name]
     made = section.parts(report)
     parts = [made] if isinstance(made, Fragment) else [*made]
