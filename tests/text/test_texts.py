@@ -86,7 +86,7 @@ def test_xml_holds_any_text(text: str) -> None:
         (0.0105, "seconds", "10.5 ms"), (2.4, "seconds", "2.40 s"), (0.00000042, "seconds", "420 ns"),
         (0.0, "seconds", "0 s"), (6.04e8, "bytes", "604 MB"), (15432.0, "goroutines", "15,400 goroutines"),
         (7097.0, "users", "7,097 users"), (79.31, "percent of one core", "79.3 %"), (0.00012345, "", "1.23e-04"),
-        (999.96, "", "1,000"), (None, "seconds", "–"),
+        (999.96, "", "1,000"), (99.97, "percent", "99.97 %"), (None, "seconds", "–"),
     ],
 )  # fmt: skip
 def test_quantities(value: float | None, unit: str, words: str) -> None:

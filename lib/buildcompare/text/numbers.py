@@ -62,13 +62,15 @@ def significant(value: float, digits: int = 3, bound: str = "") -> str:
 
 
 def quantity(value: float | None, unit: str, bound: str = "") -> str:
-    """Format a value with its unit: ``10.5 ms``, ``604 MB``, ``15,400 goroutines``; a dash for None."""
+    """Format a value with its unit: ``10.5 ms``, ``604 MB``, ``99.97 %``; a dash for None."""
     if value is None:
         return MISSING
     if unit == "users":
         return f"{rounded(value, 0, bound):,.0f} users"
     if unit not in _SCALES:
-        return f"{significant(value, 3, bound)} {SHORT_UNITS.get(unit, unit)}".strip()
+        whole = {"percent": 100.0, "": 1.0}.get(unit, 0.0)  # 99.97 % is not 100 %: keep what lacks
+        digits = min(math.ceil(math.log10(whole / (whole - value)) - 1e-9), 6) if 0.0 < value < whole else 3
+        return f"{significant(value, max(digits, 3), bound)} {SHORT_UNITS.get(unit, unit)}".strip()
     factor, name = unit_scale(value, unit) if value else (1.0, {"seconds": "s", "bytes": "B"}[unit])
     return f"{significant(value * factor, 3, bound)} {name}"
 
