@@ -46,8 +46,10 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
             "status", "no_worse_than_percent", "margin_percent", "reading_error_percent", "traffic_mix",
             "load_adjusted", "decided_by", "gate", "noise_source"}  # fmt: skip
     for (slug, _, _), rows in grouped(changed).items():
-        severity = _severity(rows)
-        test, metric = max(rows, key=lambda r: (r[1].judged.status.changed, abs(r[1].judged.delta_percent or 0.0)))
+        valid = [row for row in rows if row[0].validity.status != ValidityStatus.INVALID]
+        test, metric = max(
+            valid or rows, key=lambda r: ((at := r[1].judged).status.changed, abs(at.delta_percent or 0))
+        )
         here = {t.name for t, _ in rows}
         others = [(t, m) for t in tests if t.name not in here for m in t.metrics if m.slug == slug]
         elsewhere = [(t, m) for t, m in others if m.judged.delta_percent is not None]
@@ -58,10 +60,10 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
         }
         row = metric.judged
         evidence = metric.model_dump(include=keys) | {"groups": groups, "by_chance_percent": row.by_chance_percent}
-        evidence["leans_worse"] = row.leans_worse
+        evidence |= {"leans_worse": row.leans_worse, "invalid": not valid}
         if metric.decided_by == "equal_load":
             evidence |= {"own_load_percent": metric.delta_percent, **row.model_dump(include=keys)}
-        yield Found(FindingKind.METRIC, severity, evidence, test=test.name, metric=slug)
+        yield Found(FindingKind.METRIC, _severity(valid), evidence, test=test.name, metric=slug)
 
 
 def _significant(metric: MetricResult) -> bool:
@@ -76,9 +78,8 @@ def lost(metric: MetricResult) -> bool:
 
 
 def _severity(rows: Sequence[Row]) -> Severity:
-    """Grade a change: a gate's regression is critical; others are infos, because swapped builds have them as often."""
-    valid = (metric for test, metric in rows if test.validity.status != ValidityStatus.INVALID)
-    decided = [metric.deciding for metric in valid if metric.gate]
+    """Grade a change in valid tests: a gate's regression is critical; swapped builds have all others as often."""
+    decided = [metric.deciding for _, metric in rows if metric.gate]
     return Severity.CRITICAL if any(row.status == Status.REGRESSION for row in decided if row) else Severity.INFO
 
 
