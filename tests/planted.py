@@ -57,10 +57,7 @@ def labelled(run: Recording, label: str) -> Recording:
 def faults(
     ramp_s: float, held_s: float, begun_s: float = 0.0
 ) -> dict[str, tuple[float, Callable[[Recording], Recording]]]:
-    """Twelve faults: when each begins, and the run with it.
-
-    `ramp_s` lies on the ramp, `held_s` on the plateau; at `begun_s` the base's ramp began.
-    """
+    """Twelve faults with their begins: `ramp_s` is on the ramp, `held_s` on the plateau, `begun_s` at its start."""
     return {
         "one agent of eleven lost": (held_s, lambda run: scaled(run, 10 / 11, held_s, LOAD)),
         "an agent lost on the ramp": (ramp_s, lambda run: scaled(run, 0.8, ramp_s, LOAD)),

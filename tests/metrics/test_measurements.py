@@ -218,3 +218,5 @@ def test_sessions_of_load_tests_and_a_wrong_number_of_names_are_refused() -> Non
         bc.compare(frame, frame, sessions=(["a"], ["b"]))
     with pytest.raises(bc.InputError, match="a session for each of 2 runs, found 1"):
         bc.compare([session(1), session(2)], [session(3)], sessions=(["a"], ["b"]))
+    unnamed = finding(bc.compare([session(1), session(2)], [session(3), session(4)]))
+    assert unnamed.text == "The 2 runs of base and 2 of new count as independent: no session is named."

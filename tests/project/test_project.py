@@ -117,10 +117,7 @@ def room_of(module: str) -> str:
 
 @cache
 def imports(project: Path) -> list[tuple[str, str]]:
-    """(importing module, imported module) for every import between modules of lib/, in functions too.
-
-    Imports for the type checker alone are left out: they run nowhere.
-    """
+    """(importing, imported) modules for every import in lib/, in functions too, but not for the type checker."""
     between = []
     library = project / "lib"
     modules = {

@@ -124,10 +124,7 @@ DRAWN = """async () => {
 
 
 def walk(page: Any) -> tuple[int, list[str], list[str]]:
-    """The stops of the Tab key, those whose focus is not seen, and what it did not reach.
-
-    Of the index once every chart is drawn: the choices above one stand there no sooner.
-    """
+    """The stops of the Tab key, those whose focus is not seen, and what it missed, once every chart is drawn."""
     if page.url.endswith("index.html"):
         page.evaluate(DRAWN)
     unseen, stops = [], 0

@@ -280,4 +280,5 @@ def test_numbers_of_failures_are_judged_beside_the_requests() -> None:
     assert (found.severity, found.metric) == ("critical", "errors")
     assert bc.compare(build(0), build(370)).verdict == "inconclusive"
     assert bc.compare(build(0, 0, 0), build(0, 0, 0)).metrics.loc[0, "reason"] == "none_failed"
+    assert bc.compare(build(1, 0, 2), build(3, 0, 1)).metrics.loc[0, "reason"] == "few_failed"
     assert bc.compare(build(100, 90, 115), build(110, 95, 104)).verdict != "regression"

@@ -89,12 +89,12 @@ def test_what_was_planned_is_found(df: float, sd: float, margin: float) -> None:
         last, found, excluded = further + 1, 0, 0
         looks = Looks((1.0, float(last)), float(last))
         for _ in range(600):
-            true_sd = sd / math.sqrt(rng.chisquare(df) / df)  # what is known of the noise is an estimate
-            runs = rng.normal(0.0, true_sd, (2, last))
+            runs = rng.normal(0.0, sd / math.sqrt(rng.chisquare(df) / df), (2, last))  # `sd` is an estimate
             slower = runs + np.array([[0.0], [math.log1p(step.found_percent / 100.0)]])
             found += status(slower, df, sd, margin, looks).changed
-            bound = step.no_worse_than_percent or 0.0
-            excluded += status(runs, df, sd, max(bound / 2.0, 0.1), looks) != Status.INCONCLUSIVE
+            so_far = 100.0 * math.expm1(runs[1, 0] - runs[0, 0])
+            bound = plan_runs(sd, df, margin_percent=margin, delta_percent=so_far)[further - 1].no_worse_than_percent
+            excluded += status(runs, df, sd, max(sure(bound) / 2.0, 0.1), looks) != Status.INCONCLUSIVE
         assert 0.72 <= found / 600 <= 0.86
         assert excluded / 600 >= 0.72
 
