@@ -18,7 +18,7 @@ from markupsafe import Markup
 from buildcompare import figures
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.config.kinds import kind_of_results, kinds
-from buildcompare.config.project import resolve
+from buildcompare.config.project import resolve, root
 from buildcompare.figures import Figure, curves
 from buildcompare.figures.flame import flame_graph
 from buildcompare.findings import above_the_fold
@@ -38,6 +38,7 @@ RESULTS_MIME = "application/vnd.buildcompare.results+json"
 """MIME type of results.json in the executed notebook."""
 FRAGMENT_MIME = "application/vnd.buildcompare.fragment+json"
 """MIME type of a fragment's fields in the notebook, for the HTML exporter."""
+OPENED = "notebooks/investigate.ipynb"  # by the commands beside findings, where the project has it
 HEADLINE_TESTS = 6
 """Maximum number of tests in the table below the verdict; of more tests the gravest are shown, the others folded."""
 MOST_LABELS = 500
@@ -157,11 +158,11 @@ def _label_ids(results: Results) -> dict[tuple[str | None, str, str], str]:
 
 
 def _command(results: Results, about: Subject) -> str | None:
-    """Return the command that opens the subject of a finding in a notebook; None without a params file."""
-    match shlex.split(results.provenance.run["command"]):
-        case ["python", "-m", "buildcompare", "report", file] if resolve(file).is_file():
-            return lab_command(file, about.test, about.metric, about.label)
-    return None
+    """Return the command that opens a finding in the project's notebook; None without a params file or notebook."""
+    stated = shlex.split(results.provenance.run["command"])
+    if stated[:-1] != ["python", "-m", "buildcompare", "report"] or not resolve(file := stated[-1]).is_file():
+        return None
+    return lab_command(file, about.test, about.metric, about.label) if (root() / OPENED).is_file() else None
 
 
 def _plain(name: str) -> Callable[[Report], Fragment]:
