@@ -78,7 +78,7 @@ def lost(metric: MetricResult) -> bool:
 
 
 def _severity(rows: Sequence[Row]) -> Severity:
-    """Grade a change in valid tests: a gate's regression is critical; swapped builds have all others as often."""
+    """Grade a change in valid tests: a regression of a gate metric is critical, all others are infos."""
     decided = [metric.deciding for _, metric in rows if metric.gate]
     return Severity.CRITICAL if any(row.status == Status.REGRESSION for row in decided if row) else Severity.INFO
 

@@ -1,4 +1,4 @@
-"""Compare the beginnings of two builds: the time to numbers of users, the shift of their ramps, and their waves."""
+"""Compare how the load of two builds begins: times to given numbers of users, the shift of the ramps, and the waves."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def round_marks(plateaus: list[float], levels: int = 5) -> list[int]:
-    """About `levels` round numbers of users below all of these plateaus."""
+    """Choose about `levels` equally spaced round numbers of users, none above the lowest of the `plateaus`."""
     lowest = min(plateaus, default=0.0)
     if not lowest > levels:
         return []
@@ -33,21 +33,21 @@ def round_marks(plateaus: list[float], levels: int = 5) -> list[int]:
 
 
 def time_to_users(users: pd.Series, marks: list[int]) -> dict[int, float | None]:
-    """Elapsed seconds at which `users` first reached each mark; None if never, or within a hole."""
+    """Elapsed seconds at which `users` first reached each mark; None if never, at the first sample, or during a gap."""
     elapsed, values = samples(users)
     unseen = holes(elapsed)
-    first = {mark: int(np.argmax(values >= mark)) for mark in marks}  # 0 if never reached
+    first = {mark: int(np.argmax(values >= mark)) for mark in marks}  # index; 0 if never reached
     return {mark: float(elapsed[i]) if i and not unseen[i - 1] else None for mark, i in first.items()}
 
 
 def with_ramp_ups(views: Views) -> Views:
-    """Add the shape of each run's beginning."""
+    """Add a summary of the ramp, as in results.json, to each run."""
     marks = round_marks([view.plateau_users for runs in views for view in runs if view.plateau_users is not None])
     return views.map(lambda runs: [replace(view, ramp_up=_ramp_up(view, marks)) for view in runs])
 
 
 def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
-    """Beginning of a run for results.json, without the heights of a proxy, which are no users."""
+    """Summarise a run's ramp for results.json; heights of a proxy are omitted, as they are no users."""
     reached = {} if view.users is None else time_to_users(view.users, marks)
     times = {str(mark): at_s for mark, at_s in reached.items()}
     if view.shape is None:
@@ -56,7 +56,7 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
     waves = view.shape.waves if view.shape.waves.claimed else Waves(test=view.shape.waves.test)
     seen, in_users = beginning.onset_s is not None, not view.shape.proxy
     if not seen and line is not None:
-        times = dict.fromkeys(times)  # the recording starts in mid-ramp: the start of the run is unknown
+        times = dict.fromkeys(times)  # all None: the recording starts in mid-ramp, so the run's start is unknown
     return RampUp(
         onset_s=beginning.onset_s,
         early_bumps=len(beginning.bumps) if seen else None,
@@ -80,25 +80,25 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
 
 
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
-"""Standard deviation of one run's delay without repeated runs: root of `LEAST_SD_S`^2 + (`ONSET_SD` * mean onset)^2. It
-is 1.5 times that of 200 simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`: 10 to 13 s with at most one bump,
-0.04 to 0.07 of the onset with more), because real runs vary more."""
-FIRST_S = 120.0  # seconds after the later ramp's start that show a shift; later gaps come from slopes or alerts
-LEVELS = 101  # number of levels where delays are measured: one for each percent of the common ramp
+"""Without repeated runs, one run's delay has the standard deviation sqrt(`LEAST_SD_S`^2 + (`ONSET_SD` * mean onset)^2)
+in seconds. Both numbers are 1.5 times those of 200 simulated pairs of runs, because real runs vary more (seeds 0 to 199
+of `benchmarks/shapes.py`: 10 to 13 s with at most one bump, 0.04 to 0.07 of the onset with more)."""
+FIRST_S = 120.0  # the shift shows in this time after the later ramp's start; later, slopes and alerts add to the gap
+LEVELS = 101  # number of loads at which delays are measured: one for each percent of the common range of loads
 
 
 @dataclass(frozen=True)
 class Shift:
-    """New minus base over the common ramp: with negative users the new build is behind."""
+    """Shift of the new build's ramp against the base's; `users` is negative if the new build is behind."""
 
-    users: float  # median vertical gap in the curve's unit
+    users: float  # median of new minus base at equal times, in the curve's unit
     users_ci: tuple[float, float]
-    """95 % interval from noise within runs, variation between runs, and how the gap or delay drifts along the ramp
-    (its spread, and its change since the first minutes)."""
+    """95 % interval of `users`. It includes the noise within runs, the variation between runs, and the drift of the gap
+    (or of the delay) along the ramp, which is its spread and its change since the first `FIRST_S` seconds."""
     seconds: float  # median delay at equal users; positive if the new build is later
-    window: tuple[float, float]  # elapsed seconds: from the later onset to the first wave
+    window: tuple[float, float]  # common ramp in elapsed seconds: from the later onset to the first wave or ramp's end
     noise_source: Literal["runs", "simulated"]  # source of the run-to-run variation
-    p_value: float  # two-sided, for no shift
+    p_value: float  # two-sided p-value for the hypothesis of no shift
 
     @property
     def significant(self) -> bool:
@@ -109,11 +109,11 @@ class Shift:
 def shift(
     base: pd.Series | Shape, new: pd.Series | Shape, *, sd_s: float | None = None, df: float = math.inf
 ) -> Shift | None:
-    """Measure the shift between the common ramps of two runs.
+    """Measure how far the ramp of the new run is shifted against the ramp of the base.
 
-    A few alerts in the first minutes decide the delay of a run, so samples within the run do not show its variation.
-    Without repeated runs the variation is that of simulated runs, which grows with the length of the beginning: one
-    bump more or less is chance.
+    A few alerts in the first minutes decide how late a ramp starts, so samples of one run do not show how much the
+    delay varies between runs. Without `sd_s`, this variation is taken from simulated runs. It grows with the onset of
+    the ramp, because the number of bumps before the ramp is random.
 
     Parameters
     ----------
@@ -121,12 +121,12 @@ def shift(
         Connected users over elapsed seconds, or the shapes of both runs.
     sd_s, df
         Standard deviation of one run's delay in seconds from repeated runs of one build, and its degrees of freedom;
-        default: that of simulated runs.
+        default: the standard deviation of simulated runs.
 
     Returns
     -------
     Shift or None
-        None if the start of a ramp was not recorded, a curve shows no load, or the ramps share no time.
+        None if the start of a ramp was not recorded, a curve shows no load, or the ramps overlap by less than a minute.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def shift(
     slope, gap, delays = _gaps(one.curve, other.curve, window)
     _, first_gap, first_delays = _gaps(one.curve, other.curve, (window[0], min(window[0] + FIRST_S, window[1])))
     users, seconds = float(np.median(gap)), float(np.median(delays))
-    # A shift is constant in users or in seconds: after a kink, the same delay is fewer users.
+    # A pure shift is constant in users or in seconds (after a kink, a delay means fewer users): use the steadier one.
     wandering_s = math.hypot(users - float(np.median(first_gap)), float(gap.std())) / slope
     if delays.size > 1:
         wandering_s = min(wandering_s, math.hypot(seconds - float(np.median(first_delays)), float(delays.std())))
@@ -172,7 +172,7 @@ def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:
 
 
 def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple[float, FloatArray, FloatArray]:
-    """Mean slope of both ramps, gaps about a sample apart, and delays at equal levels (one if they share no level)."""
+    """Return the mean slope of both ramps, new minus base per sample, and the delays at equal loads (at least one)."""
     times = np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / base.sample_s) + 1))
     one, other = (np.interp(times, curve.elapsed, curve.values) for curve in (base, new))
     gap = np.asarray(other - one, dtype=np.float64)
@@ -189,7 +189,7 @@ def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple
 
 
 def _error_of_median(gap: FloatArray) -> float:
-    """Standard error of the median gap from the AR(1) noise of the samples around its trend."""
+    """Standard error of the median of `gap`, from the AR(1) noise of its samples around a linear trend."""
     places = np.arange(gap.size)
     residual = gap - np.polyval(np.polyfit(places, gap, 1), places)
     variance = float(residual @ residual)
@@ -200,7 +200,7 @@ def _error_of_median(gap: FloatArray) -> float:
 
 
 def compare_ramps(views: Views) -> RampUps:
-    """Compare the beginnings of two builds: mean shapes, and the median shift and wave differences of pairs of runs."""
+    """Compare the ramps of two builds: mean ramp of each, and median shift and wave differences over pairs of runs."""
     pairs = [(a.shape, b.shape) for a, b in zip(views.base, views.new, strict=False) if a.shape and b.shape]
     proxy = any(shape.proxy for pair in pairs for shape in pair)
     waves = [compare_waves(a.waves, b.waves) for a, b in pairs if a.waves.claimed and b.waves.claimed]
@@ -223,13 +223,13 @@ def compare_ramps(views: Views) -> RampUps:
 
 
 def _middle(differences: Sequence[T | None], name: str) -> T | None:
-    """The difference whose number `name` is the median (of two, the lower); None without any."""
+    """Return the difference whose attribute `name` is the median (of two, the lower); None if all are None."""
     ordered = sorted((each for each in differences if each is not None), key=attrgetter(name))
     return ordered[(len(ordered) - 1) // 2] if ordered else None
 
 
 def _mean_ramp(ramps: Sequence[RampUp]) -> RampUp:
-    """Mean over the runs of one build; a single run is unchanged."""
+    """Average the ramps of the runs of one build; the ramp of a single run is returned unchanged."""
     if len(ramps) == 1:
         return ramps[0]
     names = RampUp.model_fields.keys() - {"time_to", "bumps", "early_bumps", "equilibrium"}

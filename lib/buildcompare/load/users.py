@@ -1,4 +1,4 @@
-"""Estimate the supported users of a run by the load-test tool's definition, and find the alerts that limited them."""
+"""Estimate the users that a run supports, as the load-test tool defines them, and find the alerts that limited them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,18 +20,18 @@ from buildcompare.stats.planning import Looks
 from buildcompare.text.sentences import say
 
 STOP_SLOPE = STOP_STEPS * USERS_INC
-STEEP = TOLERANCE * STOP_SLOPE  # users per second; a steeper curve has no level yet
-COVERED = 0.9  # smallest part of a window with samples (published runs: 0.99 and more)
-CEILING = 0.95  # a run above this part of the ceiling was stopped by it: capped runs have 0.967, others up to 0.87
-SILENT_S = 120.0  # longest time without samples at a run's start or end: twice the range of an alert query
-CUT_TOLERANCE_S = 60.0  # curves without a stop that end this close together may be cut to one length
+STEEP = TOLERANCE * STOP_SLOPE  # users per second; a curve with a steeper slope has not reached its plateau
+COVERED = 0.9  # minimum share of the window that samples must cover (published runs cover at least 0.99)
+CEILING = 0.95  # share of the user ceiling above which it limited a run (capped runs: 0.967, others: at most 0.87)
+SILENT_S = 120.0  # maximum time without samples at a run's start or end: twice the range of an alert query
+CUT_TOLERANCE_S = 60.0  # curves without a shutdown may have been cut to one length if they end this close together
 CUT_SLOPE = 1.15
-"""The base's curve was cut if it ends with the new build's at more than this multiple of the stop rule's slope: whole
-published curves without a stop end at 0.98 to 1.12, curves that lack more than 1 % of their users at 1.19 or more."""
+"""Factor on the stop rule's slope. A base curve that ends together with the new one was cut if it is steeper: whole
+published curves without a shutdown have 0.98 to 1.12, curves that lack more than 1 % of their users 1.19 or more."""
 
 LEVEL = 0.5
-"""A curve below this multiple of that slope has its level: more time would add nothing. Published curves that were cut
-end at 1.0 to 2.5, so 0.9 would serve them as well."""
+"""Factor on the stop rule's slope. A curve that may be cut but is less steep has reached its level: more time would add
+no users. Published curves that were cut have 1.0 to 2.5, so 0.9 would do as well."""
 
 
 def supported_users(
@@ -44,8 +44,8 @@ def supported_users(
 ) -> Estimate:
     """Estimate the supported users: the mean of the connected users over the last 30 minutes under load.
 
-    A curve with a stop met the load-test tool's stop rule by the tool's count, so it counts as climbing only well
-    beyond that rule; a curve that may have been cut has an estimate only at its level.
+    The load-test tool ends a run when its active users climb slowly enough. A complete curve of connected users counts
+    as still climbing only above `TOLERANCE` times that slope. A curve that may be cut has one only at its level.
 
     Parameters
     ----------
@@ -56,14 +56,14 @@ def supported_users(
     may_be_cut
         True if the curve may have been cut before its run stopped.
     known_end_s
-        Known end of the run; None if the curve merely ends.
+        End of the run in elapsed seconds, as the source states it; None if the source states no end.
     ceiling
         Highest number of users that the test would add; None if unknown.
 
     Returns
     -------
     Estimate
-        `estimated`, or the `reason` why there is none, and `at_least` if the build supports at least as many.
+        `estimated`, or None with a `reason`; `at_least` is a lower bound if the curve climbs or meets the ceiling.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def supported_users(
     reason, at_least = None, None
     if values.size * step < COVERED * WINDOW_S or silence > SILENT_S:
         reason = NoEstimate.GAPS
-    elif values.min() < HARDLY_ANY * np.median(values):  # published runs: at least 0.93 of the median
+    elif values.min() < HARDLY_ANY * np.median(values):  # the minimum of published runs is at least 0.93
         reason = NoEstimate.INTERRUPTED
     elif ceiling is not None and mean >= CEILING * ceiling:
         reason, at_least = NoEstimate.CEILING_REACHED, mean
@@ -115,7 +115,7 @@ def with_estimates(test: Test, views: Views) -> Views:
         may_be_cut = not seen and stop is not None and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in other)
         known_end_s = view.recording.duration_s if stop_known else None
         estimate = supported_users(view.users, stop=stop, known_end_s=known_end_s, ceiling=test.users)
-        # Published plots cut both curves to the base's length.
+        # Published plots end where the base's curve ends: a new curve may be cut, a base curve only if it is steep.
         if may_be_cut and (side == "new" or (estimate.slope_users_per_s or 0.0) > CUT_SLOPE * STOP_SLOPE):
             estimate = supported_users(view.users, stop=stop, may_be_cut=True, ceiling=test.users)
         return replace(view, estimate=estimate)
@@ -131,7 +131,7 @@ def compare_supported_users(
     past: Contrasts | None = None,
     looks: Looks | None = None,
 ) -> SupportedUsersResult:
-    """Compare the supported users of two builds: reported ones if all runs have them, or else estimates."""
+    """Compare the supported users of two builds: the reported numbers if all runs have one, or else the estimates."""
     estimates = views.map(lambda runs: [view.estimate for view in runs if view.estimate])
     curves = estimates.map(lambda runs: [run.estimated for run in runs])
     reports: Pair[list[float | None]] = Pair.of(lambda side: [run.supported_users for run in test.runs(side)])
@@ -151,7 +151,7 @@ def compare_supported_users(
     judged: dict[str, object] = {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
     if effect and band:
         judged = judge_users(effect, band, looks).deciding_row()
-    elif delta is None and noise and best.base and at_least.new:  # the interval has no upper end
+    elif delta is None and noise and best.base and at_least.new:  # a lower bound gives only `ci_low`
         bound = measure_effect(levels.base, [RunLevel(at_least.new)], noise)
         judged |= {"ci_low": bound.interval()[0] if bound else None}
     return SupportedUsersResult(
@@ -167,15 +167,15 @@ def compare_supported_users(
     )
 
 
-QUIET_S = 60.0  # the coordinator ignores alerts at the start of a test (`MinIntervalSec`)
-PERCENTILE = 95.0  # percentile of query over threshold that measures nearness; higher ones rest on single samples
+QUIET_S = 60.0  # the coordinator ignores alerts during this time after a test's start (its setting `MinIntervalSec`)
+PERCENTILE = 95.0  # `nearness` is this percentile of query / threshold; higher percentiles rest on single samples
 
 
 def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator) -> LimitedBy | None:
-    """Find the alerts that limited each build of an unbounded test; None without a recorded alert query.
+    """Find the alerts that limited each build of an unbounded test; None if no alert query was recorded.
 
-    An alert removes users, so the threshold that is crossed in the waves around a level holds the load there. Another
-    one may be crossed first, while caches are cold.
+    Each alert makes the coordinator remove users, so the alert that fires again and again in the steady window holds
+    the load at its level. A different alert may fire first, while caches are still cold.
     """
     if test.type != "unbounded":
         return None
@@ -189,7 +189,7 @@ def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coor
 def alerts_of_build(
     alerts: Sequence[Alert], thresholds: Mapping[str, float], runs: Sequence[RunView], build: Side
 ) -> list[AlertResult]:
-    """Summarise each alert over the runs of a build; `thresholds` override the catalogue's."""
+    """Summarise each alert over the runs of a build; `thresholds`, by slug, override those of the catalogue."""
     results = []
     for alert in alerts:
         threshold = thresholds.get(alert.slug, alert.threshold)
