@@ -1,1 +1,1 @@
-"""The curve of connected users: windows, ramp, waves, supported users."""
+"""Analyse the curve of connected users: steady window, ramp, waves and supported users."""

@@ -1,7 +1,7 @@
 """Prepare a load curve, and find its turns, its falls, its stop, and its steady window.
 
-Numbers without a source are round ones that separate the faults of simulated runs (tests/validity) and find the known
-ones of published runs without false alarms (`benchmarks/validity.py`).
+Constants without a source are round numbers. They detect the faults planted in simulated runs (tests/validity)
+and the known faults of published runs, without false alarms (`benchmarks/validity.py`).
 """
 
 import math
@@ -19,16 +19,16 @@ from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.levels import LARGEST, MINUTE_S
 
 WINDOW_S, STOP_STEPS = 1800.0, 0.025
-"""Stop rule of mattermost-load-test-ng: at least `WINDOW_S` after the first alert, and a least-squares slope of the
-active users over the last `WINDOW_S` below this many actions of the coordinator per second (0.2 users/s of 8). It
-reports their mean over that window as supported users."""
+"""Stop rule of mattermost-load-test-ng: a run ends at least `WINDOW_S` after its first alert, once the least-squares
+slope of the active users over the last `WINDOW_S` is below `STOP_STEPS` actions of the coordinator per second (0.2
+users/s with 8 users per action). The tool reports the mean over that window as the supported users."""
 TOLERANCE = 2.0
-"""Factor on that slope beyond which a curve is not at its plateau: connected users are not exactly the active ones.
-Whole published curves (development half) end at up to 1.35 times the rule's slope; half as much again is room."""
+"""Factor on the stop rule's slope above which a curve has not reached its plateau. Complete published curves
+(development half) end at up to 1.35 times that slope, because connected users differ from active ones."""
 USERS_INC = 8.0  # users that mattermost-load-test-ng's coordinator adds or removes in one action
-FASTEST_FALL = 4.0  # users per second that the coordinator removes at most: 8 every 2 s
+FASTEST_FALL = 4.0  # maximum users per second that the coordinator removes: 8 users every 2 s
 ROUNDING = 1.5  # factor on the coordinator's pace, to allow for sampling and rounding
-HOLE_S = 90.0  # a longer gap may hide an early bump, which is no shorter: alerts are ignored in the first minute
+HOLE_S = 90.0  # a gap (seconds) longer than this may hide an early bump, because bumps last at least as long
 
 
 def samples(curve: pd.Series, until_s: float = math.inf) -> tuple[FloatArray, FloatArray]:
@@ -39,15 +39,15 @@ def samples(curve: pd.Series, until_s: float = math.inf) -> tuple[FloatArray, Fl
 
 
 def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
-    """True for samples before a hole, which is longer than `HOLE_S` and two missing samples; shape (n - 1,)."""
+    """Mark each sample before a gap longer than `HOLE_S` and two missing samples as True; shape (n - 1,)."""
     apart = np.diff(elapsed)
     return np.asarray(apart > max(HOLE_S, 3.0 * float(np.median(apart))) if apart.size else apart > 0.0, dtype=np.bool_)
 
 
-PROXY_STEP = 1.2e-3  # one action as a part of a proxy's level, if its scale is unknown: 8 of 6000 to 8000 users
-SMALLEST = 10.0  # minimum load in actions of the coordinator; a lower curve shows no load
-NOISE_UP_TO_S = 20.0  # largest sample distance to estimate noise; beyond it waves dominate and noise counts as 0
-SIGNAL = 30.0  # standard deviations of noise; lower curves are constant loads (published ones have 87 and more)
+PROXY_STEP = 1.2e-3  # share of a proxy's level that counts as one action of the coordinator (8 of about 7,000 users)
+SMALLEST = 10.0  # minimum level of a curve in actions of the coordinator; a lower curve shows no load
+NOISE_UP_TO_S = 20.0  # noise is estimated from samples at most this far apart (seconds), else it counts as 0
+SIGNAL = 30.0  # minimum level of a curve that rises, in standard deviations of noise (published: 87 or more)
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class LoadCurve:
     """A prepared curve of users or of a proxy, over elapsed seconds, in its own unit."""
 
     elapsed: FloatArray
-    values: FloatArray  # finite samples under load, without those of resets; shape (n,) each
-    sample_s: float  # median distance of samples
-    step: float  # size of one action of the coordinator
+    values: FloatArray  # finite samples under load, without those inside `resets`; shape (n,), as `elapsed`
+    sample_s: float  # median seconds between samples
+    step: float  # change of the curve by one action of the coordinator
     noise: float  # standard deviation of a sample's noise
-    level: float  # 98 % quantile of the values: single samples do not count
-    resets: tuple[tuple[float, float], ...]  # start and end of each collapse, such as a restart
+    level: float  # 98 % quantile of the values, which ignores single high samples
+    resets: tuple[tuple[float, float], ...]  # start and end of each restart from which the load recovered fast
 
     def between(self, start_s: float, end_s: float) -> tuple[FloatArray, FloatArray]:
         """Elapsed seconds and values from `start_s` to `end_s`, both included."""
@@ -69,11 +69,11 @@ class LoadCurve:
 
     @property
     def foot(self) -> float:
-        """Height above a trough up to which samples belong to its foot."""
+        """Height above a trough within which samples still count as part of the trough."""
         return max(self.step, 2.0 * self.noise)
 
     def least_fall(self, steps: float) -> float:
-        """Smallest fall beyond `steps` actions and beyond noise, whose peaks lie 6 standard deviations apart."""
+        """Return the smallest fall that counts: `steps` actions of the coordinator, or six times the noise."""
         return max(steps * self.step, 6.0 * self.noise)
 
 
@@ -82,8 +82,8 @@ def prepare_load(
 ) -> LoadCurve | None:
     """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None if it shows no load.
 
-    The idle level of a `proxy` is subtracted. `step` is the number of users of an action of the coordinator, `per_user`
-    the amount that a user adds to a proxy (goroutines: about 3); without it, the step is a part of the level.
+    The idle level of a `proxy` is subtracted. `step` is the number of users that the coordinator adds in one action.
+    `per_user` is the amount that one user adds to a proxy (goroutines: about 3); without it, `PROXY_STEP` is used.
     """
     elapsed, values = samples(curve, stop_s)
     if elapsed.size < 3:
@@ -140,11 +140,11 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
     return curve
 
 
-RECOVERED = 0.9  # a fall is a reset if this part of the users is back within `LOW_S`; the reset ends then
+RECOVERED = 0.9  # a fall is a reset if this share of the users is back within `LOW_S`; the reset ends at that time
 
 
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
-    """Restarts with a fast recovery. The coordinator acts once a second: one step is its fastest fall."""
+    """Find restarts with a fast recovery; faster falls than one `step` per second are not the coordinator's."""
     resets = []
     for fall in find_falls(pd.Series(values, elapsed), fastest_fall=step, smooth=False):
         low = int(np.argmax((elapsed > fall.at_s) & (values < HARDLY_ANY * fall.before)))
@@ -159,7 +159,7 @@ def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple
 
 
 class Turn(NamedTuple):
-    """A fall from a peak to the next trough, with the trough before the peak (first: the first sample)."""
+    """A fall from a peak to the next trough. `rise` is the trough before the peak, or else the first sample."""
 
     rise_s: float
     rise_from: float
@@ -175,7 +175,7 @@ class Turn(NamedTuple):
 
 
 def find_turns(elapsed: FloatArray, values: FloatArray, least: float) -> list[Turn]:
-    """Every fall of at least `least`, separated by rises of at least `least`; samples are finite, shape (n,)."""
+    """Find falls of at least `least`, separated by rises of at least `least`; samples are finite, of shape (n,)."""
     turns: list[Turn] = []
     if not elapsed.size:
         return turns
@@ -207,11 +207,11 @@ class Fall(NamedTuple):
     back_s: float | None  # elapsed seconds when the users were back; None if never
 
 
-AT_ONCE_S = 30.0  # connections of a lost agent time out within half a minute
-HARDLY_ANY = 0.5  # a fall below this part of the users is a restart or an interruption; a shutdown ends below it
-HELD = 0.97  # users are lost below this part of the load: one agent of 20 is 5 %, plots are read to 0.4 %
-IDLE = 0.1  # a server is idle below this part of its highest load: real ones keep 0.003 to 0.14 of their goroutines
-LOW_S = 300.0  # longest time from a fall to its lowest point, or until users are back; other falls in it do not count
+AT_ONCE_S = 30.0  # maximum seconds of a sudden fall: the connections of a lost agent time out within this time
+HARDLY_ANY = 0.5  # share of the users; a fall below it is a restart, an interruption or a shutdown
+HELD = 0.97  # share of the load below which users are lost: one agent of 20 is 5 %, plots are read to 0.4 %
+IDLE = 0.1  # share of the highest load below which a server is idle (real: 0.003 to 0.14 of its goroutines)
+LOW_S = 300.0  # maximum seconds from a fall to its lowest point, or to the return of the users
 
 
 def find_falls(
@@ -224,8 +224,8 @@ def find_falls(
 ) -> tuple[Fall, ...]:
     """Find the falls of `load` (users or a proxy, over elapsed seconds) before `stop_s`, by time.
 
-    The coordinator removes up to `fastest_fall` users per second (none in a bounded test). A fall to less than
-    the part `hardly_any` is a restart if the part `RECOVERED` returns. With `smooth`, a single sample is no fall.
+    The coordinator removes up to `fastest_fall` users per second (none in a bounded test). A fall below the share
+    `hardly_any` is a restart if the share `RECOVERED` returns. With `smooth`, a single low sample is not a fall.
     """
     elapsed, users = samples(load, stop_s)
     if users.size < 3:
@@ -248,7 +248,7 @@ def find_falls(
         while start > 0 and users[start - 1] - users[start] > max(0.02 * allowed[first], allowed_step[start - 1]):
             start -= 1
         before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
-        soon = users[(elapsed > since) & (elapsed <= since + MINUTE_S)]  # users who return sooner were not lost
+        soon = users[(elapsed > since) & (elapsed <= since + MINUTE_S)]  # users who return before `since` were not lost
         remaining = float(np.median(soon)) if soon.size else float(users[-1])
         last = int(np.searchsorted(elapsed, elapsed[start] + LOW_S, "right"))
         lowest = float(users[start + 1 : max(last, start + 2)].min())
@@ -263,9 +263,9 @@ def find_falls(
     return tuple(falls)
 
 
-STILL_UP = 0.95  # part of the level above which a curve is still under load
-LONGEST_TAIL_S = 180.0  # longer tails above `HARDLY_ANY` of the level are no shutdown (published ones take 20 to 85 s)
-STEP_NOISE = 0.01  # a shutdown starts with a step larger than this part of the level
+STILL_UP = 0.95  # share of the level above which a curve is still under load
+LONGEST_TAIL_S = 180.0  # maximum seconds of a shutdown that keeps `HARDLY_ANY` users (published: 20 to 85 s)
+STEP_NOISE = 0.01  # a shutdown starts with a step down by more than this share of the level
 
 
 @dataclass(frozen=True)
@@ -274,15 +274,15 @@ class Stop:
 
     at_s: float  # last sample under load
     end_s: float  # last finite sample
-    shutdown: bool  # True if the curve shows the agents shut down in between
+    shutdown: bool  # True if the curve shows that the agents shut down between `at_s` and `end_s`
 
 
 def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> Stop | None:
     """Find the shutdown at the end of a curve of users; None without a finite sample.
 
-    A shutdown is a fall at the very end, faster than the coordinator removes users, without a return. A long tail after
-    it is a loss of load instead, unless few users are left. A curve without load has no shutdown: its stop is its last
-    sample. `fastest_fall` is the coordinator's fastest, in users per second; None if the curve is not in users.
+    A shutdown is a fall at the very end that is faster than the coordinator removes users. If many users stay for long
+    after the fall, it is a loss of load instead. A curve without load has no shutdown: its stop is its last sample.
+    `fastest_fall` is the coordinator's fastest fall, in users per second; None if the curve is not in users.
     """
     elapsed, values = samples(load)
     if not values.size:
@@ -296,11 +296,11 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
     if not (high > 0 and level > 0):
         return none
 
-    def allowed(seconds: FloatArray) -> FloatArray:  # fall of a curve under load
+    def allowed(seconds: FloatArray) -> FloatArray:  # largest fall of a curve that is still under load
         return np.maximum(STEP_NOISE * level, ROUNDING * (fastest_fall or 0.0) * seconds)
 
     cut = int(np.flatnonzero(values >= STILL_UP * level)[-1])
-    # The shutdown starts where a slow decline, of users who drop out a few at a time, becomes steep.
+    # Users may drop out a few at a time before the shutdown, which starts where this slow decline becomes steep.
     ahead = np.minimum(np.searchsorted(elapsed, elapsed[cut:] + MINUTE_S), values.size - 1)
     steep = np.flatnonzero(values[cut:] - values[ahead] > allowed(elapsed[ahead] - elapsed[cut:]))
     if steep.size and steep[0] > 0:
@@ -315,10 +315,10 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
     return Stop(float(elapsed[cut]), end_s, shutdown=True)
 
 
-PLATEAU = 0.98  # part of its level at which the plateau is reached
-SHORTEST_S = 300.0  # shortest window: five independent samples of a one-minute rate
+PLATEAU = 0.98  # the plateau begins where the load first reaches this share of its level
+SHORTEST_S = 300.0  # minimum seconds of a window: it holds five independent samples of a one-minute rate
 REPEATED_S, REPEATED_SAMPLES = 30.0, 30
-"""Shortest window of repeated runs, in seconds or in samples; the noise between the runs decides what they show."""
+"""Minimum length of a window of repeated runs, in seconds or samples; it may be short, as repeats show the noise."""
 
 Method = Literal["target_reached", "last_30_minutes", "mser5", "none"]
 
@@ -331,7 +331,7 @@ class SteadyState:
     method: Method = "none"
     reason: Reason | None = None
     shown: tuple[float, float] | None = None
-    """Window for levels that are shown although it is too short for a judgement."""
+    """Window of the levels that are shown if no window is long enough for a judgement."""
 
 
 def steady_window(
@@ -343,7 +343,7 @@ def steady_window(
     rate_s: float = MINUTE_S,
     repeated: bool = False,
 ) -> SteadyState:
-    """Find the window over which a run may be compared, in which the load is steady.
+    """Find the window of steady load, over which a run may be compared.
 
     Bounded tests: from the start of the plateau to the stop. Unbounded tests: the last 30 minutes before the stop, over
     which the load-test tool averages the supported users.
@@ -402,7 +402,7 @@ def shortest(rate_s: float, repeated: pd.Series | None = None) -> float:
 def mser_window(curve: pd.Series, *, rate_s: float = MINUTE_S, repeated: bool = False) -> SteadyState:
     """Find a steady window by MSER-5 (White 1997, Simulation 69).
 
-    Drop as many first means of 5 samples as minimise the standard error of the rest; keep short repeated runs whole.
+    As many groups of 5 samples are dropped from the start as minimise the standard error of the rest (none if short).
     """
     elapsed, values = samples(curve)
     batches = values[: values.size // 5 * 5].reshape(-1, 5).mean(axis=1)
@@ -412,7 +412,7 @@ def mser_window(curve: pd.Series, *, rate_s: float = MINUTE_S, repeated: bool = 
     if batches.size < 10:
         return SteadyState(reason=Reason(code=ReasonCode.FEW_SAMPLES))
     rest = pd.Series(batches[::-1]).expanding()
-    errors = (rest.var(ddof=0) / rest.count()).to_numpy()[::-1]  # squared standard errors after dropping 0, 1, ...
+    errors = (rest.var(ddof=0) / rest.count()).to_numpy()[::-1]  # i: squared error without i groups
     cut = int(np.argmin(errors[: batches.size // 2]))
     if cut >= batches.size // 2 - 1:
         return SteadyState(reason=Reason(code=ReasonCode.STILL_MOVES))
@@ -422,12 +422,11 @@ def mser_window(curve: pd.Series, *, rate_s: float = MINUTE_S, repeated: bool = 
 def plateau_start(
     elapsed: FloatArray, values: FloatArray, *, proxy: bool = False, rate_s: float = MINUTE_S
 ) -> float | None:
-    """Time at which a bounded run first reached its plateau; None if the load never rises.
+    """Return the elapsed seconds at which a bounded run first reached its plateau; None if the load never rises.
 
-    The plateau is the highest load sustained for 6 minutes in total (six times `rate_s`; in a short run for half of its
-    length). Later losses do not lower it, unlike the median of a run that loses agents one by one. A level of the last
-    minute that was reached less than 6 minutes before the end counts too. A proxy may rise by itself, so its plateau is
-    the median of the second half.
+    The plateau is the highest load that was sustained for six times `rate_s` in total (in a short run, for half of its
+    length): later losses of agents do not lower it. If a higher load was reached only shortly before the end, the level
+    of the last minute counts. A proxy may rise without load, so its plateau is the median of the second half.
     """
     shortest_s = shortest(rate_s) + rate_s
     half_s = 0.5 * float(np.ptp(elapsed)) if elapsed.size else 0.0
@@ -443,7 +442,7 @@ def plateau_start(
 
 
 def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
-    """Highest load that a run reached for this long in total; the lowest load of a shorter run, 0 for an empty one."""
+    """Return the highest load reached for `seconds` in total; the lowest load of a shorter run, 0 without samples."""
     if values.size < 2:
         return 0.0
     count = max(round(seconds / float(np.median(np.diff(elapsed)))), 1)

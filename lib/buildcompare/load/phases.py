@@ -1,6 +1,6 @@
-"""Measure the phases of a load curve: early bumps, the lasting ramp, and the waves around its threshold.
+"""Measure the phases of a load curve: early bumps, the lasting ramp, and the waves at its limit.
 
-Numbers without a source were fitted to our own simulator (seeds 0 to 249 of `benchmarks/shapes.py simulated`).
+Constants without a source were fitted to our own simulator (seeds 0 to 249 of `benchmarks/shapes.py simulated`).
 """
 
 import math
@@ -20,30 +20,30 @@ from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.levels import MINUTE_S, ROUNDED
 from buildcompare.stats.planning import ALPHA, quantile
 
-TURN_STEPS = 8.0  # smallest height of a turn, in actions (8 users); the coarsest pixel of a published plot is 56 users
+TURN_STEPS = 8.0  # minimum height of a bump, in actions of 8 users (published plots have up to 56 users a pixel)
 EARLY_PART, HALF = 0.15, 0.5
-"""A peak is early if it is below `EARLY_PART` of the curve's level, or if the curve falls by `HALF` of the peak before
-reaching `HALF` of the level for the first time: the ramp started again."""
-FOOT = 2.0  # a climb that leaves its foot within this multiple of a straight climb's time began before the recording
+"""Shares. A peak is early if it is below `EARLY_PART` of the curve's level, or if the curve falls by `HALF` of the peak
+before it first reaches `HALF` of the level, because the ramp then started again."""
+FOOT = 2.0  # the ramp began before the recording if it leaves its low end in less than this many `foot_s`
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """Beginning of a run."""
+    """How the load of a run begins."""
 
-    bumps: tuple[Bump, ...]  # early bumps by time; heights in the curve's unit
+    bumps: tuple[Bump, ...]  # early bumps in order of time; heights in the curve's unit
     onset_s: float | None
-    """Start of the lasting ramp: the last sample within one step of the trough that it climbs from. None if the
-    recording starts in mid-ramp, a hole hides it, or the curve never climbs."""
+    """Start of the lasting ramp in elapsed seconds: the last sample at the trough before the climb. None
+    if the recording starts in mid-ramp, if a gap may hide the start, or if the curve never climbs."""
 
     @property
     def bump_seconds(self) -> float:
-        """Seconds in early bumps, each from the trough before to the trough after."""
+        """Total seconds of the early bumps, each measured from the trough before it to the trough after it."""
         return sum(bump.end_s - bump.start_s for bump in self.bumps)
 
 
 def bumps(users: pd.Series | LoadCurve) -> Beginning:
-    """Find the early bumps of a run, rises that fall back, and the onset of the lasting ramp after them.
+    """Find early bumps of a run (rises that fall back) and the onset of the lasting ramp after them.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     turns = turns[: early[-1] if early else 0]
     climb_s = _onset(curve, half)
     if climb_s is not None and curve.values[0] > SMALLEST * curve.step:  # the recording may start in mid-ramp
-        # Time a straight climb needs to leave its foot, as a share of the time until it counts as a climb.
+        # `foot_s`: time that a straight climb needs to rise by `foot`, from the time that it needs to rise by `least`.
         counts = int(np.argmax(np.maximum.accumulate(curve.values) - curve.values[0] >= least))
         foot_s = float(curve.elapsed[counts] - curve.elapsed[0]) * curve.foot / least
         at_once = climb_s - float(curve.elapsed[0]) <= FOOT * foot_s
@@ -104,31 +104,31 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
     onset = first + int(np.flatnonzero(values[: last + 1] <= lowest[last] + curve.foot)[-1])
     unseen = holes(curve.elapsed[onset : half + 1])
     low = curve.values[onset:half] < EARLY_PART * curve.level
-    return None if (unseen & low).any() else float(curve.elapsed[onset])  # a bump may hide in the hole
+    return None if (unseen & low).any() else float(curve.elapsed[onset])  # the gap may hide a bump
 
 
 LAG_S = 45.0
-"""Shortest stretch, and time skipped after the onset and between stretches: connections lag the coordinator by 12 s."""
-STRAIGHT_STEPS = 3.0  # most actions between a stretch's samples and its least-squares line, unless noise is larger
-PIXEL = 0.003  # largest deviation of straight samples, as a part of the level: about a pixel of a published plot
+"""Minimum seconds of a stretch, and seconds skipped before each: connections lag the coordinator by about 12 s."""
+STRAIGHT_STEPS = 3.0  # maximum distance of a stretch's samples from its straight line, in actions
+PIXEL = 0.003  # the same as a share of the level: about one pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
-"""A stretch ends at the last sample within `END_STEPS` of the line through its first `TRUSTED_PART`."""
-MAIN_PART = 0.35  # the ramp is the first stretch to climb this part of the highest: an early alert leaves a short one
-AFTER_S = 240.0  # shortest second stretch: a one-minute alert query rises and falls twice
-SLOWER = (0.2, 0.8)  # slope after a kink, relative to the ramp's: a half or a third while the coordinator rests
+"""A stretch ends at the last sample within `END_STEPS` actions of the line through the first 70 % of its samples."""
+MAIN_PART = 0.35  # the ramp is the first stretch that climbs at least this share of the highest climb
+AFTER_S = 240.0  # minimum seconds of the stretch after a kink: a one-minute alert query rises and falls twice
+SLOWER = (0.2, 0.8)  # slope after a kink relative to the ramp (half or a third while the coordinator rests)
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """Lasting ramp of one run; elapsed seconds and the curve's unit."""
+    """The lasting ramp of one run; times are elapsed seconds, heights in the curve's unit."""
 
     start_s: float
-    end_s: float  # end of the straight stretch: an alert, a bend, or the recording's end
-    slope: float  # per second
+    end_s: float  # end of the straight stretch, at an alert, a bend or the end of the recording
+    slope: float  # rise per second
     kink_s: float | None
-    """Start of a second, less steep straight stretch: from the first alert on the coordinator rests between actions,
-    which is no defect. None if the curve merely bends."""
-    complete: bool  # False if the recording ends before the ramp
+    """Start of a second straight stretch that is less steep, as the coordinator rests between actions after an alert
+    (no defect). None if the curve bends instead."""
+    complete: bool  # False if the recording ends before the ramp does
 
 
 def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp | None:
@@ -161,7 +161,7 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     curve = load_curve(users)
     onset_s = bumps(curve).onset_s if onset_s is None else onset_s
     start_s = float(curve.elapsed[0]) if onset_s is None else onset_s + LAG_S
-    # A stretch that starts above half is the creep towards the equilibrium.
+    # A stretch that starts above half of the level is part of the slow approach to the equilibrium.
     until_s = float(curve.elapsed[int(np.argmax(curve.values >= HALF * curve.level))])
     stretches: list[tuple[float, float, float]] = []
     while (not stretches or start_s < until_s) and (stretch := _stretch(curve, start_s)):
@@ -172,14 +172,14 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     if not most > 0:
         return None
     start_s, end_s, slope = next(s for s, rise in zip(stretches, rises, strict=True) if rise >= MAIN_PART * most)
-    # With the tolerance of a pixel, the slow approach to the equilibrium would count as a kink.
+    # `pixel` is 0: with its tolerance, the slow approach to the equilibrium would count as a kink.
     after = _stretch(curve, end_s + LAG_S, pixel=0.0)
     kinked = after and after[1] - after[0] >= AFTER_S and SLOWER[0] * slope <= after[2] <= SLOWER[1] * slope
     return Ramp(start_s, end_s, slope, end_s if kinked else None, complete=bool(end_s < curve.elapsed[-1]))
 
 
 def _stretch(curve: LoadCurve, start_s: float, *, pixel: float = PIXEL) -> tuple[float, float, float] | None:
-    """Start, end and slope of the straight stretch from `start_s`; None with less than `LAG_S` left."""
+    """Return start, end and slope of the straight stretch from `start_s`; None if less than `LAG_S` is left."""
     elapsed, values = curve.between(start_s, np.inf)
     least = int(np.searchsorted(elapsed, elapsed[0] + LAG_S)) + 1 if elapsed.size else 1
     if least > elapsed.size:
@@ -195,7 +195,7 @@ def _stretch(curve: LoadCurve, start_s: float, *, pixel: float = PIXEL) -> tuple
 
 
 def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) -> int:
-    """Number of straight samples from the first on, at least `least`, by doubling and bisection."""
+    """Return how many of the first samples form a straight line, at least `least`, by doubling and bisection."""
 
     def straight(size: int) -> bool:
         x, y = elapsed[:size] - elapsed[:size].mean(), values[:size] - values[:size].mean()
@@ -209,43 +209,43 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 
 # ---- Waves ----------------------------------------------------------------------------------------------------------
 
-FALL_STEPS = 5.0  # smallest fall of a wave, in actions of the coordinator
+FALL_STEPS = 5.0  # minimum fall of a wave, in actions of the coordinator
 ROW, PAUSE_S = 3, 1200.0
-"""Waves begin with three falls in a row, each within `LONGEST_S` of the one before: published waves have periods of 145
-to 250 s, and a missed one doubles the distance. The pause after them is no longer than `PAUSE_S` or than the row."""
-CYCLE_STEPS = 2.0  # smallest fall of a cycle, in actions: a missed one would double the period
+"""Waves begin with `ROW` falls, each within `LONGEST_S` seconds of the previous fall. Published waves have periods of
+145 to 250 s, and a missed fall doubles the distance. The pause after the row is no longer than `PAUSE_S` or the row."""
+CYCLE_STEPS = 2.0  # minimum fall of a cycle, in actions; it is small, because a missed cycle doubles the period
 FEWEST_CYCLES = 4  # minimum number of cycles for a period (three distances)
 RESOLVED, ALIASED = 8.0, 3.0
-"""Samples per cycle. Below `RESOLVED` the fall is unknown: peaks and troughs lie between samples, which shortens a
-saw-tooth of 8 samples by an eighth on average, one of 4 by a quarter. Below `ALIASED` the period may be that of faster
-waves: samples a minute apart show waves of 100 s as waves of 150."""
-SWING = 0.5  # a spectral peak whose swing is below this part of the falls is an overtone or a ripple
-NEAR = 0.25  # largest relative distance of periods, or frequencies, of one oscillation
+"""Samples per cycle. Below `RESOLVED` the height of the fall is unknown, as peaks and troughs lie between samples: a
+saw-tooth of 8 samples looks an eighth smaller on average, one of 4 samples a quarter. Below `ALIASED` the period is
+unknown: samples a minute apart show waves of 100 s as waves of 150 s."""
+SWING = 0.5  # minimum swing of a spectral peak, as a share of the median fall; smaller peaks are overtones
+NEAR = 0.25  # periods or frequencies count as one oscillation up to this relative distance
 
 
 @dataclass(frozen=True)
 class WaveTest:
     """Test of a spectral peak against red noise."""
 
-    p_value: float  # p-value of the largest peak against the fitted AR(1) spectrum, for all frequencies (Sidak)
+    p_value: float  # p-value of the largest peak against an AR(1) spectrum, adjusted for all frequencies (Sidak)
     period_s: float
-    share: float  # part of the variance within a quarter of the peak's frequency: 1 is a pure oscillation
-    swing: float  # peak to trough of a sine with the variance of the waves, in the curve's unit
+    share: float  # share of the variance at frequencies within 25 % of the peak; 1 for a pure oscillation
+    swing: float  # peak-to-trough height of a sine with this variance, in the curve's unit
 
 
 @dataclass(frozen=True)
 class Waves:
-    """Waves of one run; None for numbers that are unknown."""
+    """The waves of one run; unknown numbers are None."""
 
-    onset_s: float | None = None  # first of three falls in a row after the start of the lasting ramp
-    onset_users: float | None = None  # height at the onset
-    falls: tuple[Turn, ...] = ()  # from the onset to the stop
-    cycles: tuple[float, ...] = ()  # seconds between the peaks of all cycles
+    onset_s: float | None = None  # elapsed seconds of the peak before the first of three falls in a row
+    onset_users: float | None = None  # height of the curve at `onset_s`
+    falls: tuple[Turn, ...] = ()  # all falls from the onset to the stop
+    cycles: tuple[float, ...] = ()  # seconds between the peaks of successive cycles
     period_s: float | None = None
-    """Median length of the cycles; that of the spectral peak if noise may count as cycles and the two disagree."""
-    amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
-    regularity: float | None = None  # 1 minus the robust relative spread of the cycles, at least 0: 1 is a clock
-    test: WaveTest | None = None  # None if the stretch is too short
+    """Median length of the cycles in seconds; the period of the spectral peak if noise may hide the true cycles."""
+    amplitude: float | None = None  # median fall from peak to trough; None if the samples are too far apart
+    regularity: float | None = None  # 1 minus the relative spread of the cycles, at least 0; 1 if all are equal
+    test: WaveTest | None = None  # None if the tested part of the run is too short
 
     @property
     def claimed(self) -> bool:
@@ -302,9 +302,9 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
         period = middle = float(np.median(distances))
         regularity = max(0.0, 1.0 - robust_sd(distances - middle) / middle)
         like = distances[np.abs(distances - middle) <= 0.5 * middle]
-        if like.size and period < 10.0 * curve.sample_s:  # the mean is finer for short periods
+        if like.size and period < 10.0 * curve.sample_s:  # the mean resolves short periods better
             period = float(like.mean())
-    if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # else noise could count as cycles
+    if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # noise may count as cycles
         explains = test is not None and test.p_value <= ALPHA and test.swing >= SWING * amplitude
         peak = test.period_s if test is not None and explains else None
         if not (period and peak and abs(period - peak) <= NEAR * peak):
@@ -325,7 +325,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
 
 
 def _from_first_row(turns: list[Turn]) -> list[Turn]:
-    """Drop the falls before the first row of falls that continues as waves."""
+    """Drop all falls before the first row of falls that goes on as waves."""
     ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > LONGEST_S]
     for first, end in pairwise([0, *ends, len(turns)]):
         last_s = turns[end - 1].trough_s if end else 0.0
@@ -335,21 +335,21 @@ def _from_first_row(turns: list[Turn]) -> list[Turn]:
     return []
 
 
-LONGEST_S = 600.0  # longest period searched; alert queries look back one minute, so none is shorter
-CYCLES = 5.0  # minimum number of cycles of the longest period searched
-KNOT_S = 1800.0  # distance of the knots of the trend (quadratic spline): three times the longest period searched
-TAPERS = 3  # sine tapers (Riedel & Sidorenko 1995): more of them blur a peak, fewer leave its height to chance
-FEWEST_SAMPLES = 40  # 5 % of red noise passes (40 to 90 samples 15 to 60 s apart, phi 0 to .95, 300 runs each)
+LONGEST_S = 600.0  # longest period searched, in seconds; the shortest is a minute, the range of an alert query
+CYCLES = 5.0  # the tested part of the run must hold at least this many cycles of the longest period
+KNOT_S = 1800.0  # seconds between the knots of the trend (quadratic spline): three times the longest period
+TAPERS = 3  # number of sine tapers (Riedel & Sidorenko 1995): more blur a peak, fewer make its height random
+FEWEST_SAMPLES = 40  # minimum samples: from 40 on, 5 % of simulated red noise counts as an oscillation
 
 
 def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> WaveTest | None:
     """Test finite values over elapsed seconds, shape (n,), for an oscillation beyond an AR(1) process.
 
-    Multitaper spectrum (sine tapers, Riedel & Sidorenko 1995) of the values without a smooth trend, against an AR(1)
-    spectrum fitted by Whittle's likelihood; largest ratio over the frequencies searched, with Sidak's correction. A
-    peak is higher than its neighbours, also those outside of the search: a ratio that still rises towards longer
-    periods is the rest of a bend. Red noise is the null (Mann & Lees 1996): against white noise 95 to 100 % of red
-    noise is called an oscillation. Neither scipy nor statsmodels has this test.
+    The multitaper spectrum (sine tapers, Riedel & Sidorenko 1995) of the values without a smooth trend is divided by an
+    AR(1) spectrum that is fitted by Whittle's likelihood. The largest peak of the ratio is tested, with Sidak's
+    correction for all frequencies. A ratio that still rises towards longer periods is no peak but the rest of a bend.
+    Red noise is the null hypothesis (Mann & Lees 1996): a test against white noise calls 95 to 100 % of red noise an
+    oscillation. Neither scipy nor statsmodels has this test.
     """
     if elapsed.size < FEWEST_SAMPLES:
         return None
@@ -366,7 +366,7 @@ def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> 
     if band.sum() < 5:
         return None
     every = power / _red(power, frequency, sample_s, frequency >= 1.0 / longest)
-    reach = (TAPERS + 1) // 2  # bandwidth of the tapers on each side
+    reach = (TAPERS + 1) // 2  # bandwidth of the tapers to each side, in frequencies
     around = np.lib.stride_tricks.sliding_window_view(np.pad(every, reach), 2 * reach + 1)
     ratio = np.where(every >= around.max(axis=1), every, 0.0)[band]
     best = int(np.argmax(ratio))
@@ -403,18 +403,18 @@ def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
     return np.asarray(values - basis @ np.linalg.lstsq(basis, values, rcond=None)[0], dtype=np.float64)
 
 
-FEWEST_COMPARED = 8  # fewest cycles per run in a comparison
+FEWEST_COMPARED = 8  # minimum number of cycles in each run of a comparison
 PERIOD_SD, PERIOD_DF, FALL_SD, FALL_DF = 0.092, 8.0, 0.15, 11.0
-"""Run-to-run standard deviation of the logarithms of period and fall, with degrees of freedom, from Mattermost's
-published ceiling tests (`benchmarks/shapes.py real`). By the scatter of cycles within runs, 5 of 12 pairs of identical
-runs had different falls."""
+"""Run-to-run standard deviations of the logarithms of period and fall, and their degrees of freedom, from Mattermost's
+published ceiling tests (`benchmarks/shapes.py real`). The scatter of cycles within runs is too small instead: by it, 5
+of 12 pairs of identical runs have different falls."""
 
 
 def compare_waves(base: Waves, new: Waves) -> tuple[BetweenRuns | None, BetweenRuns | None]:
     """Compare the period (seconds) and the height (the curve's unit) of the waves of two runs, new minus base.
 
-    A run is one observation, so the 95 % intervals rest on run-to-run noise, not on the scatter of its cycles. None for
-    a number that one of the runs does not have, or has too few cycles for.
+    Each run is one observation, so the 95 % intervals rest on run-to-run noise, not on the scatter of cycles. A number
+    is None if one of the runs lacks it or has too few cycles.
     """
     period = fall = None
     if min(len(base.cycles), len(new.cycles)) >= FEWEST_COMPARED:

@@ -1,6 +1,6 @@
-"""View a run for the analyses, with its load, stop, steady window and shape.
+"""Prepare each run for the analyses: its load, stop, steady window and shape.
 
-Numbers without a source were fitted to our own simulator (seeds 0 to 249 of `benchmarks/shapes.py`).
+Constants without a source were fitted to our own simulator (seeds 0 to 249 of `benchmarks/shapes.py`).
 """
 
 from dataclasses import dataclass, field, replace
@@ -23,23 +23,23 @@ from buildcompare.results.users import Phase, PhaseName, RampUp
 from buildcompare.stats.levels import MINUTE_S, Level, level_of_samples, measure_level
 from buildcompare.stats.noise import RunLevel
 
-SHORTEST_S = 600.0  # shortest plateau: at least two waves, which take up to 250 s in published runs
+SHORTEST_S = 600.0  # minimum seconds of a plateau: two waves, which last up to 250 s each in published runs
 
 
 @dataclass(frozen=True)
 class Plateau:
-    """Last 30 minutes of a load curve; elapsed seconds and the curve's unit."""
+    """The last 30 minutes of a load curve; times are elapsed seconds, levels in the curve's unit."""
 
     window: tuple[float, float]
-    level: float  # mean
-    drift: float  # least-squares slope per second: a stop a minute later changes the level by 60 times it
-    settled: bool | None  # True if the drift is about within the load-test tool's stop rule; None if too short to tell
-    settled_s: float | None  # first stop that meets the rule; None without any
-    earliest_level: float | None  # level at that stop
+    level: float  # mean over the window
+    drift: float  # least-squares slope of the window, per second
+    settled: bool | None  # True if `drift` is below twice the stop rule's slope; None if the window is too short
+    settled_s: float | None  # elapsed seconds at which the curve first met the stop rule; None if never
+    earliest_level: float | None  # mean over the 30 minutes before `settled_s`
 
 
 def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = None) -> Plateau | None:
-    """Measure the last 30 minutes up to `stop_s`; None if fewer than 10 of them follow the ramp's end."""
+    """Measure the last 30 minutes up to `stop_s`; None if fewer than 10 minutes follow the end of the ramp."""
     start = max(stop_s - WINDOW_S, float(curve.elapsed[0]) if ramp_end_s is None else ramp_end_s)
     elapsed, values = curve.between(start, stop_s)
     if elapsed.size < 10 or stop_s - start < SHORTEST_S:
@@ -47,7 +47,7 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
     limit = curves.STOP_STEPS * curve.step
     drift = float(np.polyfit(elapsed, values, 1)[0])
     settled = bool(abs(drift) < curves.TOLERANCE * limit) if stop_s - start >= 0.99 * WINDOW_S else None
-    # First stop whose last `WINDOW_S` meet the rule and lie above `HALF` of the level: early bumps can be flat.
+    # Find the first time at which the rule was met, above `HALF` of the level because early bumps can be flat too.
     x, y = curve.elapsed - curve.elapsed[0], curve.values - curve.values.mean()
     begins, last = np.searchsorted(x, x - WINDOW_S), np.arange(x.size)
 
@@ -71,18 +71,18 @@ class Shape:
 
     curve: LoadCurve
     stop: Stop
-    proxy: bool  # True for a proxy: heights are no numbers of users, and the size of a turn is a guess
+    proxy: bool  # True if the curve is a proxy: its heights are no numbers of users, and `step` is a guess
     beginning: Beginning
     ramp: Ramp | None
     waves: Waves
     plateau: Plateau | None
     lost: float | None
-    """User-seconds below the ideal ramp, up to the end of the linear part; None if the start was not recorded."""
-    top_s: float | None  # start of a bounded run's plateau
+    """Area in user-seconds between an ideal straight ramp and the curve, up to the end of the linear ramp."""
+    top_s: float | None  # start of the plateau of a bounded run, in elapsed seconds
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """Phases by time, without overlap, from the first sample to the last."""
+        """The phases of the run in order of time; they do not overlap."""
         line, plateau, first = self.ramp, self.plateau, float(self.curve.elapsed[0])
         onset_s = self.beginning.onset_s if self.beginning.bumps else None
         ramp_s = first if onset_s is None else onset_s
@@ -95,7 +95,7 @@ class Shape:
             "shutdown": self.stop.at_s if self.stop.shutdown else None,
         }
         marks = [(name, start) for name, start in starts.items() if start is not None]
-        # A phase ends where a later one starts; one without length is left out.
+        # A phase ends where a later phase starts; phases without length are left out.
         ends = [start for _, start in marks[1:]] + [self.stop.end_s]
         spans = [(name, start, min(ends[i:])) for i, (name, start) in enumerate(marks)]
         return tuple(Phase(name=name, start_s=start, end_s=end) for name, start, end in spans if end > start)
@@ -112,7 +112,7 @@ def measure_shape(
     step: float = USERS_INC,
     rate_s: float = MINUTE_S,
 ) -> Shape | None:
-    """Measure the shape of a run; None without load. `ideal_slope`: users per second without alerts, if known."""
+    """Measure the shape of a run; None without load. `ideal_slope` is the ramp without alerts, in users per second."""
     stop = stop or curves.find_stop(load)
     curve = None if stop is None else curves.prepare_load(load, stop.at_s, step=step, proxy=proxy, per_user=per_user)
     if curve is None or stop is None:
@@ -135,15 +135,15 @@ def measure_shape(
 
 
 RATES = ("requests/s", "transactions/s", "queries/s", "operations/s")
-"""Units of metrics that replace the load if no users are recorded."""
+"""Units of the metrics that stand in for the load if no users were recorded."""
 SHORT_PARTS = 12.0
-"""The window of rates is the length divided by this in short repeated runs whose source states none."""
-TIMES = "seconds"  # unit of metrics that are compared by geometric means
+"""Short repeated runs without a stated `rate_s` take rates over their length divided by this number."""
+TIMES = "seconds"  # metrics of this unit are compared by geometric means
 
 
 @dataclass(frozen=True)
 class RunView:
-    """A run for the analyses; each may add its own result for the next."""
+    """A run with what the analyses found; each analysis may add fields that later analyses read."""
 
     recording: Recording
     steady: SteadyState
@@ -153,31 +153,31 @@ class RunView:
     stop: Stop | None = None
     shape: Shape | None = None
     run: Run = field(default_factory=Run.model_construct)  # entry of the run in the params
-    estimate: Estimate | None = None  # supported users by the curve; None in bounded tests
+    estimate: Estimate | None = None  # supported users, estimated from the curve; None in bounded tests
     validity: Validity = field(default_factory=lambda: Validity(status=ValidityStatus.VALID))
     ramp_up: RampUp = field(default_factory=RampUp)
-    repeated: bool = False  # both builds of a bounded test have several runs
+    repeated: bool = False  # True in a bounded test of which both builds have several runs
 
     @property
     def rate_s(self) -> float:
-        """Seconds over which rates are taken: as the source states, else a minute, or less in short repeated runs."""
+        """Seconds over which rates are taken: stated by the source, else one minute, or less in short repeated runs."""
         least = self.recording.duration_s / SHORT_PARTS if self.repeated else MINUTE_S
         return self.recording.rate_s or min(MINUTE_S, least)
 
     @property
     def shortest_s(self) -> float:
-        """Shortest steady window that it may be judged by."""
+        """Minimum seconds of a steady window by which the run may be judged."""
         return curves.shortest(self.rate_s, self.load if self.repeated else None)
 
     @cached_property
     def plateau_users(self) -> float | None:
-        """Level of the users in the steady window."""
+        """Mean number of connected users in the steady window; None if unknown."""
         if self.users is None or self.steady.window is None:
             return None
         return measure_level(self.users, self.steady.window).value
 
     def level(self, series: Series) -> Level | None:
-        """Level of this run's series of the metric and labels of `series`; None without one."""
+        """Measure this run's series that has the metric and labels of `series`; None if the run has no such series."""
         same = self.recording.find(series.metric, series.labels)
         window = self.steady.window or self.steady.shown
         if same is None or window is None:
@@ -196,12 +196,12 @@ def view_run(
     *,
     repeated: bool = False,
 ) -> RunView:
-    """Build the view of a run from its load curve, or from a proxy that follows the load.
+    """Prepare a run by its load curve, or by a proxy that follows the load.
 
-    `repeated`: both builds have several runs. Where no users were recorded, requests per second stand for the load.
+    `repeated` is True if both builds have several runs. Without recorded users, requests per second stand for the load.
     """
     if kind == "benchmark":
-        return RunView(recording, SteadyState())  # its values have no times
+        return RunView(recording, SteadyState())  # a benchmark's values have no times
     rule = coordinator or Coordinator()
     users = _filled(recording, catalogue.load)
     proxies = ((proxy, _filled(recording, proxy)) for proxy in catalogue.proxies())
@@ -228,14 +228,14 @@ def view_run(
 
 
 def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
-    """Curve of a metric, if it has positive values."""
+    """Return the curve of a metric; None if it has no positive values."""
     series = recording.total(metric.slug) if metric else None
     curve = recording.curve(series) if series else None
     return curve if curve is not None and np.any(curve[np.isfinite(curve.to_numpy())] > 0) else None
 
 
 def _without_users(run: RunView, catalogue: Catalogue) -> RunView:
-    """View a bounded run by its requests per second, or else by its first graph, first of a metric that is a gate."""
+    """Prepare a bounded run by its requests per second, or else by its first graph (gate metrics come first)."""
     rates = (metric for metric in catalogue.metrics if metric.unit in RATES and metric.better == Better.HIGHER)
     for rate in rates:
         if (load := _filled(run.recording, rate)) is not None:
@@ -252,10 +252,10 @@ def _without_users(run: RunView, catalogue: Catalogue) -> RunView:
 
 
 def reading_error(metric: Metric, views: Views) -> float:
-    """Reading error of a run's level of `metric` in percent: 0 if no run was read off a plot."""
+    """Return the reading error of a level of `metric`, in percent; 0 if no run was read off a plot."""
     return metric.reading_error_percent if any(view.recording.digitised for runs in views for view in runs) else 0.0
 
 
 def run_level(level: Level) -> RunLevel:
-    """Convert a level to the form that calibrations and tests use."""
+    """Convert a level to the type that noise and tests use."""
     return RunLevel(level.value or 0.0, level.se_log, level.seconds)
