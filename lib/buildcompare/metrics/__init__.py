@@ -1,1 +1,1 @@
-"""Metrics of a test: levels, equal load, events, error rates."""
+"""Measure and judge the metrics of a test: levels, equal load, events and error rates."""

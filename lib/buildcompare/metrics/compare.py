@@ -64,7 +64,7 @@ def judge_measured(
         fields["load_adjusted"] = (at_load or {}).get(each.row.slug)
         if tested:
             fields |= tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family}
-            if each.row.reason and not tested.status.changed:  # too few sessions: only large changes are called
+            if each.row.reason and not tested.status.changed:  # with too few sessions only large changes are called
                 fields |= {"status": Status.INCONCLUSIVE, "no_worse_than_percent": None, "p_worse_one_sided": None}
         rows.append(MetricResult.model_validate(fields))
     if test.type == "benchmark":
@@ -83,7 +83,7 @@ def _decided_by(row: MetricResult, test: Test) -> str:
 
 
 def _measured(test: Test, series: Series, views: Views, metric: Metric, noise: Noise | None) -> Measured:
-    """Row of a metric; its effect is known here only if it counts failures."""
+    """Make the row of a metric. Its effect is computed here only if the metric counts failures."""
     runs = views.map(lambda runs: [counts(level, view) for view in runs if (level := view.level(series)) is not None])
     levels = runs.map(lambda runs: [run.level for run in runs])
     effect, few = compare_failures(metric, runs) if no_steady_window(views) is None else (None, None)
@@ -103,7 +103,7 @@ def _measured(test: Test, series: Series, views: Views, metric: Metric, noise: N
 
 
 def _not_judged(test: Test, metric: Metric, series: Series, views: Views, levels: Pair[list[Level]]) -> Reason | None:
-    """Reason why a metric cannot be judged, apart from its noise."""
+    """Return the reason why a metric cannot be judged even if its noise is known; None if it can."""
     values = levels.map(lambda runs: level_of_build(metric, runs))
     if delta_percent(values.base, values.new) is not None:
         if metric.load:
@@ -116,7 +116,7 @@ def _not_judged(test: Test, metric: Metric, series: Series, views: Views, levels
 
 
 def no_steady_window(views: Views) -> Reason | None:
-    """Reason if no run of a build has a steady window."""
+    """Return a reason if a build has no run with a steady window, else None."""
     for side in SIDES:
         if all(view.steady.window is None for view in views[side]):
             why = views[side][0].steady.reason
@@ -126,7 +126,7 @@ def no_steady_window(views: Views) -> Reason | None:
 
 
 def _no_number(values: Pair[float | None]) -> Reason | None:
-    """Reason if a build has no number."""
+    """Return a reason if a build has no number, else None."""
     empty = [side for side, value in values.items() if value is None]
     return Reason(code=ReasonCode.NO_NUMBER, build=empty[0] if len(empty) == 1 else None) if empty else None
 
@@ -134,7 +134,7 @@ def _no_number(values: Pair[float | None]) -> Reason | None:
 def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) -> list[ErrorRateResult]:
     """Compare the recorded error rates over the steady windows, and the error counts of the params per user and minute.
 
-    The rows of a test are one family. Counts are of whole runs, so the users of the ramps count too.
+    All rows of a test form one family. Error counts are of whole runs, so they are divided by the users of whole runs.
     """
     recorded = [series for runs in views for view in runs for series in view.recording.series]
     names = {series.metric: (series.name, series.unit) for series in recorded if series.role == "error"}
@@ -156,9 +156,9 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
 
 
 def _most_failing(views: Views, of: ErrorRateResult) -> FailingLabel | None:
-    """Label whose rate rose most, if rates were recorded by label, too; no rate exceeds that of all labels.
+    """Find the label whose rate rose most, if rates were also recorded by label; None if no rate rose.
 
-    Labels may be sampled less often than their sum, and so have other steady windows.
+    Labels may be sampled less often than their sum, so each of their rates is limited to the rate of all labels.
     """
     rates = views.map(lambda runs: _rates_by_label(runs, of.slug))
     if not rates.base or of.base is None or of.new is None:
@@ -169,7 +169,7 @@ def _most_failing(views: Views, of: ErrorRateResult) -> FailingLabel | None:
 
 
 def _rates_by_label(runs: Sequence[RunView], slug: str) -> dict[str, float]:
-    """Mean rate of each label over the steady windows of a build's runs."""
+    """Return the mean rate of each label over the steady windows of one build's runs."""
     rates: dict[str, list[float]] = {}
     for view in runs:
         start, end = view.steady.window or view.steady.shown or (0.0, 0.0)
@@ -182,7 +182,7 @@ def _rates_by_label(runs: Sequence[RunView], slug: str) -> dict[str, float]:
 
 
 def _counted_errors(test: Test, views: Views) -> tuple[Pair[list[Counts]], Pair[float | None], Reason | None]:
-    """Error counts of the params by user and minute: of each run, of each build, and why one is unknown."""
+    """Return the params' error counts per user and minute, of each run and each build, and why a build has none."""
     reasons: dict[Side, Reason] = {}
     runs: Pair[list[Counts]] = Pair([], [])
     for side in SIDES:
@@ -202,7 +202,7 @@ def _counted_errors(test: Test, views: Views) -> tuple[Pair[list[Counts]], Pair[
 def _error_row(
     name: str, slug: str, unit: str, rates: Pair[float | None], reason: Reason | None, tested: TestedEffect | None
 ) -> ErrorRateResult:
-    """Row of an error rate; `reason` if a rate is unknown."""
+    """Make the row of an error rate; `reason` says why it cannot be judged."""
     base, new = rates
     delta = new - base if base is not None and new is not None else None
     if delta is not None and tested is None and reason is None:
@@ -213,20 +213,20 @@ def _error_row(
 
 
 def _rate(view: RunView, slug: str) -> Level | None:
-    """Rate over the steady window of one run; None without samples, which are no rate of zero."""
+    """Return the rate over the steady window of one run; None (not zero) if there are no samples."""
     window, series = view.steady.window or view.steady.shown, _error_series(view, slug)
     level = measure_level(view.recording.curve(series[0]), window) if series and window is not None else None
     return None if level is None or level.value is None else level
 
 
 def _error_series(view: RunView, slug: str) -> list[Series]:
-    """Series of an error rate: first the sum, then the labels'."""
+    """Return the series of an error rate: first the sum over all labels, then those of single labels."""
     rates = (series for series in view.recording.series if series.role == "error" and series.metric == slug)
     return sorted(rates, key=lambda series: len(series.labels))
 
 
 def _user_minutes(view: RunView, *, bounded: bool) -> float | None:
-    """Area below the curve of connected users; None without one, or if it may end before the run."""
+    """Return the area below the curve of users, in user-minutes; None without a curve, or if it may be cut."""
     whole = bounded or view.recording.stop_known or (view.stop is not None and view.stop.shutdown)
     if view.users is None or not (whole or (view.estimate is not None and view.estimate.reason is None)):
         return None  # an unbounded curve that still climbs may have been cut

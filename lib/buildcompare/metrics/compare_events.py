@@ -20,14 +20,14 @@ from buildcompare.stats.levels import SHOWS_S
 from buildcompare.stats.noise import RepeatedRuns
 from buildcompare.stats.planning import ALPHA
 
-SMALLEST_SHARE = 0.2  # smaller events, relative to the metric's margin, are left out
+SMALLEST_SHARE = 0.2  # events smaller than this share of the metric's margin are left out
 SAME_S = 360.0
-"""Largest distance of the same event in both builds, from the start of their runs: jobs of the server vary by minutes.
-Of drops also from the end, where agents leave: else one of 37 pairs of identical ceiling runs has two warnings."""
-ALIKE = 0.5  # smallest ratio of sizes of the same event in both builds
+"""Events of both builds count as the same event up to this distance in seconds since the start of each run, because
+jobs of the server vary by minutes. Drops are also compared by their distance from the end, where agents leave."""
+ALIKE = 0.5  # minimum ratio of the sizes of two events that count as the same
 LONE = 6.0
-"""A spike or drop of one metric alone warns above so many margins. Identical runs have lone excursions of 6
-margins (p99 store times +60 %, CPU -31 %) in Mattermost's published ceiling tests."""
+"""A spike or drop that only one metric shows is marked if it exceeds this many margins. Identical runs of Mattermost's
+published ceiling tests have such excursions of up to 6 margins (p99 store times +60 %, CPU -31 %)."""
 
 EVENT = [name for name in Event.model_fields if name != "phase"]
 
@@ -38,20 +38,20 @@ class PlacedEvent(MetricEvent):
 
     metric: str
     build: Side
-    matched: bool  # the other build has it too
-    group: int = 0  # number shared by simultaneous events of one build, by time from 1
-    warning: bool = False  # in one build only, and certainly larger than the metric's margin
+    matched: bool  # True if the other build has the same event
+    group: int = 0  # number of the group of simultaneous events of one build, in order of time from 1
+    warning: bool = False  # True if only one build has the event and its interval lies beyond the metric's margin
 
 
 def search_events(
     test: Test, views: Views, catalogue: Catalogue, identical: Sequence[RepeatedRuns] = ()
 ) -> Pair[list[dict[str, RunEvents]]]:
-    """Find the events in the steady window of every run, by metric and whatever their size."""
+    """Find events of any size in the steady window of every run, by metric."""
 
     def events_of(view: RunView) -> dict[str, RunEvents]:
         if (window := search_window(view.steady.window, test.type)) is None:
             return {}
-        runs = [run for group in identical if group.type == test.type for run in group.runs]  # of the same type of test
+        runs = [run for group in identical if group.type == test.type for run in group.runs]  # of the same type
         events: dict[str, RunEvents] = {}
         for metric in catalogue.metrics:
             if series := view.recording.total(metric.slug):
@@ -65,7 +65,7 @@ def search_events(
 
 
 def compare_events(searched: Pair[list[dict[str, RunEvents]]], catalogue: Catalogue) -> list[Event]:
-    """Compare the events of two builds run by run; events that are small beside the metrics' margins are left out."""
+    """Compare the events of two builds run by run, without events that are small relative to the metric's margin."""
     events: list[Event] = []
     margins = {metric.slug: metric.margin_percent for metric in catalogue.metrics}
     for number, pair in enumerate(itertools.zip_longest(*searched)):
@@ -97,7 +97,7 @@ def match_events(
         for slug, run in here.items()
         for event in run.events
     ]
-    # Standard errors of an interval that holds for all series at once (Sidak 1967).
+    # Half-width, in standard errors, of an interval that holds for all series at once (Sidak 1967).
     z = float(ndtri(0.5 + 0.5 * (1.0 - ALPHA) ** (1.0 / max(len(base) + len(new), 1))))
     placed = []
     for number, group in enumerate(_together(events), 1):
@@ -109,7 +109,7 @@ def match_events(
 
 
 def _together(events: Sequence[PlacedEvent]) -> list[list[PlacedEvent]]:
-    """Group events of one build that start within `SHOWS_S`, by time."""
+    """Group events of one build that start within `SHOWS_S` seconds of each other, in order of time."""
     groups: list[list[PlacedEvent]] = []
     for each in sorted(events, key=lambda each: (each.build, each.matched, each.start_s, each.metric)):
         first = groups[-1][0] if groups else None
@@ -134,14 +134,14 @@ def _matched(slug: str, event: MetricEvent, here: Mapping[str, RunEvents], other
 
 
 def _near(one: MetricEvent, other: MetricEvent, later_s: float = 0.0) -> bool:
-    """True if `other` lies within `SAME_S` of `one` moved by `later_s`."""
+    """Test whether `other` lies within `SAME_S` of the event `one`, shifted by `later_s` seconds."""
     since, until, at = (each + later_s for each in (*one.span_s, one.at_s))
     low, high = other.span_s
     return since - SAME_S <= other.at_s <= until + SAME_S or low - SAME_S <= at <= high + SAME_S
 
 
 def _contrast(event: MetricEvent, run: RunEvents) -> float:
-    """Change of the means of any run over the times of an event; NaN without numbers there."""
+    """Measure the change of `run` over the times at which another run has `event`; NaN without numbers there."""
     begin, end = event.start_s, event.at_s if event.kind == "level" else event.span_s[1]
     first, last = max(event.around_s[0], begin - LONGEST_EXCURSION_S), min(event.around_s[1], end + LONGEST_EXCURSION_S)
     if event.kind == "level":

@@ -3,7 +3,7 @@
 In an unbounded test a build that carries more users is measured under more load. So every minute under load counts, the
 ramp included, at the users connected then, and builds are compared at loads that both carried.
 
-Numbers without a source were fitted to our own simulator (seeds below 10,000 of `benchmarks/load_curve.py`).
+Constants without a source were fitted to our own simulator (seeds below 10,000 of `benchmarks/load_curve.py`).
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from buildcompare.results.codes import Pair
 from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.levels import MINUTE_S, SHOWS_S, minute_means
 
-LOWEST, HIGHEST = 0.3, 2.0  # range of loads, in parts of the highest common one: below it the server starts cold
-KNOTS = 4  # knots of each spline: enough for a saturating metric, few enough for a ramp of half an hour
-FEWEST = 15  # minimum minutes of each build: 30 of both, three for each of ten coefficients
-POINTS = 41  # points of a curve: one for each 2.5 % of its range
-NEAR = 0.1  # the rate of new users at a load comes from minutes within this relative distance
+LOWEST, HIGHEST = 0.3, 2.0  # range of loads used, relative to the highest common load; lower ones meet a cold server
+KNOTS = 4  # knots of each spline: enough for a metric that saturates, few enough for a ramp of half an hour
+FEWEST = 15  # minimum minutes of each build: both together have three for each of ten coefficients
+POINTS = 41  # points of a curve, one for each 2.5 % of its range
+NEAR = 0.1  # the rate of new users at a load is the mean of minutes whose load differs by at most this share
 DOUBT = 0.15
-"""Share of a difference due to logins that counts as its standard error: their cost may not be linear."""
+"""Share of the difference that logins explain which counts as a standard error, as their cost may not be linear."""
 HUBER = 0.3
-"""Nearly a median (Huber 1964), as waves of overload are no noise. On red noise standard errors are 0.98 of the
-deviation (0.85 with 1.345); identical ceiling runs (every second setup) scatter alike from 0.3 to 1.345."""
+"""Tuning constant of the robust fit (Huber 1964): nearly a median, so waves of overload count little. On red noise its
+standard errors are 0.98 of the true ones (0.85 with 1.345). Identical ceiling runs scatter alike with 0.3 to 1.345."""
 ROUNDS = 4
-"""Iterations of the weights. statsmodels' RLM takes nine times as long and gives no matrix to derive errors from."""
+"""Iterations of the robust fit. RLM of statsmodels takes nine times as long and returns no weights for errors."""
 CONTRADICTED = 3.0
-"""The difference at the highest load contradicts that of all loads if it is this many standard errors away."""
+"""Distance, in standard errors, from which the difference at the highest load contradicts that of all loads."""
 FARTHEST = 1e6
-"""Minutes are clipped to this many times the median: farther ones are faults of the recording."""
+"""Values are clipped to this many times the median, because larger ones are faults of the recording."""
 COSINES = 0.4
-"""The slow noise of n minutes is measured by this times n^(2/3) cosines (Lazarus, Lewis, Stock & Watson 2018)."""
+"""Slow noise of n minutes is measured by `COSINES` * n^(2/3) cosines (Lazarus, Lewis, Stock & Watson 2018)."""
 
 Fit = tuple[FloatArray, FloatArray, "Residuals"]
 
@@ -63,13 +63,13 @@ class MetricAtLoad:
     new: float
     log_ratio: float  # logarithm of `new` over `base`
     se_log: float
-    constant: bool  # True if the difference is that of all loads
+    constant: bool  # True if `log_ratio` is the common difference of all loads
     users: FloatArray  # the loads, shape (n,)
     curves: Pair[FloatArray]  # the metric at these loads, shape (n,)
-    se_curves: Pair[FloatArray]  # standard error of its logarithm
-    log_ratios: FloatArray  # difference at each load, shape (n,)
+    se_curves: Pair[FloatArray]  # standard errors of the logarithms of `curves`
+    log_ratios: FloatArray  # logarithm of new over base at each load, shape (n,)
     se_ratios: FloatArray
-    points: Pair[FloatArray]  # users and metric of each minute at the curves' rate of new users, shape (minutes, 2)
+    points: Pair[FloatArray]  # users and metric of each minute, adjusted to the curves' login rate; shape (minutes, 2)
 
 
 def equal_load(
@@ -126,9 +126,9 @@ def equal_load(
 
 
 def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -> LoadedRun | None:
-    """Metrics of a run over its connected users; None without a curve of users.
+    """Prepare a run for :func:`equal_load`; None without a curve of users.
 
-    With `by_proxy`, for runs of one build, a proxy of known scale may stand in for the users.
+    With `by_proxy`, a proxy of known scale may replace the users, which is fair only between runs of one build.
     """
     load, slug, per_user = view.users, catalogue.load.slug if catalogue.load else None, 1.0
     if by_proxy and load is None and view.load_slug is not None:
@@ -141,9 +141,9 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 
 
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
-    """Minute means before the stop at loads of interest: users, rate of new users (over `SHOWS_S`), and metrics.
+    """Return means over minutes up to the stop: users, rate of new users (over `SHOWS_S`), and metrics.
 
-    Minutes before the ramp last passed the lowest load are left out.
+    Left out are minutes before the ramp last passed the lowest load, and loads outside of the range.
     """
     elapsed, users = samples(run.users, run.stop_s)
     total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))
@@ -209,7 +209,7 @@ def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float, noise: fl
 
 
 def _splines(users: FloatArray, loads: FloatArray, top: float) -> tuple[FloatArray, FloatArray]:
-    """Spline bases at the users of each minute and at the loads of the curves, shape (n, knots) each."""
+    """Return spline bases at the users of each minute and at the loads of the curves, each of shape (n, knots)."""
     from patsy import cr
 
     knots = np.linspace(float(users.min()), top, KNOTS) / top
@@ -219,12 +219,12 @@ def _splines(users: FloatArray, loads: FloatArray, top: float) -> tuple[FloatArr
 
 
 def _logins(users: FloatArray, climb: FloatArray, top: float) -> FloatArray:
-    """Terms of the cost of new users, shape (n, 2), common to both builds."""
+    """Return the terms for the cost of new users, shape (n, 2); both builds share their coefficients."""
     return np.column_stack([climb, climb * (top / users - 1.0)])
 
 
 def _climb_at(loads: FloatArray, users: FloatArray, climb: FloatArray) -> FloatArray:
-    """Mean rate of new users near each load, or that of the nearest minute."""
+    """Return the mean rate of new users near each load, else the rate of the minute with the nearest load."""
     apart = np.abs(users[None, :] - loads[:, None])
     near = apart <= NEAR * loads[:, None]
     count = near.sum(axis=1)
@@ -232,9 +232,9 @@ def _climb_at(loads: FloatArray, users: FloatArray, climb: FloatArray) -> FloatA
 
 
 def _fit(matrix: FloatArray, logs: FloatArray, run: FloatArray) -> Fit:
-    """Fit the minutes by the design `matrix`: coefficients, each minute's weight in them, and residuals.
+    """Fit `logs` by the design `matrix`, robustly (Huber): coefficients, each minute's weight in them, residuals.
 
-    `run` is the number of each minute's run. Outliers weigh less (Huber).
+    `run` holds the number of each minute's run.
     """
     weights = np.ones_like(logs)
     for _ in range(ROUNDS):
@@ -249,15 +249,15 @@ def _fit(matrix: FloatArray, logs: FloatArray, run: FloatArray) -> Fit:
 def _difference(
     ratios: FloatArray, weights: FloatArray, doubts: FloatArray, residuals: Residuals, shift: Fit, noise: float
 ) -> tuple[float, float, bool]:
-    """Difference at the highest load, its standard error, and whether it is that of all loads.
+    """Return the difference at the highest load, its standard error, and whether it is the one of all loads.
 
-    Curves are least certain at their ends, and most changes cost the same part of a request at every load. So the
-    first coefficient of `shift`, of builds whose curves have one shape, is the better estimate, unless the difference
-    at the highest load contradicts it beyond `noise`: between identical ceiling runs of every second setup it varies
-    around that coefficient 1.2 times as much as that coefficient itself (nine metrics).
+    Curves are least certain at their ends, and most changes cost the same share of a request at every load. So the
+    estimate is the first coefficient of `shift`, which assumes curves of one shape, unless the difference at the
+    highest load contradicts it beyond `noise`. Between identical ceiling runs of every second setup (nine metrics), the two
+    estimates differ by 1.2 times as much as the coefficient itself varies.
 
     `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
-    residuals to them. `doubts`, shape (n,), are signed errors of the model, common to all loads.
+    residuals to `ratios`. `doubts`, shape (n,), are signed errors of the model, common to all loads.
     """
     errors = np.hypot(residual_errors(weights, residuals), doubts)
     doubt = float(np.average(doubts, weights=1.0 / np.maximum(errors, 1e-12) ** 2))
@@ -280,10 +280,10 @@ class Residuals:
     def long_run_variance(self) -> float:
         """Long-run variance of the noise, from its slowest oscillations.
 
-        The sum of squares of its products with the slowest cosines of each run, divided by the part of these that the
-        fit leaves (equal-weighted cosine estimator) less 2: the variance of Student's t distribution, as few cosines
-        are left. Load waves are faster and do not count; an autoregression takes them for a long memory, so its errors
-        are two to four times as large in wavy runs.
+        The equal-weighted cosine estimator: the sum of squares of the products of the noise with the slowest cosines
+        of each run, divided by the number of cosines that the fit leaves, less 2 (the variance of Student's t). Waves
+        of the load are faster than these cosines, so they do not count. An autoregression takes waves for a long
+        memory, which makes errors two to four times as large in wavy runs.
 
         References
         ----------
@@ -304,6 +304,6 @@ class Residuals:
 
 
 def residual_errors(weights: FloatArray, residuals: Residuals) -> FloatArray:
-    """Standard errors of weighted sums of residuals, one for each row of `weights`, shape (k, n)."""
+    """Return the standard errors of weighted sums of residuals, one for each row of `weights` (shape (k, n))."""
     total = residuals.long_run_variance * (weights**2).sum(axis=1)
     return np.asarray(np.sqrt(total), dtype=np.float64)

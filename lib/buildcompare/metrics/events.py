@@ -1,6 +1,6 @@
 """Find the events of a metric in one run: level shifts, spikes and drops.
 
-Numbers without a source are round ones, chosen on the published comparisons; `benchmarks/events.py` prints error rates.
+Constants without a source are round numbers, chosen on published comparisons; `benchmarks/events.py` prints error rates.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Span = tuple[float, float]  # elapsed seconds
 
 Z95 = 1.96  # normal quantile of a two-sided 95 % interval
 TIME_95 = 7.35
-"""The 95 % interval of a change's time holds the splits within this many variances of the best gain (Hansen 2000)."""
+"""A split is in the 95 % interval of a change's time if its gain is this near the best, in variances (Hansen 2000)."""
 LONGEST_EXCURSION_S = 1200.0
-"""A metric that comes back later than this has two level shifts. Unbounded tests are searched over 30 minutes."""
-SPIKE_HALF_WIDTH = 10  # averages on each side in the running median; also the longest spike
-FLANK = 0.5  # neighbouring averages above this part of `search.OUTLYING` belong to the spike
+"""Maximum seconds of a spike or drop; a metric that comes back later has two level shifts."""
+SPIKE_HALF_WIDTH = 10  # averages on each side of the running median; a spike has at most as many
+FLANK = 0.5  # averages beside a spike belong to it above this share of the threshold of spikes
 
 
 @dataclass(frozen=True)
@@ -39,25 +39,25 @@ class MetricEvent:
     """An event of one metric."""
 
     kind: Kind
-    """``level``: the metric did not come back within `LONGEST_EXCURSION_S` or the window. ``spike``, ``drop``: it rose
-    or fell and came back, or may have: the window holds less than `SHORTEST_S` of a level."""
-    at_s: float  # time of the shift, or of the spike's extreme
-    span_s: Span  # the excursion, or the 95 % interval of the time of a shift
+    """``level``: the metric changed and did not come back within `LONGEST_EXCURSION_S` or the window. ``spike``,
+    ``drop``: it rose or fell and came back, or the window ends too early to tell."""
+    at_s: float  # elapsed seconds of the shift, or of the extreme of a spike or drop
+    span_s: Span  # start and end of a spike or drop, or the 95 % interval of the time of a shift
     size: float
-    """In the metric's unit: level after minus level before, or mean of a minute at the extreme minus level around."""
+    """Size in the metric's unit: level after minus before, or mean of the extreme minute minus level around it."""
     size_percent: float | None  # change in percent of `before`; None if `before` is not positive
-    ci: tuple[float, float]  # 95 % interval of `size` by the run's noise; selection of the largest is not counted
+    ci: tuple[float, float]  # 95 % interval of `size` from the run's noise, without a correction for the search
     before: float  # level before the event
-    extreme: float  # farthest sample of an excursion (exaggerated by noise), or the new level of a shift
-    around_s: Span  # stretch that the levels before and after were measured on
+    extreme: float  # most extreme sample of a spike or drop (exaggerated by noise), or new level of a shift
+    around_s: Span  # start and end of the time over which the levels before and after were measured
 
     @property
     def start_s(self) -> float:
-        """Start of the event: the time of a shift, the start of an excursion's span."""
+        """Elapsed seconds at which the event starts."""
         return self.at_s if self.kind == "level" else self.span_s[0]
 
     def at_least_percent(self, z: float = Z95) -> float:
-        """Absolute size in percent less `z` standard errors, at least 0."""
+        """Return the absolute size in percent minus `z` standard errors, at least 0."""
         if self.size_percent is None:
             return 0.0
         half = (self.ci[1] - self.ci[0]) / 2.0 * z / Z95
@@ -71,23 +71,23 @@ class RunEvents:
     events: tuple[MetricEvent, ...]
     times_s: FloatArray  # middle of each averaging interval
     averages: FloatArray
-    end_s: float = math.nan  # of the window
+    end_s: float = math.nan  # end of the window
 
     def beyond(self, percent: float) -> RunEvents:
-        """Drop the events smaller than `percent`."""
+        """Return a copy without the events smaller than `percent`."""
         large = (each for each in self.events if each.size_percent is None or abs(each.size_percent) >= percent)
         return replace(self, events=tuple(large))
 
     def mean(self, start_s: float, end_s: float) -> float:
-        """Mean of the averages between two times; NaN without any."""
+        """Return the mean of the averages between two times; NaN if there are none."""
         inside = self.averages[(self.times_s >= start_s) & (self.times_s < end_s)]
         return float(inside.mean()) if inside.size else math.nan
 
 
 def search_window(steady: Span | None, kind: str) -> Span | None:
-    """Part of a steady window that is searched: after the rest of a bounded test's ramp.
+    """Return the part of a steady window that is searched, without the end of a bounded test's ramp.
 
-    None if it holds fewer than `FEWEST` averages.
+    None if fewer than `FEWEST` averages fit in.
     """
     if steady is None:
         return None
@@ -104,8 +104,8 @@ def find_events(
 ) -> RunEvents:
     """Find the events of a metric within a window of steady load.
 
-    Minute averages are searched for changes of their mean; logarithms of them where all are positive, as most metrics
-    vary in proportion to their level.
+    Averages over minutes are searched for changes of their mean. If all are positive, their logarithms are searched,
+    because most metrics vary in proportion to their level.
 
     Parameters
     ----------
@@ -152,17 +152,17 @@ def find_events(
 
 
 def no_change(series: pd.Series, window: tuple[float, float]) -> float:
-    """No-change penalty of a run in which nothing happened, for `CalibratedPenalty`; NaN if it is too short."""
+    """Return the smallest penalty at which no change is found in a run without events; NaN if it is too short."""
     values = _averages(series, window).values
     return search.no_change_of(values) if values.size >= FEWEST else math.nan
 
 
 def find_spikes(values: FloatArray) -> tuple[Range, ...]:
-    """Half-open ranges of the short spikes and drops of `values`, shape (n,), all finite.
+    """Find the half-open ranges of short spikes and drops in finite `values` of shape (n,).
 
-    Spikes stand out of the noise around a running median, which ignores whatever is shorter than half of it. Those that
-    touch an end of the series are left out: they may be a new level. ``scipy.signal.peak_widths`` measures widths at a
-    part of each peak's height, not at one height above the noise.
+    A spike exceeds the noise around a running median, which ignores anything shorter than half of its length. A spike
+    at an end of the series is left out, because it may be a new level. ``scipy.signal.peak_widths`` is no substitute:
+    it measures widths at a share of each peak's height, not at a fixed height above the noise.
     """
     away = values - search.running_median(values, SPIKE_HALF_WIDTH)
     if away.size <= 2 * SPIKE_HALF_WIDTH:
@@ -182,9 +182,9 @@ def find_spikes(values: FloatArray) -> tuple[Range, ...]:
 
 @dataclass(frozen=True)
 class _Averages:
-    """A run as averages over intervals, shape (n,) each, with the samples behind them."""
+    """A run as averages over intervals (arrays of shape (n,)), with the samples behind them."""
 
-    elapsed: FloatArray  # of single samples
+    elapsed: FloatArray  # elapsed seconds of single samples
     samples: FloatArray
     times: FloatArray  # middle of each interval
     averages: FloatArray
@@ -206,12 +206,12 @@ class _Averages:
         return float(self.averages[slice(*part)].mean())
 
     def samples_between(self, start: float, end: float) -> tuple[FloatArray, FloatArray]:
-        """Elapsed seconds and values of the samples between two times."""
+        """Return elapsed seconds and values of the samples between two times."""
         inside = (self.elapsed > start) & (self.elapsed <= end)
         return self.elapsed[inside], self.samples[inside]
 
     def excursion(self, away: Range, beside: npt.NDArray[np.int64], around: Range) -> MetricEvent:
-        """Measure the spike or drop in the range `away`, from its extreme to the level of the averages `beside` it."""
+        """Measure the spike or drop in the range `away`: its extreme against the level of the averages `beside` it."""
         level = float(self.averages[beside].mean())
         up = self.mean(away) > level
         extreme = np.argmax if up else np.argmin
@@ -223,17 +223,17 @@ class _Averages:
         return self.event("spike" if up else "drop", at, self.span_s(away), (level, size, farthest), half, around)
 
     def spike(self, away: Range, calm: npt.NDArray[np.bool_]) -> MetricEvent:
-        """Measure the spike or drop at `away` from the calm averages on both sides (all, if none is calm)."""
+        """Measure the spike or drop at `away` against the calm averages on both sides (all of them if none is calm)."""
         first, last = max(away[0] - SPIKE_HALF_WIDTH, 0), min(away[1] + SPIKE_HALF_WIDTH, self.times.size)
         beside = np.r_[first : away[0], away[1] : last]
         quiet = beside[calm[beside]]
         return self.excursion(away, quiet if quiet.size else beside, (first, last))
 
     def shift(self, before: Range, first: Range, last: Range, *, lasting: bool) -> MetricEvent:
-        """Measure a level shift from `before` to `last`; `first` is its first segment, perhaps a step on the way."""
+        """Measure a level shift from the segment `before` to `last`; `first` follows `before`, perhaps as a step."""
         level, size = self.mean(before), self.mean(last) - self.mean(before)
         variance = self.noise.mean_variance(before[1] - before[0]) + self.noise.mean_variance(last[1] - last[0])
-        # The shift lies where a step fits the samples best.
+        # The time of the shift is where a step function fits the samples best.
         rise, near = self.mean(first) - level, (max(before[0], before[1] - 2), min(first[1], first[0] + 2))
         elapsed, values = self.samples_between(*self.span_s(near))
         at = float(elapsed[(np.cumsum(values - level - rise / 2) * math.copysign(1.0, rise)).argmin()])
@@ -288,11 +288,11 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
         if (back := _excursion_end(run, edges, levels, at)) > at:
             beside = np.r_[slice(*before), slice(*edges[back])]
             events.append(run.excursion((before[1], edges[back][0]), beside, (before[0], edges[back][1])))
-        elif at == 1 and run.length_s(*before) < curves.SHORTEST_S:  # the window begins within an excursion
+        elif at == 1 and run.length_s(*before) < curves.SHORTEST_S:  # the window begins within a spike or drop
             events.append(run.excursion(before, np.arange(*edges[1]), (before[0], edges[1][1])))
         else:
             rise = levels[at] - levels[at - 1]
-            while (  # the shift continues in short segments of the same direction
+            while (  # the shift continues in short segments in the same direction
                 back + 1 < len(edges)
                 and run.length_s(*edges[back]) <= curves.SHORTEST_S
                 and (levels[back + 1] - levels[back]) * rise > 0
@@ -308,7 +308,7 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
 def _excursion_end(run: _Averages, edges: Sequence[Range], levels: list[float], at: int) -> int:
     """Find the segment in which the metric is back after an excursion in segment `at`; `at` if it does not come back.
 
-    This is the segment nearest to the level before the excursion, if it is nearer than half of the excursion.
+    It is the segment whose level is nearest to that before the excursion, if within half of the excursion's size.
     """
     back, nearest = at, 0.5
     for i in range(at + 1, len(edges)):
@@ -323,7 +323,7 @@ def _excursion_end(run: _Averages, edges: Sequence[Range], levels: list[float], 
 
 
 def _joined(run: _Averages, spikes: Sequence[Range], slow: list[MetricEvent]) -> list[MetricEvent]:
-    """All events by time; a spike merges with the slow excursion below it."""
+    """Return all events in order of time; a spike on top of a slow excursion is merged with it."""
     calm = np.ones(run.times.size, dtype=bool)
     ranges = []
     for spike in spikes:

@@ -21,8 +21,8 @@ from buildcompare.stats.planning import ALPHA
 _ATTEMPTS = re.compile(r"\b(requests?|reqs?|rps|transactions|tps|queries|qps|calls|attempts|iterations)\b")
 _OUTCOME = re.compile(rf"\b({FAILED}|{SUCCEEDED})\b")
 _UNITS = ("", "requests", "transactions")
-FEW = 1e-3  # share of failed attempts below which a change that may be chance does not matter
-MANY = 1e9  # attempts per unit of failures where no attempts are recorded: failures are then Poisson
+FEW = 1e-3  # if a smaller share of attempts fails in every run, a change that may be chance is not judged
+MANY = 1e9  # number of attempts assumed if none are recorded; with so many, failures are Poisson-distributed
 
 
 class Counts(NamedTuple):
@@ -53,9 +53,9 @@ def compare_failures(
 ) -> tuple[Effect | None, Reason | None]:
     """Compare the failures that `metric` counts between two builds.
 
-    No effect if it counts no failures, or if they cannot be judged; with a reason if fewer than `FEW` of the attempts
-    failed in every run and the change may be chance. If the number of a run's attempts is unknown, it is derived from
-    the scatter of the samples within the run; in a run without failures it is the median of the other runs.
+    The effect is None if the metric counts no failures or cannot be judged. A reason is returned if a share below `FEW`
+    failed in every run and the change may be chance. An unknown number of attempts is derived from the scatter of the
+    samples within the run; for a run without failures it is the median of the other runs.
     """
     used = runs.map(lambda side: [run for run in side if run.level.value is not None])
     if metric.outcome is None:
@@ -73,7 +73,7 @@ def compare_failures(
     if effect is None or effect.p_value < ALPHA or not all(each[2] for side in counted for each in side):
         return effect, None
     failed, attempts = np.array([*failures.base, *failures.new]).T
-    few = (special.gammaincinv(failed + 1.0, 1.0 - ALPHA / 2.0) < FEW * attempts).all()  # upper bounds, Poisson
+    few = (special.gammaincinv(failed + 1.0, 1.0 - ALPHA / 2.0) < FEW * attempts).all()  # Poisson upper bounds
     return (None, Reason(code=ReasonCode.FEW_FAILED)) if few else (effect, None)
 
 
@@ -81,7 +81,7 @@ def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple
     """Share of failures of one run, its attempts (NaN if unknown), and whether it is a share of real attempts."""
     level, value, seconds = run.level, run.level.value or 0.0, run.level.seconds if timed else 1.0
     attempts = (run.attempts.value if run.attempts else None) or math.nan
-    exact = run.unit.endswith("/s") == timed  # a rate for timed runs, else a count
+    exact = run.unit.endswith("/s") == timed  # the attempts of timed runs are a rate, others a count
     rate, known = metric.unit.endswith("/s"), True
     if metric.outcome == "successes" or metric.unit in SHARES:
         share = min(max(1.0 - value / whole if metric.outcome == "successes" else value / whole, 0.0), 1.0)

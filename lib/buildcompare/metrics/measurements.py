@@ -1,4 +1,4 @@
-"""Measure the metrics of benchmarks, which have no times: levels of runs, and distributions of their values."""
+"""Measure benchmarks, whose values have no times: levels of runs, and distributions of values."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measur
 from buildcompare.stats.noise import LEAST_REPEATS, Contrasts, Noise, RepeatedRuns, RunLevel, metric_noise, repeat_noise
 from buildcompare.stats.planning import ALPHA, quantile
 
-QUANTILES = (0.5, 0.9, 0.99)  # the usual targets for request times
-ENOUGH_TO_CHOOSE = 15  # least metrics to choose pairs by: with 1, 6 to 8 % of unchanged metrics differ, with 5, 5.5 %
+QUANTILES = (0.5, 0.9, 0.99)  # quantiles in distributions: the usual targets for request times
+ENOUGH_TO_CHOOSE = 15  # minimum metrics to choose pairing by; with 5, 5.5 % of unchanged metrics differ at 5 %
 BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
-"""Default noise of times between sessions: changes of 181 benchmarks of CPython in one commit (t, 2.1 degrees of
-freedom; pairs 0 and 1 of benchmarks/sessions.py). In two pairs held out, 95 % of the 95 % intervals hold zero."""
-BATCHES = 5  # parts of a session: they hold whole processes if those are a multiple of five, as pyperf's are
+"""Default noise of times between sessions, from the differences of 181 benchmarks of CPython in two sessions of one
+commit (pairs 0 and 1 of benchmarks/sessions.py). In two other pairs, 95 % of the 95 % intervals hold zero."""
+BATCHES = 5  # parts into which a session's values are split to measure their scatter
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,18 @@ class Measured:
 
     metric_name: str  # name of the series, for the catalogue
     row: MetricResult
-    effect: Effect | None  # None if it cannot be judged
+    effect: Effect | None  # None if not computed yet, or if the metric cannot be judged
     levels: Pair[list[RunLevel]]
-    noise: Noise | None  # noise apart from the scatter of `levels`
+    noise: Noise | None  # noise from other sources than the scatter of `levels`
 
 
 def level_of_build(metric: Metric, runs: Sequence[Level]) -> float | None:
-    """Geometric mean of the levels of runs, as changes are ratios; arithmetic for failures, which may be zero."""
+    """Return the geometric mean of the levels of runs; for failures, which may be zero, the arithmetic mean."""
     return mean_of_runs([run.value for run in runs], geometric=metric.outcome is None)
 
 
 def unjudged_row(metric: Metric, levels: Pair[list[Level]], reason: Reason | None) -> MetricResult:
-    """Row of a metric with the levels of its runs, not judged."""
+    """Make a row with the levels of the runs and without a judgement."""
     values = levels.map(lambda runs: level_of_build(metric, runs))
     delta = delta_percent(*values)
     of_metric = {name: getattr(metric, name) for name in (*MetricRow.model_fields, "margin_percent")}
@@ -65,7 +65,7 @@ def unjudged_row(metric: Metric, levels: Pair[list[Level]], reason: Reason | Non
 
 
 def with_effects(measured: Sequence[Measured], *, paired: bool = False) -> list[Measured]:
-    """Add the effects of metrics that can be judged; the repeats of all of them count together."""
+    """Add the effects of metrics that can be judged; the repeated runs of all metrics are used together."""
     left = {at: each for at, each in enumerate(measured) if each.effect is None and each.row.reason is None}
     levels, priors = ({at: getattr(each, of) for at, each in left.items()} for of in ("levels", "noise"))
     repeats = {at: _repeats(*each, paired=paired) for at, each in levels.items()}
@@ -76,13 +76,13 @@ def with_effects(measured: Sequence[Measured], *, paired: bool = False) -> list[
             few = ReasonCode.FEW_RUNS if max(map(len, each.levels)) > 1 else ReasonCode.NO_NOISE
             why = Reason(code=few if all_positive(*each.levels) else ReasonCode.NOT_POSITIVE)
         elif effect.noise_source == NoiseSource.SESSIONS and not ((here := repeats[at]) and here.df >= LEAST_REPEATS):
-            why = Reason(code=ReasonCode.FEW_SESSIONS)  # judged, but too few to decide
+            why = Reason(code=ReasonCode.FEW_SESSIONS)  # judged, but too few sessions to decide
         completed[at] = replace(each, effect=effect, row=each.row.model_copy(update={"reason": why}))
     return completed
 
 
 def _repeats(base: Sequence[RunLevel], new: Sequence[RunLevel], *, paired: bool) -> Noise | None:
-    """Noise of one run from the repeats of a metric, by pairs if `paired` and no session lacks the metric."""
+    """Estimate the noise of one run from its repeats, by pairs if `paired` and every session has the metric."""
     if not paired or len(base) != len(new) or not all_positive(base, new):
         return repeat_noise(base, new)
     both = zip(base, new, strict=True)
@@ -90,12 +90,12 @@ def _repeats(base: Sequence[RunLevel], new: Sequence[RunLevel], *, paired: bool)
 
 
 def run_levels(levels: Pair[list[Level]]) -> Pair[list[RunLevel]]:
-    """Levels of the runs that have one."""
+    """Return the levels of the runs that have a level."""
     return levels.map(lambda runs: [run_level(level) for level in runs if level.value is not None])
 
 
 def _within(levels: Pair[list[Level]]) -> float | None:
-    """Standard error of the logarithm of new over base from the samples within the runs."""
+    """Return the standard error of log(new / base) that the samples within the runs show; None if unknown."""
     errors = [[level.se_log / len(runs) for level in runs if level.value is not None] for runs in levels]
     error = math.hypot(*errors[0], *errors[1])
     return error if math.isfinite(error) and all(errors) else None
@@ -107,7 +107,7 @@ def measure_measurements(
     groups: Sequence[RepeatedRuns] = (),
     past: Contrasts | None = None,
 ) -> list[Measured]:
-    """Measure every metric that a run recorded, in the catalogue's order; runs of one session count once."""
+    """Measure every recorded metric, in the catalogue's order; all runs of a session count as one observation."""
     stated = sessions_of(runs)
     runs, paired = in_sessions(runs)
     rows: list[Measured] = []
@@ -128,9 +128,9 @@ def measure_measurements(
 
 
 def noise_of_sessions(sessions: Sequence[FloatArray]) -> Noise:
-    """Default noise of the mean of one session: :data:`BETWEEN_SESSIONS` and the scatter of its batches.
+    """Return the default noise of the mean of one session: :data:`BETWEEN_SESSIONS` plus the scatter of its batches.
 
-    The degrees of freedom are those between sessions: more noise makes their heavy tails no lighter.
+    The degrees of freedom stay those between sessions, because the scatter does not make their heavy tails lighter.
     """
     parts = [np.array_split(each, min(BATCHES, each.size)) for each in sessions if each.size and each.min() > 0.0]
     within = repeat_noise(*([RunLevel(float(np.exp(np.log(part).mean()))) for part in each] for each in parts))
@@ -141,8 +141,8 @@ def noise_of_sessions(sessions: Sequence[FloatArray]) -> Noise:
 def in_sessions(runs: Mapping[Side, Sequence[Recording]]) -> tuple[dict[Side, list[Recording]], bool]:
     """Join the runs of each session of a build, and tell whether the sessions are paired.
 
-    They are paired if both builds have the same names of more than `LEAST_REPEATS` sessions, and most intervals are
-    narrower then. Sessions of the same names are in the same order.
+    They are paired if both builds have the same session names, more than `LEAST_REPEATS`, and if pairing makes most
+    intervals narrower. Paired sessions are returned in the same order.
     """
     joined: dict[Side, list[Recording]] = {}
     for side in SIDES:
@@ -157,9 +157,9 @@ def in_sessions(runs: Mapping[Side, Sequence[Recording]]) -> tuple[dict[Side, li
     return joined, paired and _pairs_narrow(joined)
 
 
-@np.errstate(all="ignore")  # warnings about values without a logarithm
+@np.errstate(all="ignore")  # no warnings about values without a logarithm
 def _pairs_narrow(sessions: Mapping[Side, Sequence[Recording]]) -> bool:
-    """Test whether pairs make most intervals narrower, whatever the changes are; always True with few metrics."""
+    """Test whether pairing makes most intervals narrower; always True with fewer than `ENOUGH_TO_CHOOSE` metrics."""
     base, new = (
         pd.DataFrame([{each.metric: np.log(each.values).mean() for each in run.measurements} for run in sessions[side]])
         for side in SIDES
@@ -170,7 +170,7 @@ def _pairs_narrow(sessions: Mapping[Side, Sequence[Recording]]) -> bool:
 
 
 def sessions_of(runs: Mapping[Side, Sequence[Recording]]) -> Sessions | None:
-    """Name the sessions of both builds; None if no run has a named session and some have none at all."""
+    """Return the sessions of both builds; None if no run names a session and a run is no session by itself."""
     stated = [run.session for side in SIDES for run in runs[side]]
     if not any(stated) and None in stated:
         return None
@@ -179,14 +179,14 @@ def sessions_of(runs: Mapping[Side, Sequence[Recording]]) -> Sessions | None:
 
 
 def zero_base(metric: Metric, new: Sequence[Level]) -> ReasonCode:
-    """Reason why a metric with a base of zero is not judged."""
+    """Return the reason why a metric with a base of zero is not judged."""
     if metric.outcome is None:
         return ReasonCode.ZERO_BASE
     return ReasonCode.NO_ERROR_NOISE if any(level.value for level in new) else ReasonCode.NONE_FAILED
 
 
 def _counts(runs: Sequence[Recording], metric: Metric) -> list[Counts]:
-    """Failures of each run that recorded `metric`."""
+    """Return the failures of each run that recorded `metric`."""
     outcomes = []
     for run in runs:
         name = attempts_name(run)
@@ -210,8 +210,8 @@ def compare_distributions(runs: Mapping[Side, Sequence[Recording]], catalogue: C
 def distribution(values: FloatArray) -> Distribution | None:
     """Describe independent values by mean, spread and quantiles with 95 % intervals; None with up to `LEAST_REPEATS`.
 
-    The interval of the mean is Student's; those of quantiles are made of order statistics, for any distribution
-    (Conover 1999, Practical Nonparametric Statistics, 3.2).
+    The interval of the mean is that of Student's t. The intervals of quantiles are order statistics, which hold for any
+    distribution (Conover 1999, Practical Nonparametric Statistics, 3.2).
     """
     count = values.size
     if count <= LEAST_REPEATS:
@@ -228,19 +228,19 @@ def distribution(values: FloatArray) -> Distribution | None:
 
 
 def measured_metrics(runs: Mapping[Side, Sequence[Recording]], catalogue: Catalogue) -> list[Metric]:
-    """Metrics that any run recorded, in the catalogue's order."""
+    """Return all recorded metrics in the catalogue's order."""
     names = {each.metric: each.name for side in SIDES for run in runs[side] for each in run.measurements}
     return [catalogue.find(names[slug]) for slug in sorted(names, key=catalogue.position)]
 
 
 def level_of(values: FloatArray, unit: str) -> Level:
-    """Level of one run: the mean of its values, for times the geometric mean."""
+    """Return the level of one run: the mean of its values, for times the geometric mean."""
     level = measure_level(pd.Series(values), (-1.0, float(values.size)), geometric=unit == "seconds")
     return replace(level, seconds=math.nan)
 
 
 def values_of(runs: Sequence[Recording], slug: str) -> FloatArray:
-    """All values of a metric in these runs."""
+    """Return all values of a metric in `runs`."""
     return np.concatenate([np.empty(0), *_values(runs, slug)])
 
 
