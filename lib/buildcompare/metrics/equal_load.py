@@ -253,8 +253,8 @@ def _difference(
 
     Curves are least certain at their ends, and most changes cost the same share of a request at every load. So the
     estimate is the first coefficient of `shift`, which assumes curves of one shape, unless the difference at the
-    highest load contradicts it beyond `noise`. Between identical ceiling runs of every second setup (nine metrics), the two
-    estimates differ by 1.2 times as much as the coefficient itself varies.
+    highest load contradicts it beyond `noise`. Between identical ceiling runs of every second setup (nine
+    metrics), the two estimates differ by 1.2 times as much as the coefficient itself varies.
 
     `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
     residuals to `ratios`. `doubts`, shape (n,), are signed errors of the model, common to all loads.

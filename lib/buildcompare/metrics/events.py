@@ -1,6 +1,6 @@
 """Find the events of a metric in one run: level shifts, spikes and drops.
 
-Constants without a source are round numbers, chosen on published comparisons; `benchmarks/events.py` prints error rates.
+Constants without a source are round, chosen on published comparisons; `benchmarks/events.py` prints error rates.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Find changes of the mean of an autocorrelated series: exact search with a penalty that noise rarely reaches.
+"""Find changes of the mean of an autocorrelated series by an exact search with a penalty that noise rarely exceeds.
 
-A penalty for independent samples finds a change in every swing of a load test's metric. This one is learned from
-identical runs, or else scaled with the long-run variance of the residuals.
+A penalty for independent samples would find a change in every swing of a load test's metric. The penalty used here is
+learned from identical runs, or else scaled with the long-run variance of the residuals.
 """
 
 from __future__ import annotations
@@ -19,53 +19,53 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.stats.levels import FEWEST, ROUNDED
 
 PENALTY = 12.0, 40.0
-"""Penalty without calibration, in long-run variances: the first, plus the second divided by the independent samples.
+"""Penalty without calibration, in long-run variances: the first number plus the second / number of independent samples.
 At most 5 % of AR(1) series of 60 to 1080 samples with phi of 0 to 0.9 show a change, 12 % if short and phi .9."""
-PENALTY_OF_TWO = 20.0, 600.0  # penalty if noise is measured around the best two splits, so that a staircase is no noise
-HIGHEST_PHI = 0.97  # highest autocorrelation of noise; above it, an hour's series looks like a random walk
+PENALTY_OF_TWO = 20.0, 600.0  # the same if noise is measured around the best two splits, as a series may have two
+HIGHEST_PHI = 0.97  # upper limit of the noise's autocorrelation; above it, an hour looks like a random walk
 CHANGE_PHI = 0.93
-"""The limit for series that are no load tests: annotated series agree better with it (covering .73, not .71).
-It would show an event in 11 of 31 identical load tests, with or without outliers; `cautious` shows one in 9."""
+"""Upper limit of the autocorrelation for series other than load tests: results agree better with annotated series
+(covering 0.73 instead of 0.71). With it, 11 of 31 identical load tests would show an event, with `cautious` 9."""
 MAD_TO_SD = 1.0 / 0.6745
-"""Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
-FALSE_ALARMS = 0.03  # rate of runs without a change that a calibrated penalty may flag
+"""Factor from median absolute deviation to standard deviation of a normal distribution (Rousseeuw & Croux 1993)."""
+FALSE_ALARMS = 0.03  # share of runs without a change in which a calibrated penalty may find one
 OUTLYING, BESIDE = 6.0, 2
-"""An outlier is this many robust standard deviations from the median of itself and this many samples on each side. Of
-AR(1) series of 70 to 1080 samples with phi of 0 to 0.9, at most 2 % have a spike that large; at phi 0.95, 3 %."""
+"""An outlier differs by `OUTLYING` robust standard deviations from the median of itself and `BESIDE` samples on each
+side. At most 2 % of AR(1) series (70 to 1080 samples, phi 0 to 0.9) have such a sample; 3 % with phi 0.95."""
 
 
 def robust_sd(deviations: npt.ArrayLike) -> float:
-    """Standard deviation from the median of absolute `deviations`, for a normal distribution; NaN without any."""
+    """Estimate a normal standard deviation from the median of the absolute `deviations`; NaN if there are none."""
     absolute = np.abs(deviations)
     return MAD_TO_SD * float(np.median(absolute)) if absolute.size else math.nan
 
 
 @dataclass(frozen=True)
 class Ar1Noise:
-    """Noise of a series around the means of its segments."""
+    """AR(1) noise of a series around the means of its segments."""
 
     sd: float = 0.0
     phi: float = 0.0  # lag-1 autocorrelation, 0 to `highest_phi`, corrected for small-sample bias
     long_run_variance: float = 0.0  # limit of n times the variance of a mean of n samples
 
     def independent(self, size: int) -> float:
-        """Effective sample size of `size` successive samples."""
+        """Return the effective sample size of `size` successive samples."""
         return size * (1.0 - self.phi) / (1.0 + self.phi)
 
     def mean_variance(self, size: int) -> float:
-        """Variance of the mean of `size` successive samples."""
+        """Return the variance of the mean of `size` successive samples."""
         lags = np.arange(1, min(size, 200))
         return self.sd**2 / size * (1.0 + 2.0 * float(((1.0 - lags / size) * self.phi**lags).sum()))
 
 
 def ar1_noise(values: FloatArray, changes: tuple[int, ...] = (), highest_phi: float = HIGHEST_PHI) -> Ar1Noise:
-    """Noise of `values`, shape (n,), around the means of the segments between `changes`."""
+    """Estimate the noise of `values`, shape (n,), around the means of the segments between `changes`."""
     size, means = values.size, len(changes) + 1
     rest = values - segment_means(values, changes)
     power = float(rest @ rest)
     if size <= means + 1 or power <= size * np.finfo(float).eps * float(values @ values) / max(size, 1):
         return Ar1Noise()
-    # The bias of phi is -(1 + 3 phi) / n with one mean (Marriott & Pope 1954); each further one costs (1 + phi) / n.
+    # The bias of phi is -(1 + 3 phi) / n (Marriott & Pope 1954), and each further mean adds -(1 + phi) / n.
     raw = float(rest[1:] @ rest[:-1]) / power
     phi = min(max(raw + (means * (1.0 + raw) + 2.0 * raw) / size, 0.0), highest_phi)
     shocks = rest[1:] - phi * rest[:-1]
@@ -74,7 +74,7 @@ def ar1_noise(values: FloatArray, changes: tuple[int, ...] = (), highest_phi: fl
 
 
 def segment_means(values: FloatArray, changes: tuple[int, ...]) -> FloatArray:
-    """Mean of each value's segment, shape (n,); `changes` are the first samples of the segments after the first."""
+    """Return the mean of each value's segment, shape (n,); segments begin at sample 0 and at each of `changes`."""
     starts = np.array((0, *changes))
     counts = np.diff(np.append(starts, values.size))
     return np.asarray(np.repeat(np.add.reduceat(values, starts) / counts, counts), dtype=np.float64)
@@ -82,20 +82,20 @@ def segment_means(values: FloatArray, changes: tuple[int, ...]) -> FloatArray:
 
 @dataclass(frozen=True)
 class Changepoints:
-    """Changes of the mean of a series beyond its noise."""
+    """The changes of the mean of a series that exceed its noise."""
 
-    changes: tuple[int, ...]  # first sample of every segment but the first, increasing
-    penalty: float  # gain that each change needed, in the series' unit squared
+    changes: tuple[int, ...]  # index of the first sample of each segment after the first, increasing
+    penalty: float  # minimum gain of a change, in the series' unit squared
     noise: Ar1Noise  # noise of the residuals
     calibrated: bool = False  # True if the penalty was learned from identical runs
 
 
 @dataclass(frozen=True)
 class CalibratedPenalty:
-    """A penalty above the gains of identical runs, which should be about as long as the series to be searched."""
+    """A penalty that identical runs rarely exceed; they should be about as long as the series to be searched."""
 
     MIN_RUNS = 10
-    no_change: tuple[float, ...]  # no-change penalty of each run, in units of its variance
+    no_change: tuple[float, ...]  # smallest penalty without a change in each run, in units of the run's variance
 
     def __post_init__(self) -> None:
         count = len(self.no_change)
@@ -109,9 +109,9 @@ class CalibratedPenalty:
 
     @property
     def factor(self) -> float:
-        """Penalty in units of a series' variance, at least the largest of the runs.
+        """Penalty in units of a series' variance, at least the largest penalty of the runs.
 
-        One run in k + 1 exceeds the largest of k; `FALSE_ALARMS` of the runs exceed the bound if logarithms are normal.
+        It is raised so that only a share of `FALSE_ALARMS` of identical runs exceeds it, if its logarithms are normal.
         """
         logs = np.log(self.no_change)
         quantile = float(stdtrit(logs.size - 1, 1.0 - FALSE_ALARMS))
@@ -127,11 +127,11 @@ def changepoints(
     Parameters
     ----------
     values
-        Shape (n,), equidistant, all finite; logarithms of a metric that varies in proportion to its level. Outliers of
-        one or two samples are no change.
+        Shape (n,), equidistant, all finite; for a metric that varies in proportion to its level, its logarithms.
+        Outliers of one or two samples do not count as changes.
     calibration
-        Penalty of identical runs, by ``CalibratedPenalty.learn(runs)``. By default it follows from the noise of
-        `values` around the best one or two splits, then around the changes.
+        Penalty from identical runs (``CalibratedPenalty.learn(runs)``). The default penalty follows from the noise of
+        `values` around their best one or two splits, then around the changes.
     cautious
         For metrics of load tests without their spikes: allow for a higher autocorrelation, and keep outliers.
 
@@ -160,9 +160,7 @@ def changepoints(
     highest_phi = HIGHEST_PHI if cautious else CHANGE_PHI
     changes: tuple[int, ...] = ()
     penalty = math.inf
-    least = (
-        ROUNDED * float(((series - series.mean()) ** 2).sum()) + 1e-300
-    )  # smaller gains may come from floating point
+    least = ROUNDED * float(((series - series.mean()) ** 2).sum()) + 1e-300  # smaller gains may be rounding errors
     for first in (True, False) if series.size >= FEWEST else ():  # more rounds change nothing
         around = _best_splits(series, 1) if first else changes
         if calibration is not None:
@@ -181,7 +179,7 @@ def changepoints(
 
 
 def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
-    """Changes of the mean with the smallest sum of squares plus a penalty for each change.
+    """Find the changes of the mean with the smallest sum of squares plus a penalty for each change.
 
     Optimal partitioning: with cumulated sums S, the best cost of the first t samples, less their sum of squares, is
     ``G(t) = min over r < t of G(r) + penalty - (S_t - S_r)**2 / (t - r)``.
@@ -226,7 +224,7 @@ def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
 
 
 def no_change_penalty(values: npt.ArrayLike) -> float:
-    """Smallest penalty at which a series shows no change: its largest gain per change."""
+    """Return the smallest penalty at which no change is found in a series: its largest gain per change."""
     series = _checked(values)
     if series.size < 2:
         return 0.0
@@ -243,13 +241,13 @@ def no_change_penalty(values: npt.ArrayLike) -> float:
 
 
 def no_change_of(values: FloatArray) -> float:
-    """No-change penalty of a run in which nothing happened, in units of its variance; NaN without variance."""
+    """Return :func:`no_change_penalty` in units of the variance of `values`; NaN without variance."""
     variance = ar1_noise(values, _best_splits(values, 1)).sd ** 2
     return no_change_penalty(values) / variance if variance > 0 else math.nan
 
 
 def running_median(values: FloatArray, beside: int) -> FloatArray:
-    """Median of each value and `beside` values on each side, shape (n,); the ends are repeated."""
+    """Return the median of each value and `beside` values on each side, shape (n,); end values are repeated."""
     if not values.size:
         return values
     around = np.lib.stride_tricks.sliding_window_view(np.pad(values, beside, mode="edge"), 2 * beside + 1)
@@ -264,7 +262,7 @@ def without_outliers(values: FloatArray) -> FloatArray:
 
 
 def split_gains(values: FloatArray) -> FloatArray:
-    """Fall of the sum of squares by a split before sample 1, 2, ..., n - 1; shape (n - 1,)."""
+    """Return how much a split before sample 1, 2, ..., n - 1 lowers the sum of squares; shape (n - 1,)."""
     size = values.size
     sums = np.cumsum(values - values.mean())[:-1]
     left = np.arange(1, size)
@@ -272,7 +270,7 @@ def split_gains(values: FloatArray) -> FloatArray:
 
 
 def _best_splits(values: FloatArray, splits: int) -> tuple[int, ...]:
-    """Find the best splits in turn (binary segmentation)."""
+    """Find the best `splits` one after the other (binary segmentation)."""
     changes: list[int] = []
     for _ in range(splits):
         edges = (0, *sorted(changes), values.size)

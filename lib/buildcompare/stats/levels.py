@@ -10,14 +10,14 @@ import pandas as pd
 
 from buildcompare.recordings.recording import FloatArray
 
-STRONGEST = 0.99  # bound on the autoregression before recolouring (Andrews & Monahan 1992, section 3)
-LONGEST_LAG = 60  # bound on the lags of the residuals: an hour's samples say little about longer ones
+STRONGEST = 0.99  # maximum autoregression coefficient before recolouring (Andrews & Monahan 1992, section 3)
+LONGEST_LAG = 60  # maximum lag of residuals, in samples: an hour says little about longer lags
 FEWEST = 12  # minimum number of samples to estimate noise and its autocorrelation
-HARDLY_COVERED = 0.5  # with less than this part of its expected samples, a minute is a gap, and a run is invalid
-MINUTE_S = 60.0  # window of rates in queries: closer samples share data, and the first ones after a ramp include it
-SHOWS_S = 120.0  # a change shows for this long in minute means of rates over one minute
-ROUNDED = 1e-9  # a smaller part of a number may come from rounding
-LARGEST = 1e100  # larger values are left out like NaN or scaled down, as their squares would overflow
+HARDLY_COVERED = 0.5  # a minute with a smaller share of its expected samples is a gap; a run is invalid
+MINUTE_S = 60.0  # seconds over which queries take rates: samples less than this apart share data
+SHOWS_S = 120.0  # seconds over which a sudden change spreads in minute means of rates over one minute
+ROUNDED = 1e-9  # relative differences below this may be rounding errors
+LARGEST = 1e100  # larger values are left out or scaled down, because their squares would overflow
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Level:
     value: float | None  # mean (geometric for times); None if the window holds no number
     mean: float | None  # arithmetic mean of the same samples
     samples: int
-    missing: int  # samples that are NaN, infinite or absent, or times not above zero
+    missing: int  # number of samples that are NaN, infinite or absent; for times also those not above zero
     se_log: float = math.nan  # standard error of the logarithm of `value` within the run
     n_effective: float = math.nan  # effective sample size
     seconds: float = math.nan  # length of the window without its gaps
@@ -43,7 +43,7 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
     window
         Elapsed seconds; samples after ``window[0]`` up to ``window[1]`` count.
     geometric
-        Take the geometric mean, for times (above zero): a few peaks decide the arithmetic mean of skewed ones.
+        Take the geometric mean. It suits times (above zero), whose arithmetic mean rests on a few peaks.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
 def level_of_samples(
     elapsed: FloatArray, samples: FloatArray, window: tuple[float, float], *, geometric: bool = False
 ) -> Level:
-    """Like :func:`measure_level`, with elapsed seconds and samples as arrays of shape (n,)."""
+    """Measure a level as :func:`measure_level` does, from elapsed seconds and samples of shape (n,)."""
     inside = (elapsed > window[0]) & (elapsed <= window[1])
     values = samples[inside]
     usable = np.isfinite(values) & ((values > 0) | (not geometric))
@@ -76,10 +76,10 @@ def level_of_samples(
     mean = float(finite.mean())
     scaled = np.log(finite) if geometric else finite
     grid = scaled
-    if step > 0:  # equidistant, NaN for missing samples
+    if step > 0:  # make the samples equidistant, with NaN for missing ones
         at = elapsed[inside][usable]
         places = np.rint((at - at[0]) / step).astype(np.int64)
-        sparse = places[-1] >= 4 * places.size + 100  # too few samples for their autocorrelation
+        sparse = places[-1] >= 4 * places.size + 100  # too few samples to estimate their autocorrelation
         grid = np.full(1 if sparse else places[-1] + 1, np.nan)
         if not sparse:
             grid[places] = scaled
@@ -102,8 +102,8 @@ def minute_means(
 ) -> FloatArray:
     """Average the finite samples of each interval of `width_s` from `start_s` on; NaN with fewer than `least` samples.
 
-    `count` intervals, by default up to the last sample; `closed` is the end that is part of each: ``right`` as in the
-    windows of :func:`measure_level`.
+    The result has `count` intervals, by default up to the last sample. `closed` says which end belongs to an interval;
+    ``right`` is the rule of :func:`measure_level`.
 
     >>> minute_means(np.array([0.0, 30.0, 60.0, 190.0]), np.array([1.0, 3.0, 5.0, 7.0])).tolist()
     [2.0, 5.0, nan, 7.0]
@@ -130,7 +130,7 @@ def mean_of_runs(values: Iterable[float | None], *, geometric: bool = False) -> 
 
 
 def delta_percent(base: float | None, new: float | None) -> float | None:
-    """Change from `base` to `new` in percent; None if one is unknown, or `base` is zero."""
+    """Return the change from `base` to `new` in percent; None if one is unknown or `base` is zero."""
     if base is None or new is None or base == 0:
         return None
     delta = (new / base - 1.0) * 100.0
@@ -138,7 +138,7 @@ def delta_percent(base: float | None, new: float | None) -> float | None:
 
 
 def mean_with_error(values: FloatArray) -> tuple[float, float, float]:
-    """Mean of equidistant samples (NaN: a gap), its standard error, and the effective sample size.
+    """Return the mean of equidistant samples (NaN: a gap), its standard error, and the effective sample size.
 
     AR(1)-prewhitened HAC (Andrews & Monahan 1992, Econometrica 60) with the Bartlett kernel and the automatic bandwidth
     of Andrews (1991), Econometrica 59, equations 6.2 and 6.4. statsmodels' ``cov_hac`` does not prewhiten and has a
@@ -161,8 +161,8 @@ def mean_with_error(values: FloatArray) -> tuple[float, float, float]:
     bandwidth = min(1.1447 * float(np.cbrt(alpha * pairs)), LONGEST_LAG, max(residuals.size // 4, 1))
     for lag in range(1, math.ceil(bandwidth)):
         innovations += 2.0 * (1.0 - lag / (bandwidth + 1.0)) * float(residuals[lag:] @ residuals[:-lag]) / pairs
-    # The estimate of rho has bias -(1 + 3 rho) / n (Marriott & Pope 1954, Biometrika 41) and variance
-    # (1 - rho^2) / n: by this factor 1 / (1 - rho)^2 is too small, to second order.
+    # The estimate of rho has bias -(1 + 3 rho) / n (Marriott & Pope 1954, Biometrika 41) and variance (1 - rho^2) / n.
+    # To second order, 1 / (1 - rho)^2 is too small by the factor `bias`.
     bias = max(1.0 + (1.0 - 3.0 * rho) / (count * (1.0 - rho)), 0.5)
     long_run = max(innovations, 0.0) / (1.0 - rho) ** 2 / bias
     n_effective = float(centred @ centred) / long_run if long_run > 0 else math.inf
@@ -170,5 +170,5 @@ def mean_with_error(values: FloatArray) -> tuple[float, float, float]:
 
 
 def _bounded(products: float, squares: float) -> float:
-    """Bounded autoregression; 0 without variance."""
+    """Return the autoregression coefficient within its bounds; 0 without variance."""
     return min(max(products / squares, -STRONGEST), STRONGEST) if squares > 0 else 0.0

@@ -1,8 +1,8 @@
 """Estimate run-to-run noise from repeated runs, the catalogue and earlier comparisons.
 
-The scatter within a run does not predict the next run of the same build (Kalibera & Jones 2013, "Rigorous benchmarking
-in reasonable time"). Noise is a standard deviation of log levels, close to a relative one. The catalogue's comes from
-Mattermost's ceiling tests, three runs of each setup; so do the thresholds below.
+Noise is the standard deviation of log levels between runs, close to a relative one. The scatter within a run does not
+predict it (Kalibera & Jones 2013, "Rigorous benchmarking in reasonable time"). The catalogue's noise and the constants
+below come from Mattermost's ceiling tests, with three runs of each setup.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats.planning import root
 
 LENT_DF = 4.0
-"""Most degrees of freedom of noise that comes from runs of the other test type or from other labels of a table. Among
-simulated identical builds of 2 to 5 runs, 0.7 to 3.2 % of the labels are marked; with 8, up to 3.6 %."""
+"""Maximum degrees of freedom of noise from runs of the other test type or from other labels of a table. In simulated
+identical builds of 2 to 5 runs, 0.7 to 3.2 % of the labels are marked with it; with 8, up to 3.6 %."""
 CATALOGUE_DF = 8.0
-"""Default degrees of freedom of a catalogue's noise, and their limit beside repeated runs, as it comes from another
-laboratory. Noise with fewer is mixed with other noise. Of 4, 6, 8 and 15, lower values leave more rows undecided; 15 is
-wrong more often (simulated pairs, seeds from 1,000,000, and identical ceiling runs of the development half)."""
+"""Default degrees of freedom of a catalogue's noise, and their maximum beside repeated runs, as the catalogue is of
+another laboratory. Values of 4 and 6 leave more rows undecided, 15 is wrong more often (simulated pairs with seeds from
+1,000,000, and identical ceiling runs of the development half)."""
 ALIKE = 3.0
-"""Number of correlated metrics of a run that count as one: the changes of eight metrics between identical ceiling runs
-(development half) are worth 2.7 independent ones."""
-LEAST_DF = 3.0  # minimum degrees of freedom if setups differ: those of two setups with 2 and 3 runs
+"""Number of metrics of one run that count as one, because they are correlated: the changes of eight metrics between
+identical ceiling runs (development half) hold as much information as 2.7 independent ones."""
+LEAST_DF = 3.0  # minimum degrees of freedom of pooled setups that differ (two setups with 2 and 3 runs have 3)
 BY_CHANCE = 0.3
-"""Variances of groups count as equal if pooling keeps this part of their degrees of freedom. With equal variances, 1 of
-400 calibrations from 6 to 12 groups of 2 to 4 runs keeps less. A limit of 0.5 rejects 1 of 27, and finds a third
-fewer planted changes of 20 % in times (identical ceiling runs, development half)."""
-LEAST_REPEATS = 2  # minimum degrees of freedom; with one, intervals are 13 standard errors wide
-LEAST_SD = 1e-4  # minimum standard deviation: runs that agree to the last digit were rounded
-CATALOGUE_S = 1800.0  # shortest window from which the catalogues' noise was learned
+"""Variances of groups count as equal if pooling keeps at least this share of their degrees of freedom. Of simulated
+calibrations with equal variances (6 to 12 groups of 2 to 4 runs), 1 in 400 keeps less. With 0.5 it would be 1 in 27,
+and a third fewer added changes of 20 % in times would be found (identical ceiling runs, development half)."""
+LEAST_REPEATS = 2  # minimum degrees of freedom of repeats; with one, intervals reach 13 standard errors
+LEAST_SD = 1e-4  # minimum standard deviation; runs that agree more closely were rounded
+CATALOGUE_S = 1800.0  # seconds of the shortest window from which the catalogues' noise was learned
 ENOUGH_COMPARISONS = 8  # earlier comparisons needed to learn the noise of a metric that has no other source
 Kind = Literal["bounded", "unbounded", "benchmark", "equal_load"]
 """Kinds of noise in a catalogue: of levels in a type of test, or of unbounded runs at equal load."""
@@ -45,7 +45,7 @@ LABEL_KEY = ["group", "label", "stat"]  # key of a row of a label table
 
 
 def label_frame(rows: Sequence[tuple[object, ...]], columns: Sequence[str] = ("value",)) -> pd.DataFrame:
-    """Frame of `LABEL_KEY` and numbers, typed even if empty."""
+    """Make a frame with the columns `LABEL_KEY` and number columns, typed even if empty."""
     frame = pd.DataFrame(rows, columns=[*LABEL_KEY, *columns])
     return frame.astype({**dict.fromkeys(LABEL_KEY, "str"), **dict.fromkeys(columns, "float")})
 
@@ -58,42 +58,42 @@ class RunLevel:
     """Level of one metric in one run: the mean over its steady window, above zero; NaN if unknown."""
 
     level: float
-    se_log: float = math.nan  # standard error of its logarithm within the run
+    se_log: float = math.nan  # standard error of the level's logarithm within the run
     seconds: float = math.nan  # length of the window
 
 
 @dataclass(frozen=True, eq=False)
 class RunLevels:
-    """Levels of one run in a calibration."""
+    """Levels of all metrics and labels of one run in a calibration."""
 
     metrics: Mapping[str, RunLevel] = field(default_factory=dict)  # by :func:`series_key`
     labels: pd.DataFrame = field(default_factory=lambda: NO_LABELS)
     """One row per label and statistic: `LABEL_KEY`, value (seconds) and calls in the window (NaN if unknown)."""
-    no_change: Mapping[str, float] = field(default_factory=dict)  # penalty by metric (`metrics/events.py:no_change`)
+    no_change: Mapping[str, float] = field(default_factory=dict)  # by metric: result of `metrics.events.no_change`
 
 
 @dataclass(frozen=True)
 class NoiseAtEqualLoad:
     """Noise of one metric at equal load between the runs of one group."""
 
-    variance: float  # variance of a run's log value around its build's, with errors within the run
-    within: float  # part of the variance from errors within the runs
+    variance: float  # variance of a run's log value, including the error within the run
+    within: float  # share of `variance` that comes from errors within the runs
     df: float
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity
+@dataclass(frozen=True, eq=False)  # compared by identity, as it holds frames
 class RepeatedRuns:
     """Repeated runs of one build on one setup."""
 
     name: str
     type: TestType
     runs: Sequence[RunLevels]
-    at_load: Mapping[str, NoiseAtEqualLoad] = field(default_factory=dict)  # by metric, of unbounded runs
+    at_load: Mapping[str, NoiseAtEqualLoad] = field(default_factory=dict)  # noise of unbounded runs, by metric
 
 
 CONTRAST = ("comparison", "squares", "df", "misread")
-"""Columns for one metric in one test: number of the comparison; squared distance of the log ratio from the mean of the
-comparison's tests, per run; degrees of freedom: 1 minus the test's weight in that mean; True if read off plots."""
+"""Columns of :data:`Contrasts`: number of the comparison; squared distance, per run, of the test's log ratio from the
+mean of the comparison's tests; degrees of freedom (1 minus the test's weight in that mean); True if read off plots."""
 Contrasts = Mapping[tuple[str, str], pd.DataFrame]
 """Test type and metric -> contrasts, with the columns `CONTRAST`."""
 Key = TypeVar("Key")
@@ -107,9 +107,9 @@ class Noise:
     df: float  # degrees of freedom of `sd`
     noise_source: NoiseSource
     within: float | None = None  # standard error of a run's level within the run (log scale)
-    seconds: float = math.nan  # length of the windows that it was learned from; NaN if unknown
-    at_load: bool = False  # True for runs compared at equal load, without the error within them
-    comparisons: int = 0  # number of earlier comparisons that it was learned from
+    seconds: float = math.nan  # length of the windows that the noise was learned from; NaN if unknown
+    at_load: bool = False  # True for noise at equal load, which excludes the error within runs
+    comparisons: int = 0  # number of earlier comparisons that the noise was learned from
 
 
 def run_noise(groups: Iterable[Sequence[float | RunLevel]]) -> Noise | None:
@@ -118,7 +118,7 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]]) -> Noise | None:
     Parameters
     ----------
     groups
-        Levels of a metric, above zero, in any unit: for each build on one setup those of at least two runs.
+        Levels of a metric, above zero, in any unit: one sequence per build and setup, each with at least two runs.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]]) -> Noise | None:
 
 
 def repeat_noise(*runs: Sequence[RunLevel]) -> Noise | None:
-    """Noise from the scatter of repeated runs around the levels of their own builds; None without any repeats."""
+    """Estimate noise from the scatter of repeated runs around the mean of their build; None without repeats."""
     noise = run_noise(runs)
     return noise and replace(noise, noise_source=NoiseSource.REPEATS)
 
@@ -153,7 +153,7 @@ def repeat_noise(*runs: Sequence[RunLevel]) -> Noise | None:
 def pool_variances(variances: FloatArray, dfs: FloatArray) -> tuple[float, float]:
     """Pool the variances of groups, and count the degrees of freedom that their scatter leaves (see `BY_CHANCE`).
 
-    If one setup is quieter than the next, a pooled variance is worth less than its number of runs
+    If setups have unequal noise, the pooled variance has fewer degrees of freedom than its number of runs suggests
     (Satterthwaite 1946, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2).
     """
     weights, total = dfs / dfs.sum(), float(dfs.sum())
@@ -174,12 +174,12 @@ def metric_noise(
     *,
     misread: float = 0.0,
 ) -> Noise | None:
-    """Run-to-run noise of `metric` from repeated runs, the catalogue and earlier comparisons; None if unknown.
+    """Estimate the run-to-run noise of `metric` from repeats, the catalogue and earlier comparisons; None if unknown.
 
-    With few runs of a test type, the variance of the other type counts too, and then the catalogue's. `misread` is the
-    reading error of a run's level in percent, if it was read off a plot. In unbounded tests earlier comparisons teach
-    only metrics without other noise: the supported users of a batch of tests move together, and so do their metrics.
-    Contrasts within the batch do not show this (1.4 % for one run; identical runs show 1.6 to 2.0 %).
+    If a test type has few repeats, the variance of the other type is mixed in, then the catalogue's. `misread` is the
+    reading error of a level in percent, if it was read off a plot. In unbounded tests earlier comparisons are used only
+    for metrics without other noise: supported users move together in the tests of a comparison, so contrasts between
+    these tests are too small (1.4 % for one run; identical runs show 1.6 to 2.0 %).
     """
     learned, catalogue = learned_noise(metric.slug, test_type, groups), catalogue_noise(metric, test_type)
     noise = (
@@ -191,20 +191,20 @@ def metric_noise(
 
 
 def with_reading_error(noise: Noise | None, misread: float) -> Noise | None:
-    """Add the reading error of plots, in percent of a run's level."""
+    """Add the reading error of plots to `noise`; `misread` is in percent of a level."""
     return replace(noise, sd=math.hypot(noise.sd, math.log1p(misread / 100.0))) if noise else None
 
 
 def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: bool = False) -> Noise | None:
     """Pool `noise` with the contrasts between the tests of earlier comparisons, each by its degrees of freedom.
 
-    A change of the build moves the tests of a comparison together (MySQL and Postgres, say), so their contrasts hold
-    only noise. They never make the noise larger, because a change in only one of the tests would do so.
-    Without another source they count from `ENOUGH_COMPARISONS` on. Values read off plots count for such values only.
+    A change of the build moves all tests of a comparison (MySQL and Postgres, say), so their contrasts hold only noise.
+    Contrasts never make the noise larger, because a change in only one test enlarges them too. Without other noise they
+    are used from `ENOUGH_COMPARISONS` on. Contrasts of values read off plots are used only for such values.
 
-    Every second published release of the development half (63 rows of bounded tests) chose this rule: 95 % of their
-    contrasts lie in 95 % intervals learned from the other releases, 91 % without the catalogue. The rest tested it:
-    97 %, in intervals three quarters as wide as the catalogue's.
+    The rule was chosen on every second published release of the development half (63 rows of bounded tests), where 95 %
+    of the contrasts lie in 95 % intervals learned from the other releases. On the remaining releases it is 97 %, in
+    intervals three quarters as wide as the catalogue's.
     """
     rows = past[past["misread"] == misread] if past is not None else pd.DataFrame()
     if rows.empty:
@@ -218,8 +218,8 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
 
 
 def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
-    """Noise of a metric's levels from repeated runs alone; with few runs, those of the other test type count too."""
-    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # True: this type of test; a list per series
+    """Estimate noise from repeated runs alone; with few runs, those of the other test type are mixed in."""
+    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # by "is of this test type"
     for group in groups:
         for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == slug}):
             levels[group.type == test_type].append([run.metrics[key] for run in group.runs if key in run.metrics])
@@ -229,19 +229,19 @@ def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]
 
 
 def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
-    """Ratio of a laboratory's variances, from repeated runs, to the catalogue's: noise of each metric in both.
+    """Estimate the ratio of a laboratory's variances to the catalogue's, from the noise of each metric in both.
 
     The ratios follow a scaled F distribution, as variances around a common prior do (Smyth 2004, Statistical
-    Applications in Genetics and Molecular Biology 3). Its scale is estimated by maximum likelihood, which one metric
-    with a hundred times the noise moves little. `ALIKE` metrics count as one. One more metric, with one degree of
-    freedom, agrees with the catalogue. The ratio is at least 1: few runs often agree by chance.
+    Applications in Genetics and Molecular Biology 3). Maximum likelihood estimates its scale; one metric with a hundred
+    times the noise moves it little. `ALIKE` metrics count as one. One assumed metric with one degree of freedom agrees
+    with the catalogue. The result is at least 1, because few runs often agree by chance.
     """
     ratio, df, prior_df = np.array(
         [(runs.sd**2 / stated.sd**2, runs.df, stated.df) for runs, stated in noises] + [(1.0, 1.0, CATALOGUE_DF)]
     ).T
     weight = np.where(np.arange(ratio.size) < len(noises), 1.0 / ALIKE, 1.0)
 
-    def surplus(log_scale: float) -> float:  # positive if the ratios are larger than this scale
+    def surplus(log_scale: float) -> float:  # positive if the ratios are larger than the scale
         expected = prior_df * math.exp(log_scale) + df * ratio
         return float(weight @ ((df + prior_df) * df * ratio / expected - df))
 
@@ -258,7 +258,7 @@ def in_laboratory(stated: RunSd, ratios: Mapping[Kind, float]) -> RunSd:
 
 
 def catalogue_noise(metric: Metric, of: Kind) -> Noise | None:
-    """Noise of a kind in the catalogue, with its degrees of freedom; None if not stated."""
+    """Return the catalogue's noise of a kind, with its degrees of freedom; None if the catalogue states none."""
     percent = getattr(metric.run_sd_percent, of)
     if not percent:
         return None
@@ -274,12 +274,12 @@ def mixed_noise(noise: Noise, other: Noise) -> Noise:
 
 
 def beside_repeats(priors: Mapping[Key, Noise | None], repeats: Mapping[Key, Noise | None]) -> dict[Key, Noise | None]:
-    """Noise of each metric of a comparison from `priors` and from the repeats of the comparison itself.
+    """Mix the noise of each metric from `priors` and from the comparison's own repeated runs.
 
-    If repeats of all metrics together differ by more than the priors say (:func:`laboratory_ratio`), the priors are of
-    a quieter laboratory. Their variances are multiplied by that ratio, whose own degrees of freedom then limit theirs.
-    Then the variance of a metric's repeats is mixed in, by its degrees of freedom. Without a prior the repeats count
-    alone, from `LEAST_REPEATS` degrees of freedom on. `benchmarks/repeats.py` prints rates.
+    If the repeats of all metrics together scatter more than the priors (:func:`laboratory_ratio`), the variances of the
+    priors are multiplied by that ratio, and the degrees of freedom of the ratio limit theirs. Then the variance of a
+    metric's repeats is mixed in, by degrees of freedom. Without a prior the repeats are used alone, from
+    `LEAST_REPEATS` degrees of freedom on. `benchmarks/repeats.py` prints error rates.
     """
     both = {
         key: (here, replace(prior, df=CATALOGUE_DF) if math.isinf(prior.df) else prior)
@@ -299,10 +299,10 @@ def beside_repeats(priors: Mapping[Key, Noise | None], repeats: Mapping[Key, Noi
 
 
 def in_windows(noise: Noise, *builds: Sequence[RunLevel]) -> Noise:
-    """Noise of runs whose windows are shorter than those that `noise` was learned from.
+    """Return the noise of runs whose windows are shorter than those that `noise` was learned from.
 
-    The variance within runs grows as the window shrinks. Standard errors of the runs at hand play no part: in a wavy
-    load they are many times too large.
+    The variance within runs grows as the window shrinks. The standard errors of the compared runs are not used, because
+    they are many times too large if the load has waves.
     """
     shares = np.array([1.0 / len(runs) for runs in builds])
     share = 1.0 if noise.within is None else min(1.0, noise.within**2 / noise.sd**2)
@@ -314,11 +314,11 @@ def in_windows(noise: Noise, *builds: Sequence[RunLevel]) -> Noise:
 
 
 def series_key(slug: str, labels: Mapping[str, str]) -> str:
-    """Key of a series in a calibration: the metric's slug, with its labels if any."""
+    """Return the key of a series in a calibration: the metric's slug, and its labels if it has any."""
     listed = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
     return f"{slug}{{{listed}}}" if labels else slug
 
 
 def slug_of(key: str) -> str:
-    """Slug of the metric in a key of :func:`series_key`."""
+    """Return the metric's slug from a key of :func:`series_key`."""
     return key.partition("{")[0]

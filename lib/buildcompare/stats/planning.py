@@ -1,10 +1,10 @@
 """Plan further runs, and judge repeated looks at a level that keeps the error rate.
 
-Looking again after each of eight further runs calls a chance change in 19 of 100 unchanged rows, not in 5. So the error
-is spent over the looks as runs come in (Lan & DeMets 1983, "Discrete sequential boundaries for clinical trials",
-Biometrika 70). If the number of runs is open, much of it is spent early (a function like Pocock's), which finds most
-after few further runs. If it is planned, most is kept for the end (a function like O'Brien & Fleming's), where the
-earlier looks then cost little. A mixture test for any number of looks finds less than either (benchmarks/looks.py).
+Looking again after each of eight further runs calls a change in 19 of 100 unchanged rows instead of 5. So the error is
+spread over the looks as runs come in (Lan & DeMets 1983, "Discrete sequential boundaries for clinical trials",
+Biometrika 70). If the number of runs is open, much of the error is spent early (a function like Pocock's), which finds
+most changes after few runs. If the number is planned, most of the error is kept for the last look (a function like
+O'Brien & Fleming's). A mixture test for any number of looks finds fewer changes (benchmarks/looks.py).
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from buildcompare.results.codes import Better
 
 ALPHA = 0.05  # error rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
 SOUGHT = 1.5
-"""Size of a change in margins. Metrics other than gates share the error in proportion to their power for it, so metrics
-without power take little; further runs of a gate are planned to show it. Compared with equal shares, 1.5 to 2 lose only
-a few changes of 10 % in identical ceiling runs; smaller values find more slowdowns of P99 API times by 10 % in bounded
-releases, beside averages that are twice as noisy (both on the development half)."""
-POWER = 0.8  # power of a detectable effect (Cohen 1988)
+"""Size of a change, in margins, that tests should detect. Metrics that are no gates share the error in proportion to
+their power for it, and further runs of a gate are planned to show it. Compared with equal shares, 1.5 to 2 lose only a
+few of the changes of 10 % that were added to identical ceiling runs; smaller values find more slowdowns of P99 API
+times by 10 % in bounded releases (both on the development half)."""
+POWER = 0.8  # probability with which a detectable effect is found (Cohen 1988)
 MOST_ADDED = 8  # further runs of each build over which the error is spent if no number is planned
-MOST_RUNS = 99  # most runs per build that a plan advises
+MOST_RUNS = 99  # maximum runs per build that a plan advises
 SPENT = 0.0425
-"""Error over all looks, below `ALPHA`: levels of normal statistics applied to t statistics (Jennison & Turnbull 2000,
-"Group Sequential Methods", 4.4) call 0.3 points more with 5 degrees of freedom (benchmarks/looks.py, table 1)."""
-LEAST = 1e-6  # smallest share of the error for which a bound can be computed
-HALVINGS = 75  # bisection steps of a root search: an interval of 1e6 shrinks to the last digit of 1
-POINTS = 401  # grid points of the integral; twice as many change a level by 1e-6
+"""Error over all looks; below `ALPHA`, as levels for normal statistics are used with t statistics (Jennison & Turnbull
+2000, "Group Sequential Methods", 4.4), which adds 0.3 points with 5 degrees of freedom (benchmarks/looks.py)."""
+LEAST = 1e-6  # minimum share of the error for which a bound can be computed
+HALVINGS = 75  # steps of a root search by bisection: they shrink an interval of 1e6 to the precision of a float
+POINTS = 401  # grid points of an integral; twice as many change a level by 1e-6
 
 
 @dataclass(frozen=True)
 class Looks:
-    """Runs per build at every look, the present one last; unequal numbers count as their harmonic mean."""
+    """Number of runs per build at each look, the present look last; unequal numbers count as their harmonic mean."""
 
     runs: tuple[float, ...] = (1.0,)
     planned: float | None = None
@@ -48,7 +48,7 @@ class Looks:
 
     @classmethod
     def of(cls, looks: Iterable[tuple[int, int]], planned: float | None = None) -> Looks:
-        """Build from the numbers of runs of base and new at each look."""
+        """Make looks from the numbers of runs of base and new at each look."""
         return cls(tuple(2.0 / (1.0 / base + 1.0 / new) for base, new in looks), planned)
 
     @property
@@ -59,13 +59,13 @@ class Looks:
 
 @dataclass(frozen=True)
 class FurtherRuns:
-    """Power of some further runs of each build, at :data:`POWER`."""
+    """What some further runs of each build would show with the probability :data:`POWER`."""
 
     further: int
     found_percent: float
-    """Smallest rise that would count as a change."""
+    """Smallest rise in percent that would be called a change."""
     no_worse_than_percent: float | None
-    """Loss that all runs would exclude if nothing changed; None for a metric without a better direction."""
+    """Loss in percent that all runs together would exclude if nothing changed; None for a neutral metric."""
 
 
 def plan_runs(
@@ -99,14 +99,14 @@ def plan_runs(
     gate
         True if the change counts only with its estimate beyond the margin.
     delta_percent
-        Change that the runs so far show; it counts in the loss that all runs exclude.
+        Change that the runs so far show; it enters the loss that all runs together would exclude.
     most
         Largest number of further runs.
 
     Returns
     -------
     list of FurtherRuns
-        For one further run of each build, two, and so on, if their number is planned beforehand.
+        One item for one further run of each build, one for two, and so on, if the number is planned beforehand.
 
     References
     ----------
@@ -130,14 +130,14 @@ def enough_runs(
     family: float = 1.0,
     gate: bool = False,
 ) -> FurtherRuns | None:
-    """Fewest further runs that show a change of the size of :func:`aim`; None beyond `MOST_RUNS` in all."""
+    """Return the fewest further runs that show a change of the size :func:`aim`; None beyond `MOST_RUNS` in total."""
     steps = _further(run_sd, df, margin_percent, Better.LOWER, looks, family, gate)
     most = itertools.islice(steps, max(MOST_RUNS - math.ceil(looks[-1]), 0))
     return next((step for step in most if step.found_percent <= aim(margin_percent, gate)), None)
 
 
 def aim(margin_percent: float, gate: bool) -> float:
-    """Change in percent that further runs should detect: the margin, or `SOUGHT` margins for a gate metric.
+    """Return the change in percent that further runs should detect: the margin, for a gate metric `SOUGHT` margins.
 
     A change as large as the margin is estimated beyond the margin in only half of the comparisons.
     """
@@ -157,11 +157,11 @@ def _further(
     so_far = math.log1p(max(delta_percent, -99.0) / 100.0) * (-1.0 if better == Better.HIGHER else 1.0)
     for further in itertools.count(1):
         then = looks[-1] + further
-        sd, then_df = run_sd * math.sqrt(2.0 / then), df + 2.0 * further  # one for each build
+        sd, then_df = run_sd * math.sqrt(2.0 / then), df + 2.0 * further  # each further run of a build adds one
         level = look_level((*looks, then), planned=then)
         needed = quantile(1.0 - level / family / 2.0, then_df) * sd
         smallest = smallest_found(needed, sd, then_df, margin_percent, level, df_now=df, gate=gate)
-        chance = run_sd * math.sqrt(2.0 * further) / then  # of the further runs, in the mean of all
+        chance = run_sd * math.sqrt(2.0 * further) / then  # standard error that they add to the mean of all runs
         mean = so_far * looks[-1] / then + quantile(POWER, df) * chance
         bound = mean + quantile(1.0 - level / 2.0, then_df) * sd
         worse = {Better.LOWER: percent(bound), Better.HIGHER: -percent(-bound)}.get(better)
@@ -178,11 +178,11 @@ def smallest_found(
     df_now: float | None = None,
     gate: bool = False,
 ) -> float:
-    """Smallest rise in percent that is called at :data:`POWER`.
+    """Return the smallest rise in percent that is called with the probability :data:`POWER`.
 
-    It must reach `needed` (log scale) and the margin, less the error at `level` if the row is no `gate`. Both vary with
-    the estimate of `sd`, and the mean of the larger of two such values exceeds both (Clark 1961, "The greatest of a
-    finite set of random variables", Operations Research 9). `df_now` are the degrees of freedom of `sd` at present.
+    The rise must exceed `needed` (log scale) and the margin; if the row is no `gate`, its interval must reach beyond the
+    margin. Both limits vary with the estimate of `sd`, so the mean of the larger one exceeds both (Clark 1961, "The
+    greatest of a finite set of random variables", Operations Research 9). `df_now`: present degrees of freedom of `sd`.
     """
     inside = 0.0 if gate else quantile(1.0 - level, df) * sd
     beyond = math.log1p(margin_percent / 100.0) - inside
@@ -194,7 +194,7 @@ def smallest_found(
 
 
 def look_level(looks: Sequence[float], planned: float | None = None) -> float:
-    """Significance level of the last of several looks, at which all looks together keep the error rate.
+    """Return the significance level of the last of several looks, so that all looks together keep the error rate.
 
     Parameters
     ----------
@@ -224,18 +224,18 @@ def look_level(looks: Sequence[float], planned: float | None = None) -> float:
 
 
 def spent_early(part: float) -> float:
-    """Error spent once this part of the runs is done, much of it early (Lan & DeMets 1983, like Pocock)."""
+    """Return the error spent after this share of the runs, much of it early (Lan & DeMets 1983, like Pocock)."""
     return SPENT * math.log1p((math.e - 1.0) * part)
 
 
 def spent_late(part: float) -> float:
-    """Error spent once this part of the runs is done, most of it late (Lan & DeMets 1983, like O'Brien & Fleming)."""
+    """Return the error spent after this share of the runs, most of it late (like O'Brien & Fleming)."""
     return max(2.0 * float(special.ndtr(special.ndtri(SPENT / 2.0) / math.sqrt(part))), LEAST * part)
 
 
 @cache
 def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
-    """Significance levels of looks, given as numbers of runs and parts of the planned ones.
+    """Return the significance levels of looks, each given as its number of runs and its share of the planned runs.
 
     Sums of independent normal increments that were not called yet are integrated look by look (Armitage, McPherson &
     Rowe 1969, Journal of the Royal Statistical Society A 132). Beyond the planned runs the level stays.
@@ -262,7 +262,7 @@ def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], f
 
 
 def _bound(share: float, sums: FloatArray, density: FloatArray, sd: float) -> float:
-    """Two-sided bound that a sum exceeds with the probability `share` after a normal increment of `sd`."""
+    """Find the two-sided bound that a sum exceeds with probability `share` after a normal increment of `sd`."""
 
     def beyond(bound: float) -> float:
         return float(density @ (special.ndtr((-bound - sums) / sd) + special.ndtr((sums - bound) / sd))) - share
@@ -271,9 +271,9 @@ def _bound(share: float, sums: FloatArray, density: FloatArray, sd: float) -> fl
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Root of a function between two places at which it has different signs, by bisection.
+    """Find the root of a function between two places where it has different signs, by bisection.
 
-    ``scipy.optimize`` takes a tenth of a second to import, in each command and notebook.
+    ``scipy.optimize`` would take a tenth of a second to import in each command and notebook.
 
     >>> round(root(lambda x: x**2 - 2.0, 0.0, 1e6), 12)
     1.414213562373
@@ -286,10 +286,10 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
 
 
 def quantile(p: float, df: float) -> float:
-    """Quantile of Student's t distribution."""
+    """Return the quantile of Student's t distribution for the probability `p`."""
     return float(special.ndtri(p) if math.isinf(df) else special.stdtrit(df, p))
 
 
 def percent(log_ratio: float) -> float:
-    """Change in percent from its logarithm."""
+    """Convert a log ratio to a change in percent."""
     return math.expm1(min(log_ratio, 700.0)) * 100.0

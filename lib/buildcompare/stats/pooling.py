@@ -19,10 +19,10 @@ from buildcompare.stats.planning import root
 def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
     """Pool the changes of tests with independent noise: their mean (random effects), and the deviation between tests.
 
-    The deviation of the log ratio beyond the noise is 0 if the noise explains the scatter (Paule & Mandel 1982, J.
-    Research of the National Bureau of Standards 87; DerSimonian & Laird 1986, Controlled Clinical Trials 7). Tests of
-    one laboratory share their noise, so its degrees of freedom count. The variance of Hartung and Knapp has one degree
-    of freedom for two tests, and intervals ten times as wide. `benchmarks/identical.py` prints the coverage of these.
+    The deviation (of log ratios, beyond the noise) is 0 if the noise explains the scatter (Paule & Mandel 1982, J.
+    Research of the National Bureau of Standards 87; DerSimonian & Laird 1986, Controlled Clinical Trials 7). Degrees of
+    freedom are those of the noise, which tests of one laboratory share. Hartung and Knapp's variance has one degree of
+    freedom for two tests, so intervals are ten times as wide. `benchmarks/identical.py` prints the coverage.
     """
     ratios, variances = np.array([(each.log_ratio, each.sd**2) for each in effects]).T
     between = _between(ratios, variances)
@@ -33,9 +33,9 @@ def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
 
 
 def _between(ratios: FloatArray, variances: FloatArray) -> float:
-    """Variance between tests that makes their weighted scatter equal to its expectation (Paule & Mandel).
+    """Find the variance between tests that makes their weighted scatter equal to its expectation (Paule & Mandel).
 
-    ``combine_effects`` of statsmodels is the oracle in tests; its import takes half a second.
+    Tests compare it with ``combine_effects`` of statsmodels, which takes half a second to import.
     """
 
     def excess(between: float) -> float:
@@ -49,8 +49,8 @@ def _between(ratios: FloatArray, variances: FloatArray) -> float:
 def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[PooledResult]:
     """Pool each metric over the valid, independent tests of one type, if at least two judged it.
 
-    Deciding rows are pooled: over the steady windows in bounded tests, at equal load in unbounded ones. Holm takes
-    gate metrics as one family and all others as a second.
+    Pooled are the deciding rows: over the steady windows in bounded tests, at equal load in unbounded tests. The
+    families are those of single tests.
     """
     rows: dict[tuple[TestType, str, str], list[tuple[TestResult, MetricResult, Effect]]] = {}
     for test in (each for each in tests if each.validity.status != ValidityStatus.INVALID):
@@ -73,7 +73,7 @@ def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[Pool
 
 
 def _effect(metric: MetricResult) -> Effect | None:
-    """Change in the deciding row; None if it was not judged, or was judged at unchanged traffic mix."""
+    """Return the effect of the deciding row; None if it was not judged, or judged at unchanged traffic mix."""
     row = metric.deciding
     if metric.decided_by not in ("level", "equal_load") or row is None or row.delta_percent is None:
         return None
