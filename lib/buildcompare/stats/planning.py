@@ -180,7 +180,7 @@ def smallest_found(
 ) -> float:
     """Return the smallest rise in percent that is called with the probability :data:`POWER`.
 
-    The rise must exceed `needed` (log scale) and the margin; if the row is no `gate`, its interval must reach beyond the
+    The rise must exceed `needed` (log scale) and the margin; if it is no `gate`, its interval must reach beyond the
     margin. Both limits vary with the estimate of `sd`, so the mean of the larger one exceeds both (Clark 1961, "The
     greatest of a finite set of random variables", Operations Research 9). `df_now`: present degrees of freedom of `sd`.
     """
