@@ -304,7 +304,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
         like = distances[np.abs(distances - middle) <= 0.5 * middle]
         if like.size and period < 10.0 * curve.sample_s:  # the mean resolves short periods better
             period = float(like.mean())
-    if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # noise may count as cycles
+    if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # else noise is too small to count
         explains = test is not None and test.p_value <= ALPHA and test.swing >= SWING * amplitude
         peak = test.period_s if test is not None and explains else None
         if not (period and peak and abs(period - peak) <= NEAR * peak):

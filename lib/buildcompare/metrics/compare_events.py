@@ -86,9 +86,9 @@ def match_events(
     """Match the events of two runs, group them, and pick those that deserve a warning; by group and time.
 
     Events of the test itself (the ramp's end, a job at a fixed time) show in both builds at about the same elapsed
-    time. A warning needs an event that the other build does not show and whose interval, simultaneous over all series
-    of the test at 95 %, lies beyond the metric's margin. A spike or drop also needs a second metric, or a size beyond
-    `LONE` margins. Runs and margins (percent) are given by slug; a metric without a margin never warns.
+    time. An event deserves a warning if the other build does not show it and its 95 % interval (for all series of the
+    test together) lies beyond the metric's margin. A spike or drop must also show in a second metric, or exceed `LONE`
+    margins. Runs and margins (percent) are given by slug; a metric without a margin never warns.
     """
     pairs = zip(SIDES, (base, new), (new, base), strict=True)
     events = [

@@ -58,7 +58,7 @@ class Effect:
 
     @property
     def p_value(self) -> float:
-        """Two-sided p-value of no change."""
+        """Two-sided p-value against no change."""
         z = abs(self.log_ratio) / self.sd
         return 2.0 * float(special.ndtr(-z) if math.isinf(self.df) else special.stdtr(self.df, -z))
 

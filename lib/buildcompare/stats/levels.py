@@ -121,7 +121,7 @@ def minute_means(
 def mean_of_runs(values: Iterable[float | None], *, geometric: bool = False) -> float | None:
     """Mean over the runs that have a value; None without any.
 
-    With `geometric`, for levels, whose change is a ratio: the geometric mean if all are above zero.
+    With `geometric` it is the geometric mean if all values are above zero, as changes of levels are ratios.
     """
     numbers = [value for value in values if value is not None]
     if geometric and numbers and 0.0 < min(numbers) < max(numbers):
