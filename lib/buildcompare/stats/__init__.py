@@ -1,1 +1,1 @@
-"""Statistics that know nothing of load tests: noise, effects, changepoints, autocorrelation."""
+"""Statistics that do not depend on load tests: noise, effects, changepoints, autocorrelation."""

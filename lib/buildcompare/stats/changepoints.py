@@ -1,7 +1,7 @@
-"""Find changes of the mean of an autocorrelated series by an exact search with a penalty that noise rarely exceeds.
+"""Find changes of the mean of an autocorrelated series, by an exact search with a penalty that noise rarely reaches.
 
-A penalty for independent samples would find a change in every swing of a load test's metric. The penalty used here is
-learned from identical runs, or else scaled with the long-run variance of the residuals.
+A penalty for independent samples would find a change in every swing of a load test's metric. The penalty is learned
+from identical runs, or else is proportional to the long-run variance of the residuals.
 """
 
 from __future__ import annotations
@@ -19,53 +19,53 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.stats.levels import FEWEST, ROUNDED
 
 PENALTY = 12.0, 40.0
-"""Penalty without calibration, in long-run variances: the first number plus the second / number of independent samples.
-At most 5 % of AR(1) series of 60 to 1080 samples with phi of 0 to 0.9 show a change, 12 % if short and phi .9."""
-PENALTY_OF_TWO = 20.0, 600.0  # the same if noise is measured around the best two splits, as a series may have two
-HIGHEST_PHI = 0.97  # upper limit of the noise's autocorrelation; above it, an hour looks like a random walk
+"""Penalty without calibration, in long-run variances: first number + second number / effective sample size. Of AR(1)
+series of 60 to 1080 samples with phi of 0 to 0.9, at most 5 % show a change; of short ones with phi 0.9, 12 % do."""
+PENALTY_OF_TWO = 20.0, 600.0  # as `PENALTY`, for noise around the best two splits, so that two steps are not noise
+HIGHEST_PHI = 0.97  # maximum lag-1 autocorrelation of noise; above it, a series of an hour looks like a random walk
 CHANGE_PHI = 0.93
-"""Upper limit of the autocorrelation for series other than load tests: results agree better with annotated series
-(covering 0.73 instead of 0.71). With it, 11 of 31 identical load tests would show an event, with `cautious` 9."""
+"""As `HIGHEST_PHI`, for series that are no load tests: the changes agree better with annotated ones (covering 0.73, not
+0.71). In 31 identical load tests, 11 would show an event, with or without outliers; with `cautious`, 9 show one."""
 MAD_TO_SD = 1.0 / 0.6745
-"""Factor from median absolute deviation to standard deviation of a normal distribution (Rousseeuw & Croux 1993)."""
+"""Standard deviation / median absolute deviation of a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 FALSE_ALARMS = 0.03  # share of runs without a change in which a calibrated penalty may find one
 OUTLYING, BESIDE = 6.0, 2
-"""An outlier differs by `OUTLYING` robust standard deviations from the median of itself and `BESIDE` samples on each
-side. At most 2 % of AR(1) series (70 to 1080 samples, phi 0 to 0.9) have such a sample; 3 % with phi 0.95."""
+"""A sample is an outlier if it is over `OUTLYING` robust standard deviations from the median of itself and `BESIDE`
+samples on each side. Of AR(1) series of 70 to 1080 samples, 2 % or less have one if phi is 0 to 0.9; at 0.95, 3 %."""
 
 
 def robust_sd(deviations: npt.ArrayLike) -> float:
-    """Estimate a normal standard deviation from the median of the absolute `deviations`; NaN if there are none."""
+    """Estimate the standard deviation of normal `deviations` from their median absolute value; NaN if empty."""
     absolute = np.abs(deviations)
     return MAD_TO_SD * float(np.median(absolute)) if absolute.size else math.nan
 
 
 @dataclass(frozen=True)
 class Ar1Noise:
-    """AR(1) noise of a series around the means of its segments."""
+    """Noise of a series around the means of its segments."""
 
     sd: float = 0.0
     phi: float = 0.0  # lag-1 autocorrelation, 0 to `highest_phi`, corrected for small-sample bias
     long_run_variance: float = 0.0  # limit of n times the variance of a mean of n samples
 
     def independent(self, size: int) -> float:
-        """Return the effective sample size of `size` successive samples."""
+        """Effective sample size of `size` successive samples."""
         return size * (1.0 - self.phi) / (1.0 + self.phi)
 
     def mean_variance(self, size: int) -> float:
-        """Return the variance of the mean of `size` successive samples."""
+        """Variance of the mean of `size` successive samples."""
         lags = np.arange(1, min(size, 200))
         return self.sd**2 / size * (1.0 + 2.0 * float(((1.0 - lags / size) * self.phi**lags).sum()))
 
 
 def ar1_noise(values: FloatArray, changes: tuple[int, ...] = (), highest_phi: float = HIGHEST_PHI) -> Ar1Noise:
-    """Estimate the noise of `values`, shape (n,), around the means of the segments between `changes`."""
+    """Noise of `values`, shape (n,), around the means of the segments between `changes`."""
     size, means = values.size, len(changes) + 1
     rest = values - segment_means(values, changes)
     power = float(rest @ rest)
     if size <= means + 1 or power <= size * np.finfo(float).eps * float(values @ values) / max(size, 1):
         return Ar1Noise()
-    # The bias of phi is -(1 + 3 phi) / n (Marriott & Pope 1954), and each further mean adds -(1 + phi) / n.
+    # The bias of phi is -(1 + 3 phi) / n with one mean (Marriott & Pope 1954); each further mean adds -(1 + phi) / n.
     raw = float(rest[1:] @ rest[:-1]) / power
     phi = min(max(raw + (means * (1.0 + raw) + 2.0 * raw) / size, 0.0), highest_phi)
     shocks = rest[1:] - phi * rest[:-1]
@@ -74,7 +74,7 @@ def ar1_noise(values: FloatArray, changes: tuple[int, ...] = (), highest_phi: fl
 
 
 def segment_means(values: FloatArray, changes: tuple[int, ...]) -> FloatArray:
-    """Return the mean of each value's segment, shape (n,); segments begin at sample 0 and at each of `changes`."""
+    """Mean of each value's segment, shape (n,); `changes` are indices at which new segments begin."""
     starts = np.array((0, *changes))
     counts = np.diff(np.append(starts, values.size))
     return np.asarray(np.repeat(np.add.reduceat(values, starts) / counts, counts), dtype=np.float64)
@@ -82,20 +82,20 @@ def segment_means(values: FloatArray, changes: tuple[int, ...]) -> FloatArray:
 
 @dataclass(frozen=True)
 class Changepoints:
-    """The changes of the mean of a series that exceed its noise."""
+    """Changes of the mean of a series beyond its noise."""
 
     changes: tuple[int, ...]  # index of the first sample of each segment after the first, increasing
-    penalty: float  # minimum gain of a change, in the series' unit squared
-    noise: Ar1Noise  # noise of the residuals
+    penalty: float  # minimum gain of a change (see `split_gains`), in the series' unit squared
+    noise: Ar1Noise  # noise of the series around the means of its segments
     calibrated: bool = False  # True if the penalty was learned from identical runs
 
 
 @dataclass(frozen=True)
 class CalibratedPenalty:
-    """A penalty that identical runs rarely exceed; they should be about as long as the series to be searched."""
+    """Penalty above the gains in identical runs. The runs should be about as long as the series to be searched."""
 
     MIN_RUNS = 10
-    no_change: tuple[float, ...]  # smallest penalty without a change in each run, in units of the run's variance
+    no_change: tuple[float, ...]  # smallest penalty at which each run shows no change, in units of its variance
 
     def __post_init__(self) -> None:
         count = len(self.no_change)
@@ -109,9 +109,9 @@ class CalibratedPenalty:
 
     @property
     def factor(self) -> float:
-        """Penalty in units of a series' variance, at least the largest penalty of the runs.
+        """Penalty in units of a series' variance: the larger of a bound and the maximum of k identical runs.
 
-        It is raised so that only a share of `FALSE_ALARMS` of identical runs exceeds it, if its logarithms are normal.
+        One run in k + 1 exceeds the maximum of k. If logarithms are normal, the share `FALSE_ALARMS` exceeds the bound.
         """
         logs = np.log(self.no_change)
         quantile = float(stdtrit(logs.size - 1, 1.0 - FALSE_ALARMS))
@@ -127,13 +127,13 @@ def changepoints(
     Parameters
     ----------
     values
-        Shape (n,), equidistant, all finite; for a metric that varies in proportion to its level, its logarithms.
-        Outliers of one or two samples do not count as changes.
+        Shape (n,), equidistant, all finite. Take logarithms of a metric that varies in proportion to its level.
+        Outliers of one or two samples do not count as a change.
     calibration
-        Penalty from identical runs (``CalibratedPenalty.learn(runs)``). The default penalty follows from the noise of
-        `values` around their best one or two splits, then around the changes.
+        Penalty learned from identical runs, by ``CalibratedPenalty.learn(runs)``. The default is computed from the
+        noise of `values`, first around the best one or two splits, then around the changes that were found.
     cautious
-        For metrics of load tests without their spikes: allow for a higher autocorrelation, and keep outliers.
+        For metrics of load tests after removal of spikes: allow a higher autocorrelation, and keep outliers.
 
     Returns
     -------
@@ -160,8 +160,10 @@ def changepoints(
     highest_phi = HIGHEST_PHI if cautious else CHANGE_PHI
     changes: tuple[int, ...] = ()
     penalty = math.inf
-    least = ROUNDED * float(((series - series.mean()) ** 2).sum()) + 1e-300  # smaller gains may be rounding errors
-    for first in (True, False) if series.size >= FEWEST else ():  # more rounds change nothing
+    least = (
+        ROUNDED * float(((series - series.mean()) ** 2).sum()) + 1e-300
+    )  # smaller gains may be floating-point errors
+    for first in (True, False) if series.size >= FEWEST else ():  # further rounds change nothing
         around = _best_splits(series, 1) if first else changes
         if calibration is not None:
             trial = calibration.factor * ar1_noise(series, around).sd ** 2
@@ -179,7 +181,7 @@ def changepoints(
 
 
 def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
-    """Find the changes of the mean with the smallest sum of squares plus a penalty for each change.
+    """Find the changes of the mean that minimise the sum of squares plus a penalty for each change.
 
     Optimal partitioning: with cumulated sums S, the best cost of the first t samples, less their sum of squares, is
     ``G(t) = min over r < t of G(r) + penalty - (S_t - S_r)**2 / (t - r)``.
@@ -189,7 +191,7 @@ def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
     values
         Shape (n,), equidistant, all finite.
     penalty
-        Above 0, in the unit of `values` squared; :func:`changepoints` finds one that noise rarely reaches.
+        Above 0, in the unit of `values` squared; :func:`changepoints` chooses one that noise rarely reaches.
 
     Returns
     -------
@@ -224,7 +226,7 @@ def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
 
 
 def no_change_penalty(values: npt.ArrayLike) -> float:
-    """Return the smallest penalty at which no change is found in a series: its largest gain per change."""
+    """Smallest penalty at which a series shows no change: its largest gain per change."""
     series = _checked(values)
     if series.size < 2:
         return 0.0
@@ -241,13 +243,13 @@ def no_change_penalty(values: npt.ArrayLike) -> float:
 
 
 def no_change_of(values: FloatArray) -> float:
-    """Return :func:`no_change_penalty` in units of the variance of `values`; NaN without variance."""
+    """Return the no-change penalty of a run without a real change, in units of its variance; NaN for variance 0."""
     variance = ar1_noise(values, _best_splits(values, 1)).sd ** 2
     return no_change_penalty(values) / variance if variance > 0 else math.nan
 
 
 def running_median(values: FloatArray, beside: int) -> FloatArray:
-    """Return the median of each value and `beside` values on each side, shape (n,); end values are repeated."""
+    """Median of each value and `beside` values on each side, shape (n,); end values are repeated beyond the ends."""
     if not values.size:
         return values
     around = np.lib.stride_tricks.sliding_window_view(np.pad(values, beside, mode="edge"), 2 * beside + 1)
@@ -262,7 +264,7 @@ def without_outliers(values: FloatArray) -> FloatArray:
 
 
 def split_gains(values: FloatArray) -> FloatArray:
-    """Return how much a split before sample 1, 2, ..., n - 1 lowers the sum of squares; shape (n - 1,)."""
+    """Reduction of the sum of squares by one split before sample 1, 2, ..., n - 1; shape (n - 1,)."""
     size = values.size
     sums = np.cumsum(values - values.mean())[:-1]
     left = np.arange(1, size)
@@ -270,7 +272,7 @@ def split_gains(values: FloatArray) -> FloatArray:
 
 
 def _best_splits(values: FloatArray, splits: int) -> tuple[int, ...]:
-    """Find the best `splits` one after the other (binary segmentation)."""
+    """Find splits one after another, each with the largest gain (binary segmentation); return sorted indices."""
     changes: list[int] = []
     for _ in range(splits):
         edges = (0, *sorted(changes), values.size)

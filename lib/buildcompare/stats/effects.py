@@ -1,10 +1,10 @@
 """Judge differences of two builds against the noise of their runs: interval, p-value, status, and families of rows.
 
-Equivalent: the interval lies inside the margin (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15). Changed: the interval
-excludes zero and does not lie inside the margin (Lakens, Scheel & Isager 2018, Advances in Methods and Practices in
-Psychological Science 1); a gate also needs its estimate beyond the margin, as makers ship smaller losses. Not worse:
-the bad end of the interval lies within twice the margin. Everything else is inconclusive. Families are fixed
-beforehand: errors, gate metrics, other times, and other metrics of a test; each label table with one statistic.
+A row is equivalent if its 90 % interval lies inside the margin (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15). Any
+other row is changed if its adjusted p-value is below 5 % (Lakens, Scheel & Isager 2018, Advances in Methods and
+Practices in Psychological Science 1) and, for gates, its estimate exceeds the margin: makers release smaller losses.
+Other rows are not worse if their 95 % interval excludes a loss of twice the margin, or else inconclusive. The families
+are fixed beforehand: errors, gates, other times and other metrics of a test, and each statistic of a label table.
 """
 
 import math
@@ -22,57 +22,57 @@ from buildcompare.results.codes import Better, NoiseSource, Pair, Status
 from buildcompare.stats.noise import Key, Noise, RunLevel, beside_repeats, in_windows, repeat_noise
 from buildcompare.stats.planning import ALPHA, SOUGHT, Looks, enough_runs, percent, quantile, smallest_found
 
-LABEL_ALPHA = 0.02  # error rate of each label row: four of 200 rows are marked by chance
+LABEL_ALPHA = 0.02  # significance level of each label row: by chance, 4 of 200 unchanged rows are marked
 LABEL_MARGIN_PERCENT = 10.0  # equals the catalogue's `margin_percent` of averages over all labels
 FOUND = 1.5, 2.0, 4.0, 8.0
-"""Sizes of changes, in margins, that the shares of gate metrics in the error are chosen to find. In both halves of the
-CPython benchmarks, these shares find more changes of 10 to 50 % than shares by power, and as many of 7.5 %."""
-LEAST_SHARE = 0.1  # minimum share of a gate metric in the error, relative to equal shares
-STEPS = 40  # number of steps in which the error is shared out; 20 or 80 steps find as many changes
-GATE = "gate"  # family of the metrics that users feel
+"""Sizes of change, in margins, at which the error shares of gate metrics maximise power. On both halves of CPython's
+nightly benchmarks this finds more injected slowdowns of 10 to 50 % than shares by power alone, and as many of 7.5 %."""
+LEAST_SHARE = 0.1  # minimum share of a gate metric in the family's error, as a fraction of an equal share
+STEPS = 40  # grid points between the smallest and largest share of a gate metric; 20 or 80 find as many changes
+GATE = "gate"  # name of the family of metrics that users feel
 USERS = 5.0
-"""Size of the family in which a loss of supported users is judged: 0.5 % of unchanged tests have such a regression. A
-loss of 10 % that was added to identical ceiling runs (development half) is found in 80 to 84 %."""
+"""Size of the family in which a loss of supported users is judged. Gate metrics call 2.5 % of unchanged tests a
+regression, users 0.5 %. A loss of 10 % injected into identical ceiling runs (development half) is found in 80-84 %."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """Difference between two builds in one metric or label."""
+    """Difference of two builds in one metric or label."""
 
     log_ratio: float  # logarithm of new over base
-    sd: float  # standard deviation of `log_ratio` without a change
+    sd: float  # standard error of `log_ratio`
     df: float  # degrees of freedom of `sd`
-    run_sd: float  # standard deviation of a single run
+    run_sd: float  # standard deviation of the logarithm of one run's level
     noise_source: NoiseSource
     comparisons: int = 0  # number of earlier comparisons that the noise was learned from
 
     @property
     def delta_percent(self) -> float:
-        """Change in percent."""
+        """Estimated change from base to new, in percent."""
         return percent(self.log_ratio)
 
     @property
     def runs(self) -> float:
-        """Number of runs of each build; if unequal, their harmonic mean."""
+        """Number of runs of each build; if the builds differ, the harmonic mean."""
         return 2.0 * (self.run_sd / self.sd) ** 2
 
     @property
     def p_value(self) -> float:
-        """Two-sided p-value against no change."""
+        """Two-sided p-value of the hypothesis that nothing changed."""
         z = abs(self.log_ratio) / self.sd
         return 2.0 * float(special.ndtr(-z) if math.isinf(self.df) else special.stdtr(self.df, -z))
 
     def interval(self, level: float = 1.0 - ALPHA) -> tuple[float, float]:
-        """Return the two-sided confidence interval of the change, in percent."""
+        """Two-sided confidence interval of the change in percent."""
         half = quantile(0.5 + level / 2.0, self.df) * self.sd
         return percent(self.log_ratio - half), percent(self.log_ratio + half)
 
     def min_detectable_percent(
         self, margin_percent: float = 0.0, family: float = 1.0, level: float = ALPHA, *, gate: bool = False
     ) -> float:
-        """Return the smallest rise that is called with probability `POWER` if no other row of its `family` changed.
+        """Smallest rise in percent that is called with probability `POWER`, as the only change among `family` rows.
 
-        Its 90 % interval must also reach beyond the margin; for a gate, its estimate must lie beyond it.
+        Besides, the 90 % interval must reach beyond the margin; for a gate, the estimate must lie beyond the margin.
         """
         reach = quantile(1.0 - level / family / 2.0, self.df) * self.sd
         return smallest_found(reach, self.sd, self.df, margin_percent, level, gate=gate)
@@ -82,36 +82,36 @@ class Effect:
 class TestedEffect:
     """One effect, judged in its family."""
 
-    __test__ = False  # not a test class of pytest's
+    __test__ = False  # keeps pytest from collecting the class as a test
 
     effect: Effect
     margin_percent: float
     better: Better
     p_adjusted: float
-    """P-value, adjusted over the family: by Holm (1979) for metrics, by Benjamini & Hochberg (1995) for labels. The
-    latter does not suit metrics: they are correlated, and several false calls at once would ease all others."""
+    """P-value adjusted over the family: for metrics by Holm (1979), for labels by Benjamini & Hochberg (1995). Metrics
+    of a run are correlated: with the latter, several false calls at once would raise the threshold of the others."""
     status: Status
     family: str = ""
-    size: float = 1.0  # inverse of the row's share in the family's error; with equal shares, the size of the family
-    looks: Looks | None = None  # None at the first look
+    size: float = 1.0  # 1 / (share of the effect in the family's error); with equal shares, the size of the family
+    looks: Looks | None = None  # numbers of runs at all looks; None at the first look
 
     @property
     def level(self) -> float:
-        """Significance level for the adjusted p-value; intervals have confidence 1 - level."""
+        """Significance level for the adjusted p-value; intervals have the confidence 1 - level."""
         return self.looks.level if self.looks else ALPHA
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Confidence interval of the change in percent, valid over all looks."""
+        """Confidence interval of the change in percent, valid over all looks together."""
         return self.effect.interval(1.0 - self.level)
 
     def row(self) -> dict[str, Any]:
-        """Return the fields of :class:`~buildcompare.results.Tested` in results.json."""
+        """Fields of a change in results.json (:class:`~buildcompare.results.Tested`)."""
         low, high = self.interval
         return {"ci_low": low, "ci_high": high, "p_value": self.effect.p_value, "status": self.status}
 
     def deciding_row(self) -> dict[str, Any]:
-        """Return the fields of :class:`~buildcompare.results.Decided` in results.json."""
+        """Fields of a change that a verdict may rest on (:class:`~buildcompare.results.Decided`)."""
         effect, margin, not_worse = self.effect, self.margin_percent, self.status == Status.NOT_WORSE
         looks, gate = self.looks.runs if self.looks else (effect.runs,), self.family == GATE
         sizes = effect.run_sd, effect.df
@@ -131,7 +131,7 @@ class TestedEffect:
 
     @property
     def p_worse_one_sided(self) -> float | None:
-        """Adjusted one-sided p-value of an effect that is worse by more than its margin; None for others."""
+        """Adjusted one-sided p-value if the effect is worse by more than its margin, else None."""
         if self.better == Better.NEUTRAL or abs(self.effect.delta_percent) <= self.margin_percent:
             return None
         return self.p_adjusted / 2.0 if (self.effect.log_ratio > 0) == (self.better == Better.LOWER) else None
@@ -150,7 +150,7 @@ def judge_levels(
     Parameters
     ----------
     base, new
-        Levels of the runs of each build, above zero, in any unit, shape (runs,). Scatter of repeats adds to `noise`.
+        Levels of the runs of each build, above zero, in any unit; shape (runs,). Their scatter is pooled with `noise`.
     noise
         Run-to-run noise: standard deviation of the logarithm of a level (0.03: about 3 %), or
         :class:`~buildcompare.stats.noise.Noise` with its degrees of freedom.
@@ -167,7 +167,7 @@ def judge_levels(
     Raises
     ------
     ValueError
-        If a build has no level, or a level that is not above zero.
+        If a build has no levels, or a level is not above zero.
 
     References
     ----------
@@ -187,7 +187,7 @@ def judge_levels(
 
 
 def measure_effect(base: Sequence[RunLevel], new: Sequence[RunLevel], noise: Noise | None) -> Effect | None:
-    """Compare one metric as :func:`measure_effects` does."""
+    """Like :func:`measure_effects`, for one metric."""
     return measure_effects({"": Pair([*base], [*new])}, {"": noise})[""]
 
 
@@ -196,9 +196,9 @@ def measure_effects(
     priors: Mapping[Key, Noise | None],
     repeats: Mapping[Key, Noise | None] | None = None,
 ) -> dict[Key, Effect | None]:
-    """Compare the mean log levels of base and new in each metric of a comparison.
+    """Compare the mean log levels of base and new by metric; None without noise, or if a level is not above zero.
 
-    Noise is mixed from `priors` and `repeats` (default: the scatter of `levels`). Without it an effect is None.
+    The noise is pooled from `priors` and `repeats`, by default the scatter of the runs in `levels`.
     """
     used = {key: runs for key, runs in levels.items() if all(runs) and all_positive(*runs)}
     stated = {key: noise and in_windows(noise, *used[key]) for key, noise in priors.items() if key in used}
@@ -214,7 +214,7 @@ def measure_effects(
 
 
 def all_positive(*builds: Iterable[RunLevel]) -> bool:
-    """Test whether all levels are finite and above zero, so that they have logarithms."""
+    """True if all levels are finite and above zero, so that they have logarithms."""
     return all(0.0 < run.level < math.inf for runs in builds for run in runs)
 
 
@@ -228,10 +228,10 @@ def status_of(
     bound_alpha: float = ALPHA,
     gate: bool = False,
 ) -> Status:
-    """Return the status of an effect by its p-value over its family; `bound_alpha` is the level of "no worse than".
+    """Return the status of an effect; `bound_alpha` is the significance level of "no worse than".
 
-    A change of a `gate` metric is called only if its estimate lies beyond the margin.
-    For a neutral metric, improvement means a rise and regression a fall.
+    A change of a `gate` is called only if its estimate lies beyond the margin. For a metric without a better direction,
+    a rise is called an improvement and a fall a regression.
     """
     low, high = effect.interval(1.0 - 2.0 * alpha)
     if -margin_percent < low and high < margin_percent:
@@ -243,9 +243,9 @@ def status_of(
 
 
 def no_worse_than(effect: Effect, margin_percent: float, better: Better | str, alpha: float = ALPHA) -> float | None:
-    """Return the largest loss in percent inside the 95 % interval; zero if the interval holds no loss.
+    """Largest loss in percent inside the confidence interval (by default 95 %); 0 if the interval holds no loss.
 
-    None if the loss exceeds twice the margin, and for a neutral metric.
+    None if the loss exceeds twice the margin, or if the metric has no better direction.
     """
     low, high = effect.interval(1.0 - alpha)
     worst = max(0.0, high if better == Better.LOWER else -low)
@@ -262,9 +262,9 @@ def judge(
     size: float = 1.0,
     looks: Looks | None = None,
 ) -> TestedEffect:
-    """Judge an effect against a margin in percent: alone, or in a family of `size` by its adjusted p-value.
+    """Judge an effect against a margin in percent; `p_adjusted` is its p-value over a family, None if judged alone.
 
-    In the family :data:`GATE` its estimate must lie beyond the margin.
+    In the family :data:`GATE`, a change is called only if its estimate lies beyond the margin.
     """
     p_value = effect.p_value if p_adjusted is None else p_adjusted
     level = looks.level if looks else ALPHA
@@ -273,7 +273,7 @@ def judge(
 
 
 def judge_users(effect: Effect, margin: float, looks: Looks | None = None) -> TestedEffect:
-    """Judge the supported users: a loss as one of :data:`USERS` rows; a gain, which decides nothing, by itself."""
+    """Judge the supported users, a loss as one of :data:`USERS` metrics. A gain decides nothing and is judged alone."""
     gain = judge(effect, margin, Better.HIGHER, family=GATE, looks=looks)
     if gain.status == Status.IMPROVEMENT:
         return gain
@@ -284,7 +284,7 @@ def judge_users(effect: Effect, margin: float, looks: Looks | None = None) -> Te
 def judge_metrics(
     effects: Sequence[tuple[Metric, Effect | None]], looks: Looks | None = None
 ) -> list[TestedEffect | None]:
-    """Judge the metrics of one test by family; in the order given, with None for a metric without an effect."""
+    """Judge metrics within their families. Results are in the order given, with None for metrics without an effect."""
     judged: list[TestedEffect | None] = [None] * len(effects)
     judgeable = [(i, metric, effect) for i, (metric, effect) in enumerate(effects) if effect is not None]
     for family in (GATE, "errors", "times", "other"):
@@ -298,30 +298,30 @@ def judge_metrics(
 
 
 def family_of(metric: Metric) -> str:
-    """Return the family of a metric: `errors`, `gate` (felt by users), `times` (other times) or `other`."""
+    """Family of a metric: `errors` (request outcomes), `gate` (felt by users), `times` (other times), or `other`."""
     return "errors" if metric.outcome else GATE if metric.gate else "times" if metric.unit == "seconds" else "other"
 
 
 def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate: bool) -> FloatArray:
-    """Return weights that share out a family's error among its metrics.
+    """Return weights that divide a family's error among its metrics.
 
-    A metric that is no gate is weighted by its power to find a change of `SOUGHT` margins. Gates begin at `LEAST_SHARE`
-    of an equal share, and each further step goes where it adds most power for `FOUND` (Roeder & Wasserman 2009,
-    Statistical Science 24). No gate gets more than the p-value of an estimate at its margin, as less does not count.
-    Example: of two gates with margins of 5 % and standard deviations of 2 and 10 % one gets 0.19, the other 0.77.
+    Outside of the gate family, a weight is the power to find a change of `SOUGHT` margins. Gates start at `LEAST_SHARE`
+    of an equal share; each step goes to the gate whose power for `FOUND` it raises most (Roeder & Wasserman 2009,
+    Statistical Science 24). A gate gets at most the p-value of an estimate at its margin: smaller changes do not count.
+    Example: two gates with margins of 5 % and standard errors of 2 and 10 % (known exactly) get 0.19 and 0.77.
     """
     of_each = [(min(each.df, 1e9), each.sd, metric.margin_percent) for _, metric, each in members]
     df, sd, margin = np.array(of_each).reshape(-1, 3).T
-    alone = special.stdtrit(df, 1.0 - ALPHA / 2.0)  # critical value of a metric by itself, in standard errors
+    alone = special.stdtrit(df, 1.0 - ALPHA / 2.0)  # critical value, in standard errors, of a metric judged alone
     if not gate or df.size < 2:
         return np.asarray(np.maximum(special.stdtr(df, np.log1p(SOUGHT * margin / 100.0) / sd - alone), ALPHA / 2.0))
     strictest = -special.stdtrit(df, LEAST_SHARE * level / df.size / 2.0)
     mildest = np.minimum(strictest, np.maximum(np.log1p(margin / 100.0) / sd, alone))
-    critical = np.linspace(strictest, mildest, STEPS)  # critical value by step (row) and metric (column)
+    critical = np.linspace(strictest, mildest, STEPS)  # critical values, by step (row) and metric (column)
     share = 2.0 * special.stdtr(df, -critical) / level
     power = sum(special.stdtr(df, np.log1p(times * margin / 100.0) / sd - critical) for times in FOUND)
     cost, gain = np.diff(share, axis=0), np.diff(power, axis=0)
-    # A step is worth at least as much as later steps of its metric, so that the steps keep their order.
+    # Raise the worth of each step to that of the best later step of its metric, so that steps are taken in order.
     worth = np.maximum.accumulate((gain / np.maximum(cost, 1e-300))[::-1])[::-1]
     best_first = np.argsort(-worth, axis=None, kind="stable")
     taken = best_first[np.cumsum(cost.flat[best_first]) <= 1.0 - share[0].sum()]
@@ -331,11 +331,11 @@ def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate
 def judge_labels(
     effects: Sequence[tuple[Hashable, Effect | None]], *, margin_percent: float = LABEL_MARGIN_PERCENT
 ) -> list[TestedEffect | None]:
-    """Judge the rows of label tables, each given with its table, at the error rate `LABEL_ALPHA` per row.
+    """Judge the rows of label tables, each given with its table, at the significance level `LABEL_ALPHA`.
 
-    One row stops no release, but people look at every marked row, so at most `LABEL_ALPHA` of the unchanged rows are
-    marked. The p-value adjusted over the table is given too. A row is equivalent if it moved less than the margin and
-    its 98 % interval excludes half and double the time.
+    Rows are marked by their unadjusted p-values, because no row stops a release by itself; of unchanged rows, at most
+    `LABEL_ALPHA` are marked. The results hold the p-values adjusted over the table as well. A row is also equivalent if
+    its change is smaller than the margin and its 98 % interval excludes half and twice the time.
     """
     judged: list[TestedEffect | None] = [None] * len(effects)
     tables: dict[Hashable, list[tuple[int, Effect]]] = {}
@@ -348,7 +348,7 @@ def judge_labels(
             status = status_of(effect, effect.p_value, margin_percent, Better.LOWER, alpha=LABEL_ALPHA)
             low, high = effect.interval(1.0 - LABEL_ALPHA)
             if not status.changed and abs(effect.delta_percent) < margin_percent and low > -50.0 and high < 100.0:
-                status = Status.EQUIVALENT  # few intervals of labels lie inside the margin
+                status = Status.EQUIVALENT  # a wide limit, because few intervals of labels fit inside the margin
             family = str(table), len(members)
             judged[i] = TestedEffect(effect, margin_percent, Better.LOWER, float(p), status, *family)
     return judged
@@ -357,7 +357,7 @@ def judge_labels(
 def false_discovery(p_values: Sequence[float]) -> FloatArray:
     """Adjust p-values by the procedure of Benjamini & Hochberg (1995, J. Royal Statistical Society B 57).
 
-    Tests compare it with ``fdrcorrection`` of statsmodels, which takes half a second to import.
+    ``fdrcorrection`` of statsmodels is not used, because its import takes half a second; unit tests compare with it.
     """
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p)
@@ -370,11 +370,11 @@ def false_discovery(p_values: Sequence[float]) -> FloatArray:
 def holm(p_values: Sequence[float], weights: npt.ArrayLike = 1.0) -> FloatArray:
     """Adjust p-values by Holm's procedure (1979, Scandinavian J. of Statistics 6), with the error shared by `weights`.
 
-    Tests compare it with ``multipletests`` of statsmodels, which has no weights.
+    ``multipletests`` of statsmodels has no weights and is slow for the 10,000 calls of a self-check; unit tests use it.
     """
     p, weight = np.asarray(p_values, dtype=np.float64), np.broadcast_to(weights, len(p_values)).astype(np.float64)
     order = np.argsort(p / weight, kind="stable")
-    left = np.cumsum(weight[order][::-1])[::-1]  # total weight of each p-value and all larger ones
+    left = np.cumsum(weight[order][::-1])[::-1]  # total weight of this p-value and all later ones in `order`
     adjusted = np.empty(p.size)
     adjusted[order] = np.minimum(np.maximum.accumulate((p / weight)[order] * left), 1.0)
     return adjusted

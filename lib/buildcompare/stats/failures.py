@@ -1,4 +1,4 @@
-"""Judge failed attempts by their scatter between runs, which is larger than that of independent attempts."""
+"""Compare the failed attempts of two builds; runs scatter more than independent attempts would."""
 
 import math
 from collections.abc import Sequence
@@ -12,23 +12,23 @@ from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import LEAST_REPEATS
 from buildcompare.stats.planning import quantile
 
-ADDED = 1.0 / 3.0  # added to failures and successes, as 0 has no logarithm (Kerman 2011, Electron. J. Statist. 5)
+ADDED = 1.0 / 3.0  # added to failures and successes, so that 0 has a logarithm (Kerman 2011, Electron. J. Statist. 5)
 
 
 class Failures(NamedTuple):
-    """Number of failed attempts and of all attempts of one run."""
+    """Numbers of failed and of all attempts in one run."""
 
     failed: float
     attempts: float
 
 
 def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succeeded: bool = False) -> Effect | None:
-    """Compare the failures of the runs of two builds; None if nothing failed, or with too few runs.
+    """Compare the share of failures in the runs of two builds; None if nothing failed, or with too few runs.
 
-    The p-value is the larger of two. Student's t test of the runs' log odds (Gart & Zweifel 1967, Biometrika 54) uses
-    how much runs differ. The exact binomial test of the sums (Przyborowski & Wilenski 1940, Biometrika 31) covers rare
-    failures in runs that happen to agree. Quasi-binomial and beta-binomial tests miss rises from 0
-    (`benchmarks/errors.py`). With `succeeded`, the change is that of successes.
+    The p-value is the larger of two. Student's t test of the runs' log odds (Gart & Zweifel 1967, Biometrika 54) counts
+    the scatter between runs. The exact binomial test of the sums (Przyborowski & Wilenski 1940, Biometrika 31) counts
+    chance in rare failures. Quasi-binomial and beta-binomial tests miss rises from 0; with a prior, a quasi-binomial
+    test calls too many changes (`benchmarks/errors.py`). With `succeeded`, the effect is the change of successes.
     """
     df = len(base) + len(new) - 2
     sides = [np.array(runs, dtype=np.float64).reshape(-1, 2) for runs in (base, new)]
@@ -40,7 +40,7 @@ def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succee
     difference, part = float(means[1] - means[0]), of / (attempts + of)
     squares = sum(float(((each - each.mean()) ** 2).sum()) for each in odds)
     per_run = 1.0 / len(base) + 1.0 / len(new)
-    # Binomial tails of `more` failures in the new build, by incomplete beta functions, which allow fractional counts.
+    # Binomial probabilities of at most and at least `more` failures; incomplete beta functions allow fractional counts.
     at_most = float(special.betainc(failed, more + 1.0, 1.0 - part)) if failed > 0 else 1.0
     at_least = float(special.betainc(more, failed + 1.0, part)) if more > 0 else 1.0
     p = max(min(1.0, 2.0 * at_most, 2.0 * at_least), 1e-300)
@@ -48,7 +48,7 @@ def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succee
     if p < 0.5:
         by_chance = abs(difference / quantile(p / 2.0, df))
     sd = max(math.sqrt(squares / df * per_run), by_chance, 1e-6)
-    # Convert the effect from log odds to log shares by the ratio of the two changes.
+    # Convert the change and its error from log odds to log shares, by the ratio of the two changes.
     shares = special.log_expit(-means if succeeded else means)
     if abs(difference) > 1e-6:
         scale = abs(float(shares[1] - shares[0]) / difference)

@@ -10,27 +10,27 @@ import pandas as pd
 
 from buildcompare.recordings.recording import FloatArray
 
-STRONGEST = 0.99  # maximum autoregression coefficient before recolouring (Andrews & Monahan 1992, section 3)
-LONGEST_LAG = 60  # maximum lag of residuals, in samples: an hour says little about longer lags
+STRONGEST = 0.99  # maximum absolute autoregressive coefficient (Andrews & Monahan 1992, section 3)
+LONGEST_LAG = 60  # maximum bandwidth in samples; an hour of samples says little about longer lags
 FEWEST = 12  # minimum number of samples to estimate noise and its autocorrelation
-HARDLY_COVERED = 0.5  # a minute with a smaller share of its expected samples is a gap; a run is invalid
-MINUTE_S = 60.0  # seconds over which queries take rates: samples less than this apart share data
-SHOWS_S = 120.0  # seconds over which a sudden change spreads in minute means of rates over one minute
-ROUNDED = 1e-9  # relative differences below this may be rounding errors
-LARGEST = 1e100  # larger values are left out or scaled down, because their squares would overflow
+HARDLY_COVERED = 0.5  # a minute with a smaller share of its samples is a gap; a run is invalid if all metrics have less
+MINUTE_S = 60.0  # window of rate queries; rates that are closer in time share data, even across the end of a ramp
+SHOWS_S = 120.0  # a sudden change takes this long to pass through minute means of one-minute rates
+ROUNDED = 1e-9  # relative size below which a difference may be a rounding error
+LARGEST = 1e100  # larger values are left out like NaN or scaled down, because their squares would overflow
 
 
 @dataclass(frozen=True)
 class Level:
     """Level of a metric over a window of one run."""
 
-    value: float | None  # mean (geometric for times); None if the window holds no number
-    mean: float | None  # arithmetic mean of the same samples
+    value: float | None  # mean (geometric if requested); None if no sample is usable
+    mean: float | None  # arithmetic mean of the same samples; None if no sample is usable
     samples: int
-    missing: int  # number of samples that are NaN, infinite or absent; for times also those not above zero
-    se_log: float = math.nan  # standard error of the logarithm of `value` within the run
-    n_effective: float = math.nan  # effective sample size
-    seconds: float = math.nan  # length of the window without its gaps
+    missing: int  # samples that are absent, NaN or infinite; for a geometric mean also those not above zero
+    se_log: float = math.nan  # standard error of the logarithm of `value`, from the samples of this run
+    n_effective: float = math.nan  # number of independent samples with the same standard error
+    seconds: float = math.nan  # length of the window times the share of usable samples
 
 
 def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: bool = False) -> Level:
@@ -43,7 +43,7 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
     window
         Elapsed seconds; samples after ``window[0]`` up to ``window[1]`` count.
     geometric
-        Take the geometric mean. It suits times (above zero), whose arithmetic mean rests on a few peaks.
+        Take the geometric mean. Times are skewed, so a few peaks would dominate their arithmetic mean.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
 def level_of_samples(
     elapsed: FloatArray, samples: FloatArray, window: tuple[float, float], *, geometric: bool = False
 ) -> Level:
-    """Measure a level as :func:`measure_level` does, from elapsed seconds and samples of shape (n,)."""
+    """Like :func:`measure_level`, with elapsed seconds and samples as arrays of shape (n,)."""
     inside = (elapsed > window[0]) & (elapsed <= window[1])
     values = samples[inside]
     usable = np.isfinite(values) & ((values > 0) | (not geometric))
@@ -76,7 +76,7 @@ def level_of_samples(
     mean = float(finite.mean())
     scaled = np.log(finite) if geometric else finite
     grid = scaled
-    if step > 0:  # make the samples equidistant, with NaN for missing ones
+    if step > 0:  # put the samples on an equidistant grid, with NaN for missing ones
         at = elapsed[inside][usable]
         places = np.rint((at - at[0]) / step).astype(np.int64)
         sparse = places[-1] >= 4 * places.size + 100  # too few samples to estimate their autocorrelation
@@ -102,8 +102,8 @@ def minute_means(
 ) -> FloatArray:
     """Average the finite samples of each interval of `width_s` from `start_s` on; NaN with fewer than `least` samples.
 
-    The result has `count` intervals, by default up to the last sample. `closed` says which end belongs to an interval;
-    ``right`` is the rule of :func:`measure_level`.
+    The result has `count` values, by default one for each interval up to the last sample. `closed` names the end that
+    belongs to an interval; ``right`` matches the windows of :func:`measure_level`.
 
     >>> minute_means(np.array([0.0, 30.0, 60.0, 190.0]), np.array([1.0, 3.0, 5.0, 7.0])).tolist()
     [2.0, 5.0, nan, 7.0]
@@ -119,9 +119,9 @@ def minute_means(
 
 
 def mean_of_runs(values: Iterable[float | None], *, geometric: bool = False) -> float | None:
-    """Mean over the runs that have a value; None without any.
+    """Mean of the values that are not None; None if there are no such values.
 
-    With `geometric` it is the geometric mean if all values are above zero, as changes of levels are ratios.
+    With `geometric`, take the geometric mean if all are above zero; it suits levels, whose changes are ratios.
     """
     numbers = [value for value in values if value is not None]
     if geometric and numbers and 0.0 < min(numbers) < max(numbers):
@@ -130,7 +130,7 @@ def mean_of_runs(values: Iterable[float | None], *, geometric: bool = False) -> 
 
 
 def delta_percent(base: float | None, new: float | None) -> float | None:
-    """Return the change from `base` to `new` in percent; None if one is unknown or `base` is zero."""
+    """Change from `base` to `new` in percent; None if a level is None, `base` is zero, or the result is not finite."""
     if base is None or new is None or base == 0:
         return None
     delta = (new / base - 1.0) * 100.0
@@ -138,11 +138,11 @@ def delta_percent(base: float | None, new: float | None) -> float | None:
 
 
 def mean_with_error(values: FloatArray) -> tuple[float, float, float]:
-    """Return the mean of equidistant samples (NaN: a gap), its standard error, and the effective sample size.
+    """Return the mean of equidistant samples (NaN marks a gap), its standard error, and the effective sample size.
 
-    AR(1)-prewhitened HAC (Andrews & Monahan 1992, Econometrica 60) with the Bartlett kernel and the automatic bandwidth
-    of Andrews (1991), Econometrica 59, equations 6.2 and 6.4. statsmodels' ``cov_hac`` does not prewhiten and has a
-    small-sample bias. Error and size are NaN with fewer than `FEWEST` samples.
+    The error comes from an AR(1)-prewhitened HAC estimator (Andrews & Monahan 1992, Econometrica 60) with the Bartlett
+    kernel and the automatic bandwidth of Andrews (1991), Econometrica 59, equations 6.2 and 6.4. ``cov_hac`` of
+    statsmodels does not prewhiten and has a small-sample bias. Error and size are NaN with fewer than `FEWEST` samples.
     """
     finite = np.isfinite(values)
     count = int(finite.sum())
@@ -162,7 +162,7 @@ def mean_with_error(values: FloatArray) -> tuple[float, float, float]:
     for lag in range(1, math.ceil(bandwidth)):
         innovations += 2.0 * (1.0 - lag / (bandwidth + 1.0)) * float(residuals[lag:] @ residuals[:-lag]) / pairs
     # The estimate of rho has bias -(1 + 3 rho) / n (Marriott & Pope 1954, Biometrika 41) and variance (1 - rho^2) / n.
-    # To second order, 1 / (1 - rho)^2 is too small by the factor `bias`.
+    # To second order, both multiply the mean of 1 / (1 - rho)^2 by the factor `bias`, which is divided out below.
     bias = max(1.0 + (1.0 - 3.0 * rho) / (count * (1.0 - rho)), 0.5)
     long_run = max(innovations, 0.0) / (1.0 - rho) ** 2 / bias
     n_effective = float(centred @ centred) / long_run if long_run > 0 else math.inf
@@ -170,5 +170,5 @@ def mean_with_error(values: FloatArray) -> tuple[float, float, float]:
 
 
 def _bounded(products: float, squares: float) -> float:
-    """Return the autoregression coefficient within its bounds; 0 without variance."""
+    """Return the coefficient `products / squares`, limited to +-`STRONGEST`; 0 if `squares` is 0."""
     return min(max(products / squares, -STRONGEST), STRONGEST) if squares > 0 else 0.0

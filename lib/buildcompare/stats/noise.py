@@ -1,8 +1,8 @@
 """Estimate run-to-run noise from repeated runs, the catalogue and earlier comparisons.
 
-Noise is the standard deviation of log levels between runs, close to a relative one. The scatter within a run does not
-predict it (Kalibera & Jones 2013, "Rigorous benchmarking in reasonable time"). The catalogue's noise and the constants
-below come from Mattermost's ceiling tests, with three runs of each setup.
+The scatter within a run does not predict the next run of the same build (Kalibera & Jones 2013, "Rigorous benchmarking
+in reasonable time"). Noise is a standard deviation of log levels, close to a relative standard deviation. The noise in
+the catalogue and the thresholds below come from Mattermost's ceiling tests, with three runs of each setup.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats.planning import root
 
 LENT_DF = 4.0
-"""Maximum degrees of freedom of noise from runs of the other test type or from other labels of a table. In simulated
-identical builds of 2 to 5 runs, 0.7 to 3.2 % of the labels are marked with it; with 8, up to 3.6 %."""
+"""Maximum degrees of freedom of noise from runs of the other test type or from other labels of a table. Between
+simulated identical builds with 2 to 5 runs, 0.7 to 3.2 % of labels are marked; if the maximum were 8, up to 3.6 %."""
 CATALOGUE_DF = 8.0
-"""Default degrees of freedom of a catalogue's noise, and their maximum beside repeated runs, as the catalogue is of
-another laboratory. Values of 4 and 6 leave more rows undecided, 15 is wrong more often (simulated pairs with seeds from
-1,000,000, and identical ceiling runs of the development half)."""
+"""Default degrees of freedom of a catalogue's noise, and their limit beside repeated runs, because the catalogue is of
+another laboratory. Learned noise with fewer is pooled with other noise. Limits of 4 and 6 leave more rows undecided; 15
+is wrong more often (simulated comparisons, seeds from 1,000,000; identical ceiling runs of the development half)."""
 ALIKE = 3.0
-"""Number of metrics of one run that count as one, because they are correlated: the changes of eight metrics between
-identical ceiling runs (development half) hold as much information as 2.7 independent ones."""
-LEAST_DF = 3.0  # minimum degrees of freedom of pooled setups that differ (two setups with 2 and 3 runs have 3)
+"""Number of correlated metrics of a run that count as one independent metric. Between identical ceiling runs
+(development half), the changes of eight metrics are worth those of 2.7 independent metrics."""
+LEAST_DF = 3.0  # minimum degrees of freedom if setups differ in noise; two setups with 2 and 3 runs have as many
 BY_CHANCE = 0.3
-"""Variances of groups count as equal if pooling keeps at least this share of their degrees of freedom. Of simulated
-calibrations with equal variances (6 to 12 groups of 2 to 4 runs), 1 in 400 keeps less. With 0.5 it would be 1 in 27,
-and a third fewer added changes of 20 % in times would be found (identical ceiling runs, development half)."""
-LEAST_REPEATS = 2  # minimum degrees of freedom of repeats; with one, intervals reach 13 standard errors
-LEAST_SD = 1e-4  # minimum standard deviation; runs that agree more closely were rounded
-CATALOGUE_S = 1800.0  # seconds of the shortest window from which the catalogues' noise was learned
+"""Variances of groups count as equal if pooling keeps this share of their degrees of freedom. If they are equal, 1 of
+400 calibrations from 6 to 12 groups of 2 to 4 runs keeps less. With a limit of 0.5, 1 of 27 would keep less, and a
+third fewer injected changes of 20 % in times would be found (identical ceiling runs, development half)."""
+LEAST_REPEATS = 2  # minimum degrees of freedom of noise from repeats alone; with 1, intervals are +-13 standard errors
+LEAST_SD = 1e-4  # minimum standard deviation (log scale): runs agree to the last digit only because values are rounded
+CATALOGUE_S = 1800.0  # shortest window, in seconds, from which the catalogues' noise was learned
 ENOUGH_COMPARISONS = 8  # earlier comparisons needed to learn the noise of a metric that has no other source
 Kind = Literal["bounded", "unbounded", "benchmark", "equal_load"]
-"""Kinds of noise in a catalogue: of levels in a type of test, or of unbounded runs at equal load."""
-LABEL_KEY = ["group", "label", "stat"]  # key of a row of a label table
+"""Kinds of noise in a catalogue: of levels in one type of test, or (`equal_load`) of unbounded runs at equal load."""
+LABEL_KEY = ["group", "label", "stat"]  # columns that identify a row of a label table
 
 
 def label_frame(rows: Sequence[tuple[object, ...]], columns: Sequence[str] = ("value",)) -> pd.DataFrame:
-    """Make a frame with the columns `LABEL_KEY` and number columns, typed even if empty."""
+    """Build a frame of the text columns `LABEL_KEY` and the numeric `columns`, with these types even if it is empty."""
     frame = pd.DataFrame(rows, columns=[*LABEL_KEY, *columns])
     return frame.astype({**dict.fromkeys(LABEL_KEY, "str"), **dict.fromkeys(columns, "float")})
 
@@ -55,47 +55,47 @@ NO_LABELS = label_frame([], ["value", "calls"])
 
 @dataclass(frozen=True)
 class RunLevel:
-    """Level of one metric in one run: the mean over its steady window, above zero; NaN if unknown."""
+    """Level of one metric in one run: the mean over its steady window; 0 or NaN if unknown."""
 
     level: float
-    se_log: float = math.nan  # standard error of the level's logarithm within the run
+    se_log: float = math.nan  # standard error of the logarithm of `level`, from the samples of this run
     seconds: float = math.nan  # length of the window
 
 
 @dataclass(frozen=True, eq=False)
 class RunLevels:
-    """Levels of all metrics and labels of one run in a calibration."""
+    """Levels of one run in a calibration."""
 
-    metrics: Mapping[str, RunLevel] = field(default_factory=dict)  # by :func:`series_key`
+    metrics: Mapping[str, RunLevel] = field(default_factory=dict)  # keys are those of :func:`series_key`
     labels: pd.DataFrame = field(default_factory=lambda: NO_LABELS)
     """One row per label and statistic: `LABEL_KEY`, value (seconds) and calls in the window (NaN if unknown)."""
-    no_change: Mapping[str, float] = field(default_factory=dict)  # by metric: result of `metrics.events.no_change`
+    no_change: Mapping[str, float] = field(default_factory=dict)  # slug -> no-change penalty (`metrics/events.py`)
 
 
 @dataclass(frozen=True)
 class NoiseAtEqualLoad:
     """Noise of one metric at equal load between the runs of one group."""
 
-    variance: float  # variance of a run's log value, including the error within the run
-    within: float  # share of `variance` that comes from errors within the runs
+    variance: float  # variance of a run's log value around that of its build, including the error within the run
+    within: float  # component of `variance` that comes from errors within the runs
     df: float
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity, as it holds frames
+@dataclass(frozen=True, eq=False)  # compared by identity
 class RepeatedRuns:
     """Repeated runs of one build on one setup."""
 
     name: str
     type: TestType
     runs: Sequence[RunLevels]
-    at_load: Mapping[str, NoiseAtEqualLoad] = field(default_factory=dict)  # noise of unbounded runs, by metric
+    at_load: Mapping[str, NoiseAtEqualLoad] = field(default_factory=dict)  # by slug; unbounded runs only
 
 
 CONTRAST = ("comparison", "squares", "df", "misread")
-"""Columns of :data:`Contrasts`: number of the comparison; squared distance, per run, of the test's log ratio from the
-mean of the comparison's tests; degrees of freedom (1 minus the test's weight in that mean); True if read off plots."""
+"""Columns of a table with a row per test: number of the comparison; squared difference between log ratio and its mean
+over the comparison's tests, for one run; degrees of freedom (1 - the test's weight in it); True if read off plots."""
 Contrasts = Mapping[tuple[str, str], pd.DataFrame]
-"""Test type and metric -> contrasts, with the columns `CONTRAST`."""
+"""Test type and slug of a metric -> table with the columns `CONTRAST`."""
 Key = TypeVar("Key")
 
 
@@ -106,10 +106,10 @@ class Noise:
     sd: float  # standard deviation of one run's log level around the level of its build and setup
     df: float  # degrees of freedom of `sd`
     noise_source: NoiseSource
-    within: float | None = None  # standard error of a run's level within the run (log scale)
-    seconds: float = math.nan  # length of the windows that the noise was learned from; NaN if unknown
-    at_load: bool = False  # True for noise at equal load, which excludes the error within runs
-    comparisons: int = 0  # number of earlier comparisons that the noise was learned from
+    within: float | None = None  # typical standard error of a run's log level, from the samples within the run
+    seconds: float = math.nan  # length of the windows that `sd` was learned from; NaN if unknown
+    at_load: bool = False  # True for noise at equal load, which excludes the error within the runs
+    comparisons: int = 0  # number of earlier comparisons that `sd` was learned from
 
 
 def run_noise(groups: Iterable[Sequence[float | RunLevel]]) -> Noise | None:
@@ -118,7 +118,7 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]]) -> Noise | None:
     Parameters
     ----------
     groups
-        Levels of a metric, above zero, in any unit: one sequence per build and setup, each with at least two runs.
+        Levels of a metric, above zero, in any unit; each group holds the runs of one build on one setup.
 
     Returns
     -------
@@ -145,15 +145,15 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]]) -> Noise | None:
 
 
 def repeat_noise(*runs: Sequence[RunLevel]) -> Noise | None:
-    """Estimate noise from the scatter of repeated runs around the mean of their build; None without repeats."""
+    """Noise from the scatter of repeated runs around the levels of their own builds; None without any repeats."""
     noise = run_noise(runs)
     return noise and replace(noise, noise_source=NoiseSource.REPEATS)
 
 
 def pool_variances(variances: FloatArray, dfs: FloatArray) -> tuple[float, float]:
-    """Pool the variances of groups, and count the degrees of freedom that their scatter leaves (see `BY_CHANCE`).
+    """Return the pooled variance of groups and its degrees of freedom; unequal variances reduce them (see `BY_CHANCE`).
 
-    If setups have unequal noise, the pooled variance has fewer degrees of freedom than its number of runs suggests
+    If setups differ in noise, a pooled variance has fewer degrees of freedom than the sum over the groups
     (Satterthwaite 1946, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2).
     """
     weights, total = dfs / dfs.sum(), float(dfs.sum())
@@ -174,12 +174,12 @@ def metric_noise(
     *,
     misread: float = 0.0,
 ) -> Noise | None:
-    """Estimate the run-to-run noise of `metric` from repeats, the catalogue and earlier comparisons; None if unknown.
+    """Run-to-run noise of `metric` from repeated runs, the catalogue and earlier comparisons; None if unknown.
 
-    If a test type has few repeats, the variance of the other type is mixed in, then the catalogue's. `misread` is the
-    reading error of a level in percent, if it was read off a plot. In unbounded tests earlier comparisons are used only
-    for metrics without other noise: supported users move together in the tests of a comparison, so contrasts between
-    these tests are too small (1.4 % for one run; identical runs show 1.6 to 2.0 %).
+    With few runs of a test type, the noise of the other type is pooled in, and then the catalogue's. `misread` is the
+    reading error of levels read off plots, in percent. In unbounded tests, earlier comparisons count only for metrics
+    without other noise, because contrasts between their tests are too small: the supported users of a batch of tests
+    change together, and so do other metrics. Contrasts show 1.4 % for one run; identical runs show 1.6 to 2.0 %.
     """
     learned, catalogue = learned_noise(metric.slug, test_type, groups), catalogue_noise(metric, test_type)
     noise = (
@@ -191,20 +191,20 @@ def metric_noise(
 
 
 def with_reading_error(noise: Noise | None, misread: float) -> Noise | None:
-    """Add the reading error of plots to `noise`; `misread` is in percent of a level."""
+    """Add to `noise` the reading error of levels read off plots; `misread` is that error in percent."""
     return replace(noise, sd=math.hypot(noise.sd, math.log1p(misread / 100.0))) if noise else None
 
 
 def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: bool = False) -> Noise | None:
-    """Pool `noise` with the contrasts between the tests of earlier comparisons, each by its degrees of freedom.
+    """Pool `noise` with the contrasts between the tests of earlier comparisons, weighted by degrees of freedom.
 
-    A change of the build moves all tests of a comparison (MySQL and Postgres, say), so their contrasts hold only noise.
-    Contrasts never make the noise larger, because a change in only one test enlarges them too. Without other noise they
-    are used from `ENOUGH_COMPARISONS` on. Contrasts of values read off plots are used only for such values.
+    A new build changes all tests of a comparison alike (on MySQL and Postgres, say), so the contrasts hold only noise.
+    Contrasts are used only if they reduce `noise`, because a change in just one test increases them. Without other
+    noise, at least `ENOUGH_COMPARISONS` comparisons are needed. Values read off plots have contrasts of their own.
 
-    The rule was chosen on every second published release of the development half (63 rows of bounded tests), where 95 %
-    of the contrasts lie in 95 % intervals learned from the other releases. On the remaining releases it is 97 %, in
-    intervals three quarters as wide as the catalogue's.
+    The rule was chosen on every second published release of the development half (63 rows of bounded tests): 95 % of
+    their contrasts lie in 95 % intervals learned from the other releases, 91 % without the catalogue. In the other half
+    of the releases 97 % do, and the intervals are three quarters as wide as the catalogue's.
     """
     rows = past[past["misread"] == misread] if past is not None else pd.DataFrame()
     if rows.empty:
@@ -218,8 +218,8 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
 
 
 def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
-    """Estimate noise from repeated runs alone; with few runs, those of the other test type are mixed in."""
-    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # by "is of this test type"
+    """Noise of a metric's levels from repeated runs alone; with few runs, runs of the other test type count too."""
+    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # True: this test type; one inner list per series
     for group in groups:
         for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == slug}):
             levels[group.type == test_type].append([run.metrics[key] for run in group.runs if key in run.metrics])
@@ -229,19 +229,19 @@ def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]
 
 
 def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
-    """Estimate the ratio of a laboratory's variances to the catalogue's, from the noise of each metric in both.
+    """Estimate the ratio, common to all metrics, of a laboratory's variances to the catalogue's.
 
-    The ratios follow a scaled F distribution, as variances around a common prior do (Smyth 2004, Statistical
-    Applications in Genetics and Molecular Biology 3). Maximum likelihood estimates its scale; one metric with a hundred
-    times the noise moves it little. `ALIKE` metrics count as one. One assumed metric with one degree of freedom agrees
-    with the catalogue. The result is at least 1, because few runs often agree by chance.
+    `noises` holds the noise of each metric from repeated runs and from the catalogue. The metrics' ratios follow a
+    scaled F distribution (Smyth 2004, Statistical Applications in Genetics and Molecular Biology 3). The maximum-
+    likelihood estimate of its scale is robust to a single very noisy metric. `ALIKE` metrics count as one. A metric of
+    ratio 1 and one degree of freedom is added. The result is at least 1, because few runs are often alike by chance.
     """
     ratio, df, prior_df = np.array(
         [(runs.sd**2 / stated.sd**2, runs.df, stated.df) for runs, stated in noises] + [(1.0, 1.0, CATALOGUE_DF)]
     ).T
     weight = np.where(np.arange(ratio.size) < len(noises), 1.0 / ALIKE, 1.0)
 
-    def surplus(log_scale: float) -> float:  # positive if the ratios are larger than the scale
+    def surplus(log_scale: float) -> float:  # positive if the ratios are larger than this scale
         expected = prior_df * math.exp(log_scale) + df * ratio
         return float(weight @ ((df + prior_df) * df * ratio / expected - df))
 
@@ -258,7 +258,7 @@ def in_laboratory(stated: RunSd, ratios: Mapping[Kind, float]) -> RunSd:
 
 
 def catalogue_noise(metric: Metric, of: Kind) -> Noise | None:
-    """Return the catalogue's noise of a kind, with its degrees of freedom; None if the catalogue states none."""
+    """Noise of the kind `of` in the catalogue, with its degrees of freedom; None if the catalogue does not state it."""
     percent = getattr(metric.run_sd_percent, of)
     if not percent:
         return None
@@ -268,18 +268,18 @@ def catalogue_noise(metric: Metric, of: Kind) -> Noise | None:
 
 
 def mixed_noise(noise: Noise, other: Noise) -> Noise:
-    """Mix the variances of two estimates, each weighted by its degrees of freedom, into `noise`."""
+    """Return `noise` with the pooled variance of both estimates, each weighted by its degrees of freedom."""
     df = noise.df + other.df
     return replace(noise, sd=math.sqrt((noise.df * noise.sd**2 + other.df * other.sd**2) / df), df=df)
 
 
 def beside_repeats(priors: Mapping[Key, Noise | None], repeats: Mapping[Key, Noise | None]) -> dict[Key, Noise | None]:
-    """Mix the noise of each metric from `priors` and from the comparison's own repeated runs.
+    """Noise of each metric of a comparison from `priors` and from the repeats of the comparison itself.
 
-    If the repeats of all metrics together scatter more than the priors (:func:`laboratory_ratio`), the variances of the
-    priors are multiplied by that ratio, and the degrees of freedom of the ratio limit theirs. Then the variance of a
-    metric's repeats is mixed in, by degrees of freedom. Without a prior the repeats are used alone, from
-    `LEAST_REPEATS` degrees of freedom on. `benchmarks/repeats.py` prints error rates.
+    If the repeats of all metrics together vary more than the priors say, the variances of all priors are multiplied by
+    the :func:`laboratory_ratio`, and its uncertainty reduces their degrees of freedom. Then each prior is pooled with
+    the repeats of its metric, weighted by degrees of freedom. Without a prior, repeats count alone if they have at
+    least `LEAST_REPEATS` degrees of freedom. `benchmarks/repeats.py` prints the rates of false calls.
     """
     both = {
         key: (here, replace(prior, df=CATALOGUE_DF) if math.isinf(prior.df) else prior)
@@ -299,10 +299,10 @@ def beside_repeats(priors: Mapping[Key, Noise | None], repeats: Mapping[Key, Noi
 
 
 def in_windows(noise: Noise, *builds: Sequence[RunLevel]) -> Noise:
-    """Return the noise of runs whose windows are shorter than those that `noise` was learned from.
+    """Increase `noise` for runs whose windows are shorter than those that it was learned from.
 
-    The variance within runs grows as the window shrinks. The standard errors of the compared runs are not used, because
-    they are many times too large if the load has waves.
+    The variance within runs is inversely proportional to the length of the window. The standard errors of the compared
+    runs are not used, because waves of the load make them many times too large.
     """
     shares = np.array([1.0 / len(runs) for runs in builds])
     share = 1.0 if noise.within is None else min(1.0, noise.within**2 / noise.sd**2)
@@ -314,11 +314,11 @@ def in_windows(noise: Noise, *builds: Sequence[RunLevel]) -> Noise:
 
 
 def series_key(slug: str, labels: Mapping[str, str]) -> str:
-    """Return the key of a series in a calibration: the metric's slug, and its labels if it has any."""
+    """Key of a series in a calibration: the metric's slug, with its labels if any."""
     listed = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
     return f"{slug}{{{listed}}}" if labels else slug
 
 
 def slug_of(key: str) -> str:
-    """Return the metric's slug from a key of :func:`series_key`."""
+    """Slug of the metric in a key of :func:`series_key`."""
     return key.partition("{")[0]

@@ -1,10 +1,10 @@
 """Plan further runs, and judge repeated looks at a level that keeps the error rate.
 
-Looking again after each of eight further runs calls a change in 19 of 100 unchanged rows instead of 5. So the error is
-spread over the looks as runs come in (Lan & DeMets 1983, "Discrete sequential boundaries for clinical trials",
-Biometrika 70). If the number of runs is open, much of the error is spent early (a function like Pocock's), which finds
-most changes after few runs. If the number is planned, most of the error is kept for the last look (a function like
-O'Brien & Fleming's). A mixture test for any number of looks finds fewer changes (benchmarks/looks.py).
+If rows are judged again after each of eight further runs, 19 of 100 unchanged rows are called at least once, not 5. So
+the error is spent over the looks as runs come in (Lan & DeMets 1983, "Discrete sequential boundaries for clinical
+trials", Biometrika 70). If the number of runs is open, much of the error is spent early (like Pocock's bounds), which
+finds most changes after few further runs. If the number is planned, most is kept for the end (like O'Brien & Fleming's
+bounds), so early looks cost little power. A mixture test for any number of looks finds less (benchmarks/looks.py).
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from buildcompare.results.codes import Better
 
 ALPHA = 0.05  # error rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
 SOUGHT = 1.5
-"""Size of a change, in margins, that tests should detect. Metrics that are no gates share the error in proportion to
-their power for it, and further runs of a gate are planned to show it. Compared with equal shares, 1.5 to 2 lose only a
-few of the changes of 10 % that were added to identical ceiling runs; smaller values find more slowdowns of P99 API
-times by 10 % in bounded releases (both on the development half)."""
-POWER = 0.8  # probability with which a detectable effect is found (Cohen 1988)
+"""Size of a change in margins. Metrics other than gates share the error in proportion to their power for it, so metrics
+without power take little. Further runs of a gate are planned to find it. When gates had such shares too (development
+half), 1.5 to 2 found nearly as many injected changes of 10 % in identical ceiling runs as equal shares. Smaller values
+found more injected slowdowns of P99 API times by 10 % in bounded releases, where averages are twice as noisy."""
+POWER = 0.8  # power of a detectable effect (Cohen 1988)
 MOST_ADDED = 8  # further runs of each build over which the error is spent if no number is planned
-MOST_RUNS = 99  # maximum runs per build that a plan advises
+MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
 SPENT = 0.0425
-"""Error over all looks; below `ALPHA`, as levels for normal statistics are used with t statistics (Jennison & Turnbull
-2000, "Group Sequential Methods", 4.4), which adds 0.3 points with 5 degrees of freedom (benchmarks/looks.py)."""
-LEAST = 1e-6  # minimum share of the error for which a bound can be computed
-HALVINGS = 75  # steps of a root search by bisection: they shrink an interval of 1e6 to the precision of a float
-POINTS = 401  # grid points of an integral; twice as many change a level by 1e-6
+"""Error over all looks; below `ALPHA`, because levels of normal statistics are applied to t statistics (Jennison &
+Turnbull 2000, "Group Sequential Methods", 4.4). This calls 0.3 points more with df 5 (benchmarks/looks.py, table 1)."""
+LEAST = 1e-6  # smallest share of the error for which a bound can be computed
+HALVINGS = 75  # bisection steps of a root search; they shrink an interval of 1e6 to the floating-point precision of 1
+POINTS = 401  # grid points of the integral in `levels`; twice as many change a level by 1e-6
 
 
 @dataclass(frozen=True)
 class Looks:
-    """Number of runs per build at each look, the present look last; unequal numbers count as their harmonic mean."""
+    """Number of runs per build at each look, the present look last; for unequal numbers, their harmonic mean."""
 
     runs: tuple[float, ...] = (1.0,)
     planned: float | None = None
@@ -48,7 +48,7 @@ class Looks:
 
     @classmethod
     def of(cls, looks: Iterable[tuple[int, int]], planned: float | None = None) -> Looks:
-        """Make looks from the numbers of runs of base and new at each look."""
+        """Build from the numbers of runs of base and new at each look."""
         return cls(tuple(2.0 / (1.0 / base + 1.0 / new) for base, new in looks), planned)
 
     @property
@@ -59,13 +59,13 @@ class Looks:
 
 @dataclass(frozen=True)
 class FurtherRuns:
-    """What some further runs of each build would show with the probability :data:`POWER`."""
+    """Changes that some further runs of each build would detect with probability :data:`POWER`."""
 
     further: int
     found_percent: float
-    """Smallest rise in percent that would be called a change."""
+    """Smallest rise in percent that would count as a change."""
     no_worse_than_percent: float | None
-    """Loss in percent that all runs together would exclude if nothing changed; None for a neutral metric."""
+    """Loss in percent that all runs would exclude if nothing changed; None for a metric without a better direction."""
 
 
 def plan_runs(
@@ -97,16 +97,16 @@ def plan_runs(
     family
         Number of metrics that are judged together (Holm).
     gate
-        True if the change counts only with its estimate beyond the margin.
+        True if a change counts only if its estimate lies beyond the margin.
     delta_percent
-        Change that the runs so far show; it enters the loss that all runs together would exclude.
+        Change in percent over the runs so far; it affects the loss that all runs together would exclude.
     most
-        Largest number of further runs.
+        Maximum number of further runs of each build.
 
     Returns
     -------
     list of FurtherRuns
-        One item for one further run of each build, one for two, and so on, if the number is planned beforehand.
+        What 1, 2, ... further runs of each build would detect, if their number is planned beforehand.
 
     References
     ----------
@@ -130,16 +130,16 @@ def enough_runs(
     family: float = 1.0,
     gate: bool = False,
 ) -> FurtherRuns | None:
-    """Return the fewest further runs that show a change of the size :func:`aim`; None beyond `MOST_RUNS` in total."""
+    """Fewest further runs that detect a change of size :func:`aim`; None if that takes over `MOST_RUNS` runs in all."""
     steps = _further(run_sd, df, margin_percent, Better.LOWER, looks, family, gate)
     most = itertools.islice(steps, max(MOST_RUNS - math.ceil(looks[-1]), 0))
     return next((step for step in most if step.found_percent <= aim(margin_percent, gate)), None)
 
 
 def aim(margin_percent: float, gate: bool) -> float:
-    """Return the change in percent that further runs should detect: the margin, for a gate metric `SOUGHT` margins.
+    """Change in percent that further runs should detect: the margin, or `SOUGHT` margins for a gate metric.
 
-    A change as large as the margin is estimated beyond the margin in only half of the comparisons.
+    A change as large as a gate's margin is estimated beyond the margin, and so called, in only half of the comparisons.
     """
     return margin_percent * (SOUGHT if gate else 1.0)
 
@@ -157,11 +157,11 @@ def _further(
     so_far = math.log1p(max(delta_percent, -99.0) / 100.0) * (-1.0 if better == Better.HIGHER else 1.0)
     for further in itertools.count(1):
         then = looks[-1] + further
-        sd, then_df = run_sd * math.sqrt(2.0 / then), df + 2.0 * further  # each further run of a build adds one
+        sd, then_df = run_sd * math.sqrt(2.0 / then), df + 2.0 * further  # each further run adds one degree of freedom
         level = look_level((*looks, then), planned=then)
         needed = quantile(1.0 - level / family / 2.0, then_df) * sd
         smallest = smallest_found(needed, sd, then_df, margin_percent, level, df_now=df, gate=gate)
-        chance = run_sd * math.sqrt(2.0 * further) / then  # standard error that they add to the mean of all runs
+        chance = run_sd * math.sqrt(2.0 * further) / then  # further runs' part of the standard error
         mean = so_far * looks[-1] / then + quantile(POWER, df) * chance
         bound = mean + quantile(1.0 - level / 2.0, then_df) * sd
         worse = {Better.LOWER: percent(bound), Better.HIGHER: -percent(-bound)}.get(better)
@@ -178,11 +178,11 @@ def smallest_found(
     df_now: float | None = None,
     gate: bool = False,
 ) -> float:
-    """Return the smallest rise in percent that is called with the probability :data:`POWER`.
+    """Smallest rise in percent that is called with probability :data:`POWER`.
 
-    The rise must exceed `needed` (log scale) and the margin; if it is no `gate`, its interval must reach beyond the
-    margin. Both limits vary with the estimate of `sd`, so the mean of the larger one exceeds both (Clark 1961, "The
-    greatest of a finite set of random variables", Operations Research 9). `df_now`: present degrees of freedom of `sd`.
+    The estimate must reach `needed` (log scale) and the margin; if not `gate`, only its interval must reach the margin.
+    Both thresholds vary with the estimate of `sd`, so the mean of the larger one exceeds both means (Clark 1961, "The
+    greatest of a finite set of random variables", Operations Research 9). `df_now` is the present value of `df`.
     """
     inside = 0.0 if gate else quantile(1.0 - level, df) * sd
     beyond = math.log1p(margin_percent / 100.0) - inside
@@ -194,20 +194,20 @@ def smallest_found(
 
 
 def look_level(looks: Sequence[float], planned: float | None = None) -> float:
-    """Return the significance level of the last of several looks, so that all looks together keep the error rate.
+    """Significance level of the last look, chosen so that all looks together keep the error rate.
 
     Parameters
     ----------
     looks
-        Runs of each build at each look, in any order; the harmonic mean of unequal numbers.
+        Number of runs of each build at each look, in any order; for unequal numbers, their harmonic mean.
     planned
-        Final number of runs of each build: all looks share the error, most of it at the end. Without it the first look
-        is judged by itself, and later ones share the error over up to 8 further runs.
+        Final number of runs of each build. With it, all looks share the error, and most is kept for the end. Without
+        it, the first look is judged alone, and later looks share the error over up to 8 further runs.
 
     Returns
     -------
     float
-        Two-sided level for adjusted p-values; intervals hold at one minus it.
+        Two-sided level for adjusted p-values; intervals have the confidence 1 - level.
 
     Examples
     --------
@@ -224,21 +224,21 @@ def look_level(looks: Sequence[float], planned: float | None = None) -> float:
 
 
 def spent_early(part: float) -> float:
-    """Return the error spent after this share of the runs, much of it early (Lan & DeMets 1983, like Pocock)."""
+    """Total error spent after this `part` of the runs, much of it early (Lan & DeMets 1983, like Pocock)."""
     return SPENT * math.log1p((math.e - 1.0) * part)
 
 
 def spent_late(part: float) -> float:
-    """Return the error spent after this share of the runs, most of it late (like O'Brien & Fleming)."""
+    """Total error spent after this `part` of the runs, most of it late (Lan & DeMets 1983, like O'Brien & Fleming)."""
     return max(2.0 * float(special.ndtr(special.ndtri(SPENT / 2.0) / math.sqrt(part))), LEAST * part)
 
 
 @cache
 def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
-    """Return the significance levels of looks, each given as its number of runs and its share of the planned runs.
+    """Significance levels of looks, each given as its number of runs and the fraction of the planned runs.
 
-    Sums of independent normal increments that were not called yet are integrated look by look (Armitage, McPherson &
-    Rowe 1969, Journal of the Royal Statistical Society A 132). Beyond the planned runs the level stays.
+    The distribution of sums of normal increments that no earlier look called is integrated look by look (Armitage,
+    McPherson & Rowe 1969, J. Royal Statistical Society A 132). After the planned runs the level stays the same.
     """
     spent: list[float] = []
     sums, density = np.zeros(1), np.ones(1)
@@ -262,7 +262,7 @@ def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], f
 
 
 def _bound(share: float, sums: FloatArray, density: FloatArray, sd: float) -> float:
-    """Find the two-sided bound that a sum exceeds with probability `share` after a normal increment of `sd`."""
+    """Bound that the absolute sum exceeds with probability `share` after adding a normal increment of `sd`."""
 
     def beyond(bound: float) -> float:
         return float(density @ (special.ndtr((-bound - sums) / sd) + special.ndtr((sums - bound) / sd))) - share
@@ -271,9 +271,9 @@ def _bound(share: float, sums: FloatArray, density: FloatArray, sd: float) -> fl
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Find the root of a function between two places where it has different signs, by bisection.
+    """Find the root of a function between `low` and `high`, where its signs differ, by bisection.
 
-    ``scipy.optimize`` would take a tenth of a second to import in each command and notebook.
+    ``scipy.optimize`` is not used, because its import would add a tenth of a second to each command and notebook.
 
     >>> round(root(lambda x: x**2 - 2.0, 0.0, 1e6), 12)
     1.414213562373
@@ -286,10 +286,10 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
 
 
 def quantile(p: float, df: float) -> float:
-    """Return the quantile of Student's t distribution for the probability `p`."""
+    """Quantile of Student's t distribution."""
     return float(special.ndtri(p) if math.isinf(df) else special.stdtrit(df, p))
 
 
 def percent(log_ratio: float) -> float:
-    """Convert a log ratio to a change in percent."""
+    """Convert the logarithm of a ratio to a change in percent."""
     return math.expm1(min(log_ratio, 700.0)) * 100.0

@@ -1,4 +1,4 @@
-"""Pool the change of one metric over the tests of a release, where their noise is independent.
+"""Pool the change of one metric over the tests of a release whose noise is independent.
 
 Pooled rows are for information; the verdict uses only the rows of the tests.
 """
@@ -17,12 +17,12 @@ from buildcompare.stats.planning import root
 
 
 def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
-    """Pool the changes of tests with independent noise: their mean (random effects), and the deviation between tests.
+    """Return the random-effects mean of the changes in tests with independent noise, and their true spread.
 
-    The deviation (of log ratios, beyond the noise) is 0 if the noise explains the scatter (Paule & Mandel 1982, J.
-    Research of the National Bureau of Standards 87; DerSimonian & Laird 1986, Controlled Clinical Trials 7). Degrees of
-    freedom are those of the noise, which tests of one laboratory share. Hartung and Knapp's variance has one degree of
-    freedom for two tests, so intervals are ten times as wide. `benchmarks/identical.py` prints the coverage.
+    The spread is the standard deviation of log ratios between tests beyond the noise (Paule & Mandel 1982, J. Research
+    of the National Bureau of Standards 87; DerSimonian & Laird 1986, Controlled Clinical Trials 7). The mean gets the
+    smallest degrees of freedom of the tests. Hartung and Knapp's variance is not used: with two tests it has one degree
+    of freedom and intervals ten times as wide. `benchmarks/identical.py` prints the coverage of these intervals.
     """
     ratios, variances = np.array([(each.log_ratio, each.sd**2) for each in effects]).T
     between = _between(ratios, variances)
@@ -33,9 +33,9 @@ def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
 
 
 def _between(ratios: FloatArray, variances: FloatArray) -> float:
-    """Find the variance between tests that makes their weighted scatter equal to its expectation (Paule & Mandel).
+    """Variance between tests that makes their weighted scatter equal to its expectation (Paule & Mandel).
 
-    Tests compare it with ``combine_effects`` of statsmodels, which takes half a second to import.
+    ``combine_effects`` of statsmodels is not used, because its import takes half a second; unit tests compare with it.
     """
 
     def excess(between: float) -> float:
@@ -47,10 +47,10 @@ def _between(ratios: FloatArray, variances: FloatArray) -> float:
 
 
 def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[PooledResult]:
-    """Pool each metric over the valid, independent tests of one type, if at least two judged it.
+    """Pool each metric over the tests of one type that are valid and independent, if at least two judged it.
 
-    Pooled are the deciding rows: over the steady windows in bounded tests, at equal load in unbounded tests. The
-    families are those of single tests.
+    The pooled rows are those that decide: steady windows in bounded tests, equal load in unbounded ones. P-values are
+    adjusted within the families of :func:`~buildcompare.stats.effects.judge_metrics`.
     """
     rows: dict[tuple[TestType, str, str], list[tuple[TestResult, MetricResult, Effect]]] = {}
     for test in (each for each in tests if each.validity.status != ValidityStatus.INVALID):
@@ -73,7 +73,7 @@ def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[Pool
 
 
 def _effect(metric: MetricResult) -> Effect | None:
-    """Return the effect of the deciding row; None if it was not judged, or judged at unchanged traffic mix."""
+    """Convert the deciding row to an effect; None if it was not judged, or was judged at unchanged traffic mix."""
     row = metric.deciding
     if metric.decided_by not in ("level", "equal_load") or row is None or row.delta_percent is None:
         return None
