@@ -1,1 +1,1 @@
-"""Analyse the curve of connected users: steady window, ramp, waves and supported users."""
+"""The curve of connected users: windows, ramp, waves, supported users."""

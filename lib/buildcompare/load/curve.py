@@ -1,7 +1,7 @@
 """Prepare a load curve, and find its turns, its falls, its stop, and its steady window.
 
-Constants without a source are round numbers. They detect the faults planted in simulated runs (tests/validity)
-and the known faults of published runs, without false alarms (`benchmarks/validity.py`).
+Constants without a stated source are round numbers. They tell faulty from sound simulated runs (tests/validity), and
+detect the known faults of published runs without false alarms (`benchmarks/validity.py`).
 """
 
 import math
@@ -19,16 +19,16 @@ from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.levels import LARGEST, MINUTE_S
 
 WINDOW_S, STOP_STEPS = 1800.0, 0.025
-"""Stop rule of mattermost-load-test-ng: a run ends at least `WINDOW_S` after its first alert, once the least-squares
-slope of the active users over the last `WINDOW_S` is below `STOP_STEPS` actions of the coordinator per second (0.2
-users/s with 8 users per action). The tool reports the mean over that window as the supported users."""
+"""Stop rule of mattermost-load-test-ng: a run stops `WINDOW_S` seconds after the first alert or later, once the active
+users of the last `WINDOW_S` have a least-squares slope below `STOP_STEPS` actions of the coordinator per second (0.2
+users/s with 8 users per action). The tool reports the mean over this window as supported users."""
 TOLERANCE = 2.0
-"""Factor on the stop rule's slope above which a curve has not reached its plateau. Complete published curves
-(development half) end at up to 1.35 times that slope, because connected users differ from active ones."""
+"""A curve steeper than this multiple of the stop rule's slope is not at its plateau: connected users are not exactly
+the active ones. Whole published curves (development half) end at up to 1.35 times the slope; 2 is a safe limit."""
 USERS_INC = 8.0  # users that mattermost-load-test-ng's coordinator adds or removes in one action
-FASTEST_FALL = 4.0  # maximum users per second that the coordinator removes: 8 users every 2 s
-ROUNDING = 1.5  # factor on the coordinator's pace, to allow for sampling and rounding
-HOLE_S = 90.0  # a gap (seconds) longer than this may hide an early bump, because bumps last at least as long
+FASTEST_FALL = 4.0  # maximum number of users that the coordinator removes per second: 8 every 2 s
+ROUNDING = 1.5  # factor on the coordinator's rate, to allow for sampling and rounding
+HOLE_S = 90.0  # a longer gap may hide an early bump: none is shorter, because alerts in the first minute are ignored
 
 
 def samples(curve: pd.Series, until_s: float = math.inf) -> tuple[FloatArray, FloatArray]:
@@ -39,28 +39,28 @@ def samples(curve: pd.Series, until_s: float = math.inf) -> tuple[FloatArray, Fl
 
 
 def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
-    """Mark each sample before a gap longer than `HOLE_S` and two missing samples as True; shape (n - 1,)."""
+    """Mark each sample before a gap that is longer than `HOLE_S` and than three sample distances; shape (n - 1,)."""
     apart = np.diff(elapsed)
     return np.asarray(apart > max(HOLE_S, 3.0 * float(np.median(apart))) if apart.size else apart > 0.0, dtype=np.bool_)
 
 
-PROXY_STEP = 1.2e-3  # share of a proxy's level that counts as one action of the coordinator (8 of about 7,000 users)
-SMALLEST = 10.0  # minimum level of a curve in actions of the coordinator; a lower curve shows no load
-NOISE_UP_TO_S = 20.0  # noise is estimated from samples at most this far apart (seconds), else it counts as 0
-SIGNAL = 30.0  # minimum level of a curve that rises, in standard deviations of noise (published: 87 or more)
+PROXY_STEP = 1.2e-3  # one action as a share of the level of a proxy of unknown scale: 8 of 6000 to 8000 users
+SMALLEST = 10.0  # minimum load in actions of the coordinator; a lower curve shows no load
+NOISE_UP_TO_S = 20.0  # maximum sample distance for estimating noise; above it, waves dominate and noise is set to 0
+SIGNAL = 30.0  # minimum level in standard deviations of noise; a lower curve shows no load (published ones: 87 or more)
 
 
 @dataclass(frozen=True)
 class LoadCurve:
-    """A prepared curve of users or of a proxy, over elapsed seconds, in its own unit."""
+    """A prepared curve of users or of a proxy over elapsed seconds; heights are in the unit of `values`."""
 
     elapsed: FloatArray
-    values: FloatArray  # finite samples under load, without those inside `resets`; shape (n,), as `elapsed`
-    sample_s: float  # median seconds between samples
-    step: float  # change of the curve by one action of the coordinator
+    values: FloatArray  # finite samples under load, outside of resets; `elapsed` and `values` have shape (n,)
+    sample_s: float  # median distance of samples in seconds
+    step: float  # size of one action of the coordinator, in the curve's unit
     noise: float  # standard deviation of a sample's noise
-    level: float  # 98 % quantile of the values, which ignores single high samples
-    resets: tuple[tuple[float, float], ...]  # start and end of each restart from which the load recovered fast
+    level: float  # 98 % quantile of the values, so that single high samples do not count
+    resets: tuple[tuple[float, float], ...]  # start and end of each loss of most users with a fast recovery
 
     def between(self, start_s: float, end_s: float) -> tuple[FloatArray, FloatArray]:
         """Elapsed seconds and values from `start_s` to `end_s`, both included."""
@@ -69,11 +69,11 @@ class LoadCurve:
 
     @property
     def foot(self) -> float:
-        """Height above a trough within which samples still count as part of the trough."""
+        """Maximum height above a trough up to which samples belong to the trough."""
         return max(self.step, 2.0 * self.noise)
 
     def least_fall(self, steps: float) -> float:
-        """Return the smallest fall that counts: `steps` actions of the coordinator, or six times the noise."""
+        """Minimum size of a fall: `steps` actions, or 6 standard deviations of noise (peak to peak) if larger."""
         return max(steps * self.step, 6.0 * self.noise)
 
 
@@ -82,8 +82,8 @@ def prepare_load(
 ) -> LoadCurve | None:
     """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None if it shows no load.
 
-    The idle level of a `proxy` is subtracted. `step` is the number of users that the coordinator adds in one action.
-    `per_user` is the amount that one user adds to a proxy (goroutines: about 3); without it, `PROXY_STEP` is used.
+    The minimum of a `proxy`, its idle level, is subtracted. `step` is the number of users in one coordinator action;
+    `per_user` is what a user adds to a proxy (goroutines: about 3). Without it, an action is `PROXY_STEP` of the level.
     """
     elapsed, values = samples(curve, stop_s)
     if elapsed.size < 3:
@@ -100,7 +100,7 @@ def prepare_load(
         elapsed, values = elapsed[~inside], values[~inside]
     sample_s = float(np.median(np.diff(elapsed)))
     second = np.diff(values, 2) if sample_s <= NOISE_UP_TO_S else np.empty(0)
-    # The second difference of white noise has sqrt(6) times its standard deviation.
+    # The second difference of white noise has sqrt(6) times the standard deviation of the noise.
     noise = robust_sd(second) / math.sqrt(6.0) if second.size else 0.0
     return LoadCurve(elapsed, values, sample_s, step, noise, level, resets) if level > SIGNAL * noise else None
 
@@ -140,11 +140,11 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
     return curve
 
 
-RECOVERED = 0.9  # a fall is a reset if this share of the users is back within `LOW_S`; the reset ends at that time
+RECOVERED = 0.9  # share of the users that must return after a restart: within `LOW_S` for a reset, else at any time
 
 
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
-    """Find restarts with a fast recovery; faster falls than one `step` per second are not the coordinator's."""
+    """Start and end of restarts with a fast recovery; the coordinator removes at most one `step` per second."""
     resets = []
     for fall in find_falls(pd.Series(values, elapsed), fastest_fall=step, smooth=False):
         low = int(np.argmax((elapsed > fall.at_s) & (values < HARDLY_ANY * fall.before)))
@@ -159,7 +159,7 @@ def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple
 
 
 class Turn(NamedTuple):
-    """A fall from a peak to the next trough. `rise` is the trough before the peak, or else the first sample."""
+    """A fall from a peak to the next trough, with the trough before the peak (for the first fall, the first sample)."""
 
     rise_s: float
     rise_from: float
@@ -175,7 +175,7 @@ class Turn(NamedTuple):
 
 
 def find_turns(elapsed: FloatArray, values: FloatArray, least: float) -> list[Turn]:
-    """Find falls of at least `least`, separated by rises of at least `least`; samples are finite, of shape (n,)."""
+    """Find all falls of at least `least` that rises of at least `least` separate; samples are finite, shape (n,)."""
     turns: list[Turn] = []
     if not elapsed.size:
         return turns
@@ -198,7 +198,7 @@ def find_turns(elapsed: FloatArray, values: FloatArray, least: float) -> list[Tu
 
 
 class Fall(NamedTuple):
-    """Users lost faster than any coordinator removes them: an agent or the server failed."""
+    """A loss of users that is faster than the coordinator removes them, because an agent or the server failed."""
 
     kind: Literal["lost", "restart"]  # `restart`: few users were left, and they came back
     at_s: float  # elapsed seconds of the last sample before the fall
@@ -207,11 +207,11 @@ class Fall(NamedTuple):
     back_s: float | None  # elapsed seconds when the users were back; None if never
 
 
-AT_ONCE_S = 30.0  # maximum seconds of a sudden fall: the connections of a lost agent time out within this time
-HARDLY_ANY = 0.5  # share of the users; a fall below it is a restart, an interruption or a shutdown
-HELD = 0.97  # share of the load below which users are lost: one agent of 20 is 5 %, plots are read to 0.4 %
-IDLE = 0.1  # share of the highest load below which a server is idle (real: 0.003 to 0.14 of its goroutines)
-LOW_S = 300.0  # maximum seconds from a fall to its lowest point, or to the return of the users
+AT_ONCE_S = 30.0  # maximum duration of a sudden loss: connections of a lost agent time out within half a minute
+HARDLY_ANY = 0.5  # restarts, interruptions and long shutdowns fall below this share of the users
+HELD = 0.97  # users are lost below this share of the load: one of 20 agents is 5 %, plots are read to within 0.4 %
+IDLE = 0.1  # a server is idle below this share of its highest load: real servers keep 0.003 to 0.14 of their goroutines
+LOW_S = 300.0  # maximum time from a fall to its lowest point, or to a reset's end; further falls within it do not count
 
 
 def find_falls(
@@ -222,10 +222,10 @@ def find_falls(
     hardly_any: float = HARDLY_ANY,
     smooth: bool = True,
 ) -> tuple[Fall, ...]:
-    """Find the falls of `load` (users or a proxy, over elapsed seconds) before `stop_s`, by time.
+    """Find the falls of `load` (users or a proxy, over elapsed seconds) before `stop_s`, in order of time.
 
-    The coordinator removes up to `fastest_fall` users per second (none in a bounded test). A fall below the share
-    `hardly_any` is a restart if the share `RECOVERED` returns. With `smooth`, a single low sample is not a fall.
+    The coordinator removes up to `fastest_fall` users per second (0 in a bounded test). A fall below the share
+    `hardly_any` is a restart if the share `RECOVERED` returns. With `smooth`, a single low sample is no fall.
     """
     elapsed, users = samples(load, stop_s)
     if users.size < 3:
@@ -248,7 +248,7 @@ def find_falls(
         while start > 0 and users[start - 1] - users[start] > max(0.02 * allowed[first], allowed_step[start - 1]):
             start -= 1
         before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
-        soon = users[(elapsed > since) & (elapsed <= since + MINUTE_S)]  # users who return before `since` were not lost
+        soon = users[(elapsed > since) & (elapsed <= since + MINUTE_S)]  # users back within this minute were not lost
         remaining = float(np.median(soon)) if soon.size else float(users[-1])
         last = int(np.searchsorted(elapsed, elapsed[start] + LOW_S, "right"))
         lowest = float(users[start + 1 : max(last, start + 2)].min())
@@ -264,8 +264,8 @@ def find_falls(
 
 
 STILL_UP = 0.95  # share of the level above which a curve is still under load
-LONGEST_TAIL_S = 180.0  # maximum seconds of a shutdown that keeps `HARDLY_ANY` users (published: 20 to 85 s)
-STEP_NOISE = 0.01  # a shutdown starts with a step down by more than this share of the level
+LONGEST_TAIL_S = 180.0  # a shutdown that takes longer must end below `HARDLY_ANY` (published ones take 20 to 85 s)
+STEP_NOISE = 0.01  # a shutdown starts with a fall by more than this share of the level
 
 
 @dataclass(frozen=True)
@@ -278,11 +278,11 @@ class Stop:
 
 
 def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> Stop | None:
-    """Find the shutdown at the end of a curve of users; None without a finite sample.
+    """Find where the load stops at the end of a curve; None without a finite sample.
 
-    A shutdown is a fall at the very end that is faster than the coordinator removes users. If many users stay for long
-    after the fall, it is a loss of load instead. A curve without load has no shutdown: its stop is its last sample.
-    `fastest_fall` is the coordinator's fastest fall, in users per second; None if the curve is not in users.
+    A shutdown is a final fall that is faster than the coordinator removes users, and after which users do not return.
+    If many users stay for a long time after the fall, it is a loss of load instead. Without a shutdown, the stop is the
+    last sample. The coordinator removes up to `fastest_fall` users per second; None if the curve is not in users.
     """
     elapsed, values = samples(load)
     if not values.size:
@@ -291,16 +291,16 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
     none = Stop(end_s, end_s, shutdown=False)
     values = values * min(LARGEST / max(float(np.abs(values).max()), 1.0), 1.0)
     high = float(np.quantile(values, 0.99))
-    up = elapsed[np.flatnonzero(values >= 0.5 * high)[-1]] if high > 0 else end_s  # last clearly under load
+    up = elapsed[np.flatnonzero(values >= 0.5 * high)[-1]] if high > 0 else end_s  # last sample clearly under load
     level = float(np.median(values[(elapsed <= up) & (elapsed > up - WINDOW_S)]))
     if not (high > 0 and level > 0):
         return none
 
-    def allowed(seconds: FloatArray) -> FloatArray:  # largest fall of a curve that is still under load
+    def allowed(seconds: FloatArray) -> FloatArray:  # largest fall of a curve under load
         return np.maximum(STEP_NOISE * level, ROUNDING * (fastest_fall or 0.0) * seconds)
 
     cut = int(np.flatnonzero(values >= STILL_UP * level)[-1])
-    # Users may drop out a few at a time before the shutdown, which starts where this slow decline becomes steep.
+    # Users may first leave a few at a time; the shutdown starts where this slow decline becomes steep.
     ahead = np.minimum(np.searchsorted(elapsed, elapsed[cut:] + MINUTE_S), values.size - 1)
     steep = np.flatnonzero(values[cut:] - values[ahead] > allowed(elapsed[ahead] - elapsed[cut:]))
     if steep.size and steep[0] > 0:
@@ -315,10 +315,10 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
     return Stop(float(elapsed[cut]), end_s, shutdown=True)
 
 
-PLATEAU = 0.98  # the plateau begins where the load first reaches this share of its level
-SHORTEST_S = 300.0  # minimum seconds of a window: it holds five independent samples of a one-minute rate
+PLATEAU = 0.98  # the plateau starts where the load reaches this share of the plateau's level
+SHORTEST_S = 300.0  # minimum length of a steady window: five independent samples of a one-minute rate
 REPEATED_S, REPEATED_SAMPLES = 30.0, 30
-"""Minimum length of a window of repeated runs, in seconds or samples; it may be short, as repeats show the noise."""
+"""Minimum window of repeated runs, in seconds or samples, whichever is shorter; the noise is measured between runs."""
 
 Method = Literal["target_reached", "last_30_minutes", "mser5", "none"]
 
@@ -331,7 +331,7 @@ class SteadyState:
     method: Method = "none"
     reason: Reason | None = None
     shown: tuple[float, float] | None = None
-    """Window of the levels that are shown if no window is long enough for a judgement."""
+    """Window that is too short for a judgement; levels over this window are shown, but not judged."""
 
 
 def steady_window(
@@ -343,7 +343,7 @@ def steady_window(
     rate_s: float = MINUTE_S,
     repeated: bool = False,
 ) -> SteadyState:
-    """Find the window of steady load, over which a run may be compared.
+    """Find the window of steady load over which a run may be compared.
 
     Bounded tests: from the start of the plateau to the stop. Unbounded tests: the last 30 minutes before the stop, over
     which the load-test tool averages the supported users.
@@ -358,15 +358,15 @@ def steady_window(
     stop
         End of the load; default: :func:`find_stop`.
     rate_s
-        Seconds that rates are taken over: the window starts this long after the plateau, and is at least five times as
-        long.
+        Seconds over which rates are taken. A bounded run's window starts this long after the plateau does; every window
+        lasts at least five times as long.
     repeated
-        Both builds have several runs: a bounded window is long enough from 30 s, or 30 samples.
+        True if both builds have several runs: 30 s, or 30 samples, are then enough for the window of a bounded run.
 
     Returns
     -------
     SteadyState
-        `window` as (start, end) in elapsed seconds, or None with a `reason`; `method` is the rule that it follows.
+        `window` as (start, end) in elapsed seconds, or None with a `reason`; `method` is the rule that set the window.
 
     Examples
     --------
@@ -392,7 +392,7 @@ def steady_window(
 
 
 def shortest(rate_s: float, repeated: pd.Series | None = None) -> float:
-    """Shortest steady window in seconds for rates over `rate_s`; `repeated` is the curve of a repeated run."""
+    """Minimum steady window in seconds for rates taken over `rate_s`; `repeated` is the curve of a repeated run."""
     least_s = SHORTEST_S * rate_s / MINUTE_S
     if repeated is None or len(repeated) < 2:
         return least_s
@@ -402,7 +402,7 @@ def shortest(rate_s: float, repeated: pd.Series | None = None) -> float:
 def mser_window(curve: pd.Series, *, rate_s: float = MINUTE_S, repeated: bool = False) -> SteadyState:
     """Find a steady window by MSER-5 (White 1997, Simulation 69).
 
-    As many groups of 5 samples are dropped from the start as minimise the standard error of the rest (none if short).
+    Omit leading batches of 5 samples so that the rest has the smallest standard error; keep short repeated runs whole.
     """
     elapsed, values = samples(curve)
     batches = values[: values.size // 5 * 5].reshape(-1, 5).mean(axis=1)
@@ -412,7 +412,7 @@ def mser_window(curve: pd.Series, *, rate_s: float = MINUTE_S, repeated: bool = 
     if batches.size < 10:
         return SteadyState(reason=Reason(code=ReasonCode.FEW_SAMPLES))
     rest = pd.Series(batches[::-1]).expanding()
-    errors = (rest.var(ddof=0) / rest.count()).to_numpy()[::-1]  # i: squared error without i groups
+    errors = (rest.var(ddof=0) / rest.count()).to_numpy()[::-1]  # squared errors without the first 0, 1, ... batches
     cut = int(np.argmin(errors[: batches.size // 2]))
     if cut >= batches.size // 2 - 1:
         return SteadyState(reason=Reason(code=ReasonCode.STILL_MOVES))
@@ -422,11 +422,12 @@ def mser_window(curve: pd.Series, *, rate_s: float = MINUTE_S, repeated: bool = 
 def plateau_start(
     elapsed: FloatArray, values: FloatArray, *, proxy: bool = False, rate_s: float = MINUTE_S
 ) -> float | None:
-    """Return the elapsed seconds at which a bounded run first reached its plateau; None if the load never rises.
+    """Elapsed seconds at which a bounded run first reached its plateau; None if the load never rises.
 
-    The plateau is the highest load that was sustained for six times `rate_s` in total (in a short run, for half of its
-    length): later losses of agents do not lower it. If a higher load was reached only shortly before the end, the level
-    of the last minute counts. A proxy may rise without load, so its plateau is the median of the second half.
+    The plateau is the highest load held for 6 minutes in total (six times `rate_s`; in a short run half its length). If
+    agents are lost one by one, this load stays the same, while a median would fall. The level of the last minute is the
+    plateau if it is higher and was reached less than 6 minutes before the end. A proxy may keep rising by itself, so
+    its plateau is the median of the second half.
     """
     shortest_s = shortest(rate_s) + rate_s
     half_s = 0.5 * float(np.ptp(elapsed)) if elapsed.size else 0.0
@@ -442,7 +443,7 @@ def plateau_start(
 
 
 def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
-    """Return the highest load reached for `seconds` in total; the lowest load of a shorter run, 0 without samples."""
+    """Highest load that a run held for `seconds` in total; the lowest load of a shorter run, 0 without two samples."""
     if values.size < 2:
         return 0.0
     count = max(round(seconds / float(np.median(np.diff(elapsed)))), 1)
@@ -452,7 +453,7 @@ def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
 def _steady(
     start: float, end: float, method: Method, least_s: float, rate_s: float, *, since: float | None = None
 ) -> SteadyState:
-    """Check the length of a window; `since` is the start of the plateau if the window begins later."""
+    """Return the window, or the reason if it is shorter than `least_s`; `since`: start of the plateau, if earlier."""
     if end - start >= least_s:
         return SteadyState((start, end), method)
     since = start if since is None else since

@@ -1,6 +1,6 @@
-"""Measure the phases of a load curve: early bumps, the lasting ramp, and the waves at its limit.
+"""Measure the phases of a load curve: early bumps, the lasting ramp, and the waves around the alert threshold.
 
-Constants without a source were fitted to our own simulator (seeds 0 to 249 of `benchmarks/shapes.py simulated`).
+Constants without a stated source were fitted to simulated runs (seeds 0 to 249 of `benchmarks/shapes.py simulated`).
 """
 
 import math
@@ -20,30 +20,30 @@ from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.levels import MINUTE_S, ROUNDED
 from buildcompare.stats.planning import ALPHA, quantile
 
-TURN_STEPS = 8.0  # minimum height of a bump, in actions of 8 users (published plots have up to 56 users a pixel)
+TURN_STEPS = 8.0  # minimum height of a turn, in actions of 8 users; a pixel of the coarsest published plot is 56 users
 EARLY_PART, HALF = 0.15, 0.5
-"""Shares. A peak is early if it is below `EARLY_PART` of the curve's level, or if the curve falls by `HALF` of the peak
-before it first reaches `HALF` of the level, because the ramp then started again."""
-FOOT = 2.0  # the ramp began before the recording if it leaves its low end in less than this many `foot_s`
+"""A peak is an early bump if it is below the share `EARLY_PART` of the curve's level. A higher peak is one if the curve
+falls by `HALF` of the peak before it first reaches `HALF` of the level, because the ramp then starts again."""
+FOOT = 2.0  # a recording began in mid-ramp if its first rise takes at most this multiple of a straight climb's time
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """How the load of a run begins."""
+    """Beginning of a run's load: early bumps, and the onset of the lasting ramp."""
 
     bumps: tuple[Bump, ...]  # early bumps in order of time; heights in the curve's unit
     onset_s: float | None
-    """Start of the lasting ramp in elapsed seconds: the last sample at the trough before the climb. None
-    if the recording starts in mid-ramp, if a gap may hide the start, or if the curve never climbs."""
+    """Start of the lasting ramp in elapsed seconds: the last sample within `LoadCurve.foot` of the trough before the
+    ramp. None if the recording starts in mid-ramp, a gap may hide the start, or the curve never climbs."""
 
     @property
     def bump_seconds(self) -> float:
-        """Total seconds of the early bumps, each measured from the trough before it to the trough after it."""
+        """Total duration of the early bumps in seconds, each from the trough before it to the trough after it."""
         return sum(bump.end_s - bump.start_s for bump in self.bumps)
 
 
 def bumps(users: pd.Series | LoadCurve) -> Beginning:
-    """Find early bumps of a run (rises that fall back) and the onset of the lasting ramp after them.
+    """Find the early bumps of a run (rises that fall back), and the onset of the lasting ramp after the bumps.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     turns = turns[: early[-1] if early else 0]
     climb_s = _onset(curve, half)
     if climb_s is not None and curve.values[0] > SMALLEST * curve.step:  # the recording may start in mid-ramp
-        # `foot_s`: time that a straight climb needs to rise by `foot`, from the time that it needs to rise by `least`.
+        # Time in which a straight climb rises by `curve.foot`, from the time in which this curve rises by `least`.
         counts = int(np.argmax(np.maximum.accumulate(curve.values) - curve.values[0] >= least))
         foot_s = float(curve.elapsed[counts] - curve.elapsed[0]) * curve.foot / least
         at_once = climb_s - float(curve.elapsed[0]) <= FOOT * foot_s
@@ -95,7 +95,7 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
     values = curve.values[first : half + 1]
     if values.size < 2:
         return None
-    # The climb is the first rise well above all earlier samples.
+    # The ramp climbs where a sample first lies well above the lowest sample so far.
     lowest = np.minimum.accumulate(values)
     climbing = np.flatnonzero(values - lowest >= curve.least_fall(TURN_STEPS))
     if not climbing.size:
@@ -104,30 +104,30 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
     onset = first + int(np.flatnonzero(values[: last + 1] <= lowest[last] + curve.foot)[-1])
     unseen = holes(curve.elapsed[onset : half + 1])
     low = curve.values[onset:half] < EARLY_PART * curve.level
-    return None if (unseen & low).any() else float(curve.elapsed[onset])  # the gap may hide a bump
+    return None if (unseen & low).any() else float(curve.elapsed[onset])  # a gap may hide a bump
 
 
 LAG_S = 45.0
-"""Minimum seconds of a stretch, and seconds skipped before each: connections lag the coordinator by about 12 s."""
-STRAIGHT_STEPS = 3.0  # maximum distance of a stretch's samples from its straight line, in actions
-PIXEL = 0.003  # the same as a share of the level: about one pixel of a published plot
+"""Minimum length of a stretch, and time skipped before it, in seconds. Users connect 12 s after they are added."""
+STRAIGHT_STEPS = 3.0  # maximum distance of a stretch's samples from its line, in actions, unless noise is larger
+PIXEL = 0.003  # maximum distance from the line, as a share of the level: about one pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
-"""A stretch ends at the last sample within `END_STEPS` actions of the line through the first 70 % of its samples."""
-MAIN_PART = 0.35  # the ramp is the first stretch that climbs at least this share of the highest climb
-AFTER_S = 240.0  # minimum seconds of the stretch after a kink: a one-minute alert query rises and falls twice
-SLOWER = (0.2, 0.8)  # slope after a kink relative to the ramp (half or a third while the coordinator rests)
+"""A stretch ends at its last sample within `END_STEPS` actions of the line fitted to its first share `TRUSTED_PART`."""
+MAIN_PART = 0.35  # the ramp is the first stretch with this share of the largest rise; early alerts leave short ones
+AFTER_S = 240.0  # minimum length of the stretch after a kink: a one-minute alert query rises and falls twice in it
+SLOWER = (0.2, 0.8)  # slope after a kink, as a share of the ramp's; pauses of the coordinator make it a half or a third
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """The lasting ramp of one run; times are elapsed seconds, heights in the curve's unit."""
+    """Lasting ramp of one run; times in elapsed seconds, heights in the curve's unit."""
 
     start_s: float
-    end_s: float  # end of the straight stretch, at an alert, a bend or the end of the recording
-    slope: float  # rise per second
+    end_s: float  # end of the straight stretch: an alert, a bend, or the recording's end
+    slope: float  # in the curve's unit per second
     kink_s: float | None
-    """Start of a second straight stretch that is less steep, as the coordinator rests between actions after an alert
-    (no defect). None if the curve bends instead."""
+    """Time at which the slope drops, if a second, less steep straight stretch follows; None if the curve merely bends.
+    From the first alert on, the coordinator pauses between actions, so a kink is no defect."""
     complete: bool  # False if the recording ends before the ramp does
 
 
@@ -161,7 +161,7 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     curve = load_curve(users)
     onset_s = bumps(curve).onset_s if onset_s is None else onset_s
     start_s = float(curve.elapsed[0]) if onset_s is None else onset_s + LAG_S
-    # A stretch that starts above half of the level is part of the slow approach to the equilibrium.
+    # A stretch that starts above half of the level belongs to the slow approach to the equilibrium.
     until_s = float(curve.elapsed[int(np.argmax(curve.values >= HALF * curve.level))])
     stretches: list[tuple[float, float, float]] = []
     while (not stretches or start_s < until_s) and (stretch := _stretch(curve, start_s)):
@@ -172,14 +172,14 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     if not most > 0:
         return None
     start_s, end_s, slope = next(s for s, rise in zip(stretches, rises, strict=True) if rise >= MAIN_PART * most)
-    # `pixel` is 0: with its tolerance, the slow approach to the equilibrium would count as a kink.
+    # A tolerance of one pixel would count the slow approach to the equilibrium as a kink, so it is 0 here.
     after = _stretch(curve, end_s + LAG_S, pixel=0.0)
     kinked = after and after[1] - after[0] >= AFTER_S and SLOWER[0] * slope <= after[2] <= SLOWER[1] * slope
     return Ramp(start_s, end_s, slope, end_s if kinked else None, complete=bool(end_s < curve.elapsed[-1]))
 
 
 def _stretch(curve: LoadCurve, start_s: float, *, pixel: float = PIXEL) -> tuple[float, float, float] | None:
-    """Return start, end and slope of the straight stretch from `start_s`; None if less than `LAG_S` is left."""
+    """Start, end and slope of the straight stretch from `start_s`; None if less than `LAG_S` of the curve is left."""
     elapsed, values = curve.between(start_s, np.inf)
     least = int(np.searchsorted(elapsed, elapsed[0] + LAG_S)) + 1 if elapsed.size else 1
     if least > elapsed.size:
@@ -195,7 +195,7 @@ def _stretch(curve: LoadCurve, start_s: float, *, pixel: float = PIXEL) -> tuple
 
 
 def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) -> int:
-    """Return how many of the first samples form a straight line, at least `least`, by doubling and bisection."""
+    """Find by bisection how many samples from the first on lie within `allowed` of a line; at least `least`."""
 
     def straight(size: int) -> bool:
         x, y = elapsed[:size] - elapsed[:size].mean(), values[:size] - values[:size].mean()
@@ -211,41 +211,41 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 
 FALL_STEPS = 5.0  # minimum fall of a wave, in actions of the coordinator
 ROW, PAUSE_S = 3, 1200.0
-"""Waves begin with `ROW` falls, each within `LONGEST_S` seconds of the previous fall. Published waves have periods of
-145 to 250 s, and a missed fall doubles the distance. The pause after the row is no longer than `PAUSE_S` or the row."""
-CYCLE_STEPS = 2.0  # minimum fall of a cycle, in actions; it is small, because a missed cycle doubles the period
-FEWEST_CYCLES = 4  # minimum number of cycles for a period (three distances)
+"""Waves begin with `ROW` falls, each within `LONGEST_S` of the last: published waves have periods of 145 to 250 s, and
+a missed fall doubles the distance. The pause after the row is at most `PAUSE_S` s or, if longer, the row's length."""
+CYCLE_STEPS = 2.0  # minimum fall of a cycle, in actions; it is small, because a missed cycle would double the period
+FEWEST_CYCLES = 4  # minimum number of cycles for a period: four cycles have three distances
 RESOLVED, ALIASED = 8.0, 3.0
-"""Samples per cycle. Below `RESOLVED` the height of the fall is unknown, as peaks and troughs lie between samples: a
-saw-tooth of 8 samples looks an eighth smaller on average, one of 4 samples a quarter. Below `ALIASED` the period is
-unknown: samples a minute apart show waves of 100 s as waves of 150 s."""
-SWING = 0.5  # minimum swing of a spectral peak, as a share of the median fall; smaller peaks are overtones
-NEAR = 0.25  # periods or frequencies count as one oscillation up to this relative distance
+"""Minimum samples per cycle. With fewer than `RESOLVED` the amplitude is unknown, because peaks and troughs lie between
+samples: a saw-tooth of 8 samples loses an eighth of it on average, one of 4 samples a quarter. With fewer than
+`ALIASED` the period is unknown: samples one minute apart show waves of 100 s as waves of 150 s."""
+SWING = 0.5  # minimum swing of a spectral peak, relative to the median fall; weaker peaks are overtones or ripples
+NEAR = 0.25  # periods, or frequencies, within this relative distance count as the same oscillation
 
 
 @dataclass(frozen=True)
 class WaveTest:
-    """Test of a spectral peak against red noise."""
+    """Test of the largest spectral peak against red noise."""
 
-    p_value: float  # p-value of the largest peak against an AR(1) spectrum, adjusted for all frequencies (Sidak)
+    p_value: float  # p-value against the fitted AR(1) spectrum, adjusted for all frequencies searched (Sidak)
     period_s: float
-    share: float  # share of the variance at frequencies within 25 % of the peak; 1 for a pure oscillation
-    swing: float  # peak-to-trough height of a sine with this variance, in the curve's unit
+    share: float  # share of the variance at frequencies within a quarter of the peak's; 1 for a pure oscillation
+    swing: float  # peak-to-trough height of a sine with this share of the variance, in the curve's unit
 
 
 @dataclass(frozen=True)
 class Waves:
-    """The waves of one run; unknown numbers are None."""
+    """Waves of one run; None for numbers that are unknown."""
 
-    onset_s: float | None = None  # elapsed seconds of the peak before the first of three falls in a row
-    onset_users: float | None = None  # height of the curve at `onset_s`
+    onset_s: float | None = None  # elapsed seconds of the peak before the first fall
+    onset_users: float | None = None  # height of this first peak, in the curve's unit
     falls: tuple[Turn, ...] = ()  # all falls from the onset to the stop
-    cycles: tuple[float, ...] = ()  # seconds between the peaks of successive cycles
+    cycles: tuple[float, ...] = ()  # seconds between successive peaks, including those of smaller falls than in `falls`
     period_s: float | None = None
-    """Median length of the cycles in seconds; the period of the spectral peak if noise may hide the true cycles."""
-    amplitude: float | None = None  # median fall from peak to trough; None if the samples are too far apart
-    regularity: float | None = None  # 1 minus the relative spread of the cycles, at least 0; 1 if all are equal
-    test: WaveTest | None = None  # None if the tested part of the run is too short
+    """Typical length of `cycles`; the spectral peak's period, if noise may count as cycles and the two disagree."""
+    amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
+    regularity: float | None = None  # 1 minus the robust relative standard deviation of `cycles`; 1 if all are equal
+    test: WaveTest | None = None  # None if the curve is too short, constant, or without a spectral peak
 
     @property
     def claimed(self) -> bool:
@@ -263,7 +263,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
     onset_s
         Start of the lasting ramp; default: the onset of :func:`bumps`.
     tested_from_s
-        Start of the test if there are no falls; default: the end of the linear ramp, unless `onset_s` is given.
+        Start of the tested stretch if there are no falls; default: end of the ramp, or no test if `onset_s` is given.
 
     Returns
     -------
@@ -304,7 +304,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
         like = distances[np.abs(distances - middle) <= 0.5 * middle]
         if like.size and period < 10.0 * curve.sample_s:  # the mean resolves short periods better
             period = float(like.mean())
-    if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # else noise is too small to count
+    if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # noise may count as cycles
         explains = test is not None and test.p_value <= ALPHA and test.swing >= SWING * amplitude
         peak = test.period_s if test is not None and explains else None
         if not (period and peak and abs(period - peak) <= NEAR * peak):
@@ -325,7 +325,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
 
 
 def _from_first_row(turns: list[Turn]) -> list[Turn]:
-    """Drop all falls before the first row of falls that goes on as waves."""
+    """Return the falls from the first row of `ROW` falls on that continues as waves; empty without such a row."""
     ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > LONGEST_S]
     for first, end in pairwise([0, *ends, len(turns)]):
         last_s = turns[end - 1].trough_s if end else 0.0
@@ -335,21 +335,21 @@ def _from_first_row(turns: list[Turn]) -> list[Turn]:
     return []
 
 
-LONGEST_S = 600.0  # longest period searched, in seconds; the shortest is a minute, the range of an alert query
-CYCLES = 5.0  # the tested part of the run must hold at least this many cycles of the longest period
-KNOT_S = 1800.0  # seconds between the knots of the trend (quadratic spline): three times the longest period
-TAPERS = 3  # number of sine tapers (Riedel & Sidorenko 1995): more blur a peak, fewer make its height random
-FEWEST_SAMPLES = 40  # minimum samples: from 40 on, 5 % of simulated red noise counts as an oscillation
+LONGEST_S = 600.0  # longest period searched; the shortest is `MINUTE_S`, over which alert queries look back
+CYCLES = 5.0  # the curve must hold this many cycles of the longest period searched
+KNOT_S = 1800.0  # distance of the knots of the trend (quadratic spline): three times the longest period searched
+TAPERS = 3  # number of sine tapers (Riedel & Sidorenko 1995): more blur a peak, fewer leave its height to chance
+FEWEST_SAMPLES = 40  # minimum; flags 5 % of red noise (40 to 90 samples 15 to 60 s apart, phi 0 to .95, 300 runs each)
 
 
 def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> WaveTest | None:
     """Test finite values over elapsed seconds, shape (n,), for an oscillation beyond an AR(1) process.
 
-    The multitaper spectrum (sine tapers, Riedel & Sidorenko 1995) of the values without a smooth trend is divided by an
-    AR(1) spectrum that is fitted by Whittle's likelihood. The largest peak of the ratio is tested, with Sidak's
-    correction for all frequencies. A ratio that still rises towards longer periods is no peak but the rest of a bend.
-    Red noise is the null hypothesis (Mann & Lees 1996): a test against white noise calls 95 to 100 % of red noise an
-    oscillation. Neither scipy nor statsmodels has this test.
+    The multitaper spectrum of the values without a smooth trend (sine tapers, Riedel & Sidorenko 1995) is divided by an
+    AR(1) spectrum fitted by Whittle's likelihood. The largest ratio in the search range is tested with Sidak's
+    correction. A peak must exceed its neighbours, also those outside the range: a ratio that keeps rising towards long
+    periods comes from a bend. The null is red noise (Mann & Lees 1996): with white noise as the null, 95 to 100 % of
+    red noise is called an oscillation. Neither scipy nor statsmodels has this test.
     """
     if elapsed.size < FEWEST_SAMPLES:
         return None
@@ -366,7 +366,7 @@ def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> 
     if band.sum() < 5:
         return None
     every = power / _red(power, frequency, sample_s, frequency >= 1.0 / longest)
-    reach = (TAPERS + 1) // 2  # bandwidth of the tapers to each side, in frequencies
+    reach = (TAPERS + 1) // 2  # bandwidth of the tapers on each side, in frequency bins
     around = np.lib.stride_tricks.sliding_window_view(np.pad(every, reach), 2 * reach + 1)
     ratio = np.where(every >= around.max(axis=1), every, 0.0)[band]
     best = int(np.argmax(ratio))
@@ -393,7 +393,7 @@ def _red(power: FloatArray, frequency: FloatArray, sample_s: float, used: npt.ND
 
 
 def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the residuals of a quadratic spline with a knot every `KNOT_S`."""
+    """Return the residuals of a quadratic spline with a knot every `KNOT_S`, or of a line if the curve is shorter."""
     pieces = int((elapsed[-1] - elapsed[0]) // KNOT_S)
     if pieces < 1:
         return np.asarray(values - np.polyval(np.polyfit(elapsed, values, 1), elapsed), dtype=np.float64)
@@ -403,18 +403,18 @@ def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
     return np.asarray(values - basis @ np.linalg.lstsq(basis, values, rcond=None)[0], dtype=np.float64)
 
 
-FEWEST_COMPARED = 8  # minimum number of cycles in each run of a comparison
+FEWEST_COMPARED = 8  # minimum number of cycles (for the amplitude: falls) of each run in a comparison
 PERIOD_SD, PERIOD_DF, FALL_SD, FALL_DF = 0.092, 8.0, 0.15, 11.0
-"""Run-to-run standard deviations of the logarithms of period and fall, and their degrees of freedom, from Mattermost's
-published ceiling tests (`benchmarks/shapes.py real`). The scatter of cycles within runs is too small instead: by it, 5
-of 12 pairs of identical runs have different falls."""
+"""Run-to-run standard deviations of the logarithms of period and amplitude, with degrees of freedom, from Mattermost's
+published ceiling tests (`benchmarks/shapes.py real`). A test by the scatter of cycles within runs called the amplitudes
+of 5 of 12 pairs of identical runs different."""
 
 
 def compare_waves(base: Waves, new: Waves) -> tuple[BetweenRuns | None, BetweenRuns | None]:
-    """Compare the period (seconds) and the height (the curve's unit) of the waves of two runs, new minus base.
+    """Return new minus base of the period (seconds) and the amplitude (the curve's unit) of the waves of two runs.
 
-    Each run is one observation, so the 95 % intervals rest on run-to-run noise, not on the scatter of cycles. A number
-    is None if one of the runs lacks it or has too few cycles.
+    A run is one observation, so the 95 % intervals use the noise between runs, not the scatter of cycles within a run.
+    A difference is None if a run lacks the number, or has too few cycles.
     """
     period = fall = None
     if min(len(base.cycles), len(new.cycles)) >= FEWEST_COMPARED:

@@ -47,7 +47,7 @@ def with_ramp_ups(views: Views) -> Views:
 
 
 def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
-    """Summarise a run's ramp for results.json; heights of a proxy are omitted, as they are no users."""
+    """Summarise a run's ramp for results.json; heights of a proxy are omitted, as they are not numbers of users."""
     reached = {} if view.users is None else time_to_users(view.users, marks)
     times = {str(mark): at_s for mark, at_s in reached.items()}
     if view.shape is None:
@@ -102,7 +102,7 @@ class Shift:
 
     @property
     def significant(self) -> bool:
-        """True if the interval excludes zero."""
+        """True if `p_value`, which tests the median delay `seconds`, is at most `ALPHA`."""
         return self.p_value <= ALPHA
 
 
@@ -172,7 +172,7 @@ def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:
 
 
 def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple[float, FloatArray, FloatArray]:
-    """Return the mean slope of both ramps, new minus base per sample, and the delays at equal loads (at least one)."""
+    """Mean slope of both ramps, new minus base per sample, and delays at equal loads (or one estimate of the delay)."""
     times = np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / base.sample_s) + 1))
     one, other = (np.interp(times, curve.elapsed, curve.values) for curve in (base, new))
     gap = np.asarray(other - one, dtype=np.float64)
@@ -223,7 +223,7 @@ def compare_ramps(views: Views) -> RampUps:
 
 
 def _middle(differences: Sequence[T | None], name: str) -> T | None:
-    """Return the difference whose attribute `name` is the median (of two, the lower); None if all are None."""
+    """Return the difference whose attribute `name` is the median (of two, the lower one); None if all are None."""
     ordered = sorted((each for each in differences if each is not None), key=attrgetter(name))
     return ordered[(len(ordered) - 1) // 2] if ordered else None
 

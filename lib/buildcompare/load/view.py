@@ -1,6 +1,6 @@
-"""Prepare each run for the analyses: its load, stop, steady window and shape.
+"""Prepare a run for the analyses: find its load curve, stop, steady window and shape.
 
-Constants without a source were fitted to our own simulator (seeds 0 to 249 of `benchmarks/shapes.py`).
+Constants without a stated source were fitted to simulated runs (seeds 0 to 249 of `benchmarks/shapes.py`).
 """
 
 from dataclasses import dataclass, field, replace
@@ -23,23 +23,23 @@ from buildcompare.results.users import Phase, PhaseName, RampUp
 from buildcompare.stats.levels import MINUTE_S, Level, level_of_samples, measure_level
 from buildcompare.stats.noise import RunLevel
 
-SHORTEST_S = 600.0  # minimum seconds of a plateau: two waves, which last up to 250 s each in published runs
+SHORTEST_S = 600.0  # minimum length of a plateau: it holds at least two waves (up to 250 s each in published runs)
 
 
 @dataclass(frozen=True)
 class Plateau:
-    """The last 30 minutes of a load curve; times are elapsed seconds, levels in the curve's unit."""
+    """Plateau of a load curve, at most its last 30 minutes; times in elapsed seconds, levels in the curve's unit."""
 
-    window: tuple[float, float]
+    window: tuple[float, float]  # start and end
     level: float  # mean over the window
-    drift: float  # least-squares slope of the window, per second
-    settled: bool | None  # True if `drift` is below twice the stop rule's slope; None if the window is too short
-    settled_s: float | None  # elapsed seconds at which the curve first met the stop rule; None if never
-    earliest_level: float | None  # mean over the 30 minutes before `settled_s`
+    drift: float  # least-squares slope per second; a stop one minute later would change the level by 60 times the slope
+    settled: bool | None  # True if `drift` is below `TOLERANCE` times the stop rule's slope; None if too short
+    settled_s: float | None  # earliest time at which the stop rule would have allowed a stop; None if never
+    earliest_level: float | None  # mean over the last 30 minutes before `settled_s`
 
 
 def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = None) -> Plateau | None:
-    """Measure the last 30 minutes up to `stop_s`; None if fewer than 10 minutes follow the end of the ramp."""
+    """Measure the last 30 minutes up to `stop_s`; None if fewer than 10 minutes (or samples) follow the ramp's end."""
     start = max(stop_s - WINDOW_S, float(curve.elapsed[0]) if ramp_end_s is None else ramp_end_s)
     elapsed, values = curve.between(start, stop_s)
     if elapsed.size < 10 or stop_s - start < SHORTEST_S:
@@ -47,7 +47,7 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
     limit = curves.STOP_STEPS * curve.step
     drift = float(np.polyfit(elapsed, values, 1)[0])
     settled = bool(abs(drift) < curves.TOLERANCE * limit) if stop_s - start >= 0.99 * WINDOW_S else None
-    # Find the first time at which the rule was met, above `HALF` of the level because early bumps can be flat too.
+    # Find the first stop that the rule allows. Its window begins above `HALF` of the level: early bumps can be flat.
     x, y = curve.elapsed - curve.elapsed[0], curve.values - curve.values.mean()
     begins, last = np.searchsorted(x, x - WINDOW_S), np.arange(x.size)
 
@@ -67,22 +67,22 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
 
 @dataclass(frozen=True)
 class Shape:
-    """Shape of one run, in the unit of its curve."""
+    """Shape of one run's load; heights are in the unit of `curve`."""
 
     curve: LoadCurve
     stop: Stop
-    proxy: bool  # True if the curve is a proxy: its heights are no numbers of users, and `step` is a guess
+    proxy: bool  # True if `curve` is a proxy: heights are not numbers of users, and the size of an action is estimated
     beginning: Beginning
     ramp: Ramp | None
     waves: Waves
     plateau: Plateau | None
     lost: float | None
-    """Area in user-seconds between an ideal straight ramp and the curve, up to the end of the linear ramp."""
-    top_s: float | None  # start of the plateau of a bounded run, in elapsed seconds
+    """User-seconds between the ideal ramp and the curve, up to the ramp's end; None if the start was not recorded."""
+    top_s: float | None  # elapsed seconds at which a bounded run reached its plateau; None if unbounded
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """The phases of the run in order of time; they do not overlap."""
+        """Phases in order of time, without overlap, up to the last sample."""
         line, plateau, first = self.ramp, self.plateau, float(self.curve.elapsed[0])
         onset_s = self.beginning.onset_s if self.beginning.bumps else None
         ramp_s = first if onset_s is None else onset_s
@@ -95,7 +95,7 @@ class Shape:
             "shutdown": self.stop.at_s if self.stop.shutdown else None,
         }
         marks = [(name, start) for name, start in starts.items() if start is not None]
-        # A phase ends where a later phase starts; phases without length are left out.
+        # A phase ends at the earliest start of all later phases; phases without length are omitted.
         ends = [start for _, start in marks[1:]] + [self.stop.end_s]
         spans = [(name, start, min(ends[i:])) for i, (name, start) in enumerate(marks)]
         return tuple(Phase(name=name, start_s=start, end_s=end) for name, start, end in spans if end > start)
@@ -112,7 +112,7 @@ def measure_shape(
     step: float = USERS_INC,
     rate_s: float = MINUTE_S,
 ) -> Shape | None:
-    """Measure the shape of a run; None without load. `ideal_slope` is the ramp without alerts, in users per second."""
+    """Measure the shape of a run; None without load. `ideal_slope`: slope of a ramp without alerts, in users/s."""
     stop = stop or curves.find_stop(load)
     curve = None if stop is None else curves.prepare_load(load, stop.at_s, step=step, proxy=proxy, per_user=per_user)
     if curve is None or stop is None:
@@ -135,49 +135,49 @@ def measure_shape(
 
 
 RATES = ("requests/s", "transactions/s", "queries/s", "operations/s")
-"""Units of the metrics that stand in for the load if no users were recorded."""
+"""Units of metrics that stand in for the load of a bounded test if no users are recorded."""
 SHORT_PARTS = 12.0
-"""Short repeated runs without a stated `rate_s` take rates over their length divided by this number."""
-TIMES = "seconds"  # metrics of this unit are compared by geometric means
+"""In short repeated runs, rates are taken over the run's length divided by this, if the source states no window."""
+TIMES = "seconds"  # unit of metrics that are compared by geometric means
 
 
 @dataclass(frozen=True)
 class RunView:
-    """A run with what the analyses found; each analysis may add fields that later analyses read."""
+    """A run and what the analyses have computed so far; each analysis may add its result for the next."""
 
     recording: Recording
     steady: SteadyState
     load: pd.Series | None = None  # curve of users or of a proxy, over elapsed seconds
-    load_slug: str | None = None  # metric of `load`
+    load_slug: str | None = None  # slug of the metric in `load`
     users: pd.Series | None = None  # curve of connected users; None if not recorded
     stop: Stop | None = None
     shape: Shape | None = None
-    run: Run = field(default_factory=Run.model_construct)  # entry of the run in the params
+    run: Run = field(default_factory=Run.model_construct)  # entry of the run in the params file
     estimate: Estimate | None = None  # supported users, estimated from the curve; None in bounded tests
     validity: Validity = field(default_factory=lambda: Validity(status=ValidityStatus.VALID))
     ramp_up: RampUp = field(default_factory=RampUp)
-    repeated: bool = False  # True in a bounded test of which both builds have several runs
+    repeated: bool = False  # both builds of a bounded test have several runs
 
     @property
     def rate_s(self) -> float:
-        """Seconds over which rates are taken: stated by the source, else one minute, or less in short repeated runs."""
+        """Seconds over which rates are taken: the source's number, or else a minute (less in short repeated runs)."""
         least = self.recording.duration_s / SHORT_PARTS if self.repeated else MINUTE_S
         return self.recording.rate_s or min(MINUTE_S, least)
 
     @property
     def shortest_s(self) -> float:
-        """Minimum seconds of a steady window by which the run may be judged."""
+        """Minimum length in seconds of a steady window over which the run may be judged."""
         return curves.shortest(self.rate_s, self.load if self.repeated else None)
 
     @cached_property
     def plateau_users(self) -> float | None:
-        """Mean number of connected users in the steady window; None if unknown."""
+        """Mean number of connected users over the steady window; None if unknown."""
         if self.users is None or self.steady.window is None:
             return None
         return measure_level(self.users, self.steady.window).value
 
     def level(self, series: Series) -> Level | None:
-        """Measure this run's series that has the metric and labels of `series`; None if the run has no such series."""
+        """Level of this run's series with the metric and labels of `series`; None without such a series or a window."""
         same = self.recording.find(series.metric, series.labels)
         window = self.steady.window or self.steady.shown
         if same is None or window is None:
@@ -185,7 +185,7 @@ class RunView:
         return level_of_samples(*self.recording.samples(same), window, geometric=same.unit == TIMES)
 
 
-Views: TypeAlias = Pair[list[RunView]]  # runs of both builds
+Views: TypeAlias = Pair[list[RunView]]  # the runs of each build
 
 
 def view_run(
@@ -196,12 +196,12 @@ def view_run(
     *,
     repeated: bool = False,
 ) -> RunView:
-    """Prepare a run by its load curve, or by a proxy that follows the load.
+    """Build the view of a run from its load curve, or from a proxy that follows the load.
 
-    `repeated` is True if both builds have several runs. Without recorded users, requests per second stand for the load.
+    Without users and proxy, a bounded run is viewed by its requests per second. `repeated`: builds have several runs.
     """
     if kind == "benchmark":
-        return RunView(recording, SteadyState())  # a benchmark's values have no times
+        return RunView(recording, SteadyState())  # values of a benchmark have no times
     rule = coordinator or Coordinator()
     users = _filled(recording, catalogue.load)
     proxies = ((proxy, _filled(recording, proxy)) for proxy in catalogue.proxies())
@@ -228,14 +228,14 @@ def view_run(
 
 
 def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
-    """Return the curve of a metric; None if it has no positive values."""
+    """Curve of a metric, summed over its series; None without positive values."""
     series = recording.total(metric.slug) if metric else None
     curve = recording.curve(series) if series else None
     return curve if curve is not None and np.any(curve[np.isfinite(curve.to_numpy())] > 0) else None
 
 
 def _without_users(run: RunView, catalogue: Catalogue) -> RunView:
-    """Prepare a bounded run by its requests per second, or else by its first graph (gate metrics come first)."""
+    """View a bounded run by its requests per second, or else by its first graph (graphs of gate metrics come first)."""
     rates = (metric for metric in catalogue.metrics if metric.unit in RATES and metric.better == Better.HIGHER)
     for rate in rates:
         if (load := _filled(run.recording, rate)) is not None:
@@ -252,10 +252,10 @@ def _without_users(run: RunView, catalogue: Catalogue) -> RunView:
 
 
 def reading_error(metric: Metric, views: Views) -> float:
-    """Return the reading error of a level of `metric`, in percent; 0 if no run was read off a plot."""
+    """Error in percent with which a run's level of `metric` is read off a plot; 0 if no run was read off a plot."""
     return metric.reading_error_percent if any(view.recording.digitised for runs in views for view in runs) else 0.0
 
 
 def run_level(level: Level) -> RunLevel:
-    """Convert a level to the type that noise and tests use."""
+    """Convert a level to the form that calibrations and significance tests use."""
     return RunLevel(level.value or 0.0, level.se_log, level.seconds)

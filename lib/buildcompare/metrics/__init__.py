@@ -1,1 +1,1 @@
-"""Measure and judge the metrics of a test: levels, equal load, events and error rates."""
+"""Metrics of a test: levels, equal load, events, error rates."""

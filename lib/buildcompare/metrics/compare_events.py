@@ -1,4 +1,4 @@
-"""Compare the events of two builds: match them, group them, and pick those that deserve a warning."""
+"""Compare the events of two builds: match them between builds, group simultaneous ones, and select warnings."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from buildcompare.stats.levels import SHOWS_S
 from buildcompare.stats.noise import RepeatedRuns
 from buildcompare.stats.planning import ALPHA
 
-SMALLEST_SHARE = 0.2  # events smaller than this share of the metric's margin are left out
+SMALLEST_SHARE = 0.2  # events smaller than this multiple of the metric's margin are omitted
 SAME_S = 360.0
-"""Events of both builds count as the same event up to this distance in seconds since the start of each run, because
-jobs of the server vary by minutes. Drops are also compared by their distance from the end, where agents leave."""
-ALIKE = 0.5  # minimum ratio of the sizes of two events that count as the same
+"""Maximum difference in seconds between the elapsed times of matching events: jobs of the server vary by minutes. Drops
+also match by time before the end, when agents leave; else 1 of 37 pairs of identical ceiling runs has two warnings."""
+ALIKE = 0.5  # minimum ratio between the sizes of matching events
 LONE = 6.0
-"""A spike or drop that only one metric shows is marked if it exceeds this many margins. Identical runs of Mattermost's
-published ceiling tests have such excursions of up to 6 margins (p99 store times +60 %, CPU -31 %)."""
+"""A spike or drop in a single metric is a warning only from this many margins on. In Mattermost's published ceiling
+tests, identical runs have such spikes and drops of 6 margins (p99 store times +60 %, CPU -31 %)."""
 
 EVENT = [name for name in Event.model_fields if name != "phase"]
 
@@ -38,20 +38,20 @@ class PlacedEvent(MetricEvent):
 
     metric: str
     build: Side
-    matched: bool  # True if the other build has the same event
+    matched: bool  # True if the other build has the event too
     group: int = 0  # number of the group of simultaneous events of one build, in order of time from 1
-    warning: bool = False  # True if only one build has the event and its interval lies beyond the metric's margin
+    warning: bool = False  # True if only one build has the event, and its interval lies beyond the metric's margin
 
 
 def search_events(
     test: Test, views: Views, catalogue: Catalogue, identical: Sequence[RepeatedRuns] = ()
 ) -> Pair[list[dict[str, RunEvents]]]:
-    """Find events of any size in the steady window of every run, by metric."""
+    """Find all events in the steady window of every run, whatever their size; by metric slug."""
 
     def events_of(view: RunView) -> dict[str, RunEvents]:
         if (window := search_window(view.steady.window, test.type)) is None:
             return {}
-        runs = [run for group in identical if group.type == test.type for run in group.runs]  # of the same type
+        runs = [run for group in identical if group.type == test.type for run in group.runs]  # of the same type of test
         events: dict[str, RunEvents] = {}
         for metric in catalogue.metrics:
             if series := view.recording.total(metric.slug):
@@ -65,7 +65,7 @@ def search_events(
 
 
 def compare_events(searched: Pair[list[dict[str, RunEvents]]], catalogue: Catalogue) -> list[Event]:
-    """Compare the events of two builds run by run, without events that are small relative to the metric's margin."""
+    """Compare the events of two builds run by run; events below `SMALLEST_SHARE` of a metric's margin are omitted."""
     events: list[Event] = []
     margins = {metric.slug: metric.margin_percent for metric in catalogue.metrics}
     for number, pair in enumerate(itertools.zip_longest(*searched)):
@@ -83,12 +83,12 @@ def compare_events(searched: Pair[list[dict[str, RunEvents]]], catalogue: Catalo
 def match_events(
     base: Mapping[str, RunEvents], new: Mapping[str, RunEvents], margins: Mapping[str, float]
 ) -> tuple[PlacedEvent, ...]:
-    """Match the events of two runs, group them, and pick those that deserve a warning; by group and time.
+    """Match the events of two runs, group them, and select warnings; the result is ordered by group and time.
 
     Events of the test itself (the ramp's end, a job at a fixed time) show in both builds at about the same elapsed
-    time. An event deserves a warning if the other build does not show it and its 95 % interval (for all series of the
-    test together) lies beyond the metric's margin. A spike or drop must also show in a second metric, or exceed `LONE`
-    margins. Runs and margins (percent) are given by slug; a metric without a margin never warns.
+    time. An event is a warning if the other build does not show it, and its interval, simultaneous over all series of
+    the test at 95 %, lies beyond the metric's margin. A spike or drop must also show in a second metric, or lie beyond
+    `LONE` margins. Runs and margins (percent) are given by slug; a metric without a margin has no warnings.
     """
     pairs = zip(SIDES, (base, new), (new, base), strict=True)
     events = [
@@ -109,7 +109,7 @@ def match_events(
 
 
 def _together(events: Sequence[PlacedEvent]) -> list[list[PlacedEvent]]:
-    """Group events of one build that start within `SHOWS_S` seconds of each other, in order of time."""
+    """Group the events of each build that start within `SHOWS_S` (matched ones apart); groups in order of time."""
     groups: list[list[PlacedEvent]] = []
     for each in sorted(events, key=lambda each: (each.build, each.matched, each.start_s, each.metric)):
         first = groups[-1][0] if groups else None
@@ -134,14 +134,14 @@ def _matched(slug: str, event: MetricEvent, here: Mapping[str, RunEvents], other
 
 
 def _near(one: MetricEvent, other: MetricEvent, later_s: float = 0.0) -> bool:
-    """Test whether `other` lies within `SAME_S` of the event `one`, shifted by `later_s` seconds."""
+    """True if `other` lies within `SAME_S` of `one` after `one` is moved by `later_s` seconds."""
     since, until, at = (each + later_s for each in (*one.span_s, one.at_s))
     low, high = other.span_s
     return since - SAME_S <= other.at_s <= until + SAME_S or low - SAME_S <= at <= high + SAME_S
 
 
 def _contrast(event: MetricEvent, run: RunEvents) -> float:
-    """Measure the change of `run` over the times at which another run has `event`; NaN without numbers there."""
+    """Change of the mean of `run` (of either build) at the time of `event`; NaN without samples at that time."""
     begin, end = event.start_s, event.at_s if event.kind == "level" else event.span_s[1]
     first, last = max(event.around_s[0], begin - LONGEST_EXCURSION_S), min(event.around_s[1], end + LONGEST_EXCURSION_S)
     if event.kind == "level":

@@ -1,9 +1,9 @@
 """Estimate metrics of two builds at equal load: curves over the connected users, and the difference between them.
 
-In an unbounded test a build that carries more users is measured under more load. So every minute under load counts, the
-ramp included, at the users connected then, and builds are compared at loads that both carried.
+In an unbounded test, a build that supports more users is measured under more load. So each minute under load, ramp
+included, is assigned to the number of users connected in it, and builds are compared at loads that both reached.
 
-Constants without a source were fitted to our own simulator (seeds below 10,000 of `benchmarks/load_curve.py`).
+Constants without a stated source were fitted to simulated runs (seeds below 10,000 of `benchmarks/load_curve.py`).
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from buildcompare.results.codes import Pair
 from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.levels import MINUTE_S, SHOWS_S, minute_means
 
-LOWEST, HIGHEST = 0.3, 2.0  # range of loads used, relative to the highest common load; lower ones meet a cold server
-KNOTS = 4  # knots of each spline: enough for a metric that saturates, few enough for a ramp of half an hour
-FEWEST = 15  # minimum minutes of each build: both together have three for each of ten coefficients
-POINTS = 41  # points of a curve, one for each 2.5 % of its range
-NEAR = 0.1  # the rate of new users at a load is the mean of minutes whose load differs by at most this share
+LOWEST, HIGHEST = 0.3, 2.0  # range of loads used, relative to the highest common load; below it the server is cold
+KNOTS = 4  # number of knots of a spline: enough for a saturating metric, few enough for a ramp of half an hour
+FEWEST = 15  # minimum number of minutes per build: together 30, three for each of ten coefficients
+POINTS = 41  # number of points of a curve: one for each 2.5 % of its range
+NEAR = 0.1  # the rate of new users at a load is averaged over minutes within this relative distance of the load
 DOUBT = 0.15
-"""Share of the difference that logins explain which counts as a standard error, as their cost may not be linear."""
+"""Standard error of the correction for logins, as a share of the correction: the cost of logins may not be linear."""
 HUBER = 0.3
-"""Tuning constant of the robust fit (Huber 1964): nearly a median, so waves of overload count little. On red noise its
-standard errors are 0.98 of the true ones (0.85 with 1.345). Identical ceiling runs scatter alike with 0.3 to 1.345."""
+"""Tuning constant (Huber 1964), nearly a median: waves of overload are no noise. On red noise, standard errors are 0.98
+of the true deviation (0.85 with 1.345); identical ceiling runs (every second setup) scatter alike with both values."""
 ROUNDS = 4
-"""Iterations of the robust fit. RLM of statsmodels takes nine times as long and returns no weights for errors."""
+"""Number of reweighting iterations. statsmodels' RLM takes nine times as long, without a matrix for errors."""
 CONTRADICTED = 3.0
-"""Distance, in standard errors, from which the difference at the highest load contradicts that of all loads."""
+"""The difference at the highest load contradicts the common one of all loads beyond so many standard errors."""
 FARTHEST = 1e6
-"""Values are clipped to this many times the median, because larger ones are faults of the recording."""
+"""Values of minutes are clipped to this factor above and below the median; farther values are recording faults."""
 COSINES = 0.4
-"""Slow noise of n minutes is measured by `COSINES` * n^(2/3) cosines (Lazarus, Lewis, Stock & Watson 2018)."""
+"""`COSINES` * n^(2/3) cosines measure the slow noise of n minutes (Lazarus, Lewis, Stock & Watson 2018)."""
 
 Fit = tuple[FloatArray, FloatArray, "Residuals"]
 
@@ -56,20 +56,20 @@ class LoadedRun:
 
 @dataclass(frozen=True)
 class MetricAtLoad:
-    """One metric of both builds over n common loads (connected users); standard errors are within the runs."""
+    """One metric of both builds over n common loads (connected users); standard errors exclude noise between runs."""
 
     at_users: float  # highest load that both builds sustained
     base: float  # the metric at `at_users`, in its unit
     new: float
     log_ratio: float  # logarithm of `new` over `base`
-    se_log: float
+    se_log: float  # standard error of `log_ratio`
     constant: bool  # True if `log_ratio` is the common difference of all loads
     users: FloatArray  # the loads, shape (n,)
     curves: Pair[FloatArray]  # the metric at these loads, shape (n,)
-    se_curves: Pair[FloatArray]  # standard errors of the logarithms of `curves`
+    se_curves: Pair[FloatArray]  # standard errors of the logarithms of `curves`, shape (n,)
     log_ratios: FloatArray  # logarithm of new over base at each load, shape (n,)
-    se_ratios: FloatArray
-    points: Pair[FloatArray]  # users and metric of each minute, adjusted to the curves' login rate; shape (minutes, 2)
+    se_ratios: FloatArray  # standard errors of `log_ratios`, shape (n,)
+    points: Pair[FloatArray]  # each minute's users, and metric adjusted to the curves' rate of new users; (minutes, 2)
 
 
 def equal_load(
@@ -77,24 +77,24 @@ def equal_load(
 ) -> dict[str, MetricAtLoad]:
     """Compare metrics of two builds at the highest load that both sustained.
 
-    Each build has a natural cubic spline over the users, fitted to logarithms of minute means by robust least squares.
-    A login costs more than a connected user, so the model holds the rate of new users too, with the same coefficients
-    for both builds, which are compared at the mean of their rates at each load. The difference is the shift of one
-    spline that both builds share, unless the difference of their own splines at the highest load contradicts it; its
-    standard error includes the autocorrelation of the noise.
+    Logarithms of minute means are fitted by robust least squares. Each build has a natural cubic spline over its users.
+    A login costs more than a connected user, so the rate of new users is a term too, with the same coefficients for
+    both builds. At each load the builds are compared at the mean of their rates. The result is the difference of a
+    model with one spline for both builds, shifted by a constant, unless the separate splines contradict it at the
+    highest load. The standard error includes the autocorrelation of the noise.
 
     Parameters
     ----------
     base, new
         Runs of each build: connected users and metrics, each a Series over elapsed seconds.
     noise
-        For a metric, the standard deviation of its log ratio between runs of one build. The difference at the highest
-        load varies around that of all loads by as much. With infinity it contradicts nothing.
+        Maps a metric's slug to the standard deviation of its log ratio between runs of one build. The difference at the
+        highest load varies this much around the common one of all loads; with infinity it never contradicts that one.
 
     Returns
     -------
     dict
-        By metric with enough minutes above zero in both builds; empty without a common load.
+        Comparison by slug, of metrics with enough minutes above zero in both builds; empty without a common load.
 
     References
     ----------
@@ -126,9 +126,9 @@ def equal_load(
 
 
 def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -> LoadedRun | None:
-    """Prepare a run for :func:`equal_load`; None without a curve of users.
+    """Collect the connected users and the metrics of a run; None without a curve of users.
 
-    With `by_proxy`, a proxy of known scale may replace the users, which is fair only between runs of one build.
+    With `by_proxy`, a proxy of known scale replaces missing users. This suits only runs of one build.
     """
     load, slug, per_user = view.users, catalogue.load.slug if catalogue.load else None, 1.0
     if by_proxy and load is None and view.load_slug is not None:
@@ -141,9 +141,9 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 
 
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
-    """Return means over minutes up to the stop: users, rate of new users (over `SHOWS_S`), and metrics.
+    """Minute means before the stop: users, rate of new users (over `SHOWS_S`), and metrics.
 
-    Left out are minutes before the ramp last passed the lowest load, and loads outside of the range.
+    Only loads between `LOWEST` and `HIGHEST` count, from the minute on in which the ramp last rose above `LOWEST`.
     """
     elapsed, users = samples(run.users, run.stop_s)
     total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))
@@ -209,7 +209,7 @@ def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float, noise: fl
 
 
 def _splines(users: FloatArray, loads: FloatArray, top: float) -> tuple[FloatArray, FloatArray]:
-    """Return spline bases at the users of each minute and at the loads of the curves, each of shape (n, knots)."""
+    """Spline bases at the users of each minute and at the loads of the curves, shape (n, knots) each."""
     from patsy import cr
 
     knots = np.linspace(float(users.min()), top, KNOTS) / top
@@ -219,12 +219,12 @@ def _splines(users: FloatArray, loads: FloatArray, top: float) -> tuple[FloatArr
 
 
 def _logins(users: FloatArray, climb: FloatArray, top: float) -> FloatArray:
-    """Return the terms for the cost of new users, shape (n, 2); both builds share their coefficients."""
+    """Design columns for the cost of new users, shape (n, 2); both builds have the same coefficients."""
     return np.column_stack([climb, climb * (top / users - 1.0)])
 
 
 def _climb_at(loads: FloatArray, users: FloatArray, climb: FloatArray) -> FloatArray:
-    """Return the mean rate of new users near each load, else the rate of the minute with the nearest load."""
+    """Mean rate of new users over the minutes near each load, or the rate of the nearest minute if none is near."""
     apart = np.abs(users[None, :] - loads[:, None])
     near = apart <= NEAR * loads[:, None]
     count = near.sum(axis=1)
@@ -232,9 +232,9 @@ def _climb_at(loads: FloatArray, users: FloatArray, climb: FloatArray) -> FloatA
 
 
 def _fit(matrix: FloatArray, logs: FloatArray, run: FloatArray) -> Fit:
-    """Fit `logs` by the design `matrix`, robustly (Huber): coefficients, each minute's weight in them, residuals.
+    """Fit `logs` by the design `matrix`: return coefficients, each minute's weight in each of them, and residuals.
 
-    `run` holds the number of each minute's run.
+    `run` is the number of each minute's run. Outliers get smaller weights (Huber).
     """
     weights = np.ones_like(logs)
     for _ in range(ROUNDS):
@@ -249,15 +249,15 @@ def _fit(matrix: FloatArray, logs: FloatArray, run: FloatArray) -> Fit:
 def _difference(
     ratios: FloatArray, weights: FloatArray, doubts: FloatArray, residuals: Residuals, shift: Fit, noise: float
 ) -> tuple[float, float, bool]:
-    """Return the difference at the highest load, its standard error, and whether it is the one of all loads.
+    """Return the difference at the highest load, its standard error, and whether it is the common one of all loads.
 
-    Curves are least certain at their ends, and most changes cost the same share of a request at every load. So the
-    estimate is the first coefficient of `shift`, which assumes curves of one shape, unless the difference at the
-    highest load contradicts it beyond `noise`. Between identical ceiling runs of every second setup (nine
-    metrics), the two estimates differ by 1.2 times as much as the coefficient itself varies.
+    Most changes slow a request by the same factor at every load, and curves are least certain at their ends. So the
+    common difference is used: the first coefficient of `shift`, a fit with one curve shape for both builds. The
+    difference at the highest load replaces it if it lies too far away, `noise` considered. Between identical ceiling
+    runs (every second setup, nine metrics) it varies around the common one 1.2 times as much as that one varies itself.
 
     `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
-    residuals to `ratios`. `doubts`, shape (n,), are signed errors of the model, common to all loads.
+    residuals to `ratios`. `doubts`, shape (n,), are the signed errors of the correction for logins at each load.
     """
     errors = np.hypot(residual_errors(weights, residuals), doubts)
     doubt = float(np.average(doubts, weights=1.0 / np.maximum(errors, 1e-12) ** 2))
@@ -270,20 +270,20 @@ def _difference(
 
 @dataclass(frozen=True)
 class Residuals:
-    """Residuals of a weighted least-squares fit of n minutes, in order within each run."""
+    """Residuals of a weighted least-squares fit of n minutes, in order of time within each run."""
 
-    values: FloatArray  # logarithms
-    run: FloatArray  # number of each minute's run
-    matrix: FloatArray  # design of the fit, shape (n, parameters)
+    values: FloatArray  # residuals of logarithms, shape (n,)
+    run: FloatArray  # number of each minute's run, shape (n,)
+    matrix: FloatArray  # design matrix of the fit, shape (n, parameters)
 
     @property
     def long_run_variance(self) -> float:
-        """Long-run variance of the noise, from its slowest oscillations.
+        """Long-run variance of the noise, from its slowest oscillations (equal-weighted cosine estimator).
 
-        The equal-weighted cosine estimator: the sum of squares of the products of the noise with the slowest cosines
-        of each run, divided by the number of cosines that the fit leaves, less 2 (the variance of Student's t). Waves
-        of the load are faster than these cosines, so they do not count. An autoregression takes waves for a long
-        memory, which makes errors two to four times as large in wavy runs.
+        Residuals are multiplied by the slowest cosines of each run. The sum of the squared products is divided by the
+        number of cosines that the fit leaves free, minus 2 to get the variance of Student's t distribution. Load waves
+        are faster than these cosines and do not count. An autoregression would mistake the waves for a long memory, so
+        its errors would be two to four times as large.
 
         References
         ----------
@@ -304,6 +304,6 @@ class Residuals:
 
 
 def residual_errors(weights: FloatArray, residuals: Residuals) -> FloatArray:
-    """Return the standard errors of weighted sums of residuals, one for each row of `weights` (shape (k, n))."""
+    """Standard errors of weighted sums of residuals, one for each row of `weights`, shape (k, n)."""
     total = residuals.long_run_variance * (weights**2).sum(axis=1)
     return np.asarray(np.sqrt(total), dtype=np.float64)

@@ -1,6 +1,6 @@
 """Find the events of a metric in one run: level shifts, spikes and drops.
 
-Constants without a source are round, chosen on published comparisons; `benchmarks/events.py` prints error rates.
+Constants without a source are round numbers chosen on published comparisons; `benchmarks/events.py` prints error rates.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ Span = tuple[float, float]  # elapsed seconds
 
 Z95 = 1.96  # normal quantile of a two-sided 95 % interval
 TIME_95 = 7.35
-"""A split is in the 95 % interval of a change's time if its gain is this near the best, in variances (Hansen 2000)."""
+"""95 % interval of a change's time: splits with a gain within so many long-run variances of the best (Hansen 2000)."""
 LONGEST_EXCURSION_S = 1200.0
-"""Maximum seconds of a spike or drop; a metric that comes back later has two level shifts."""
-SPIKE_HALF_WIDTH = 10  # averages on each side of the running median; a spike has at most as many
-FLANK = 0.5  # averages beside a spike belong to it above this share of the threshold of spikes
+"""A metric that returns later has two level shifts, not one spike. Unbounded tests are searched over 30 minutes."""
+SPIKE_HALF_WIDTH = 10  # number of averages on each side in the running median, and in the longest spike
+FLANK = 0.5  # averages next to a spike belong to the spike if they exceed this share of `search.OUTLYING`
 
 
 @dataclass(frozen=True)
 class MetricEvent:
-    """An event of one metric."""
+    """An event of one metric in one run: a level shift, a spike or a drop."""
 
     kind: Kind
-    """``level``: the metric changed and did not come back within `LONGEST_EXCURSION_S` or the window. ``spike``,
-    ``drop``: it rose or fell and came back, or the window ends too early to tell."""
+    """``level``: the metric did not return within `LONGEST_EXCURSION_S` or the window. ``spike``, ``drop``: it rose or
+    fell and returned, or may have returned, because the window shows one level for less than `curves.SHORTEST_S`."""
     at_s: float  # elapsed seconds of the shift, or of the extreme of a spike or drop
     span_s: Span  # start and end of a spike or drop, or the 95 % interval of the time of a shift
     size: float
-    """Size in the metric's unit: level after minus before, or mean of the extreme minute minus level around it."""
+    """In the metric's unit: level after minus level before, or mean of a minute at the extreme minus level around."""
     size_percent: float | None  # change in percent of `before`; None if `before` is not positive
-    ci: tuple[float, float]  # 95 % interval of `size` from the run's noise, without a correction for the search
+    ci: tuple[float, float]  # 95 % interval of `size` from the run's noise, not corrected for selecting large changes
     before: float  # level before the event
-    extreme: float  # most extreme sample of a spike or drop (exaggerated by noise), or new level of a shift
-    around_s: Span  # start and end of the time over which the levels before and after were measured
+    extreme: float  # farthest sample of a spike or drop (exaggerated by noise), or the new level of a shift
+    around_s: Span  # stretch over which the levels before and after were measured
 
     @property
     def start_s(self) -> float:
-        """Elapsed seconds at which the event starts."""
+        """Start of the event in elapsed seconds: the time of a shift, or the start of a spike or drop."""
         return self.at_s if self.kind == "level" else self.span_s[0]
 
     def at_least_percent(self, z: float = Z95) -> float:
-        """Return the absolute size in percent minus `z` standard errors, at least 0."""
+        """Lower bound of the absolute size in percent: the size minus `z` standard errors, at least 0."""
         if self.size_percent is None:
             return 0.0
         half = (self.ci[1] - self.ci[0]) / 2.0 * z / Z95
@@ -69,9 +69,9 @@ class RunEvents:
     """Events of one metric in one run, with the averages that were searched."""
 
     events: tuple[MetricEvent, ...]
-    times_s: FloatArray  # middle of each averaging interval
+    times_s: FloatArray  # middle of each averaging interval, in elapsed seconds
     averages: FloatArray
-    end_s: float = math.nan  # end of the window
+    end_s: float = math.nan  # end of the searched window, in elapsed seconds
 
     def beyond(self, percent: float) -> RunEvents:
         """Return a copy without the events smaller than `percent`."""
@@ -79,15 +79,15 @@ class RunEvents:
         return replace(self, events=tuple(large))
 
     def mean(self, start_s: float, end_s: float) -> float:
-        """Return the mean of the averages between two times; NaN if there are none."""
+        """Mean of the averages between two times; NaN without any."""
         inside = self.averages[(self.times_s >= start_s) & (self.times_s < end_s)]
         return float(inside.mean()) if inside.size else math.nan
 
 
 def search_window(steady: Span | None, kind: str) -> Span | None:
-    """Return the part of a steady window that is searched, without the end of a bounded test's ramp.
+    """Part of a steady window that is searched for events; None if it is shorter than `FEWEST` minutes.
 
-    None if fewer than `FEWEST` averages fit in.
+    In a bounded test the first `SHOWS_S` seconds are omitted, because averages over them still include the ramp.
     """
     if steady is None:
         return None
@@ -104,8 +104,8 @@ def find_events(
 ) -> RunEvents:
     """Find the events of a metric within a window of steady load.
 
-    Averages over minutes are searched for changes of their mean. If all are positive, their logarithms are searched,
-    because most metrics vary in proportion to their level.
+    Minute averages are searched for changes of their mean. If all are positive, their logarithms are searched, because
+    most metrics vary in proportion to their level.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def find_events(
     window
         Elapsed seconds; samples after ``window[0]`` up to ``window[1]`` count.
     smallest_percent
-        Smaller events are left out.
+        Events smaller than this are omitted.
     calibration
         Penalty of a change, learned from identical runs.
 
@@ -152,17 +152,17 @@ def find_events(
 
 
 def no_change(series: pd.Series, window: tuple[float, float]) -> float:
-    """Return the smallest penalty at which no change is found in a run without events; NaN if it is too short."""
+    """Smallest penalty at which a run without events shows no change (for `CalibratedPenalty`); NaN if too short."""
     values = _averages(series, window).values
     return search.no_change_of(values) if values.size >= FEWEST else math.nan
 
 
 def find_spikes(values: FloatArray) -> tuple[Range, ...]:
-    """Find the half-open ranges of short spikes and drops in finite `values` of shape (n,).
+    """Half-open ranges of the short spikes and drops of `values`, shape (n,), all finite.
 
-    A spike exceeds the noise around a running median, which ignores anything shorter than half of its length. A spike
-    at an end of the series is left out, because it may be a new level. ``scipy.signal.peak_widths`` is no substitute:
-    it measures widths at a share of each peak's height, not at a fixed height above the noise.
+    Spikes stand out of the noise around a running median, which ignores spikes shorter than half its width. Spikes that
+    touch an end of the series are omitted, as they may be a new level. ``scipy.signal.peak_widths`` is not used: it
+    measures widths at a share of each peak's height, instead of at one height above the noise.
     """
     away = values - search.running_median(values, SPIKE_HALF_WIDTH)
     if away.size <= 2 * SPIKE_HALF_WIDTH:
@@ -182,15 +182,15 @@ def find_spikes(values: FloatArray) -> tuple[Range, ...]:
 
 @dataclass(frozen=True)
 class _Averages:
-    """A run as averages over intervals (arrays of shape (n,)), with the samples behind them."""
+    """Averages of a metric over the n intervals of a run, shape (n,), and the single samples."""
 
-    elapsed: FloatArray  # elapsed seconds of single samples
-    samples: FloatArray
-    times: FloatArray  # middle of each interval
+    elapsed: FloatArray  # elapsed seconds of the single samples
+    samples: FloatArray  # values of the single samples
+    times: FloatArray  # middle of each interval, in elapsed seconds
     averages: FloatArray
-    values: FloatArray  # averages divided by `unit`, or their logarithms
-    unit: float | None  # None for logarithms
-    width_s: float
+    values: FloatArray  # averages divided by `unit`, or logarithms of the averages
+    unit: float | None  # None if `values` are logarithms
+    width_s: float  # length of an interval
     noise: Ar1Noise = field(default_factory=Ar1Noise)  # noise of `values` without events
 
     def start_s(self, sample: int) -> float:
@@ -206,12 +206,12 @@ class _Averages:
         return float(self.averages[slice(*part)].mean())
 
     def samples_between(self, start: float, end: float) -> tuple[FloatArray, FloatArray]:
-        """Return elapsed seconds and values of the samples between two times."""
+        """Elapsed seconds and values of the samples between two times."""
         inside = (self.elapsed > start) & (self.elapsed <= end)
         return self.elapsed[inside], self.samples[inside]
 
     def excursion(self, away: Range, beside: npt.NDArray[np.int64], around: Range) -> MetricEvent:
-        """Measure the spike or drop in the range `away`: its extreme against the level of the averages `beside` it."""
+        """Measure the spike or drop in the range `away`, from its extreme to the level of the averages `beside` it."""
         level = float(self.averages[beside].mean())
         up = self.mean(away) > level
         extreme = np.argmax if up else np.argmin
@@ -223,17 +223,17 @@ class _Averages:
         return self.event("spike" if up else "drop", at, self.span_s(away), (level, size, farthest), half, around)
 
     def spike(self, away: Range, calm: npt.NDArray[np.bool_]) -> MetricEvent:
-        """Measure the spike or drop at `away` against the calm averages on both sides (all of them if none is calm)."""
+        """Measure the spike or drop at `away` against the `calm` averages on both sides (or all, if none is calm)."""
         first, last = max(away[0] - SPIKE_HALF_WIDTH, 0), min(away[1] + SPIKE_HALF_WIDTH, self.times.size)
         beside = np.r_[first : away[0], away[1] : last]
         quiet = beside[calm[beside]]
         return self.excursion(away, quiet if quiet.size else beside, (first, last))
 
     def shift(self, before: Range, first: Range, last: Range, *, lasting: bool) -> MetricEvent:
-        """Measure a level shift from the segment `before` to `last`; `first` follows `before`, perhaps as a step."""
+        """Measure a level shift from segment `before` to segment `last`; segment `first` may be a step between them."""
         level, size = self.mean(before), self.mean(last) - self.mean(before)
         variance = self.noise.mean_variance(before[1] - before[0]) + self.noise.mean_variance(last[1] - last[0])
-        # The time of the shift is where a step function fits the samples best.
+        # The shift lies where a step fits the samples best.
         rise, near = self.mean(first) - level, (max(before[0], before[1] - 2), min(first[1], first[0] + 2))
         elapsed, values = self.samples_between(*self.span_s(near))
         at = float(elapsed[(np.cumsum(values - level - rise / 2) * math.copysign(1.0, rise)).argmin()])
@@ -255,14 +255,14 @@ class _Averages:
         )
 
     def _when(self, before: Range, after: Range) -> Span:
-        """95 % interval of the time of a shift (Hansen 2000), in steps of the averages."""
+        """95 % interval of the time of a shift (Hansen 2000), rounded to starts of averaging intervals."""
         gains = search.split_gains(self.values[before[0] : after[1]])
         likely = np.flatnonzero(gains >= gains.max() - TIME_95 * self.noise.long_run_variance) + before[0] + 1
         return self.start_s(int(likely[0])), self.start_s(int(likely[-1]))
 
 
 def _averages(series: pd.Series, window: tuple[float, float]) -> _Averages:
-    """Average a run over intervals that hold enough samples."""
+    """Average a metric over the intervals of a window; intervals with too few samples are omitted."""
     elapsed, samples = curves.samples(series[np.abs(series.to_numpy()) < LARGEST], window[1])
     elapsed, samples = elapsed[elapsed > window[0]], samples[elapsed > window[0]]
     if elapsed.size < 2:
@@ -280,7 +280,7 @@ def _averages(series: pd.Series, window: tuple[float, float]) -> _Averages:
 
 
 def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
-    """Turn the segments between changepoints into level shifts and slow excursions."""
+    """Turn the segments between changepoints into level shifts and slow spikes or drops (excursions)."""
     levels = [float(run.values[a:b].mean()) for a, b in edges]
     events, at = [], 1
     while at < len(edges):
@@ -288,11 +288,11 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
         if (back := _excursion_end(run, edges, levels, at)) > at:
             beside = np.r_[slice(*before), slice(*edges[back])]
             events.append(run.excursion((before[1], edges[back][0]), beside, (before[0], edges[back][1])))
-        elif at == 1 and run.length_s(*before) < curves.SHORTEST_S:  # the window begins within a spike or drop
+        elif at == 1 and run.length_s(*before) < curves.SHORTEST_S:  # the window begins within an excursion
             events.append(run.excursion(before, np.arange(*edges[1]), (before[0], edges[1][1])))
         else:
             rise = levels[at] - levels[at - 1]
-            while (  # the shift continues in short segments in the same direction
+            while (  # the shift continues in short segments of the same direction
                 back + 1 < len(edges)
                 and run.length_s(*edges[back]) <= curves.SHORTEST_S
                 and (levels[back + 1] - levels[back]) * rise > 0
@@ -308,7 +308,7 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
 def _excursion_end(run: _Averages, edges: Sequence[Range], levels: list[float], at: int) -> int:
     """Find the segment in which the metric is back after an excursion in segment `at`; `at` if it does not come back.
 
-    It is the segment whose level is nearest to that before the excursion, if within half of the excursion's size.
+    That segment has the level nearest to the one before the excursion, within half of the excursion's size.
     """
     back, nearest = at, 0.5
     for i in range(at + 1, len(edges)):
@@ -323,7 +323,7 @@ def _excursion_end(run: _Averages, edges: Sequence[Range], levels: list[float], 
 
 
 def _joined(run: _Averages, spikes: Sequence[Range], slow: list[MetricEvent]) -> list[MetricEvent]:
-    """Return all events in order of time; a spike on top of a slow excursion is merged with it."""
+    """Return all events in order of time; a spike is merged with the slow excursion that it overlaps."""
     calm = np.ones(run.times.size, dtype=bool)
     ranges = []
     for spike in spikes:

@@ -1,4 +1,4 @@
-"""Judge metrics at equal load against margins and run-to-run noise, in the families of levels."""
+"""Judge metrics at equal load against margins and run-to-run noise, in the same families as levels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from buildcompare.stats.noise import (
 from buildcompare.stats.planning import Looks
 
 LEAST_BETWEEN = 0.25
-"""Minimum share of a group's variance that counts as noise between runs, since the error within runs is uncertain."""
+"""Minimum share of a group's variance that counts as variance between runs, as the error within is only estimated."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class MeasuredAtLoad:
     runs: tuple[int, int] = (0, 0)
 
     def judged(self, catalogue: Catalogue, looks: Looks | None = None) -> dict[str, LoadAdjustedResult]:
-        """Judge the metrics by the margins of `catalogue`."""
+        """Judge the metrics against the margins of `catalogue`; results by slug."""
         pairs = [(slug, curve, self.noises.get(slug)) for slug, curve in self.curves.items()]
         effects = [
             (catalogue.find(slug), effect_at_load(curve, noise, self.runs) if noise else None)
@@ -66,7 +66,7 @@ class MeasuredAtLoad:
 
 
 def measure_at_load(test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns]) -> MeasuredAtLoad:
-    """Compare the runs of an unbounded test at equal load, without margins; empty for other tests."""
+    """Compare the runs of an unbounded test at equal load, without using margins; empty for other tests."""
     if test.type != "unbounded":
         return MeasuredAtLoad()
     base, new = ([run for view in views[side] if (run := loaded_run(view, catalogue))] for side in SIDES)
@@ -80,23 +80,23 @@ def measure_at_load(test: Test, views: Views, catalogue: Catalogue, groups: Sequ
 
 
 def noise_between(noises: Mapping[str, Noise | None], runs: tuple[int, int]) -> Callable[[str], float]:
-    """Return a function of the metric: the standard deviation of its log ratio between the means of `runs` runs."""
+    """Return a function of a slug: standard deviation of the log ratio of `runs` (base, new) without a change, or 0."""
     per_run = math.sqrt(1.0 / max(runs[0], 1) + 1.0 / max(runs[1], 1))
     return lambda slug: noise.sd * per_run if (noise := noises.get(slug)) else 0.0
 
 
 def effect_at_load(metric: MetricAtLoad, noise: Noise, runs: tuple[int, int]) -> Effect:
-    """Return the effect at the highest load, with the errors within and between `runs` runs of base and new."""
+    """Effect of a metric at the highest load; its error combines the noise within and between `runs` (base, new)."""
     per_run = math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
     sd = math.hypot(metric.se_log, noise.sd * per_run)
     return Effect(metric.log_ratio, sd, noise.df, sd / per_run, noise.noise_source, noise.comparisons)
 
 
 def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLoad]:
-    """Compare every pair of repeated runs of one build at equal load, by metric.
+    """Estimate the noise of each metric at equal load from all pairs of repeated runs of one build; by slug.
 
-    Half the mean square of the differences of all pairs estimates the variance of one run; its degrees of freedom are
-    the number of runs minus one.
+    Half the mean square of the differences of all pairs estimates the variance of a single run. Its degrees of freedom
+    are the number of runs minus one.
     """
     differences: dict[str, list[tuple[int, int, float, float]]] = {}
     for i, j in itertools.combinations(range(len(runs)), 2):
@@ -111,12 +111,12 @@ def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLo
 
 
 def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = (), *, misread: float = 0.0) -> Noise | None:
-    """Return the noise of `metric` at equal load between runs, without the error within runs; None if unknown.
+    """Noise of `metric` at equal load between runs; None if unknown. A comparison adds its own error within runs.
 
-    Groups of repeated unbounded runs come first, mixed with the catalogue's value at equal load (else for levels).
-    Without a group measured at equal load, the noise of levels is used. Earlier comparisons are not used: intervals by
-    the catalogue hold only 92 % of the contrasts between their tests (development half, every second release), and
-    intervals learned from the contrasts would be narrower still. `misread` is the reading error in percent.
+    The first available source is used: repeated unbounded runs at equal load, mixed with the catalogue's value (at
+    equal load, or else of levels); the noise of levels from repeated runs; the catalogue's value. Earlier comparisons
+    are not used: the catalogue's intervals hold only 92 % of the contrasts between their tests (development half, every
+    second release), and noise learned from contrasts is smaller still. `misread` is the reading error in percent.
     """
     catalogue = catalogue_noise(metric, "equal_load") or catalogue_noise(metric, "unbounded")
     learned = learned_at_load(metric.slug, groups)
@@ -129,7 +129,7 @@ def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = (), *, misrea
 
 
 def learned_at_load(slug: str, groups: Sequence[RepeatedRuns]) -> Noise | None:
-    """Estimate the noise of a metric at equal load from repeated unbounded runs alone."""
+    """Noise of a metric at equal load from repeated unbounded runs alone."""
     measured = [group.at_load[slug] for group in groups if slug in group.at_load]
     if not measured:
         return None
