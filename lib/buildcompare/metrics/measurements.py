@@ -115,7 +115,7 @@ def measure_measurements(
         levels = Pair.of(lambda side: [level_of(each, metric.unit) for each in _values(runs[side], metric.slug)])  # noqa: B023
         missing = [side for side in SIDES if not levels[side]]
         effect, reason = compare_failures(metric, Pair.of(lambda side: _counts(runs[side], metric)), timed=False)  # noqa: B023
-        values = levels.map(lambda runs: level_of_build(metric, runs))  # noqa: B023
+        values = levels.map(lambda runs: level_of_build(metric, runs))  # noqa: B023  # called at once, in the same round of the loop
         if effect is None and missing:
             reason = Reason(code=ReasonCode.NOT_RECORDED, build=missing[0])
         elif effect is None and reason is None and delta_percent(*values) is None:
