@@ -169,7 +169,7 @@ def test_profiles_of_one_build_rarely_have_frames_that_grew(spread: float) -> No
     assert 0 < loud <= 0.065 * found
 
 
-MOST_MB, MOST_S, LARGEST = 200.0, 2.0, 32_000_000
+MOST_MB, MOST_TIMES, LARGEST = 200.0, 10, 32_000_000
 HEAD = b"\x0a\x04\x08\x01\x10\x02" + b"\x32\x00\x32\x03cpu\x32\x02ns\x32\x04main" + b"\x2a\x04\x08\x01\x10\x03"
 
 
@@ -229,22 +229,25 @@ SHAPES: dict[str, Callable[[random.Random], bytes]] = {
 
 
 def taken(file: Path, pipe: object) -> None:
-    """Send the CPU seconds and MB that reading takes on top of what the process has."""
+    """Send the CPU seconds and MB that reading takes on top of what the process has, and the CPU of a plain reading."""
     before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with contextlib.suppress(InputError):
         read_profile(str(file))
-    mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3
-    pipe.send((time.process_time() - started, mb))  # type: ignore[attr-defined]
+    mb, read = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3, time.process_time()
+    lines = SHAPES["names of one letter"](random.Random(0)).splitlines()
+    made = time.process_time()
+    _ = {tuple(line.rpartition(b" ")[0].decode().split(";")) for line in lines}
+    pipe.send((read - started, mb, time.process_time() - made))  # type: ignore[attr-defined]
 
 
-def cost(contents: bytes, folder: Path) -> tuple[float, float]:
-    """CPU seconds and MB of reading, in a process of its own."""
+def cost(contents: bytes, folder: Path) -> tuple[float, float, float]:
+    """CPU seconds and MB of reading, and the CPU seconds of a plain reading, in a process of its own."""
     file = folder / "x.profile"
     file.write_bytes(contents)
     here, there = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("forkserver").Process(target=taken, args=(file, there))
     process.start()
-    found: tuple[float, float] = here.recv()
+    found: tuple[float, float, float] = here.recv()
     process.join()
     return found
 
@@ -252,9 +255,13 @@ def cost(contents: bytes, folder: Path) -> tuple[float, float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_small_file_takes_little(shape: str, tmp_path: Path) -> None:
-    cpu_s, mb = cost(SHAPES[shape](random.Random(shape)), tmp_path)
-    assert cpu_s < MOST_S
-    assert mb < MOST_MB
+    contents = SHAPES[shape](random.Random(shape))
+    for _ in range(3):  # other work on the machine disturbs: the best of three
+        cpu_s, mb, plain_s = cost(contents, tmp_path)
+        assert mb < MOST_MB
+        if cpu_s < MOST_TIMES * plain_s:
+            return
+    pytest.fail(f"{cpu_s} CPU seconds, {plain_s} of a plain reading")
 
 
 Made = tuple[Path, list[Finding]]
