@@ -219,7 +219,7 @@ class Client:
         return self._line(str(next(filter(None, messages), names[-1])))
 
     def _complaint(self, response: BaseHTTPResponse, body: bytes) -> Exception:
-        """Make an error from the server's message in an answer without samples; InputError for a bad query or setting."""
+        """Make an error from the message of an answer without samples; InputError for a bad query or setting."""
         status, kind = response.status, _kind(response)
         try:
             data = answers.json_object(body) if kind == "application/json" else {}
