@@ -21,8 +21,8 @@ from buildcompare.stats.planning import ALPHA
 _ATTEMPTS = re.compile(r"\b(requests?|reqs?|rps|transactions|tps|queries|qps|calls|attempts|iterations)\b")
 _OUTCOME = re.compile(rf"\b({FAILED}|{SUCCEEDED})\b")
 _UNITS = ("", "requests", "transactions")
-FEW = 1e-3  # if a smaller share of attempts fails in every run, a change that may be chance is not judged
-MANY = 1e9  # number of attempts assumed if none are recorded; with so many, failures are Poisson-distributed
+FEW = 1e-3  # share of failed attempts; if all runs stay below it, a change that may be chance is not judged
+MANY = 1e9  # number of attempts assumed if none are recorded; large, so that failures are Poisson-distributed
 
 
 class Counts(NamedTuple):
@@ -35,14 +35,14 @@ class Counts(NamedTuple):
 
 
 def attempts_name(recording: Recording) -> tuple[str, str] | None:
-    """Slug and unit of the metric that counts the attempts of a run; None without one."""
+    """Return slug and unit of the metric that counts the attempts of a run; None if the run has no such metric."""
     rows: list[Series | Measurement] = [*recording.graphs(), *recording.measurements]
     named = [(row.metric, row.unit) for row in rows if row.unit in _UNITS or row.unit.endswith("/s")]
     return next((each for each in named if _ATTEMPTS.search(each[0]) and not _OUTCOME.search(each[0])), None)
 
 
 def counts(level: Level, view: RunView) -> Counts:
-    """Pair the level of a run's failures with that of its attempts, if they were recorded over time."""
+    """Pair the level of a run's failures with that of its attempts, if a time series counts the attempts."""
     name = attempts_name(view.recording)
     series = view.recording.total(name[0]) if name else None
     return Counts(level) if name is None or series is None else Counts(level, view.level(series), name[1])
@@ -53,9 +53,9 @@ def compare_failures(
 ) -> tuple[Effect | None, Reason | None]:
     """Compare the failures that `metric` counts between two builds.
 
-    The effect is None if the metric counts no failures or cannot be judged. A reason is returned if a share below `FEW`
-    failed in every run and the change may be chance. An unknown number of attempts is derived from the scatter of the
-    samples within the run; for a run without failures it is the median of the other runs.
+    The effect is None if the metric counts no failures or cannot be judged. A reason is returned if every run has a
+    share of failures below `FEW` and the change may be chance. If the number of attempts of a run is unknown, the
+    scatter of its samples gives an estimate. A run without failures gets the median number of the other runs.
     """
     used = runs.map(lambda side: [run for run in side if run.level.value is not None])
     if metric.outcome is None:
@@ -78,10 +78,10 @@ def compare_failures(
 
 
 def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple[float, float, bool]:
-    """Share of failures of one run, its attempts (NaN if unknown), and whether it is a share of real attempts."""
+    """Return a run's share of failures, its attempts (NaN if unknown), and False if `MANY` attempts were assumed."""
     level, value, seconds = run.level, run.level.value or 0.0, run.level.seconds if timed else 1.0
     attempts = (run.attempts.value if run.attempts else None) or math.nan
-    exact = run.unit.endswith("/s") == timed  # the attempts of timed runs are a rate, others a count
+    exact = run.unit.endswith("/s") == timed  # timed runs need a rate of attempts, others a number
     rate, known = metric.unit.endswith("/s"), True
     if metric.outcome == "successes" or metric.unit in SHARES:
         share = min(max(1.0 - value / whole if metric.outcome == "successes" else value / whole, 0.0), 1.0)

@@ -1,4 +1,4 @@
-"""Judge metrics at equal load against margins and run-to-run noise, in the same families as levels."""
+"""Judge metrics at equal load against margins and run-to-run noise."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from buildcompare.stats.noise import (
 from buildcompare.stats.planning import Looks
 
 LEAST_BETWEEN = 0.25
-"""Minimum share of a group's variance that counts as variance between runs, as the error within is only estimated."""
+"""Minimum fraction of the variance of repeated runs that is left after subtracting the estimated error within runs."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,13 @@ def measure_at_load(test: Test, views: Views, catalogue: Catalogue, groups: Sequ
 
 
 def noise_between(noises: Mapping[str, Noise | None], runs: tuple[int, int]) -> Callable[[str], float]:
-    """Return a function of a slug: standard deviation of the log ratio of `runs` (base, new) without a change, or 0."""
+    """Return a function from slug to the noise of log(new / base) between runs (standard deviation; 0 if unknown)."""
     per_run = math.sqrt(1.0 / max(runs[0], 1) + 1.0 / max(runs[1], 1))
     return lambda slug: noise.sd * per_run if (noise := noises.get(slug)) else 0.0
 
 
 def effect_at_load(metric: MetricAtLoad, noise: Noise, runs: tuple[int, int]) -> Effect:
-    """Effect of a metric at the highest load; its error combines the noise within and between `runs` (base, new)."""
+    """Return the effect of a metric at the highest load; its error combines the noise within runs and between runs."""
     per_run = math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
     sd = math.hypot(metric.se_log, noise.sd * per_run)
     return Effect(metric.log_ratio, sd, noise.df, sd / per_run, noise.noise_source, noise.comparisons)
@@ -111,12 +111,12 @@ def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLo
 
 
 def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = (), *, misread: float = 0.0) -> Noise | None:
-    """Noise of `metric` at equal load between runs; None if unknown. A comparison adds its own error within runs.
+    """Return the noise of `metric` between runs at equal load, without the error within runs; None if unknown.
 
-    The first available source is used: repeated unbounded runs at equal load, mixed with the catalogue's value (at
-    equal load, or else of levels); the noise of levels from repeated runs; the catalogue's value. Earlier comparisons
-    are not used: the catalogue's intervals hold only 92 % of the contrasts between their tests (development half, every
-    second release), and noise learned from contrasts is smaller still. `misread` is the reading error in percent.
+    Repeated unbounded runs at equal load give the noise, pooled with the catalogue's value. Without such runs, the
+    noise of levels from repeated runs is used, else the catalogue's value. Earlier comparisons are not used, because
+    their noise is too small: even the catalogue's wider intervals hold only 92 % of the differences between their tests
+    (development half, every second release). `misread` is the reading error of plots in percent.
     """
     catalogue = catalogue_noise(metric, "equal_load") or catalogue_noise(metric, "unbounded")
     learned = learned_at_load(metric.slug, groups)

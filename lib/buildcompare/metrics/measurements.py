@@ -1,4 +1,4 @@
-"""Measure benchmarks, whose values have no times: levels of runs, and distributions of values."""
+"""Compute levels, effects and distributions of benchmark values, which have no times."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,10 +21,10 @@ from buildcompare.stats.noise import LEAST_REPEATS, Contrasts, Noise, RepeatedRu
 from buildcompare.stats.planning import ALPHA, quantile
 
 QUANTILES = (0.5, 0.9, 0.99)  # quantiles in distributions: the usual targets for request times
-ENOUGH_TO_CHOOSE = 15  # minimum metrics to choose pairing by; with 5, 5.5 % of unchanged metrics differ at 5 %
+ENOUGH_TO_CHOOSE = 15  # minimum metrics to decide about pairing; with 5, false positives rise from 5 to 5.5 %
 BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
-"""Default noise of times between sessions, from the differences of 181 benchmarks of CPython in two sessions of one
-commit (pairs 0 and 1 of benchmarks/sessions.py). In two other pairs, 95 % of the 95 % intervals hold zero."""
+"""Default noise of times between sessions, from 181 benchmarks of CPython that were measured in two sessions of one
+commit (pairs 0 and 1 of benchmarks/sessions.py). In two other pairs of sessions, 95 % of the 95 % intervals hold 0."""
 BATCHES = 5  # parts into which a session's values are split to measure their scatter
 
 
@@ -65,7 +65,7 @@ def unjudged_row(metric: Metric, levels: Pair[list[Level]], reason: Reason | Non
 
 
 def with_effects(measured: Sequence[Measured], *, paired: bool = False) -> list[Measured]:
-    """Add the effects of metrics that can be judged; the repeated runs of all metrics are used together."""
+    """Add the missing effects of metrics that can be judged; noise is estimated from repeated runs of all metrics."""
     left = {at: each for at, each in enumerate(measured) if each.effect is None and each.row.reason is None}
     levels, priors = ({at: getattr(each, of) for at, each in left.items()} for of in ("levels", "noise"))
     repeats = {at: _repeats(*each, paired=paired) for at, each in levels.items()}
@@ -82,7 +82,7 @@ def with_effects(measured: Sequence[Measured], *, paired: bool = False) -> list[
 
 
 def _repeats(base: Sequence[RunLevel], new: Sequence[RunLevel], *, paired: bool) -> Noise | None:
-    """Estimate the noise of one run from its repeats, by pairs if `paired` and every session has the metric."""
+    """Estimate the noise of one run from repeats, or from ratios new / base if `paired` and all pairs are complete."""
     if not paired or len(base) != len(new) or not all_positive(base, new):
         return repeat_noise(base, new)
     both = zip(base, new, strict=True)
@@ -130,7 +130,7 @@ def measure_measurements(
 def noise_of_sessions(sessions: Sequence[FloatArray]) -> Noise:
     """Return the default noise of the mean of one session: :data:`BETWEEN_SESSIONS` plus the scatter of its batches.
 
-    The degrees of freedom stay those between sessions, because the scatter does not make their heavy tails lighter.
+    The degrees of freedom are those of :data:`BETWEEN_SESSIONS`: they are few, which gives the noise heavy tails.
     """
     parts = [np.array_split(each, min(BATCHES, each.size)) for each in sessions if each.size and each.min() > 0.0]
     within = repeat_noise(*([RunLevel(float(np.exp(np.log(part).mean()))) for part in each] for each in parts))
@@ -141,8 +141,8 @@ def noise_of_sessions(sessions: Sequence[FloatArray]) -> Noise:
 def in_sessions(runs: Mapping[Side, Sequence[Recording]]) -> tuple[dict[Side, list[Recording]], bool]:
     """Join the runs of each session of a build, and tell whether the sessions are paired.
 
-    They are paired if both builds have the same session names, more than `LEAST_REPEATS`, and if pairing makes most
-    intervals narrower. Paired sessions are returned in the same order.
+    Sessions are paired if both builds have the same session names, if each has more than `LEAST_REPEATS` sessions, and
+    if pairing makes most intervals narrower. Paired sessions are returned in the same order.
     """
     joined: dict[Side, list[Recording]] = {}
     for side in SIDES:
@@ -170,7 +170,7 @@ def _pairs_narrow(sessions: Mapping[Side, Sequence[Recording]]) -> bool:
 
 
 def sessions_of(runs: Mapping[Side, Sequence[Recording]]) -> Sessions | None:
-    """Return the sessions of both builds; None if no run names a session and a run is no session by itself."""
+    """Return the sessions of both builds; None if no run names a session, and some run does not state its session."""
     stated = [run.session for side in SIDES for run in runs[side]]
     if not any(stated) and None in stated:
         return None
@@ -198,7 +198,7 @@ def _counts(runs: Sequence[Recording], metric: Metric) -> list[Counts]:
 
 
 def compare_distributions(runs: Mapping[Side, Sequence[Recording]], catalogue: Catalogue) -> list[DistributionResult]:
-    """Describe the values of each metric over all runs of a build, if one build has more than `LEAST_REPEATS`."""
+    """Describe each metric's values by build; leave out metrics with at most `LEAST_REPEATS` values in each build."""
     rows = []
     for metric in measured_metrics(runs, catalogue):
         builds = {side: distribution(values_of(runs[side], metric.slug)) for side in SIDES}
@@ -208,7 +208,7 @@ def compare_distributions(runs: Mapping[Side, Sequence[Recording]], catalogue: C
 
 
 def distribution(values: FloatArray) -> Distribution | None:
-    """Describe independent values by mean, spread and quantiles with 95 % intervals; None with up to `LEAST_REPEATS`.
+    """Describe independent values by mean, spread and quantiles with 95 % intervals; None for `LEAST_REPEATS` or fewer.
 
     The interval of the mean is that of Student's t. The intervals of quantiles are order statistics, which hold for any
     distribution (Conover 1999, Practical Nonparametric Statistics, 3.2).
@@ -234,7 +234,7 @@ def measured_metrics(runs: Mapping[Side, Sequence[Recording]], catalogue: Catalo
 
 
 def level_of(values: FloatArray, unit: str) -> Level:
-    """Return the level of one run: the mean of its values, for times the geometric mean."""
+    """Return the level of one run: the geometric mean of values in seconds, the arithmetic mean of others."""
     level = measure_level(pd.Series(values), (-1.0, float(values.size)), geometric=unit == "seconds")
     return replace(level, seconds=math.nan)
 

@@ -1,4 +1,4 @@
-"""Compare profiles of two builds: the share of the samples of each frame, by itself and with what it calls."""
+"""Compare profiles of two builds: the share of samples in each frame, without and with the frames that it calls."""
 
 import math
 from collections import defaultdict
@@ -15,13 +15,13 @@ from buildcompare.stats.effects import holm
 from buildcompare.stats.planning import ALPHA, quantile
 
 LEAST_PERCENT = 1.0
-"""Frames with a smaller share (percent) in both builds are left out: each test has more power if there are fewer."""
+"""Minimum share in percent. Frames below it in both builds are left out, because fewer tests have more power."""
 MOST_FRAMES, MOST_FRAMES_COMPARED = 20, 500  # maximum number of frames in a table, and of compared frames
 NESTED = 0.9
 """A frame is left out if a frame that it calls explains at least this share of its change."""
 OWN_PART = 0.5
-"""Weight of a frame's own variance between runs; the rest is the variance that all frames share.
-Chosen among 0.25, 0.5 and 0.75 by ``benchmarks/profiles.py`` on seeds below 250."""
+"""Weight of the variance of a single frame between runs; a variance model of all frames has the remaining weight.
+Chosen among 0.25, 0.5 and 0.75 by ``benchmarks/profiles.py`` on random seeds below 250."""
 
 Shares = dict[str, float]
 
@@ -38,8 +38,8 @@ def compare_profiles(profiles: Pair[list[Profile]]) -> ProfilesResult:
     -------
     ProfilesResult
         The frames that changed most, by themselves and with their callees. If a build has several profiles, each row
-        has the 95 % limit of differences between unchanged builds (`noise_points`), which comes from the spread between
-        profiles of one build (at least the counting error), and a p-value, adjusted over all frames (Holm).
+        also has a p-value, adjusted over all frames (Holm), and the 95 % limit of differences between unchanged builds
+        (`noise_points`). The limit follows from the spread between profiles of one build and the counting error.
 
     Examples
     --------
@@ -112,11 +112,11 @@ def _rows(profiles: Pair[list[Profile]], *, own: bool) -> list[FrameResult]:
 def _noise(
     profiles: Pair[list[Profile]], table: Pair[np.ndarray], kept: np.ndarray
 ) -> tuple[Sequence[float | None], Sequence[float | None]]:
-    """Per frame: the 95 % limit of differences between unchanged builds, in percentage points, and adjusted p-value.
+    """Return per frame the 95 % limit of differences between unchanged builds (percentage points) and adjusted p-value.
 
-    Both are None if neither build has several profiles. The variance of a share p in n samples is p (1 - p) / n; runs
-    add a variance of (p (1 - p))^2 times a factor for all frames. A frame's own variance has the weight `OWN_PART` (a
-    moderated variance: Smyth 2004, Statistical Applications in Genetics and Molecular Biology 3).
+    All are None if neither build has several profiles. A share p in n samples has the variance p (1 - p) / n.
+    Differences between runs add (p (1 - p))^2 times a factor common to all frames. The observed variance of a frame is
+    averaged with this model (`OWN_PART`; Smyth 2004, Statistical Applications in Genetics and Molecular Biology 3).
     """
     df = float(sum(len(each) - 1 for each in profiles))
     if not df or not kept.size:
@@ -137,7 +137,7 @@ def _noise(
 
 
 def _callees(stacks: Iterable[Stack], frames: Set[str]) -> Mapping[str, set[str]]:
-    """Map each frame to the frames that it calls, directly or not, in some stack, and that never call it."""
+    """Map each frame to its direct and indirect callees in any stack, except callees that also call the frame."""
     places = {frame: i for i, frame in enumerate(frames)}
     below = [0] * len(places)  # sets of frames as bit masks, which are fast for deep stacks
     for stack in stacks:

@@ -28,7 +28,7 @@ class Profile:
     """Weights of the stacks of one run."""
 
     stacks: Mapping[Stack, float]
-    """Weight by stack, the outermost frame first; weights above 0, at least one."""
+    """Weight of each stack, which starts with the outermost frame. There is at least one stack; weights are above 0."""
     samples: float
     """Number of samples; it differs from the sum of weights if weights are times."""
     provenance: Mapping[str, object] = field(default_factory=dict)
@@ -75,7 +75,7 @@ def _folded(file: InputFile) -> tuple[dict[Stack, float], float]:
         stack, _, weight = line.strip().rpartition(b" ")
         if stack[:1] == b"#" or not weight:
             continue
-        two = b";" in stack and stack.rpartition(b" ")[2].isdigit()  # two counts: a difference of profiles
+        two = b";" in stack and stack.rpartition(b" ")[2].isdigit()  # a diff of two profiles has two counts
         if two or not (stack and weight.isdigit() and len(weight) <= 18):
             expected = "frames joined by ';', a space and a whole number"
             raise fault(line, expected, repr(line[:60].decode("utf-8", "replace").strip()))
@@ -113,7 +113,7 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
 
 
 def _numbers(values: Sequence[Any]) -> list[int]:
-    """Parse a repeated signed number, packed or not."""
+    """Decode the signed integers of a repeated protobuf field, given as numbers or packed into bytes."""
     numbers: list[int] = []
     for value in values:
         if isinstance(value, int):
@@ -171,7 +171,7 @@ def _stacks(data: bytes, parse: Callable[[bytes], dict[int, list[Any]]]) -> tupl
     counted = next((i for i, (_, unit) in enumerate(kinds) if unit == "count"), chosen)
     names = {one(function, 1): texts[one(function, 2)] for function in map(parse, profile[5])}
     frames: dict[int, list[str]] = {}
-    for location in map(parse, profile[4]):  # inlined functions come first, innermost first
+    for location in map(parse, profile[4]):  # a location lists its innermost inlined function first
         lines = [names[one(line, 1)] for line in map(parse, location[4])]
         frames[one(location, 1)] = [name or "?" for name in lines] or [f"{one(location, 3):#x}"]
     weights: dict[tuple[Any, ...], int] = defaultdict(int)
@@ -185,7 +185,7 @@ def _stacks(data: bytes, parse: Callable[[bytes], dict[int, list[Any]]]) -> tupl
             samples += values[counted]
     stacks: dict[Stack, float] = defaultdict(float)
     written = 0
-    for packed, weight in weights.items():  # names of each different stack
+    for packed, weight in weights.items():  # look up the names of each different stack
         locations = [frames[each] for each in _numbers(packed)]
         depth = sum(map(len, locations))
         written += depth

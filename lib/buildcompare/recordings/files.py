@@ -183,7 +183,7 @@ class Curve(NamedTuple):
 def series_of(
     file: InputFile, curves: Iterable[Curve], catalogue: Catalogue, *, apart: str = "series"
 ) -> tuple[Series, ...]:
-    """Make a series, sorted by time, from each curve; the label `apart` distinguishes those with equal labels."""
+    """Make a series, sorted by time, from each curve; curves of equal metric and labels differ in a label `apart`."""
     series: list[Series] = []
     names: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
     for name, times, values, labels, place in curves:

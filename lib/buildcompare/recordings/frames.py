@@ -27,7 +27,7 @@ from buildcompare.recordings.series import LATEST, TESTED, FloatArray, Note, Ser
 EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
 MAX_LABELS = 47
 EARLIEST = 1e8  # March 1973 in seconds since 1970; smaller times count from the start of the run
-LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 90_000.0  # limits in s; beyond, the unit is uncertain
+LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 90_000.0  # outside these limits, the time unit is ambiguous
 _UNLESS = {
     "rows": "it is an index",
     "clock": "they are dates or times of day, as 1059 or 45637",
@@ -125,7 +125,7 @@ def _rate(series: Series) -> Series:
 
 
 def clock_of(columns: Iterable[object]) -> str | None:
-    """Return the name of the only column of times, such as ``time_ms``, or of an unnamed first column, or None."""
+    """Return the name of the only time column, such as ``time_ms``, or "" if the first column is unnamed, else None."""
     names = list(map(str, columns))
     matches = [name for name in names if name and _CLOCK.fullmatch(name.strip().casefold())]
     sure = [name for name in matches if not name.casefold().startswith("elapsed")] or matches
@@ -220,7 +220,7 @@ def states_units(column: pd.Series) -> bool:
 
 
 def _digitised(series: Sequence[Series]) -> tuple[Note, ...]:
-    """Return a note if series seem to be read off a plot, because most counts are fractions and have few digits."""
+    """Return a note if counts, such as users, are mostly fractions with few digits, like values read off a plot."""
     counted = ("users", "goroutines")  # servers export both as whole numbers
     values = [each.values[np.isfinite(each.values) & (each.values != 0)] for each in series if each.unit in counted]
     moving = np.concatenate([np.empty(0), *values])
@@ -241,8 +241,8 @@ def _row(file: InputFile, rows: pd.Index, index: int) -> str:
 def _times(column: pd.Series, file: InputFile) -> FloatArray:
     """Convert times to seconds since 1970 or since the run's start; text without a zone is UTC.
 
-    The params state the unit of numbers, else the column's name does, else it is the only unit that gives times since
-    1970. Small numbers are seconds since the run's start. Ambiguous times are refused.
+    The unit of numbers comes from the params, else from the column's name. If neither states a unit, large numbers get
+    the only unit in which they are dates. Small numbers are seconds since the run's start. Ambiguous times are refused.
     """
     name, place = str(column.name), partial(_row, file, column.index)
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
@@ -339,7 +339,7 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
 
 
 def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: Sequence[str] = ()) -> FloatArray:
-    """Convert cells to values in `unit`; the cell's unit follows its number or is `stated` elsewhere. NaN if empty."""
+    """Convert cells to values in `unit`, NaN if empty. A cell may contain a unit; `stated` has units from elsewhere."""
     if column.dtype.kind == "m":
         column, stated = column.dt.total_seconds(), (*stated, "s")
     place = partial(_row, file, column.index)
@@ -379,7 +379,7 @@ def with_decimal_points(
 ) -> pd.DataFrame:
     """Rewrite the numbers in text columns, and in a numeric `clock`, with a point as decimal mark.
 
-    A file is refused if all its numbers with a mark, such as ``1,234``, fit both a decimal point and a decimal comma.
+    A file is refused if all its numbers with a mark are ambiguous, such as ``1,234``, which may be 1.234 or 1234.
     """
     if clock is not None and all(part.str.fullmatch(r"[\d.,]+").all() for part in (frame[clock][:1], frame[clock])):
         columns = [*columns, clock]

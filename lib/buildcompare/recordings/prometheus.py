@@ -25,7 +25,7 @@ WINDOW_KEYS = "start, end"  # key in errors about the window, such as a window w
 MAX_POINTS = 10_999  # maximum points of one query; a server refuses more than 11,000
 MAX_PIECES = 500  # maximum queries for one window: 5.5 million points per series, or a year at 6 s
 _OF_WINDOW = re.compile(r"\b(start|end|range)\s*\(\s*\)", re.IGNORECASE)
-"""Functions whose values depend on the window of the query; a query with one cannot be split into pieces."""
+"""Functions whose values depend on the window of the query. A query that calls them cannot be split into pieces."""
 _TEXTS = re.compile(r""" "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' | `[^`]*` """, re.VERBOSE | re.DOTALL)
 """Strings in a query, such as values of labels."""
 _NO_METRICS = re.compile(
@@ -37,9 +37,9 @@ _OF_LABELS = ("label", "bucket")  # roles of queries with a series per label, pu
 
 
 def prometheus_client(source: Source | str) -> PrometheusConnect:
-    """Return a PrometheusConnect with our session, for discovery, metadata and ad-hoc queries in notebooks.
+    """Return a PrometheusConnect for discovery, metadata and ad-hoc queries in notebooks.
 
-    The package's default session has no time-out, repeats queries that timed out, and puts long queries into the URL.
+    Our session replaces the default, which has no time-out, repeats queries that timed out, and puts long ones in URLs.
     """
     source = Source(kind="prometheus", url=source) if isinstance(source, str) else source
     session, _ = open_session(source, str(source.url))
@@ -59,7 +59,7 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     if not questions:
         raise InputError(file=None, key="metrics", expected="a catalogue with queries", found="none")
     coarse = dict.fromkeys(_OF_LABELS, source.label_step_s)
-    grids = [  # queries with these two roles give one value for the whole run
+    grids = [  # only the end for these two roles, whose queries give one value for the whole run
         grid(end if q.role in ("summary", "resets") else start, end, coarse.get(q.role, source.step_s))
         for q in questions
     ]
@@ -212,14 +212,14 @@ def _joined(parts: Sequence[Answer], url: str) -> Answer:
 
 
 def _step_ms(answer: Answer, asked: range) -> int:
-    """Return the step in ms that divides all distances of points; if no series has three points, the requested step."""
+    """Return the largest step (ms) that fits the times of all series; the requested step if none has three points."""
     distinct = {id(times): times for _, times, _ in answer.series if times.size > 2}.values()
     steps = [np.rint(np.diff(times) * 1000 / asked.step).astype(int) for times in distinct]
     return asked.step * int(np.gcd.reduce(np.concatenate(steps))) if steps else asked.step
 
 
 def _series(question: Question, answer: Answer) -> list[Series]:
-    """Make the answer's series; except in label tables, omit labels that all series share (the provenance has them)."""
+    """Make the series of an answer. Labels that all series share are left out, except in label tables."""
     if question.role == "summary" or question.role == "resets":
         return []
     of_labels = question.role in _OF_LABELS

@@ -66,7 +66,7 @@ def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> An
     for chunk in chunks:
         waiting.append(chunk)
         size += len(chunk)
-        if size >= max(BATCH, len(waiting[0])):  # smaller pieces of a long series take quadratic time
+        if size >= max(BATCH, len(waiting[0])):  # wait until the data double, as each round scans the unread rest again
             waiting, size = [_take_series(b"".join(waiting), around, pairs)], 0
             if len(waiting[0]) > MAX_PART:
                 expected = f"series of at most {MAX_PART // 1_000_000} MB"
@@ -91,7 +91,7 @@ def _take_series(text: bytes, around: bytearray, pairs: list[Pairs]) -> bytes:
 
 
 def _parsed(series: list[bytes], usual: FloatArray) -> Iterator[Pairs]:
-    """Parse the times and values of series like ``1,"2"],[3,"4"``; series with equal times share an array (`usual`)."""
+    """Parse series like ``1,"2"],[3,"4"`` to times and values; times equal to the previous (`usual`) share an array."""
     text = b"],[".join([*series, b""])
     quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == ord('"'))
     try:
@@ -106,14 +106,14 @@ def _parsed(series: list[bytes], usual: FloatArray) -> Iterator[Pairs]:
 
 
 def _numbers(text: bytes, opening: IndexArray, closing: IndexArray) -> Pairs:
-    """Parse times and values in text like ``1,"2"],[3,"4"],[`` with these quotes; ValueError for any other spelling."""
+    """Parse text like ``1,"2"],[3,"4"],[`` (quotes at `opening` and `closing`) to times and values, else ValueError."""
     letters = np.frombuffer(text, np.uint8)
     if not 0 < opening.size == closing.size or closing[-1] + 4 != letters.size or b"(" in text:
         raise ValueError("samples that are cut off, or nan(1), which Arrow takes for NaN")
     around = zip((opening - 1, closing + 1, closing + 2, closing + 3), b",],[", strict=True)
     if not all((letters[places] == letter).all() for places, letter in around):
         raise ValueError("other letters between numbers")
-    offsets = np.full(4 * closing.size + 1, letters.size)  # starts of a time, ``,"``, a value and ``"],[``
+    offsets = np.full(4 * closing.size + 1, letters.size)  # starts of a sample's parts: time, ``,"``, value, ``"],[``
     offsets[0], offsets[4:-1:4] = 0, closing[:-1] + 4
     offsets[1::4], offsets[2::4], offsets[3::4] = opening - 1, opening + 1, closing
     is_number = np.full(closing.size // 2 + 1, 0b01010101, np.uint8)  # bitmap: Arrow parses only times and values
@@ -146,7 +146,7 @@ def _answer(text: bytes, pairs: list[Pairs], hide: Callable[[str], str]) -> Answ
     try:
         warned = [str(each) for each in data.get("warnings") or () if _PARTIAL.search(str(each))]
         named = [key for part in (data, data["data"]) for key in part if part[key] and "partial" in key.casefold()]
-        if warned or named:  # Thanos warns; VictoriaMetrics, M3 and others set a field
+        if warned or named:  # a warning of Thanos, or a field of VictoriaMetrics, M3 and others
             raise PassingError("one that the server calls partial: some of its stores did not answer")
         notes = [*(data.get("warnings") or ()), *(data.get("infos") or ())]
         if data["data"]["resultType"] != "matrix":

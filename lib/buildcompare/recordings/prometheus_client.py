@@ -33,10 +33,10 @@ from buildcompare.recordings import prometheus_answer as answers
 
 REPEATS = 4
 BACKOFF_S = 0.5
-MAX_WAIT_S = 60  # maximum seconds that a server may ask us to wait by Retry-After; the time-out limits them too
+MAX_WAIT_S = 60  # maximum seconds to wait if a server sends Retry-After, and never longer than the time-out
 CONNECT_S = 10.0
 GRACE_S = 5.0  # seconds that we wait beyond the server's time-out, so that its message arrives first
-PATIENCE = 2  # limit of an answer with its retries, in multiples of the time-out; a slow trickle would never end
+PATIENCE = 2  # maximum time for an answer and its retries, as a multiple of the time-out, which only limits pauses
 MAX_SECRET_BYTES = 100_000  # maximum bytes of a file with a secret; servers refuse even much shorter headers
 MAX_BYTES = 1_000_000_000  # maximum bytes of one answer: 5,000 series of 1,081 points take about 170 MB
 MAX_PAGE = 10_000_000  # maximum bytes of an answer without samples
@@ -50,7 +50,7 @@ _REFUSALS: tuple[tuple[Collection[int], str | None, str], ...] = (
     ((404,), "source.url", "the query API"),
     ((400, 413, 414, 422), None, "a query that the server accepts"),
 )
-"""HTTP statuses that a setting or query causes, the key of the setting (None: the query), and what was expected."""
+"""HTTP statuses, the key of the setting at fault (None if the query is at fault), and what was expected."""
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class Client:
             build = dict(from_json(self._page("/api/v1/status/buildinfo"))["data"])
         except (ValueError, KeyError, TypeError):
             build = {}
-        if "victoriametrics" in ready:  # VictoriaMetrics reports a Prometheus version in its buildinfo
+        if "victoriametrics" in ready:  # its buildinfo reports a Prometheus version, so read /metrics
             match = re.search(rb'vm_app_version\{[^}]*short_version="([^"]+)"', self._page("/metrics"))
             version = match[1].decode("utf-8", "replace") if match else ""
             return {"kind": "victoriametrics", "version": self._line(version, 60)}
@@ -90,7 +90,7 @@ class Client:
     def query_range(self, query: str, start_s: float, end_s: float, step_s: float) -> answers.Answer:
         """Ask for every series of `query`; times in seconds since 1970, sent in whole milliseconds."""
         grid = {"start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:.3f}"}
-        # `timeout`: the server stops before we do, and sends a message. `nocache`: VictoriaMetrics keeps our times.
+        # `timeout`: the server stops before we do, with a message. `nocache`: VictoriaMetrics keeps start and end.
         limit = {"timeout": f"{max(1, round(self._source.timeout_s * 1000))}ms", "nocache": "1"}
         return self._repeated("/api/v1/query_range", {"query": query, **grid, **limit}, self._answer)
 
@@ -140,13 +140,13 @@ class Client:
             expected = f"a whole answer within {most_s:g} s (see source.timeout_s)"
             raise self._failed(expected, f"none after {time.monotonic() - started:.3g} s") from None
         finally:
-            del _limit.is_over  # requests of a user's client in this thread set their own limits
+            del _limit.is_over  # later requests in this thread must not use this limit
 
     @cached_property
     def _server(self) -> tuple[partial[Any], str]:
-        """Function that sends requests, and the start of their addresses: a path, or through a proxy the whole URL.
+        """Return a function that sends requests, and the start of their addresses: a path, or a URL for a proxy.
 
-        Both are prepared once, because preparing them takes more CPU time than the rest of a small query.
+        The result is cached, because preparing it takes more CPU time than the rest of a small query.
         """
         session = self._session
         adapter: Any = session.get_adapter(self.url)
@@ -219,7 +219,7 @@ class Client:
         return self._line(str(next(filter(None, messages), names[-1])))
 
     def _complaint(self, response: BaseHTTPResponse, body: bytes) -> Exception:
-        """Turn an answer without samples into an error of the user or the server, with the server's message."""
+        """Make an error from the message of an answer without samples; InputError for a bad query or setting."""
         status, kind = response.status, _kind(response)
         try:
             data = answers.json_object(body) if kind == "application/json" else {}
@@ -261,7 +261,7 @@ def _kind(response: BaseHTTPResponse) -> str:
 def _causes(error: BaseException) -> list[BaseException]:
     """Return the error and all errors that caused it."""
     causes = [error]
-    for cause in causes:  # the loop extends the list, as causes are in several attributes
+    for cause in causes:  # the loop appends the causes of each cause
         inner = (getattr(cause, "reason", None), cause.__cause__, cause.__context__, *cause.args)
         causes += [each for each in inner if isinstance(each, BaseException) and each not in causes]
     return causes
@@ -290,7 +290,7 @@ class _TrickleError(Exception):
 
 
 _limit = threading.local()
-"""Its `is_over()` tells whether the query of the current thread has used up its time, or the pull is stopped."""
+"""Limit of the current thread: `is_over()` tells whether its query has used up its time, or the pull is stopped."""
 
 
 class _Response(http.client.HTTPResponse):
@@ -360,7 +360,7 @@ def open_session(source: Source, url: str) -> tuple[Session, list[str]]:
 
 
 def identity(source: Source) -> str | None:
-    """Return a slow hash that hides the credentials; None if a secret is missing, empty if no credentials are set."""
+    """Return a hash of the credentials (slow, against guessing); None if a secret is missing, empty if none is set."""
     try:
         sent, _ = credentials(source)
         cert = source.tls and source.tls.cert
@@ -405,7 +405,7 @@ def _secret(key: str, name: str, *, ascii_only: bool = True) -> str:
 
 
 def _pem(tls: Tls, key: str, expected: str, load: Callable[[ssl.SSLContext, str], object]) -> str | None:
-    """Check that OpenSSL can read a file, and return its path. A later error would name neither file nor key."""
+    """Check that OpenSSL can read the file of `key`, and return its path; None if `key` is not set."""
     name = getattr(tls, key)
     if name is None:
         return None

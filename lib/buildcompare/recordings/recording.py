@@ -155,12 +155,12 @@ class Recording:
 
     @property
     def rate_s(self) -> float | None:
-        """Seconds over which rates are taken; None if the source does not state it."""
+        """Seconds over which each rate is taken; None if the source does not state them."""
         stated = self.provenance.get("rate_s")
         return float(stated) if isinstance(stated, (int, float)) and stated > 0 else None
 
     def with_rate(self, rate_s: float) -> Recording:
-        """Return a copy that states the window of rates in seconds, which sets the minimum length of steady windows."""
+        """Return a copy that states the seconds over which each rate is taken."""
         if not 0.0 < rate_s < math.inf:
             raise InputError(file=None, key="rate_s", expected="seconds above 0", found=str(rate_s))
         return replace(self, provenance={**self.provenance, "rate_s": float(rate_s)})
@@ -233,7 +233,7 @@ class Recording:
 
 
 def joined_numbers(parts: Sequence[Recording]) -> Recording:
-    """Join the runs of one session, because runs of one session do not show the noise between sessions."""
+    """Join the numbers of all runs of one session into one recording."""
     values: dict[str, list[Measurement]] = {}
     for each in (each for part in parts for each in part.measurements):
         values.setdefault(each.metric, []).append(each)

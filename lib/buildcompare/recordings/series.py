@@ -16,14 +16,14 @@ from buildcompare.config.outside import shown
 
 FloatArray = npt.NDArray[np.float64]
 Role = Literal["graph", "label", "bucket", "alert", "error"]
-"""How reports use a series. A `bucket` counts observations per second of one label at or below the bound `le`."""
+"""Use of a series in reports. A `bucket` counts the observations per second of a label that are at most `le`."""
 NoteKind = Literal["simulated", "digitised", "source"]
-TESTED = 946_684_800.0, 2_145_916_800.0  # years 2000 to 2037 in s since 1970; 2201010000 (a date as digits) is larger
+TESTED = 946_684_800.0, 2_145_916_800.0  # 2000 to 2037 in s since 1970; a date as digits, such as 2201010000, is larger
 LATEST = 7_258_118_400.0  # the year 2200, in seconds since 1970: larger numbers are milliseconds or finer
 
 
 def to_float(text: object) -> float:
-    """Convert text that every program reads as the same number; ValueError for ``1_0``, blanks and non-ASCII digits."""
+    """Convert text to a number; ValueError for underscores as in ``1_0``, blanks and characters outside ASCII."""
     if not re.fullmatch(r"[!-^`-~]+", str(text)):
         raise ValueError(f"{text!r}, which is no number")
     return float(str(text))
@@ -42,7 +42,7 @@ class _Named:
 class Series(_Named):
     """One time series."""
 
-    metric: str  # slug of the metric in the catalogue, or made from the source's name
+    metric: str  # slug of the metric in the catalogue; if unlisted, made from its name
     name: str
     unit: str
     times: FloatArray  # seconds since 1970 (UTC), strictly increasing, shape (n,)
@@ -72,7 +72,7 @@ class Series(_Named):
 class Measurement(_Named):
     """Numbers of one run without times: a benchmark's result, or one number per request or iteration."""
 
-    metric: str  # slug of the metric in the catalogue, or made from the source's name
+    metric: str  # slug of the metric in the catalogue; if unlisted, made from its name
     name: str
     unit: str
     values: FloatArray  # finite, in `unit`, shape (n,)
@@ -87,7 +87,7 @@ class Measurement(_Named):
 
 @dataclass(frozen=True)
 class LabelSummary(_Named):
-    """One value of a label over the whole run, as the source computes it (times in seconds)."""
+    """One statistic of a label over the whole run, as the source computes it; times are in seconds."""
 
     group: str
     label: str

@@ -99,8 +99,8 @@ def read(
 def read_runs(path: str | Path, catalogue: str | Catalogue | None = None) -> list[Recording]:
     """Read the runs of one build from a file or a folder.
 
-    Files of a folder are repeated runs of the build if all share a metric, and parts of one run (such as panels of a
-    dashboard) if no two share one. A CSV beside a table holds its label values: ``run.labels.csv`` for ``run.csv``.
+    Files of a folder are repeated runs of the build if all have one metric in common. They are parts of one run if each
+    metric is in one file only. A CSV beside a table holds its label values: ``run.labels.csv`` for ``run.csv``.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def _values_in(path: str, catalogue: Catalogue) -> Recording:
 
 
 def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue: Catalogue) -> Recording:
-    """Make a run from a benchmark's number or numbers for each metric; they must be 0 or more, and times above 0."""
+    """Make a run from one or several numbers of each metric; times must be above 0, other numbers at least 0."""
     measurements = []
     for name, given in values.items():
         try:
@@ -406,8 +406,8 @@ def is_kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue) -> bool:
 def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh: bool = False) -> InputFile | None:
     """Return the file in `slot` if it was pulled by this request and with these credentials, else None.
 
-    The credentials may differ if a secret is missing now. Raise an error for a file that is damaged or was not pulled.
-    With `refresh`, return None for every pulled or damaged file.
+    If a secret is missing now, credentials are not compared. With `refresh`, the result is None for pulled and damaged
+    files. Without it, a damaged file raises an error. An intact file that was not pulled always raises one.
     """
     if not resolve(slot.path).exists():
         return None
@@ -443,7 +443,7 @@ def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
         "catalogue": catalogue.model_dump(mode="json"),
         **({"rate_s": source.rate_s} if catalogue.leaves_rates_open else {}),
     }
-    if source.headers:  # a header may choose the tenant
+    if source.headers:  # a header may choose the tenant, and so the answer
         request["headers"] = {name.casefold(): value for name, value in source.headers.items()}
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 

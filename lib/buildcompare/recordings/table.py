@@ -49,7 +49,7 @@ MAX_VALUES = 20_000_000
 MAX_TEXT, MAX_TEXT_IN_ALL = 10_000, 100_000_000
 """Maximum characters of one text, and of all texts of a column; a few compressed bytes may expand to many copies."""
 THREADS = False
-"""No threads for pyarrow: they hold Python's memory, and releasing it at exit aborts 1 process in 30 (SIGABRT)."""
+"""Whether pyarrow uses threads. Its threads abort 1 process in 30 (SIGABRT) when they release memory at exit."""
 KEY = b"buildcompare"  # key of buildcompare's metadata in a file's schema
 _SEAL, _EMPTY = "buildcompare.sha256", "0" * 64
 _SEALED = re.compile(re.escape(_SEAL.encode()) + rb".{1,3}([0-9a-f]{64})", re.DOTALL)
@@ -154,7 +154,7 @@ def _read_delimited(file: InputFile, expected: str, fits: Callable[[list[str]], 
         raise file.fault("rows", "at least one", "none")
     frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)  # Python strings need 20 times the memory
     empty = [i for i, name in enumerate(names) if i and not name and not (frame.iloc[:, i] != "").any()]
-    frame = frame.iloc[:, [i for i in range(len(names)) if i not in empty]]  # empty if each line ends in a separator
+    frame = frame.iloc[:, [i for i in range(len(names)) if i not in empty]]  # drop columns made by trailing separators
     frame = frame.set_axis(pd.RangeIndex(frame.shape[0]) + (3 if marked else 2), axis=0)
     frame.attrs[frames.SEPARATOR] = separators[0]
     return frame
@@ -233,7 +233,7 @@ def _read_foreign(file: InputFile) -> pa.Table:
     if len(names) > MAX_COLUMNS or len({*names}) < len(names):
         found = str(len(names)) if len(names) > MAX_COLUMNS else "one twice"
         raise file.fault("columns", f"at most {MAX_COLUMNS}, each once", found)
-    # Count rows times columns: pyarrow aborts if it must read the broken statistics of a column to count its values.
+    # Count rows times columns, because pyarrow aborts if it counts the values of a column with broken statistics.
     rows = max(metadata.num_rows, sum(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)))
     if rows * len(names) > MAX_VALUES:
         raise file.fault("values", f"at most {MAX_VALUES:,}", f"{rows * len(names):,}")

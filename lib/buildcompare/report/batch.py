@@ -77,7 +77,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of making a report: exit code, line to print, values of ``--fail-on`` that apply, report kept or not."""
+    """Result of an order: exit code, text, values of ``--fail-on`` that apply, and whether an old report was kept."""
 
     code: int
     printed: str
@@ -86,9 +86,9 @@ class Outcome:
 
 
 def publish_one(order: Order, hear: Callable[[int], object] | None = None, share: float = 1.0) -> Outcome:
-    """Publish a report in a forked process if that is safe, else here. In a fork, `hear` gets the number of each cell.
+    """Publish a report in a forked process if forking is safe, else in this process.
 
-    The forked process may use the fraction `share` of the machine's memory.
+    A forked process passes the number of each notebook cell to `hear`, and may use the fraction `share` of the memory.
     """
     if not processes.is_safe():
         return publish_here(order)
@@ -146,7 +146,7 @@ def published(order: Order, made: Any) -> Outcome:
 
 
 def guarded(order: Order, task: Callable[[Path | None], T]) -> T | Outcome:
-    """Call `task` with the report's folder (a local copy of a remote one); turn its error into an outcome."""
+    """Call `task` with the report's folder (a local copy if it is remote); turn an error of `task` into an outcome."""
     output: Any = order.settings.get("output")
     try:
         with copied_back(output) if is_remote(output) else contextlib.nullcontext(output and Path(output)) as here:
