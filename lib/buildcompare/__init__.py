@@ -1,4 +1,4 @@
-"""Compare the load tests of two builds of a server, with evidence.
+"""Compare the load tests of two builds of a server, and report the differences with their evidence.
 
 Examples
 --------
@@ -12,7 +12,7 @@ from importlib.metadata import entry_points, version
 
 import lazy_loader
 
-# __init__.pyi lists the public names. A module is imported when a name is first used: most imports take a second.
+# __init__.pyi lists the public names. Importing a module is slow, so it happens when one of its names is first used.
 _public, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 _REGISTERED = {entry.name: entry for entry in entry_points(group="buildcompare.names")}
 """Public name -> entry point of a package that builds on this one, such as investigation or labmatrix."""

@@ -1,7 +1,7 @@
 """Compare the load tests of two builds.
 
-Exit codes: 0 done, 3 bad input or data, 4 execution failure; with --fail-on also 1 for a regression or errors, 2 for
-an invalid or inconclusive test.
+Exit codes: 0 (done), 3 (bad input or data), 4 (execution failure). With --fail-on also 1 (a regression, or more failed
+requests in the new build) and 2 (an invalid or inconclusive test).
 """
 
 import contextlib
@@ -49,7 +49,7 @@ ParamsFile = Annotated[Path, argument("PARAMS", "A params file, such as params/v
 
 
 def _words(text: str) -> frozenset[FailOn]:
-    """Parse the value of --fail-on: every word implies `invalid`, and `inconclusive` also implies `regression`."""
+    """Parse the value of --fail-on, and add `invalid` to it; if it contains `inconclusive`, also add `regression`."""
     every: tuple[FailOn, ...] = get_args(FailOn)
     given = [word.strip() for word in text.split(",")]
     if wrong := [word for word in given if word not in every]:
@@ -187,7 +187,7 @@ def _write_compared(result: Any, html: Path | None, results: Path | None, others
 def _compared_to_kept(
     new: str, folder: Path, stated: dict[str, Any], settings: dict[str, Any], *, keep: bool, quiet: bool
 ) -> Any:
-    """Compare new runs with runs kept in `folder`; with `keep` add the new runs. None without comparable kept runs."""
+    """Compare new runs with kept runs in `folder`; None if none is comparable. `keep` adds new runs unless invalid."""
     from buildcompare import api
     from buildcompare.comparison import baselines
     from buildcompare.config.assumed import open_catalogue
@@ -310,7 +310,7 @@ def history(
     last: Annotated[int, typer.Option(min=0, help="Number of the newest comparisons to print; 0: all.")] = 100,
     only: Annotated[str | None, option("--only", "The comparison of this name alone.")] = None,
 ) -> None:
-    """Print a ledger: for each comparison its setup, drift, differences between databases, and changes."""
+    """Print a ledger of earlier comparisons: setup, drift, differences between databases, and changes of each."""
     from buildcompare.history.view import ledger_text
 
     show(*ledger_text(ledger_folder(ledger), metrics, last=last, only=only).splitlines())
@@ -337,7 +337,7 @@ def schema() -> None:
 
 
 def _format(graphs: bool, png: bool) -> str | None:
-    """Return the file format of README.md's graphs; None without graphs."""
+    """Return the file format of README.md's graphs: png or svg; None if `graphs` is False."""
     return ("png" if png else "svg") if graphs else None
 
 
@@ -354,13 +354,13 @@ def _exit_code(shortcomings: Collection[FailOn], fail_on: Collection[FailOn] | N
 
 
 def _table(*, every: bool) -> Printed:
-    """Return the settings of the printed table: coloured and as wide as the terminal, elsewhere plain."""
+    """Return the settings of the printed table: as wide as the terminal and coloured, or plain without a terminal."""
     return Printed(shutil.get_terminal_size((WIDTH, 0)).columns, os.isatty(1), every)
 
 
 @contextlib.contextmanager
 def _progress(is_shown: bool, total: int | None = None) -> Iterator[Callable[[str], None]]:
-    """Show the current step on a terminal, and with `total` the time left; yield the function that reports a step."""
+    """Show progress on a terminal, and yield the function that reports a step. With `total`, show the time left."""
     if not is_shown or not os.isatty(2):
         yield lambda _: None
         return
@@ -375,7 +375,7 @@ def _progress(is_shown: bool, total: int | None = None) -> Iterator[Callable[[st
             shown.enter_context(bar)
 
         def step(text: str) -> None:
-            if not bar.live.is_started:  # started only now, because a pull first shows its own bar
+            if not bar.live.is_started:  # start the bar at the first step, because a pull shows its own bar before
                 shown.enter_context(bar)
             bar.update(task, description=text, advance=1)
 
@@ -387,7 +387,7 @@ _READING = {"calibrate", "compare", "init", "plan"}
 
 
 def _survive_aborts() -> None:
-    """Continue in a forked child, because pyarrow aborts its process on some damaged Parquet files."""
+    """Continue in a forked child, so that the parent can report aborts: pyarrow aborts on some faulty Parquet files."""
     child = os.fork()
     if child == 0:
         return
@@ -406,9 +406,9 @@ def _survive_aborts() -> None:
 
 def main() -> None:
     """Run the command line."""
-    # OpenBLAS threads double the CPU time on small matrices and save no time. Jupyter kernels inherit the setting.
+    # Use one OpenBLAS thread, also in Jupyter kernels: more threads double the CPU time on small matrices for no gain.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # jsonschema imports this module (over a second) to check internet addresses; notebooks need no such check.
+    # jsonschema imports rfc3987_syntax (over a second) to check internet addresses; notebooks need no such check.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # None makes the import fail
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # print ? for characters that the terminal cannot show

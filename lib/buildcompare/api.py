@@ -39,7 +39,7 @@ _MOST_TESTS = 8
 
 Values: TypeAlias = Mapping[str, float | Sequence[float]]
 Input: TypeAlias = Union[pd.DataFrame, str, "os.PathLike[str]", Recording, Values]
-"""A run as a table of samples, a recording or a benchmark's numbers by name; or the path of a file or folder."""
+"""Runs as a table of samples, a recording, a benchmark's numbers by name, or the path of a file or folder."""
 
 
 def compare(
@@ -58,22 +58,22 @@ def compare(
     refresh: bool = False,
     command: str | None = None,
 ) -> Result:
-    """Compare two builds by the runs of one test, or all tests of a params file.
+    """Compare two builds in one test, or in all tests of a params file.
 
     Parameters
     ----------
     base
-        The runs of the base build: a DataFrame, a :class:`Recording`, the path of a recording or of a folder (repeated
-        runs, or parts of one run), a benchmark's numbers by name (one number, or a list with one per request or
-        iteration), or a list of such runs (repeated runs). Or a whole comparison from :func:`read_params`, without
-        `new`; then only the settings `refresh` and `command` count.
+        The runs of the base build: a DataFrame, a :class:`Recording`, a benchmark's numbers by name (one number, or a
+        list with one per request or iteration), the path of a recording, or the path of a folder (repeated runs, or
+        parts of one run). A list of these holds repeated runs. A whole comparison from :func:`read_params` is given
+        without `new` and allows only the settings `refresh` and `command`.
     new
         The runs of the new build, in the same forms.
     catalogue
         Name of a catalogue in ``params/metrics/``, or its path; it states units, margins and better directions. By
-        default the catalogue (``http``, ``mattermost``, ``pgbench``, ``postgresql`` or the project's own) that lists
-        the most of the runs' metrics, if it lists at least half. The unit and direction of an unlisted metric are
-        assumed from its name, such as ``checkout_duration_ms``; a finding names these metrics.
+        default, the catalogue (``http``, ``mattermost``, ``pgbench``, ``postgresql`` or the project's own) that lists
+        the largest number of the runs' metrics is used, if it lists at least half. Units and directions of unlisted
+        metrics are then assumed from names such as ``checkout_duration_ms``, and a finding names these metrics.
     type
         ``"bounded"`` (a fixed number of users), ``"unbounded"`` (users are added until the server degrades), or
         ``"benchmark"`` (numbers without times). The default is benchmark if no run has a time series, else bounded.
@@ -83,8 +83,8 @@ def compare(
         Names of the base and new build; by default taken from the recordings, else from the files, else base and new.
     sessions
         For benchmarks only: the session of each run of the base and of the new build, such as a night or a start of
-        the machine. The runs of one session count as one observation. If both builds have the same session names,
-        at least three, the sessions are paired if this narrows most intervals. Each result of pyperf is a session.
+        the machine. The runs of one session count as one observation. Sessions are paired if both builds have the
+        same session names, at least three, and if pairing narrows most intervals. Each pyperf result is a session.
     metrics
         Settings of metrics by name, in place of the catalogue's: ``unit``, ``better``, ``margin_percent``, ``gate``
         (whether a regression fails the comparison) and ``run_sd_percent`` (standard deviation between runs).
@@ -93,9 +93,9 @@ def compare(
     calibration
         Path of a file that ``buildcompare calibrate`` made. Without one, the catalogue states the noise between runs.
     rate_s
-        Seconds over which rates in the files were taken; by default as the files state, else 60, or less in short
-        repeated runs. A steady window begins `rate_s` after the load is reached. In a single run it lasts at least five
-        times `rate_s`; with several runs of each build, 30 s or 30 samples are enough.
+        Seconds over which rates in the files were taken. The default is the value in the files, else 60, or less in
+        short repeated runs. A steady window begins `rate_s` after the load is reached. In a single run it lasts at
+        least five times `rate_s`; with several runs of each build, 30 s or 30 samples are enough.
     refresh
         Whether to pull cached recordings again from the server (only for a comparison from :func:`read_params`).
     command
@@ -274,7 +274,7 @@ class Shown:
         display(*shown, raw=True)  # type: ignore[no-untyped-call]  # IPython's function is untyped
 
     def save(self) -> None:
-        """Embed results.json in the notebook, and also save it as a file unless a command publishes the report."""
+        """Embed results.json in the notebook, and save it as a file too if no command publishes the report."""
         from IPython.display import display
 
         if not self.published:

@@ -1,6 +1,6 @@
 """Shared code of all commands, including those of other packages: options, printing, and exit codes of errors.
 
-A package registers its commands as entry points `buildcompare.commands`. Their modules import heavy packages late.
+Packages register commands as entry points `buildcompare.commands`. A command imports heavy packages when it runs.
 """
 
 import io
@@ -33,7 +33,7 @@ class Commands(TyperGroup):
             error.show(file=text)
             print_text("\n".join(map(printable, text.getvalue().splitlines())), error=True)
             code = BAD_INPUT
-        except (typer.Abort, SystemExit):  # click exits with 1 after a closed pipe, but 1 means a regression
+        except (typer.Abort, SystemExit):  # click's code 1, such as for a closed pipe, would mean a regression
             code = FAILED
         except Exception as error:
             code, message = what_ended(error)
@@ -67,7 +67,7 @@ def show(*lines: str) -> None:
 
 
 def print_text(text: str, *, error: bool = False) -> None:
-    """Print `text` to stdout, or to stderr if `error`. A closed pipe is ignored; a full device raises for stdout."""
+    """Print `text` to stdout, or to stderr if `error`; raise an OSError only for stdout, and not for a closed pipe."""
     stream = sys.stderr if error else sys.stdout
     try:
         print(text, file=stream, flush=True)

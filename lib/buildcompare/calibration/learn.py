@@ -1,4 +1,4 @@
-"""Learn the noise between runs of one build, write it to a file, and count the errors of comparisons that use it."""
+"""Learn the noise between runs of one build, write it to a file, and check it on pairs of these runs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from buildcompare.stats import noise
 from buildcompare.stats.effects import TestedEffect, judge_labels, judge_metrics, judge_users, measure_effect
 from buildcompare.text.sentences import say
 
-METHOD = 8  # Version of measuring and judging: self-checks of other versions are not shown
-DIGITS = 7  # Significant digits of the levels in the file; run-to-run noise is at least one in a thousand
+METHOD = 8  # Version of the calculations; reports omit the self-check in a calibration of another version
+DIGITS = 7  # Significant digits of numbers in the file; 7 are enough, as noise between runs is at least 0.1 %
 MAX_BYTES = 100_000_000
 
 
@@ -63,10 +63,10 @@ class KeptRun(Strict):
     inputs: list[str]  # Paths of the run's files as the user wrote them, or of a pulled run's cached file
     ids: list[str]  # Hashes by `ids_of`; runs that share a hash are the same run
     metrics: dict[str, tuple[Short, Known, Known]]
-    """Series key (`stats.noise.series_key`) -> level, standard error of its logarithm, and covered seconds."""
+    """Series key (`stats.noise.series_key`) -> level, standard error of its logarithm, window length in seconds."""
     labels: dict[str, dict[str, dict[str, tuple[Short, Known]]]]
     """Group -> statistic -> label -> value and number of calls."""
-    no_change: dict[str, Short] = Field(default_factory=dict)  # No-change penalty by metric (see `metrics.events`)
+    no_change: dict[str, Short] = Field(default_factory=dict)  # Slug -> lowest penalty that finds no change point
 
     @classmethod
     def of(cls, recording: Recording, levels: noise.RunLevels) -> KeptRun:
@@ -83,7 +83,7 @@ class KeptRun(Strict):
         )
 
     def levels(self) -> noise.RunLevels:
-        """Convert the run for the analyses."""
+        """Return the run as `RunLevels`, the type that the analyses read."""
         tables = ((group, stat, table) for group, stats in self.labels.items() for stat, table in stats.items())
         labels = [(group, label, stat, *value) for group, stat, table in tables for label, value in table.items()]
         metrics = {key: noise.RunLevel(*each) for key, each in self.metrics.items()}
@@ -97,7 +97,7 @@ class KeptGroup(Strict):
     type: Literal["bounded", "unbounded"]
     runs: list[KeptRun]
     at_load: dict[str, AtLoad] = Field(default_factory=dict)
-    """Metric -> variance of log values, variance from errors within runs, degrees of freedom; unbounded runs only."""
+    """Slug -> variance of log values, its part from errors within runs, degrees of freedom. Empty in bounded groups."""
 
 
 class Calibration(Strict):
@@ -110,7 +110,7 @@ class Calibration(Strict):
     self_check: dict[str, Any] | None = None
 
     def repeated_runs(self) -> list[noise.RepeatedRuns]:
-        """Convert the groups for the analyses."""
+        """Return the groups as `RepeatedRuns`, the type that the analyses read."""
         groups = []
         for group in self.groups:
             at_load = {slug: noise.NoiseAtEqualLoad(*each) for slug, each in group.at_load.items()}
@@ -137,7 +137,7 @@ def read_calibration(file: str, catalogue_name: str) -> Calibration:
 def groups_without(
     calibration: Calibration, recordings: Iterable[Recording]
 ) -> tuple[list[noise.RepeatedRuns], dict[str, Any]]:
-    """Return the groups without any of `recordings` (no run may judge itself), and the self-check for the results."""
+    """Return the groups that contain none of `recordings`, so that no run defines its own noise, and the self-check."""
     compared = {each for recording in recordings for each in ids_of(recording)}
     left_out = [group.name for group in calibration.groups if any(compared & {*run.ids} for run in group.runs)]
     kept = [group for group in calibration.groups if group.name not in left_out]
@@ -222,9 +222,9 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
 
 
 def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> noise.RunLevels:
-    """Measure a run for a calibration: metric levels in the steady window, label values, and no-change penalties.
+    """Measure a run for a calibration: metric levels, label values, and the lowest penalty that finds no change point.
 
-    Without a curve of users, a proxy's curve gives the level of the load, because only ratios between runs of one setup
+    Without a curve of users, the level of a proxy replaces the load, because only ratios between runs of one setup
     matter. Percentiles in the last bucket of their histogram are left out, because they cannot rise.
     """
     metrics = {}
@@ -249,16 +249,16 @@ def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> nois
 
 INJECTED = (5.0, 10.0, 20.0, 50.0, 100.0)  # Percent by which one run of a pair is scaled
 COLUMNS = ("group", "pair", "key", "log_ratio", "called", "covering", *INJECTED)
-"""`pair`: number of the pair in its group. `called`: the row counts as changed. `covering`: the 95 % interval includes
-zero. Columns named by a number in `INJECTED`: whether the row detects an injected change of that percentage."""
+"""`pair`: number of the pair in its group. `called`: a change is reported. `covering`: the 95 % interval includes zero.
+Columns named by a number in `INJECTED`: an injected increase of that percentage is detected."""
 
 
 def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> dict[str, Any] | None:
-    """Judge each pair of runs in a group as two builds, by the noise of the other groups; None for one group.
+    """Compare the runs of each group in pairs, by the noise of the other groups; None for fewer than two groups.
 
-    Then one run of each pair is scaled, one metric or label at a time. The result counts, for metrics and for labels:
-    `rows`; `called`, rows reported as changed by mistake; `covering`, 95 % intervals that include zero; and `found`,
-    for each injected percentage, rows in which the injected increase is detected.
+    Each pair is judged as if it were two builds, then again with one metric or label of one run scaled. The counts for
+    metrics and for labels are: `rows`; `called`, rows reported as changed by mistake; `covering`, 95 % intervals that
+    include zero; and `found`, for each injected percentage, rows in which the injected increase is detected.
     """
     if len(groups) < 2:
         return None
@@ -297,7 +297,7 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) ->
                 judged = []
                 for percent in (0.0, *INJECTED):
                     scaled = effect and replace(effect, log_ratio=effect.log_ratio + math.log1p(percent / 100.0))
-                    if metrics[key].load:  # the load is judged like supported users
+                    if metrics[key].load:  # test the load in the same way as supported users
                         judged.append(judge_users(scaled, metrics[key].margin_percent) if scaled else None)
                         continue
                     together = {k: scaled if k == key else each for k, each in plain.items() if not metrics[k].load}
@@ -328,7 +328,7 @@ def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
 def _checked(
     group: noise.RepeatedRuns, pair: int, key: str, judged: Sequence[TestedEffect | None]
 ) -> list[tuple[Any, ...]]:
-    """Make the row of a metric or label, judged as measured and with each injected change; empty if not judged."""
+    """Return the row of one metric or label in a list, empty if not judged; `judged[0]` has no injected change."""
     if (plain := judged[0]) is None:
         return []
     low, high = plain.effect.interval()

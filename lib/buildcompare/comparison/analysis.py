@@ -130,7 +130,7 @@ def with_noise(params: Comparison, catalogue: Catalogue, every: Sequence[Recordi
 def _unconcluded(
     params: Comparison, tests: list[schema.TestResult], past: Past | None, origin: schema.Provenance, **more: Any
 ) -> schema.Results:
-    """Combine the results of the tests and of the comparison with the ledger, still without findings."""
+    """Return results without findings, from the results of the tests and `past`, the comparison with the ledger."""
     history, drift, setup_differences = past or (None, [], [])
     return schema.Results(
         comparison=params.name or "",
@@ -152,7 +152,7 @@ def _unconcluded(
 
 
 def _concluded(results: schema.Results, catalogue: Catalogue) -> schema.Results:
-    """Conclude from the tests and the history of `results`: verdict, findings, suggestions, pooled metrics and plan."""
+    """Complete `results` from its tests and history: add verdict, findings, suggestions, pooled metrics and plan."""
     tests, labels = results.tests, (results.base.label, results.new.label)
     past = (results.history, results.drift, results.setup_differences) if results.history else None
     plans = plan_tests(tests)
@@ -209,7 +209,7 @@ def with_margins(analysis: A, margins: Mapping[str, float]) -> A:
 def import_comparisons(folder: Path, ledger: Path) -> list[Entry]:
     """Analyse the comparison of every params file in `folder`, and record all of them in a ledger, or none.
 
-    The chain is ordered by the new builds' labels, with numbers by size (v9.10 after v9.2).
+    Comparisons are ordered by the new build's label, in which numbers are compared as numbers (v9.2 before v9.10).
     """
     files = sorted(file for pattern in ("*.yaml", "*.yml") for file in folder.glob(pattern))
     if not files:

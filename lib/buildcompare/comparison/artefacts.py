@@ -17,7 +17,7 @@ FOLDER = "artefacts"
 """Name of the folder of artefacts inside a report's folder."""
 MAX_FILES = 2_000
 MAX_BYTES = 200_000_000
-"""Limits on the artefacts of one report, because a report is published and often kept in git."""
+"""Maximum number and total bytes of the artefacts of one report, because a report is often kept in git."""
 
 
 _RUN = re.compile(r"(?i)\.(?:x?html?|xht|shtml|svgz?|xml|xslt?|mhtml?|mht)$")
@@ -35,7 +35,7 @@ class Artefact:
 
 
 def of_runs(params: Reported) -> list[tuple[ArtefactProvenance, list[Artefact]]]:
-    """List the artefacts of each run; :class:`InputError` if one cannot be copied, or there are too many."""
+    """List the artefacts of each run; raise :class:`InputError` if one cannot be copied, or there are too many."""
     artefacts, number, size = [], 0, 0
     for run in params.run_files():
         path = f"{FOLDER}/{run.folder}"
@@ -68,7 +68,7 @@ def listed(paths: Iterable[str], place: PurePosixPath) -> Iterator[Artefact]:
 
 
 def _inert(name: str, others: Collection[str] = ()) -> str:
-    """Rename a file that browsers run (page.html) so that they show its text (page.html.txt), unlike all `others`."""
+    """Add .txt to a name that browsers would run, such as page.html; the new name differs from all `others`."""
     inert = name
     while _RUN.search(inert) or (inert != name and inert in others):
         inert += ".txt"
@@ -91,7 +91,7 @@ def _walk(file: Path, place: PurePosixPath, named: str) -> Iterator[Artefact]:
             found = "a symbolic link" if stat.S_ISLNK(about.st_mode) else "no regular file"
     except OSError as error:
         found = error.strerror or str(error)
-    except ValueError as error:  # an impossible path
+    except ValueError as error:  # such as a path with a null byte
         raise InputError(file=repr(named), key=None, expected=expected, found=type(error).__name__) from None
     if found is not None:
         raise InputError(file=named, key=None, expected=expected, found=found)

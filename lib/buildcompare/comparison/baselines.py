@@ -88,8 +88,8 @@ def compare_to_kept(
 ) -> tuple[Any, list[KeptRuns]]:
     """Compare the runs `new` with the latest kept runs; the result is None if no kept runs are comparable.
 
-    `compare` is :func:`buildcompare.compare`. The load of `new` is known only after reading: kept runs with another
-    load are then replaced by earlier ones. Each kept set of a benchmark is one session; other sets are repeated runs.
+    `compare` is :func:`buildcompare.compare`. If its result shows that `new` has another load than the kept runs, it is
+    called again with kept runs at this load. In a benchmark, each kept set is a session; else the sets are repeats.
     """
     kept = latest(folder, stated)
     result = _compared(compare, kept, new, **settings)

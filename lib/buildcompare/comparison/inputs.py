@@ -34,7 +34,7 @@ def files_of(params: Reported) -> list[str]:
     named: list[str | None] = [str(notebook_of(params))]
     if catalogue := getattr(params, "metrics", None):
         named.append(catalogue if catalogue.endswith((".yaml", ".yml")) else f"params/metrics/{catalogue}.yaml")
-    with suppress(InputError):  # publishing reports the fault
+    with suppress(InputError):  # a faulty artefact is reported when the report is made
         named += [each.named for _, files in artefacts.of_runs(params) for each in files]
     if kind:
         named += kind.files(params)

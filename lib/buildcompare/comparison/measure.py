@@ -60,7 +60,7 @@ class TestView:
     catalogue: Catalogue
     labels: Pair[str]
     at_load: Mapping[str, MetricAtLoad]
-    """Each metric over the connected users, by slug; empty in a bounded test."""
+    """Slug -> values of the metric of both builds over connected users; filled only in valid unbounded tests."""
     estimates: Estimates | None = None
     profiles: Pair[list[Profile]] | None = None
 
@@ -81,9 +81,9 @@ def compare_test(
 ) -> TestView:
     """Measure and judge the runs of one test.
 
-    The noise between runs is learned from `groups` of repeated runs and from `past` comparisons, else it is the
-    catalogue's. `label_noise` is the noise of labels learned from `groups`; pass it if several tests share it. `looks`
-    are numbers of runs of base and new at earlier looks; `planned_runs` is the final number of runs of each build.
+    The noise between runs is learned from `groups` of repeated runs and from `past` comparisons, or else taken from
+    `catalogue`. `label_noise` is the noise of labels learned from `groups`; pass it if several tests share it. `looks`
+    holds the numbers of base and new runs in earlier analyses; `planned_runs` is the final number per build.
     """
     coordinator, label_noise = coordinator or Coordinator(), label_noise or LabelNoise(groups, catalogue.label_tables)
     names = Pair(*labels)
@@ -133,7 +133,7 @@ def _viewed(
             replace(view_run(recording, test.type, catalogue, coordinator, repeated=repeated), run=run)
             for recording, run in zip(recordings[side], test.runs(side), strict=True)
         ]
-        if any(view.steady.window for view in views):  # leave out short runs if others have a window
+        if any(view.steady.window for view in views):  # then leave out runs too short for a steady window
             views = [replace(view, steady=replace(view.steady, shown=None)) for view in views]
         return views
 
@@ -167,8 +167,8 @@ def run_result(view: RunView, catalogue: Catalogue) -> schema.RunResult:
     """Describe one run for results.json: its windows, validity and missing metrics."""
     recording, stop = view.recording, view.stop
     recorded = {series.metric for series in recording.graphs()}
-    wanted = [] if recording.measurements and not recorded else catalogue.metrics  # benchmarks need no series
-    until = stop.at_s if stop else recording.duration_s  # rates are NaN after the stop
+    wanted = [] if recording.measurements and not recorded else catalogue.metrics  # none for benchmarks without series
+    until = stop.at_s if stop else recording.duration_s  # exclude the time after the stop, when rates are NaN
     return schema.RunResult(
         start=utc(recording.window[0]),
         end=utc(recording.window[1]),

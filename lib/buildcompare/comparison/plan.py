@@ -1,4 +1,4 @@
-"""Plan further runs of each test: how many each row of the verdict needs, and how long they take."""
+"""Plan further runs of each test: how many the metrics and supported users need, and how many hours they take."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plan_tests(tests: Sequence[TestResult]) -> list[TestPlan]:
 
 
 def order_of_runs(further: int, runs: int = 1) -> list[Side]:
-    """Order `further` runs of each build after `runs` of each, so that all are base, new, new, base, base, new ...
+    """Return the build of each further run. After `runs` of each build, the whole order is base, new, new, base, ...
 
     Machines drift over hours. In this order, a steady drift adds about the same to the mean of both builds.
 
@@ -53,7 +53,7 @@ def _plan(test: TestResult) -> TestPlan:
 
 
 def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> PlannedRow:
-    """Add two of `steps` to a row: the first, and the first that detects a change of :func:`aim` (else the last)."""
+    """Add to a row the first of `steps`, and the first that detects a change of :func:`aim`; if none does, the last."""
     enough = next((step for step in steps if step.found_percent <= aim(row.margin_percent, True)), steps[-1])
     chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
     results = [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]
@@ -61,7 +61,7 @@ def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> Plan
 
 
 def _planned(test: TestResult) -> Iterator[tuple[PlannedRow, list[FurtherRuns]]]:
-    """Yield each row that decides the verdict of `test` and has known noise, and all steps for this row."""
+    """Yield each row that decides the verdict and has known noise, with the changes that further runs would detect."""
     looks = Looks.of(test.looks).runs
     gates, users = [metric for metric in test.metrics if metric.gate], test.supported_users
     judged = sum(each.p_value is not None for each in gates)

@@ -32,7 +32,7 @@ _DIRECTIONS = {
 }
 """Words in a name -> better direction, and whether a regression fails the comparison; the first match counts."""
 SUCCESS_MARGIN_PERCENT = 0.1
-"""Margin of shares of successes, which are near 100 %: one request in a thousand, as in the catalogue `http`."""
+"""Margin in percent for the share of successful requests, as in the catalogue `http`: one request in a thousand."""
 _LOAD = r"(users|vus|clients|concurrency)$"
 
 
@@ -48,7 +48,7 @@ class OpenCatalogue(Catalogue):
 
 
 def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
-    """Return `catalogue` with assumed metrics listed too; `units` maps names of metrics to units of recorded values."""
+    """Return a copy of `catalogue` that also lists assumed metrics; `units` maps each name to the unit of values."""
     metrics = [*catalogue.metrics]
     for name, unit in units.items():
         metric = catalogue.find(name)
@@ -59,9 +59,9 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
 
 
 def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalogue:
-    """Add unlisted metrics in seconds as gates for which shorter is better; `units` holds pairs of name and unit.
+    """Add unlisted metrics in seconds, whose regression fails the comparison; `units` holds pairs of name and unit.
 
-    Their margin is the default of `operations` in a params file. A metric whose name implies seconds is not added.
+    Shorter is better. The margin is the default of `operations` in a params file. Names that imply seconds are skipped.
     """
     timed = [catalogue.find(name) for name, unit in dict.fromkeys(units) if unit == "seconds"]
     settings = {"unit": "seconds", "better": Better.LOWER, "gate": True}
@@ -76,7 +76,7 @@ def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalo
 
 
 def assumed_metric(name: str) -> Metric:
-    """Assume unit, direction and gate of a metric from its name.
+    """Assume from a metric's name its unit, its better direction, and whether a regression fails the comparison (gate).
 
     Examples
     --------
@@ -132,8 +132,8 @@ def given_or_open(catalogue: str | Catalogue | None) -> Catalogue:
 def recognised(names: Iterable[str]) -> str | None:
     """Return the name of the catalogue that lists the most of these metrics, or None.
 
-    It must list at least half of them. One of the listed metrics must be a gate or the load and have a name of several
-    words, because words such as `latency`, `cpu` and `rps` are used in every product.
+    The catalogue must list at least half of the metrics. At least one listed metric must have a name of several words,
+    as every product uses `latency`, `cpu` and `rps`. It must also be the load or a metric that can fail a comparison.
     """
     names, best = [*names], (0, "")
     for each in catalogue_names():

@@ -39,7 +39,7 @@ class RunSd(_Strict):
     unbounded: float | None = Field(default=None, gt=0)
     benchmark: float | None = Field(default=None, gt=0)
     equal_load: float | None = Field(default=None, gt=0)
-    """Standard deviation in percent of unbounded runs at equal numbers of users; excludes the errors within runs."""
+    """Standard deviation in percent between unbounded runs at equal load; excludes the error of each run's curve."""
     df: dict[Literal["bounded", "unbounded", "benchmark", "equal_load"], Annotated[float, Field(gt=0)]] = {}
     """Degrees of freedom of each standard deviation: runs minus setups; 8 by default."""
 
@@ -60,14 +60,14 @@ class Metric(_Strict):
     """Slug of another metric -> minimum plausible ratio to that metric; a lower ratio indicates a wrong unit."""
     run_sd_percent: RunSd = RunSd()
     reading_error_percent: float = Field(default=0.0, ge=0)
-    """Standard deviation in percent of the error of a level read off a plot, where lines hide each other."""
+    """Standard deviation in percent of the error of levels that are read off a plot with overlapping curves."""
     independent_tests: tuple[TestType, ...] = ()
-    """Types of test whose noise is independent between tests of one release, so that their changes may be pooled.
+    """Types of test in which noise is independent between the tests of one release. Their changes may be pooled.
 
-    For unbounded tests, the noise at equal load must be independent."""
+    For unbounded tests, this is the noise at equal load."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
-    """Units of this proxy per unit of load, such as goroutines per user."""
+    """If the metric is a proxy for the load: its increase per user, such as goroutines per user; None if unknown."""
     query: str | None = None
     known: bool = True
     """False if the catalogue does not list the metric."""
@@ -90,7 +90,7 @@ def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "succes
 
 
 class Operation(_Strict):
-    """Settings of a quantity that override its catalogue and its name; defaults are for quantities unknown to both."""
+    """Settings of a quantity. Given settings override the catalogue and the name; defaults fill what neither states."""
 
     unit: str = Field(default="", max_length=60)
     better: Better = Better.LOWER
@@ -154,13 +154,13 @@ class LabelTable(_Strict):
     top_bucket: float | None = Field(default=None, gt=0)
     """Highest finite bound of the server's histogram; a percentile at or above this bound is only a lower bound."""
     average: str | None = None
-    """Slug of the metric that averages over all calls of this table; a changed traffic mix changes this metric."""
+    """Slug of the metric that is the average over all calls of this table; None if the catalogue has no such metric."""
     run_sd_percent: dict[Literal["avg", "p99"], LabelSd] = {}
-    """Statistic -> noise of its labels; excludes the movement that is common to all labels of the table."""
+    """Statistic -> noise of its labels, without the change that all labels of the table share."""
     queries: dict[Literal["avg", "p99", "calls", "buckets"], str] = {}
-    """One query per statistic, with one series per value of `label`; `buckets` also has one per bound (`le`).
+    """Statistic -> query. It returns a series per value of `label`; `buckets` returns one per value and bound (`le`).
 
-    `{window}` is the step of the series, such as 60s; for values of the whole run it is the length of the run."""
+    `{window}` is the step of the series, such as 60s; in queries over a whole run, it is the length of the run."""
 
 
 class Question(NamedTuple):
@@ -205,8 +205,8 @@ class Catalogue(_Strict):
     ) -> tuple[Question, ...]:
         """Return all queries for one run; the points of label series are `label_step_s` apart.
 
-        `rate_s` replaces `{rate}`, which label tables may not have. The length `run_s` of the run adds queries over the
-        whole run: averages, percentiles and restarts of counters.
+        `rate_s` replaces `{rate}`; queries of label tables must not contain `{rate}`. If the length `run_s` of the run
+        is given, queries over the whole run are added: averages, percentiles and restarts of counters.
         """
         rate = _duration(rate_s)
 
@@ -228,9 +228,9 @@ class Catalogue(_Strict):
             return tuple(asked)
         counters: dict[str, str] = {}  # counter name -> its range selector, from the first query that uses it
         for name, selector in _COUNTER.findall("\n".join(each.query for each in asked if each.role == "graph")):
-            if not name.endswith(("_bucket", "_sum")):  # both reset together with _count
+            if not name.endswith(("_bucket", "_sum")):  # _bucket and _sum reset together with _count
                 counters.setdefault(name, f"{name}{selector}[{_duration(run_s)}]")
-        for name, counter in counters.items():  # count each instance by its series with the most resets
+        for name, counter in counters.items():  # per instance, use the series with the most resets
             asked.append(Question(name, name, "resets", "resets", f"sum(max(resets({counter})) by (instance))"))
         return tuple(asked)
 
@@ -258,7 +258,7 @@ class Catalogue(_Strict):
         return Metric(name=name, slug=wanted, known=False)
 
     def with_operations(self, operations: Mapping[str, Operation]) -> Catalogue:
-        """Return a copy with operations before the metrics; an operation replaces the metric of the same slug."""
+        """Return a copy that first lists the metrics set by `operations`; they replace metrics of the same slug."""
         made = tuple(each.metric(name, self.find(name)) for name, each in operations.items())
         slugs = {metric.slug for metric in made}
         if len(slugs) < len(made):
@@ -282,7 +282,7 @@ class Catalogue(_Strict):
 
     @property
     def leaves_rates_open(self) -> bool:
-        """Whether any query, except of label tables, contains `{rate}`, which `rate_s` of the source replaces."""
+        """Whether a query of a metric, alert or error rate contains `{rate}`, a placeholder for `rate_s`."""
         queries = (each.query for of in (self.metrics, self.alerts, self.error_rates) for each in of)
         return any("{rate}" in (query or "") for query in queries)
 
@@ -324,7 +324,7 @@ def catalogue_names() -> list[str]:
 
 
 def read_catalogue(name: str | Catalogue) -> Catalogue:
-    """Read ``params/metrics/<name>.yaml`` (the project's or shipped) or the file `name`; return a given Catalogue."""
+    """Read a catalogue by its name in ``params/metrics/`` or by the path of its file; return a Catalogue unchanged."""
     if isinstance(name, Catalogue):
         return name
     file = resolve(name if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml")

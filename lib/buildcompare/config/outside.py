@@ -22,9 +22,9 @@ MAX_LINE = 1_000
 """Maximum characters of each part of an error message, and of a line that a server sent."""
 _HIDDEN = "***"
 _PIECE = 16
-"""Minimum characters of a part of a secret that is hidden too, because a truncated answer may contain a part."""
+"""Parts of a secret with at least this many characters are hidden too: a truncated answer may contain only a part."""
 _LONG = 10_000
-"""Longer secrets (bytes) are not searched as hex or escapes, and longer texts (characters) not across lines."""
+"""Secrets of more bytes are not searched as hex or escapes; texts of more characters are searched line by line."""
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
@@ -107,7 +107,7 @@ def _forms(secret: str) -> set[str]:
     forms |= {quote(quote(secret, safe="")), html.escape(secret), json.dumps(secret)[1:-1]}
     forms |= {re.sub("%..", lambda match: match[0].lower(), form) for form in forms}
     raw = secret.encode()
-    for before in range(3):  # bytes before the secret in its first base64 group of three
+    for before in range(3):  # number of bytes before the secret in its first base64 group (three bytes)
         whole = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")
         inner = whole[(0, 2, 3)[before] : len(whole) - ((before + len(raw)) % 3 > 0)]
         forms |= {inner, inner.translate(str.maketrans("+/", "-_"))} if len(inner) >= 4 else set()

@@ -77,15 +77,15 @@ Instant = Annotated[AwareDatetime, BeforeValidator(_TEXT.func)]
 Value = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 MOST_VALUES = 1_000_000
 ONE_OR_MANY = Discriminator(lambda value: "many" if isinstance(value, list) else "one")
-"""Tell a number from a list, so that an error in a list names the index of the faulty number."""
+"""Discriminator between a number and a list; with it, an error in a list names the index of the faulty number."""
 Values = Annotated[
     Annotated[Value, Tag("one")] | Annotated[list[Value], Field(min_length=1, max_length=MOST_VALUES), Tag("many")],
     ONE_OR_MANY,
 ]
 Numbers = Annotated[dict[str, Values], Field(min_length=1), Tag("numbers")]
 ONE_OR_FILE = Discriminator(lambda value: "file" if isinstance(value, str) else "numbers")
-"""Tell the path of a file from numbers."""
-# Whole numbers become text; 10.10 and `yes` are refused, because YAML changes them.
+"""Discriminator between the path of a file and numbers by name."""
+# Whole numbers become text. YAML changes 10.10 to 10.1 and `yes` to true, so such values are refused.
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
 
@@ -112,9 +112,9 @@ def version_in(label: str) -> str | None:
 class Run(Strict):
     """One run of one test on one build, and the place of its measurements.
 
-    One of these is set: `report` (a file of the load-test tool), `recording` (Parquet or CSV), `snapshot` (of a Grafana
-    dashboard), `pgbench` (its output), `sysstat`, `values` (numbers or their file), or else `start` with `end` (pulled
-    from the source). With a file, `start` and `end` cut the recording to this window.
+    One key holds the measurements: `report` (a file of the load-test tool), `recording` (Parquet or CSV), `snapshot`
+    (of a Grafana dashboard), `pgbench` or `sysstat` (output of the program), or `values` (numbers or their file).
+    Without it, the run is pulled from the source, from `start` to `end`. With it, `start` and `end` cut the recording.
     """
 
     report: str | None = None
@@ -124,7 +124,7 @@ class Run(Strict):
     """One file, or the logs of all threads of the run; ``*`` matches several files."""
     sysstat: str | None = None
     values: Annotated[Numbers | Annotated[str, Tag("file")], ONE_OR_FILE] | None = None
-    """Metric -> number, or one number per request or iteration. Or the path of a file (such as pyperf's) or folder."""
+    """Metric -> number, or list of a number per request or iteration. A path names a file (as of pyperf) or folder."""
     session: Session | None = None
     """Session of a benchmark, such as a night or a machine start; all runs of a session count as one observation."""
     labels: str | None = None
@@ -286,7 +286,7 @@ class Source(Strict):
 
     @model_serializer(mode="wrap")
     def _stated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit a default `rate_s` for files, because a file may state its own; a notebook gets all other keys."""
+        """Omit `rate_s` if it is not set and runs are read from files, because a file may state its own value."""
         keys: dict[str, Any] = handler(self)
         is_unset = self.kind != "prometheus" and "rate_s" not in self.model_fields_set
         return {key: value for key, value in keys.items() if not (is_unset and key == "rate_s")}
@@ -332,7 +332,7 @@ class RunFiles(NamedTuple):
 
 
 class Reported(Traced):
-    """Keys for the report, which params files of every kind have."""
+    """Keys for the report that are common to all kinds of params files."""
 
     name: FileName | None = None
     setup: dict[str, SetupValue] = Field(default_factory=dict)

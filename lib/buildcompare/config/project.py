@@ -39,8 +39,8 @@ def places() -> list[Path]:
 def resolve(path: str | Path, *, is_folder: bool = False) -> Path:
     """Make `path` absolute; an address becomes the path of a local copy.
 
-    Relative paths count from the project's root; files missing there are looked up among the shipped ones. A remote
-    folder is copied without subfolders. A Dask worker finds remote and absolute paths in ``BUILDCOMPARE_COPIES``.
+    A relative path starts at the project's root, or at the shipped files if it exists only there. A remote folder is
+    copied without subfolders. On a Dask worker, ``BUILDCOMPARE_COPIES`` holds the copies of remote and absolute paths.
     """
     copies = os.environ.get("BUILDCOMPARE_COPIES")
     if is_remote(path):
@@ -65,7 +65,7 @@ def read_text(file: Path, expected: str, *, key: str | None = None, max_bytes: i
         found = "no such file"
     except UnicodeDecodeError as error:
         expected, found = "text in UTF-8", f"bytes that are no UTF-8 (byte {error.start})"
-    except (OSError, ValueError) as error:  # ValueError: an impossible path
+    except (OSError, ValueError) as error:  # ValueError: such as a path with a null byte
         found = getattr(error, "strerror", None) or str(error)
     raise InputError(file=file, key=key, expected=expected, found=found)
 
@@ -88,7 +88,7 @@ def write_files(contents: Mapping[Path, str | bytes]) -> None:
             _remove_left(file.parent, f".{glob.escape(file.name)}.*.part")
             halves[file] = stack.enter_context(own_folder(file.parent, f".{file.name}.", ".part")) / file.name
             try:
-                halves[file].write_bytes(whole.encode() if isinstance(whole, str) else whole)  # bytes keep line ends
+                halves[file].write_bytes(whole.encode() if isinstance(whole, str) else whole)  # bytes, so LF stays LF
             except OSError as error:
                 error.filename = error.filename or str(file)  # the error of a full disk names no file
                 raise

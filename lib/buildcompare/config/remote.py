@@ -32,7 +32,7 @@ def is_remote(path: str | Path) -> bool:
 
 
 def fetched(address: str) -> Path:
-    """Return the path of an up-to-date copy of the file at an address; no copy exists if the file is missing."""
+    """Return the path of an up-to-date copy of the file at an address. If the file is missing, so is the copy."""
     system, path = _system(address)
     copy = _copy_of(address)
     with _one_line(address, "a file that can be read"):
@@ -161,5 +161,5 @@ def _copy_of(address: str) -> Path:
 def _copies() -> Path:
     """Make the folder for this process's copies of remote files."""
     folder = Path(tempfile.mkdtemp(prefix="buildcompare-"))
-    util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=1)  # forked processes skip `atexit`
+    util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=1)  # forked processes would not run `atexit`
     return folder

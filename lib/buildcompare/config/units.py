@@ -1,4 +1,4 @@
-"""Recognise and convert units: of Grafana's panels, after values and names, and as words in a metric's name."""
+"""Recognise and convert units of Grafana panels, of values such as ``12.5 ms``, and in the names of metrics."""
 
 import re
 from collections.abc import Callable
@@ -45,7 +45,7 @@ UNITS: dict[str, tuple[str, float]] = {
     **dict.fromkeys(_PER_SECOND, ("events/s", 1.0)),
     **dict.fromkeys(_PER_MINUTE, ("events/s", 1.0 / 60.0)),
 }
-"""Unit of a Grafana panel (its `valueFormats/categories.ts`) -> our unit, and the size of the panel's unit in ours."""
+"""Unit of a panel (Grafana's `valueFormats/categories.ts`) -> unit in this library, and the factor to convert to it."""
 _PARTS = {"n": 1e-9, "µ": 1e-6, "u": 1e-6, "m": 1e-3, "": 1.0, "μ": 1e-6, "nano": 1e-9, "micro": 1e-6, "milli": 1e-3}
 SUFFIXES: dict[str, tuple[str, float]] = {
     **{
@@ -70,12 +70,12 @@ SUFFIXES: dict[str, tuple[str, float]] = {
     },
     **{name: UNITS[name] for name in (*_PER_SECOND, *_PER_MINUTE)},
 }
-"""Suffix of a value in Grafana -> our unit, and the size of the suffix in ours; K, Mil, Bil and Tri fit any unit."""
+"""Suffix of a value in Grafana -> unit in this library (empty: any unit), and the factor to convert to it."""
 NO_UNIT = ("", "none", "short", "locale", "sishort", "string", "sci")
 
 
 def unit_factor(fault: Callable[..., Exception], key: str, stated: str, unit: str, *, is_suffix: bool = False) -> float:
-    """Return the factor to the catalogue's `unit` from the `stated` unit of a panel, or a suffix as in ``12.5 ms``."""
+    """Return the factor that converts `stated`, a panel's unit or a suffix such as ms, to the catalogue's `unit`."""
     if stated == unit or (not is_suffix and (stated in NO_UNIT or not unit)):
         return 1.0
     units, (wanted, size) = SUFFIXES if is_suffix else UNITS, SUFFIXES.get(unit) or (_quantity(unit), 1.0)
@@ -94,7 +94,7 @@ def is_unit(text: str, unit: str) -> bool:
 
 
 def _suffix(text: str) -> tuple[str, float] | None:
-    return SUFFIXES.get(text) or SUFFIXES.get(text.casefold())  # Seconds and MS match; mb (bits) does not
+    return SUFFIXES.get(text) or SUFFIXES.get(text.casefold())  # `MS` matches `ms`; `mb` (megabits) must not match `MB`
 
 
 def split_unit(text: str) -> tuple[str, str]:
@@ -108,7 +108,7 @@ def split_unit(text: str) -> tuple[str, str]:
 
 
 def _quantity(unit: str) -> str:
-    """Return the unit in `UNITS` for the quantity that a unit of the catalogue measures; empty for counts."""
+    """Return the unit in `UNITS` that corresponds to a catalogue's unit; empty if there is none, such as for counts."""
     usual = {"percent of one core": "percent"}.get(unit, unit)
     counted = "events/s" if unit.endswith("/s") else ""
     return usual if usual in {quantity for quantity, _ in UNITS.values()} else counted

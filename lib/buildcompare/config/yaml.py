@@ -204,17 +204,17 @@ class Traced(Strict):
         return None if self._document.file is None else Path(self._document.file)
 
     def fault_at(self, location: tuple[str | int, ...], error: InputError) -> InputError:
-        """Return an error, such as of a missing file, with the key and line in this file that caused it."""
+        """Return `error` with the key and line in this file that caused it, such as the key of a missing file."""
         document = self._document
         written = _existing(location, document.data)[0] if document.nodes else ()
-        key = document.key(written or location)  # a default value has no line
+        key = document.key(written or location)  # a default value has no key in the file
         inner_key = None if error.key == location[-1] else error.key
         inner = ": ".join(part for part in (key, error.file, inner_key) if part)
         return InputError(file=document.file, key=inner, expected=error.expected, found=error.found)
 
 
 def unlike(expected: str, found: str) -> PydanticCustomError:
-    """Return an error for validators to raise; with an empty `found` the error shows the actual value."""
+    """Return an error for validators to raise; if `found` is empty, the error shows the actual value."""
     return PydanticCustomError("unlike", "{expected}", {"expected": expected, "found": found})
 
 
@@ -225,7 +225,7 @@ def refuse(faulty: object, expected: str, found: str) -> None:
 
 
 def must(fits: str | Callable[[Any], object], expected: str, found: str = "") -> AfterValidator:
-    """Return a validator: the whole value must match a pattern or pass a function; `found` replaces a secret value."""
+    """Return a validator by a pattern (of the whole value) or a function; errors show `found`, if given, as value."""
     is_fit = re.compile(fits).fullmatch if isinstance(fits, str) else fits
 
     def check(value: Any) -> Any:
@@ -276,7 +276,7 @@ def _first_error(model: type[BaseModel], errors: list[ErrorDetails], document: D
 
 
 def _existing(location: tuple[Any, ...], data: Any) -> tuple[tuple[Any, ...], Any]:
-    """Return the keys of `location` that exist in `data` (a single run has no list index), and the value there."""
+    """Return the keys of `location` that exist in `data`, and the value there; skip the list index of a single run."""
     path: list[Any] = []
     for part in location:
         index = isinstance(part, int) and isinstance(data, list) and part < len(data)
