@@ -21,7 +21,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.results import MetricResult
 
 FIGURE_MIME = "application/vnd.buildcompare.figure+json"
-"""MIME type of a figure's attributes in a notebook's output, which exporters read; the pictures have other types."""
+"""MIME type of the data in a notebook's output that hold a figure's attributes (`_CARRIED`)."""
 DPI = 120
 """Pixels per inch of a PNG; SVG has 72 points per inch."""
 _CARRIED = ("name", "alt", "graph_of", "chart", "caption", "shown")
@@ -35,7 +35,7 @@ class Figure:
     alt: str
     svg: str
     graph_of: str | None = None
-    """Test under which README.md shows the figure; None if only the page shows it."""
+    """Name of the test under whose heading the report's README.md shows the figure; None if under no test."""
     chart: dict[str, str] | None = None
     """Attributes of the chart's element, from `figures.chart`."""
     caption: str = ""
@@ -56,9 +56,9 @@ class Figure:
 
     @property
     def html(self) -> Markup:
-        """Return the figure as HTML for a page with :func:`component`: a small picture that a click opens.
+        """Return the figure as HTML: a small picture, and the chart that opens on a click.
 
-        Opened, it is the chart; without JavaScript and in print, it is the large picture.
+        The chart needs the script :func:`component`. Without JavaScript and in print, the large picture is shown.
         """
         if self.shown is None:
             return Markup()
@@ -71,7 +71,7 @@ class Figure:
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         data: dict[str, object] = {FIGURE_MIME: {name: getattr(self, name) for name in _CARRIED}}
         data |= {"image/svg+xml": self.svg, "text/plain": self.alt}
-        if self.chart is not None:  # an untrusted notebook shows the picture instead
+        if self.chart is not None:  # an untrusted notebook runs no script and shows the SVG picture
             style = f"<style>{themes()}</style>" if self.alone else ""
             shown = f'<div class="buildcompare">{style}{element({"tools": "", **self.chart})}</div>'
             script = component() if self.alone else ""

@@ -29,7 +29,7 @@ Header: TypeAlias = dict[str, Any]
 Mark = TypedDict("Mark", {"side": Side | None, "from": tuple[float, float], "to": tuple[float, float], "text": str})
 """A line on a chart between two points (elapsed seconds, value)."""
 MANTISSA_BITS = 16
-"""How many of the 23 mantissa bits of a 32-bit float are kept: errors are at most 8e-6, charts a third smaller."""
+"""Number of mantissa bits kept (of 23 in a 32-bit float): relative errors are at most 8e-6, charts a third smaller."""
 MOST_SAMPLES = 5000
 """Maximum number of samples of a curve; longer curves keep only the minimum and maximum of each sub-pixel time span."""
 
@@ -62,8 +62,8 @@ def chart(
     Returns
     -------
     dict
-        ``group``: charts of one group share cursor, zoom and choices. ``data``: base64 of a zlib stream of a JSON
-        header (its length first, in four bytes) and of the runs' values as 32-bit floats, NaN where none was recorded.
+        ``group``: charts of one group share cursor, zoom, axis and hidden runs. ``data``: base64 of a zlib stream with
+        the length of a JSON header (four bytes), the header, and the runs' values as 32-bit floats (NaN: not recorded).
     """
     header = _header(metric.full_name, metric.unit, test.labels, title, alt) | {
         "window": WINDOWS[test.result.type],
@@ -88,7 +88,7 @@ def chart(
 def over_loads(
     labels: Pair[str], metric: MetricResult, seen: MetricAtLoad, group: str, *, title: str, alt: str
 ) -> dict[str, str]:
-    """Pack a metric of both builds over connected users; `title` and `alt` as in :func:`chart`."""
+    """Return the attributes of a chart of one metric over connected users; `title` and `alt` as in :func:`chart`."""
     most = max(float(users.max()) for users in (seen.users, *(seen.points[side][:, 0] for side in SIDES)))
     header = _header(metric.full_name, metric.unit, labels, title, alt) | {
         "loads": {"most": most, "at": seen.at_users, "text": BOTH_SUSTAINED.format(seen.at_users)}
@@ -105,9 +105,9 @@ def over_loads(
 def over_releases(
     series: LevelSeries, releases: Sequence[Mapping[str, Any]], group: str, changes: Mapping[int, str]
 ) -> dict[str, str]:
-    """Pack a metric over releases; `group` as in :func:`chart`.
+    """Return the attributes of a chart of one metric over releases; charts with the same `group` are zoomed together.
 
-    Each of `releases` has ``name``, ``href`` of the report or None, names of ``base`` and ``new``, and ``note``;
+    Each of `releases` has ``name``, ``href`` of the report (or None), the names of ``base`` and ``new``, and ``note``.
     `changes` maps the index of a release to the text shown there.
     """
     title = say("figures", "releases_title", series)
@@ -128,7 +128,7 @@ def over_releases(
 
 
 def half_widths(seen: MetricAtLoad, side: Side) -> np.ndarray:
-    """Return the half-width of the 95 % interval of a curve's logarithm at each load, at most 5."""
+    """Return, at each load, half the width of the 95 % interval of a curve's logarithm; values above 5 become 5."""
     return np.minimum(1.96 * seen.se_curves[side], 5.0)
 
 
@@ -149,7 +149,7 @@ def _of_run(result: RunResult) -> Header:
 
 
 def group_of(test: TestView) -> str:
-    """Name the group of a test's charts; tests of other runs get other names."""
+    """Name the group of a test's charts by the test's name and the SHA-256 of the first run of each build."""
     first = test.result.runs.base[:1] + test.result.runs.new[:1]
     return "-".join([test.result.name, *(run.samples_sha256[:6] for run in first)])
 
@@ -176,7 +176,7 @@ def extremes(values: np.ndarray, piece: np.ndarray) -> np.ndarray:
 
 
 def _sampled(elapsed: np.ndarray, values: np.ndarray) -> tuple[Header, list[np.ndarray]]:
-    """Encode a curve as header and floats: values on a regular grid, or with times; if thinned, also minute means."""
+    """Encode a curve as header fields and arrays of floats; thin it if it has more than `MOST_SAMPLES` samples."""
     if values.size > MOST_SAMPLES:
         width = (elapsed[-1] - elapsed[0]) / (MOST_SAMPLES // 2)
         piece = np.minimum((elapsed - elapsed[0]) / width, MOST_SAMPLES // 2 - 1).astype(int)

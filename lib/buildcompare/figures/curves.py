@@ -37,8 +37,8 @@ def graphs(test: TestView) -> Iterator[Figure]:
     """Draw one figure per metric; figures of changed metrics are open on the page."""
     load, valid = test.catalogue.load, test.result.validity.status != ValidityStatus.INVALID
     for metric, name in zip(test.result.metrics, names(test.result.metrics, test.result.name), strict=True):
-        changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # `at_equal_load` draws these
-        elsewhere = load is not None and metric.slug == load.slug and rises(test.result)  # the figure `users` shows it
+        changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # otherwise see `at_equal_load`
+        elsewhere = load is not None and metric.slug == load.slug and rises(test.result)  # `users` draws this metric
         yield replace(graph(test, metric, name), caption=metric.full_name, shown=None if elsewhere else changed)
 
 
@@ -62,7 +62,7 @@ def rises(test: TestResult) -> bool:
 
 
 def users(test: TestView) -> Figure | None:
-    """Draw connected users with phases and shift; None if users were not recorded."""
+    """Draw connected users, phases and the difference between the ramps; None if users were not recorded."""
     load, labels = test.catalogue.load, test.labels
     metric = next((m for m in test.result.metrics if load and m.slug == load.slug), None)
     if metric is None:
@@ -97,7 +97,7 @@ def _mark(points: list[tuple[float, float]], side: Side | None, text: str = "") 
 
 
 def _shift(plot: Plot, test: TestView, slug: str) -> list[chart.Mark]:
-    """Draw the shift between the builds on their common ramp, and return it as marks of the chart."""
+    """Draw a line for the difference in users between the builds on their ramps; return it as marks of the chart."""
     ramp = test.result.ramp_up
     if ramp.shift_users is None or ramp.shift_window is None or ramp.shift_status == Status.INCONCLUSIVE:
         return []
@@ -133,7 +133,7 @@ def _phase_bars(plot: Plot, test: TestView) -> None:
 
 
 def at_equal_load(test: TestView) -> Iterator[Figure]:
-    """Draw each gate metric and each changed metric over connected users."""
+    """Draw each gate metric (one that decides the verdict) and each changed metric over connected users."""
     valid = test.result.validity.status != ValidityStatus.INVALID
     for row in test.result.metrics:
         statuses = (row.status, row.load_adjusted.status if row.load_adjusted else None)
@@ -179,7 +179,7 @@ Stretch = tuple[np.ndarray, np.ndarray]
 
 
 def stretches(test: TestView, find: chart.Find) -> dict[Side, list[Stretch]]:
-    """Return the curves of each build: the series that `find` returns in its recordings, thinned, split at gaps."""
+    """Return each build's curves: the series that `find` returns for each recording, thinned and split at gaps."""
     drawn: dict[Side, list[Stretch]] = {}
     for side in SIDES:
         for recording in test.recordings[side]:
@@ -213,7 +213,7 @@ def _with_curves(
     low, high = (min(0.0, factor * float(values.min())), factor * top) if top else (0.0, 1.0)
     y, least = (ROOM * low, ROOM * high), factor * float(values[1:].min(initial=top))
     if outcome(metric.slug, metric.unit, metric.better) == "successes" and 0 < least < high:
-        y = (least - 0.1 * (high - least), high + 0.1 * (high - least))  # from 0, a loss of 1 % is thinner than a line
+        y = (least - 0.1 * (high - least), high + 0.1 * (high - least))  # not from 0, to keep a loss of 1 % visible
     plot = Plot(size, title, x=(0.0, ROOM * (last or 1.0)), y=y, ylabel=unit, below=below)
     first = [(side, run) for side in SIDES for run in test.result.runs[side][:1]]
     windows = Counter((run.window[0], run.window[1]) for _, run in first if run.window)
@@ -260,7 +260,7 @@ def over_releases(series: LevelSeries, releases: Sequence[str], changes: Mapping
 
 
 def ecdfs(test: TestView) -> Iterator[Figure]:
-    """Draw the empirical distribution functions of each metric of a benchmark that has them."""
+    """Draw both builds' empirical distribution functions, for each metric in the test's `distributions`."""
     taken: set[str] = set()
     for row in test.result.distributions:
         values = {side: np.sort(values_of(test.recordings[side], row.slug)) for side in SIDES}

@@ -38,9 +38,9 @@ class _Node:
 
 
 def flame_graph(profiles: Pair[list[Profile]], labels: Pair[str], *, name: str) -> str:
-    """Draw the flame graph as an HTML element, which ``flame.js`` zooms; without JavaScript it is a still picture.
+    """Draw the flame graph as an HTML element; the script ``flame.js`` makes it zoomable.
 
-    `profiles` has at least one profile of each build; shares are means over them. `name` says what was profiled.
+    `profiles` has at least one profile of each build; the graph shows mean shares. `name` says what was profiled.
     """
     root = _Node(say("figures", "flame_root"), 0, {"base": 1.0, "new": 1.0})
     for side in SIDES:

@@ -1,7 +1,7 @@
 """Write figures of the page as SVG text, in the page's colours.
 
-This module replaces matplotlib, which takes 36 times as long for forty small figures, even with one reused figure, and
-whose SVG cannot follow the page's theme. Notebooks and widgets draw with seaborn (`figures.axes`).
+This module replaces matplotlib, which takes 36 times as long for forty small figures. SVG from matplotlib also cannot
+follow the page's theme. Notebooks and widgets draw with seaborn (`figures.axes`).
 """
 
 import html
@@ -21,12 +21,12 @@ from buildcompare.results.codes import Side
 _DRAWN = ("ink", "paper", "grid", "shade", "base", "new", "bumps", "ramp", "bend", "waves", "plateau", "shutdown")
 _LIGHT = dict(re.findall(r"--(\w+): (#\w{6})", theme().partition("@media")[0]))
 THEME = {name: _LIGHT[name] for name in _DRAWN}
-"""Light values of the page's CSS variables, for an SVG outside a page. Builds are blue and vermillion (Okabe & Ito
-2008), which differ for every kind of colour vision and in grey."""
+"""Colours of the page's light theme by CSS variable, for an SVG outside a page. The builds are blue and vermillion
+(Okabe & Ito 2008), which are distinct for every kind of colour vision and in grey."""
 DASHES: dict[str, tuple[float, ...]] = {"base": (), "new": (4.0, 1.2)}
 WIDTHS = {"base": 1.3, "new": 1.1}
 SMALL = (5.4, 3.1)  # Size of most figures, in inches
-LEAST_POINTS = 6.5  # Minimum font size of a title; longer titles are cut in the middle, as numbers are at the end
+LEAST_POINTS = 6.5  # Minimum font size of a title; titles too long even for this size are cut in the middle
 FONT = "'DejaVu Sans',Verdana,sans-serif"
 TITLE, TEXT, SIDE_TEXT, NOTE = 9.0, 8.0, 7.5, 7.0
 """Font sizes in points: titles, axis labels, legends and y ticks, notes."""
@@ -48,13 +48,13 @@ Ticks: TypeAlias = Sequence[tuple[float, str]]
 
 
 def width_of(text: str, points: float, *, bold: bool = False) -> float:
-    """Return an upper bound of the width of `text`, in points, by a table of letters; measuring takes longer."""
+    """Return an upper bound of the width of `text`, in points, from the letter widths in `_EM`."""
     em = sum(1.2 if ord(letter) > 0x2E7F else _WIDE.get(letter, _BOLD) for letter in text)
     return points * em * (1.0 if bold else _PLAIN)
 
 
 def fitted(title: str, room: float) -> tuple[list[str], float]:
-    """Fit a title into a width of `room` points; return its lines, cut in the middle if too long, and font size."""
+    """Fit a title into `room` points; return its lines and font size. Too long lines are cut in the middle."""
     lines = title.split("\n")
     points = TITLE * min(1.0, room / max(1.0, *(width_of(line, TITLE, bold=True) for line in lines)))
     if points >= LEAST_POINTS:
@@ -158,7 +158,7 @@ class Plot:
         self, parts: Iterable[tuple[ArrayLike, ArrayLike]], colour: str, *, width: float | None = None,
         dashes: Sequence[float] | None = None, opacity: float = 1.0,
     ) -> None:  # fmt: skip
-        """Draw a line through the points (x, y) of each part; `width` and `dashes` default to those of the colour."""
+        """Draw a line through the points (x, y) of each part; the colour sets the default `width` and `dashes`."""
         width = WIDTHS.get(colour, 1.2) if width is None else width
         dashes = DASHES.get(colour, ()) if dashes is None else dashes
         d = "".join(_through(np.column_stack([self.across(x), self.down(y)])) for x, y in parts)

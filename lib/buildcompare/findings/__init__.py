@@ -46,15 +46,15 @@ RANKS = {
     FindingKind.LABELS_BEYOND_NOISE: CHANGES,
     FindingKind.LABEL_CHANGED: CHANGES,
     FindingKind.ASSUMED: FOLDED,
-    FindingKind.BLIND_SPOTS: FOLDED,  # the opening of a pass states how much worse metrics may be
+    FindingKind.BLIND_SPOTS: FOLDED,  # the summary of a passed comparison states how much worse metrics may be
     FindingKind.LABELS: FOLDED,
     FindingKind.COUNTED_ERRORS: FOLDED,  # a separate table shows counted errors
     FindingKind.LABELS_IN_ONE_BUILD: FOLDED,
     FindingKind.RECORDING_NOTE: FOLDED,
     FindingKind.MORE_EVENTS: FOLDED,
 }
-"""Rank of each kind among findings of severity info; unlisted kinds have the rank `OTHERS`. Kinds of rank `FIRST` also
-precede warnings, warnings of rank `PAST` follow other warnings, and infos of rank `FOLDED` are never above the fold."""
+"""Rank of each kind, by which infos are sorted; unlisted kinds have the rank `OTHERS`. Findings of rank `FIRST` precede
+warnings. Warnings of rank `PAST` follow other warnings. Infos of rank `FOLDED` are never above the fold."""
 HYGIENE = (
     FindingKind.GAPS, FindingKind.MISSING_METRICS, FindingKind.EMPTY_METRICS, FindingKind.METRICS_NOWHERE,
     FindingKind.COUNTER_RESETS, FindingKind.SERVER_VERSIONS, FindingKind.RECORDING_NOTE,
@@ -78,7 +78,7 @@ _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
     load.bumps_in_both, metrics.counted_errors, metrics.blind_spots, of_labels.labels_in_one_build, recordings.notes,
 )
 # fmt: on
-"""Rules that see one test at a time, and rules that see all tests; findings of equal rank keep the order of rules."""
+"""Rules for one test (`_OF_ONE_TEST`) and for all tests (`_ACROSS_TESTS`); findings of equal rank keep this order."""
 
 
 def find(
@@ -88,7 +88,7 @@ def find(
     catalogue: Catalogue | None = None,
     of_the_past: Iterable[Finding] = (),
 ) -> list[Finding]:
-    """Find all findings about `tests`, most severe first; probable mistakes in the input only with a catalogue."""
+    """Find all findings about `tests`, most severe first; with a `catalogue`, also probable mistakes in the input."""
     names = Names.of(labels, tests)
     findings = [finding(each, names, test.name) for rule in _OF_ONE_TEST for test in tests for each in rule(test)]
     findings += [finding(each, names) for rule in _ACROSS_TESTS for each in rule(tests)]
@@ -106,8 +106,8 @@ def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
 def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) -> tuple[list[Finding], list[Finding]]:
     """Split sorted findings into at most `TOP` above the fold and the rest.
 
-    Findings about the recordings are above the fold only if others leave room. Of an invalid test, only the finding
-    about its validity is. Findings that the opening of the report states (ids in `stated`) go to the rest.
+    Findings about the recordings (`HYGIENE`) only fill places that others leave. An invalid test has only the finding
+    about its validity above the fold. Findings that the report's opening states (ids in `stated`) go to the rest.
     """
     invalid = [each for each in findings if each.kind == FindingKind.VALIDITY and each.severity == Severity.CRITICAL]
     tests = {each.test for each in invalid if each.test}
@@ -126,7 +126,7 @@ def _is_folded(found: Finding) -> bool:
     status = found.evidence.get("status")
     unsure = found.kind == FindingKind.METRIC and status == Status.INCONCLUSIVE
     as_before = found.kind == FindingKind.SUPPORTED_USERS and status in (Status.EQUIVALENT, Status.NOT_WORSE)
-    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # these metrics have findings
+    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # each change has a finding
     return unsure or as_before or counted or RANKS.get(found.kind) == FOLDED
 
 
@@ -156,7 +156,7 @@ def suggest(
 ) -> list[Suggestion]:
     """Suggest at most three next steps: repeat tests, find a cause, use the former setup, add runs, look at a label.
 
-    Tests whose plan in `plans` has undecided rows get no suggestion to add runs, because the plan says how many.
+    A test gets no suggestion to add runs if `plans` already has a plan for its inconclusive rows.
     """
     names = Names.of(labels, tests)
     planned = {plan.test for plan in plans if plan.undecided}
@@ -165,7 +165,7 @@ def suggest(
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to repeat invalid tests, then limited ones, then tests whose gates have no known run-to-run noise."""
+    """Suggest to repeat tests that are invalid, limited beyond `USUAL_LIMITS`, or lack the noise of a gate metric."""
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED, ValidityStatus.VALID):
         for test in (each for each in tests if each.validity.status == status):
             codes = {*test.validity.codes}
@@ -178,7 +178,7 @@ def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 
 def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to find the cause of the largest regression of a gate metric; without one, to look at a slower label."""
+    """Suggest to find the cause of the largest regression or, if no metric regressed, to look at a slower label."""
     rows: list[tuple[float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.verdict != Verdict.INVALID):
         beside = [(each.name, each.judged) for each in test.metrics if not each.gate and each.better != "neutral"]
@@ -205,7 +205,7 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 
 def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest further runs for one row that leans worse: gates first, then the row with the smallest p-value."""
+    """Suggest further runs for one metric that probably got worse; prefer gate metrics, then the smallest p-value."""
     rows: list[tuple[bool, float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.validity.status != ValidityStatus.INVALID):
         fields = {"slug", "name", "margin_percent"}
@@ -218,12 +218,12 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
                 unit = "session" if test.sessions else "run"
                 evidence = {**named, **row.model_dump(include=numbers), "unit": unit}
                 rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))
-    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[:1]:  # only one; a plan lists all rows
+    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[:1]:  # suggest one row; a plan lists all
         yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)
 
 
 def _label(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to look at the label that most surely got slower in several tests, if at least two mark it."""
+    """Suggest to look at the label that most surely got slower, if it changed significantly in at least two tests."""
     for agreed in agreeing_labels({test.name: test.labels for test in tests})[:1]:
         marked = {test: row.delta_percent for test, row in agreed.rows.items() if row.status.changed}
         if agreed.marked > 1:

@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class Found:
-    """Outcome of a rule; `evidence` has every number of its sentence, `test` defaults to the rule's test.
+    """Outcome of a rule; `evidence` has every number of the finding's sentence, `test` defaults to the rule's test.
 
     Models, tuples and enums in `evidence` become plain JSON in results, NaN becomes null.
     """
@@ -28,7 +28,7 @@ class Found:
     metric: str | None = None
     id: str | None = None
     beside: Mapping[str, object] = field(default_factory=dict)
-    """Codes and names that the sentence also needs; they are no evidence, as results.json has them elsewhere."""
+    """Codes and names that the sentence also needs; results.json stores them elsewhere, so `evidence` omits them."""
 
 
 def finding(found: Found, names: Names, test: str | None = None) -> Finding:
@@ -52,7 +52,7 @@ def finding(found: Found, names: Names, test: str | None = None) -> Finding:
 def sentence(
     kind: FindingKind, evidence: Mapping[str, Any], names: Names, test: str | None = None, **beside: object
 ) -> tuple[str, str]:
-    """Return the sentence of a finding, after the titles of its tests if there are several, and its detail."""
+    """Return sentence and detail of a finding; with several tests, the sentence starts with the titles of its tests."""
     tests, where = evidence.get("tests"), names.tests.get(test or "", "")
     if isinstance(tests, list):
         every = len(tests) == len(names.tests) > 1

@@ -9,7 +9,7 @@ from buildcompare.results.history import Drift, HistoryResult, SetupDifference
 from buildcompare.text.sentences import Names
 
 USUAL_Z = 2.0
-"""A drift of at most this many standard deviations of the usual drift (19 of 20 drifts) is an info, else a warning."""
+"""Drifts up to this many standard deviations of usual drifts (19 of 20) are infos; larger drifts are warnings."""
 NAMES = Names(Pair("base", "new"), {})
 """Placeholder: sentences of these findings take the names of builds and tests from the evidence."""
 
@@ -46,7 +46,7 @@ def find(
 def former_setup(
     history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Suggestion]:
-    """Suggest to go back to the former setup and to repeat there the test with the largest unusual drift."""
+    """Suggest to return to the former setup and to repeat the test with the largest unusual drift on that setup."""
     changed = [row for row in setup_differences if row.kind == SetupChange.CHANGED]
     rows = [row for row in drift if _is_drift(row, history.margin_percent) and _is_unusual(row)]
     rows = [row for row in rows if changed and row.against == changed[0].against]

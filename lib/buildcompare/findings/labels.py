@@ -24,8 +24,8 @@ API, STORE = "api", "store"
 MOST = 3
 """Maximum number of labels of one table, or of frames of a profile, that one test reports."""
 PLACEBO = {"releases": 19, "swapped": 1, "pairs": 56, "identical": 2}
-"""False alarms for labels without recorded calls (`benchmarks/placebo.py`): `swapped` counts them in `releases`
-published releases with base and new swapped, `identical` in `pairs` comparisons of identical runs."""
+"""Number of false alarms for labels without recorded calls (`benchmarks/placebo.py`): `swapped` in `releases` published
+releases with base and new swapped, and `identical` in `pairs` comparisons of identical runs."""
 LEAST_NEW = 0.1
 """A label that only the new build has is a warning if it takes at least this share of the time of all calls."""
 LEAST_POINTS = 1.0
@@ -80,7 +80,7 @@ def beyond_noise(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def label_changed(test: TestResult) -> Iterator[Found]:
-    """Find labels that changed beyond the noise of repeated runs, also after correction for their whole table.
+    """Find labels that changed beyond the noise of repeated runs, by p-values adjusted for all rows of their table.
 
     A slower label is a warning, or critical if the test is a regression; it is an info if it adds less than
     `LEAST_ADDED` to the time of its table. :func:`beyond_noise` reports labels that became several times slower.
@@ -175,7 +175,7 @@ def _only_in(test: TestResult, side: Side) -> tuple[tuple[str, str], ...]:
 
 
 def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tuple[float, float]]:
-    """Map each label (label, table) that only `side` has to its largest average, in seconds, and share of all time."""
+    """Map each (label, table) that exists only in `side` to its largest average (seconds) and fraction of all time."""
     rows = [row for test in tests for row in test.labels if row.stat == "avg" and row.only_in == side]
     largest: dict[tuple[str, str], tuple[float, float]] = {}
     for row in rows:
@@ -186,9 +186,9 @@ def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tupl
 
 
 def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Find labels that are slower in one test, and slower or nearly so in others.
+    """Find labels that are significantly slower in one test, and at least probably slower in another test.
 
-    This is an info: 6 of 19 published releases have such labels, and so do 5 if base and new are swapped.
+    The severity is info, because 6 of 19 published releases have such labels, and 5 of 19 with base and new swapped.
     """
     agreed = agreeing_labels({test.name: test.labels for test in tests})
     if not agreed:

@@ -12,12 +12,12 @@ REPORTED_TOLERANCE_PERCENT = 1.0
 """A larger difference between reported and estimated supported users, in percent, gives a finding; in published runs
 the difference is at most 0.5 %."""
 DEEPER = 2.0
-"""Early bumps of two builds are similar if their deepest bumps differ at most by this factor; published builds: 1.6."""
+"""Maximum ratio between the deepest early bumps of two builds with similar bumps; published builds differ by 1.6."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
-"""(Pairs that differ, all pairs) of identical unbounded runs: first by their number of early bumps, then by a delay of
-`LATER_S`, which only pairs with a curve of users can show (`benchmarks/identical.py`)."""
+"""Two counts (pairs that differ, all pairs) of identical unbounded runs: different numbers of early bumps, and delays
+of `LATER_S` or more among the pairs with a curve of users (`benchmarks/identical.py`)."""
 OTHER_EVENTS = {"unbounded": (5, 22), "bounded": (2, 6)}
-"""By type of test: (pairs with an event in one run only, all pairs) of identical runs (`benchmarks/placebo.py`)."""
+"""Number of pairs of identical runs with an event in one run only, and of all pairs (`benchmarks/placebo.py`)."""
 MOST_EVENTS = 5
 """Maximum number of findings about events of one test; one more finding counts the remaining events."""
 WAVES = ("wave_period_s", "wave_amplitude_users")
@@ -137,9 +137,9 @@ def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def events(test: TestResult) -> Iterator[Found]:
-    """Report the largest groups of simultaneous events in one build only; a group has an event beyond its margin.
+    """Report the largest groups of simultaneous events; in each, an event of only one build exceeds its margin.
 
-    All are infos: identical runs differ by such events too, and in releases they are as frequent in base as in new.
+    All are infos: identical runs also differ by such events, and in releases they are as frequent in base as in new.
     """
     metrics = {metric.slug: metric for metric in test.metrics}
     groups = grouped((event.group or 0, event) for event in test.events)

@@ -24,7 +24,7 @@ ERRORS_TIMES = 2.0
 In a chain of comparisons, `history.chain` compares changes of error counts with their usual size.
 """
 FAILING_PERCENT = 1.0
-"""A new build with this percentage of failed requests, and `ERRORS_TIMES` the base's, does not pass (a convention)."""
+"""Minimum percentage of failed requests that prevents a pass if it is also `ERRORS_TIMES` that of base (convention)."""
 USERS = "supported users"
 Row = tuple[TestResult, MetricResult]
 
@@ -103,7 +103,7 @@ def unjudgeable(test: TestResult) -> Iterator[Found]:
 
 
 def single_runs(test: TestResult) -> Iterator[Found]:
-    """Report changes of unknown run-to-run noise: of all metrics in a benchmark, and of gates in a bounded test."""
+    """Report changes whose run-to-run noise is unknown: all metrics in benchmarks, gate metrics in bounded tests."""
     benchmark = test.type == "benchmark"
     for metric in test.metrics if benchmark or test.type == "bounded" else ():
         if metric.delta_percent is None or metric.p_value is not None:
@@ -149,7 +149,7 @@ def gate_rows(test: TestResult) -> list[tuple[str, Decided | None, Better]]:
 
 def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Report the smallest changes of gate metrics and supported users that the tests would have detected."""
-    judged = [test for test in tests if not any(map(few_sessions, test.metrics))]  # `sessions` reports the others
+    judged = [test for test in tests if not any(map(few_sessions, test.metrics))]  # `sessions` reports other tests
     rows = [
         (t.name, name, row) for t in judged for name, row, _ in gate_rows(t) if row and row.delta_percent is not None
     ]
@@ -159,7 +159,7 @@ def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
         yield Found(FindingKind.BLIND_SPOTS, Severity.INFO, evidence, test=seen[0][0])
 
 
-LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # `unchanged` skips these; other findings report the load
+LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # reasons of load metrics, which other findings report
 
 
 def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
@@ -206,7 +206,7 @@ def _row_evidence(row: Row) -> dict[str, object]:
 def traffic_mix(test: TestResult) -> Iterator[Found]:
     """Report averages that a changed traffic mix moved, as infos: a different mix of calls makes no build slower."""
     for metric in test.metrics:
-        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # its average reports it
+        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # averages list their percentiles
         if mix is None or is_percentile or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
             continue
         follows = rf"p\d+-{re.escape(metric.slug.removeprefix('avg-'))}"
@@ -233,7 +233,7 @@ def error_rates(test: TestResult) -> Iterator[Found]:
             decides = worse and test.type != "unbounded"
             severity = Severity.CRITICAL if decides or failing(row) else Severity.WARNING
             yield Found(FindingKind.ERROR_RATE, severity, row.model_dump(mode="json"), metric=row.slug)
-    for metric in test.metrics:  # a rise from zero has no percentage
+    for metric in test.metrics:  # report rises from zero, which have no percentage
         if metric.delta_percent is None and metric.status == Status.REGRESSION and metric.decided_by == "level":
             evidence = metric.model_dump(include={"name", "slug", "unit", "base", "new", "delta_percent", "p_value",
                                                   "status", "reason"}, mode="json")  # fmt: skip

@@ -43,7 +43,7 @@ def only_usual_limits(test: TestResult) -> bool:
 
 
 def looks(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report interim looks (earlier or planned): because of them, a change counts only with a smaller p-value."""
+    """Report tests that are analysed several times (done or planned), which lowers the threshold of their p-values."""
     several = (test for test in tests if len(test.looks) > 1 or test.level < ALPHA)
     alike = grouped(((tuple(test.looks), test.level, test.planned_runs), test.name) for test in several)
     for i, ((seen, level, planned), names) in enumerate(alike.items(), start=1):
@@ -144,10 +144,10 @@ def users(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalo
 def unrecognised(
     tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue
 ) -> Iterator[Found]:
-    """Report recordings that have neither a gate metric nor the load of the catalogue.
+    """Report recordings that lack the catalogue's load metric and all of its gate metrics.
 
-    A recording that lacks only the gate metrics, or only the load, is reported if one of its unknown names is similar
-    to an expected name. Recordings with the same names share a finding.
+    A recording that lacks only the load metric, or only the gate metrics, is reported if one of its unknown names is
+    similar to an expected name. Recordings with the same names share a finding.
     """
     gates = [metric for metric in catalogue.metrics if metric.gate]
     loads = [metric for metric in catalogue.metrics if metric.load]
@@ -202,6 +202,6 @@ def _nearest(unknown: Sequence[str], wanted: Sequence[Metric]) -> list[tuple[str
 
 
 def _files(inputs: Sequence[InputProvenance], test: str, side: Side, run: int | None = None) -> list[str]:
-    """List the first input file of each run of a build, or of `run` alone; this leaves out files of label tables."""
+    """List the first input file of each run of a build, or only of `run`, without files of label tables."""
     of_build = (each for each in inputs if each.test == test and each.build == side and run in (None, each.run))
     return [paths[0] for paths in grouped((each.run, each.path) for each in of_build).values()]

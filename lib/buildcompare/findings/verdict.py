@@ -36,8 +36,8 @@ from buildcompare.text.sentences import say, title
 
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 NO_LOSS = (ReasonCode.NONE_FAILED, ReasonCode.FEW_FAILED)
-TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # An interval up to this worsening, in percent, prevents a pass
-WORTH_IT = 0.8  # A pass names further runs if they lower the largest possible worsening below this share of it
+TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # No pass if an interval includes this worsening (percent)
+WORTH_IT = 0.8  # Further runs are stated if they multiply the largest possible worsening by less than this factor
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
 
 
 def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
-    """Count judged endpoints, and find their largest difference that may be chance; None if one got slower."""
+    """Count judged endpoints and find their largest undecided difference; None if an endpoint got slower."""
     rows = [row for test in tests for row in test.labels if row.group == "endpoint" and row.p_value is not None]
     if not rows or any(row.status == Status.REGRESSION for row in rows):
         return None
@@ -238,21 +238,21 @@ def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
 
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
-    """Return by how many percent each gate metric may be worse at most; without metrics shown to be equivalent."""
+    """Return the largest possible worsening, in percent, of gate metrics and supported users, unless equivalent."""
     rows = [each for test in tests for each in gate_rows(test) if each[1] and each[1].status != Status.EQUIVALENT]
     worst = [(name, _worst(row, better)) for name, row, better in rows]
     return {name: max(sizes) for name, sizes in grouped(worst).items() if max(sizes) > 0}
 
 
 def _worst(row: Decided | None, better: Better) -> float:
-    """Return by how many percent a row may be worse at most, by its interval; 0 if the interval is unknown."""
+    """Return the largest worsening, in percent, that a row's interval includes; 0 if the interval is unknown."""
     if row is None or row.ci_low is None or row.ci_high is None:
         return 0.0
     return row.ci_high if better == Better.LOWER else -row.ci_low
 
 
 def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict[str, object] | None:
-    """Find the planned further runs that take the fewest hours, among the rows `about` (test's title, row's name)."""
+    """For the rows `about` (test's title, row's name), find the planned further runs that take the fewest hours."""
     matching = [(test, row) for test, row in _planned(results) if (test, row.name) in about]
     test, row = min(matching, key=lambda each: each[1].steps[-1].hours, default=(None, None))
     named = {"test": test if len(results.tests) > 1 else None}
@@ -260,7 +260,7 @@ def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict
 
 
 def _excluding(results: Results) -> dict[str, object] | None:
-    """Find further runs that lower the largest possible worsening of a gate metric below `WORTH_IT` times itself."""
+    """Find further runs that multiply the largest possible worsening of a gate metric by less than `WORTH_IT`."""
     gates = {(title(test), metric.slug): metric for test in results.tests for metric in test.metrics if metric.gate}
     planned = [
         (_worst(metric.deciding, metric.better), test, row)

@@ -45,7 +45,7 @@ OUTLIER = 3.5
 """Modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # minimum number of comparisons for a median
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported
-MOST_EARLIER = 20  # maximum number of earlier comparisons to name that have the new order of databases
+MOST_EARLIER = 20  # maximum number of earlier comparisons listed when the order of databases changed
 UsersNoise = tuple[Noise | None, float]
 """Run-to-run noise of supported users (None: unknown), and their smallest change that matters, in percent."""
 Past = tuple[HistoryResult, list[Drift], list[SetupDifference]]
@@ -63,7 +63,7 @@ class ErrorChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """One comparison of a ledger, compared with earlier ones; `before` names the previous one (None for a study).
+    """One comparison of a ledger against earlier ones; `before` is the name of the previous comparison, if any.
 
     `changes` has each test that measured supported users, with their change from base to new (None if unknown).
     """
@@ -92,7 +92,7 @@ FIGURES = ["users_base", "users_new", "errors_base", "errors_new"]
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """Comparisons in the order of their chain, then studies, and the usual differences between them.
+    """Comparisons of a ledger: first the chain in its order, then studies, which are outside the chain.
 
     `noise` is the run-to-run noise of the supported users; without it nothing is compared.
     """
@@ -138,10 +138,10 @@ class Chain:
 
     @functools.cached_property
     def _earlier(self) -> npt.NDArray[np.int64]:
-        """For each row of `tests`, the row of the earlier test that it is linked to; -1 if there is none.
+        """For each row of `tests`, the row of the earlier test with which the drift is measured; -1 if there is none.
 
-        The linked test is the last whose new build has the version of this test's base (a comparison recorded late, or
-        of an older line of releases, breaks no other link). Without such a test, it is the last test with levels.
+        Only tests with the same `key` are linked. The linked test is the last whose new build has the version of this
+        test's base. If no test has this version, the last test with known supported users is linked.
         """
         earlier = np.full(len(self.tests), -1)
         same_version: dict[tuple[int, str], int] = {}
@@ -157,12 +157,12 @@ class Chain:
 
     @functools.cached_property
     def usual(self) -> dict[int, tuple[int, float]]:
-        """By key of tests: the number of links within one version, and the standard deviation of their log ratios.
+        """For each key of tests, the number of links within one version and the standard deviation of their log ratios.
 
-        The deviation is at least that of two single runs; NaN with few links. A drift of the same version is a jump if
-        its modified z-score exceeds 3.5: the log ratio over 1.4826 times the median absolute log ratio of the test (the
-        expected log ratio of one version is zero). Of simulated chains without a jump, whose batches scatter by 8 %,
-        this rule finds a false jump in 4 to 6 %, with 5 links or with 33 (tests/history/test_drift.py).
+        The standard deviation is 1.4826 times the median absolute log ratio, but at least that of two single runs; NaN
+        with fewer than `LEAST_COUNT` links. A drift of one version is a jump if its modified z-score (log ratio over
+        standard deviation) exceeds 3.5. In simulated chains without a jump, whose batches scatter by 8 %, this rule
+        finds a false jump in 4 to 6 % of the chains, with 5 links or with 33 (tests/history/test_drift.py).
         """
         assert self.noise is not None
         rows = np.flatnonzero(self._earlier >= 0)
@@ -192,7 +192,7 @@ class Chain:
     def repeats(self) -> RepeatedMeasurements | None:
         """Run-to-run deviation, from builds that were measured in several single runs on one recorded setup."""
         builds = defaultdict[tuple[object, ...], list[float]](list)
-        setups = defaultdict[object, int](itertools.count().__next__)  # number of each setup: a quicker key
+        setups = defaultdict[object, int](itertools.count().__next__)  # numbers the setups; integers are faster keys
         keys = iter(self.tests["key"].tolist())
         for entry in self.entries:
             setup = setups[*sorted(entry.setup.items()), *sorted(entry.coordinator.items())]
@@ -259,7 +259,7 @@ class Chain:
         )
 
     def _drift(self, place: int) -> Iterator[Drift]:
-        """Compare base (`same_version`) and new build (`previous_new`) of a test with the linked test's new build."""
+        """Compare both builds of each test with the new build of the linked earlier test (see `_earlier`)."""
         for key, row in sorted((int(self.tests["key"][row]), row) for row in self._rows(place)):
             before = int(self._earlier[row])
             if before < 0:
@@ -277,7 +277,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _bumps(self, place: int) -> Iterator[BumpsChanged]:
-        """Yield each test in which early bumps appeared or disappeared in both builds since the linked test."""
+        """Yield each test in which early bumps appeared or disappeared in both builds since the linked earlier test."""
         for row in self._rows(place):
             earlier, old = self.pairs[max(int(self._earlier[row]), 0)]
             here, there = self.pairs[row][1].early_bumps, old.early_bumps
@@ -289,9 +289,9 @@ class Chain:
                 yield BumpsChanged(test=test, against=earlier.name, before=there, now=here, setup_changed=changed)
 
     def _databases(self, place: int) -> Iterator[Drift]:
-        """Compare the levels of each two databases within each build, the second in the alphabet with the first.
+        """Compare the levels of each two databases within each build; the first in alphabetical order is the reference.
 
-        `flipped` says whether the order of the levels differs from that of the last earlier new build with both. If
+        `flipped` is True if the last earlier new build that has both databases had the opposite order of levels. If
         several tests of a comparison have the same type and database, they are left out.
         """
         tests = {row: self.pairs[row][1] for row in self._rows(place)}
@@ -313,7 +313,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _earlier_orders(self, logs: FloatArray) -> dict[str, object]:
-        """Fields of a `flipped` drift; `logs` has the earlier log ratios of the new order, NaN for the old order."""
+        """Fields of a drift whose databases changed order; `logs` has earlier log ratios, NaN for the former order."""
         places, earlier = np.flatnonzero(~np.isnan(logs).all(axis=1)), []
         for place in places[-MOST_EARLIER:]:
             percents = {side: percent(log) for side, log in zip(SIDES, logs[place], strict=True) if not math.isnan(log)}
@@ -324,10 +324,10 @@ class Chain:
         """List the tests whose error counts changed unusually much from base to new.
 
         Counts of errors have no published run-to-run deviation, so each change is compared with the changes in the
-        whole chain. It is reported if it exceeds 3.5 robust standard deviations (including Poisson noise of the counts)
-        and a factor of 1.5. The first rule alone reports too many: published counts have heavier tails than a normal
-        distribution (9 of 25 bounded MySQL tests are beyond it). Counts of unbounded tests are relative to the
-        supported users. A test without an error in one build is left out.
+        whole chain. A change is reported if it exceeds 3.5 robust standard deviations (including Poisson noise of the
+        counts) and a factor of 1.5. The factor is needed because published counts have heavier tails than a normal
+        distribution: 9 of 25 bounded MySQL tests exceed 3.5 standard deviations. Counts of unbounded tests are relative
+        to the supported users. A test without an error in one build is left out.
         """
         changes = []
         for row, test in zip(self._rows(place), entry.tests, strict=True):
@@ -366,7 +366,7 @@ def measure_repeats(builds: Iterable[Sequence[float]]) -> RepeatedMeasurements |
 
 
 def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()) -> UsersNoise:
-    """Return the noise of supported users, by a catalogue's load metric and repeated runs, and that metric's margin."""
+    """Return the noise of supported users (from the catalogue and repeated runs) and their margin in percent."""
     load = catalogue.load
     return (metric_noise(load, "unbounded", groups), load.margin_percent) if load else (None, 0.0)
 
@@ -374,7 +374,7 @@ def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] =
 def compare_to_ledger(
     ledger: Ledger, params: Comparison, tests: Sequence[TestResult], users: UsersNoise, *, simulated: bool
 ) -> Past:
-    """Compare the results of `params` with the chain before its entry, or with the whole chain if not yet recorded."""
+    """Compare the results of `params` with earlier comparisons in the chain (all of them if it is not recorded)."""
     noise, margin_percent = users
     recorded = ledger.find(entry_of(params, position=1))
     is_study = recorded is not None and recorded.kind == "study"

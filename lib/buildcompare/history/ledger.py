@@ -131,7 +131,7 @@ class LedgerTest(ChainTest, extra="forbid"):
 
     name: FileName
     looks: list[Look] = Field(default_factory=list)
-    """Numbers of runs of base and new at each earlier look at this comparison."""
+    """Numbers of runs of base and new at each earlier analysis of this comparison."""
     levels_of_runs: dict[str, Pair[list[Level]]] = Field(default_factory=dict)
     """Metric (:func:`buildcompare.stats.noise.series_key`) -> level of each run over its steady window."""
     within_se_log: dict[str, NotNegative] = Field(default_factory=dict)
@@ -146,7 +146,7 @@ class LedgerTest(ChainTest, extra="forbid"):
 
     @property
     def all_looks(self) -> list[tuple[int, int]]:
-        """Numbers of runs of base and new at each look so far, including the present one."""
+        """Numbers of runs of base and new at each analysis of this comparison, including the present one."""
         return list(dict.fromkeys([*self.looks, (self.runs.base, self.runs.new)]))
 
 
@@ -192,7 +192,7 @@ class Entry(ChainEntry):
     tests: Named[LedgerTest]  # type: ignore[assignment]  # lists are invariant; entries are never changed
 
     def looked_at(self, test: LedgerTest) -> LedgerTest:
-        """Return `test`, which was measured at a later look at this comparison, with the earlier looks added."""
+        """Return `test`, a later analysis of this comparison, with the numbers of runs at earlier ones in `looks`."""
         earlier = [look for each in self.tests if each.name == test.name for look in each.all_looks]
         now = (test.runs.base, test.runs.new)
         return test.model_copy(update={"looks": [look for look in earlier if look != now]})
@@ -206,7 +206,7 @@ class Ledger:
     folder
         Folder of the comparisons' files.
     read
-        Entries, each with the SHA-256 of its file, in any order; two at one position are an :class:`InputError`.
+        Entries in any order, each with the SHA-256 of its file; an :class:`InputError` if two have the same position.
     """
 
     def __init__(self, folder: Path = Path(), read: Iterable[tuple[ChainEntry, str]] = ()) -> None:
@@ -249,7 +249,7 @@ class Ledger:
         return self.entry(other.name if other.name in alike else alike[0]) if alike else None
 
     def namesake(self, entry: Entry) -> Entry | None:
-        """Return the earlier entry of this comparison; raise an InputError if another one has its name or builds."""
+        """Return the entry that `entry` replaces, if any; raise an InputError if its name or builds are taken."""
         if self.folder in ADDRESSES:
             raise InputError(file=self.folder, key="history", expected="a local folder", found="an address (read only)")
         builds, alike = f"{entry.base.label} with {entry.new.label}", self.alike(entry)
@@ -265,7 +265,7 @@ class Ledger:
         return same
 
     def place(self, entry: Entry) -> Entry:
-        """Add `entry` and return it as recorded: if it replaces an earlier entry, at its position, with its looks."""
+        """Add `entry`, with position and earlier analyses (`looks`) of an entry that it replaces; return the result."""
         same = self.namesake(entry)
         other = next((each for each in self.by_name.values() if each.name != entry.name), None)
         if other and other.simulated != entry.simulated:
@@ -357,9 +357,9 @@ def _put_in_place(folder: Path) -> None:
 def record(folder: Path, entries: Sequence[Entry], *, at_end: bool = False) -> Ledger:
     """Write `entries` into the ledger at `folder`, all or none, even if the process is killed; return the whole ledger.
 
-    A comparison that is recorded again keeps its position and its earlier looks. With `at_end`, new comparisons are
-    appended to the chain in the order of `entries`, whatever their `position`. Raises an InputError if another
-    comparison has the same name, builds or position, or if measured and simulated comparisons would mix.
+    A comparison that is recorded again keeps its position and the list of its earlier analyses. With `at_end`, new
+    comparisons are appended to the chain in the order of `entries`, whatever their `position`. Raises an InputError if
+    another comparison has the same name, builds or position, or if measured and simulated comparisons would mix.
     """
     with _locked(folder):
         ledger, placed = read_ledger(folder), []

@@ -117,15 +117,15 @@ def level_changes(levels: FloatArray) -> list[LevelChange]:
 NOT_OF_NOISE = {SETUP_COLUMNS["load_test_version"], "Metrics server"}
 """Settings whose change does not affect the noise between runs."""
 NEWEST = 100
-"""Maximum number of monthly comparisons (the latest) from which noise is estimated. With two databases they give 100
-contrasts, which estimate a standard deviation within 7 %."""
+"""Maximum number of monthly comparisons (the latest) from which noise is estimated. With two databases, 100 comparisons
+estimate a standard deviation within 7 %."""
 
 
 def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *, simulated: bool) -> Contrasts:
-    """Contrast the change of each metric in a test with its mean over the comparison's tests, to estimate noise.
+    """Compare the change of each metric in a test with its mean change over the comparison's tests, to estimate noise.
 
-    Used are the `NEWEST` comparisons on the setup of `params`, without its own comparison and tests that share a run
-    with it (`samples`). If a comparison has the same build as base and new, changes are contrasted with zero instead.
+    Only comparisons of other builds on the setup of `params` count: the latest `NEWEST` monthly ones, and studies.
+    Tests that share runs with `params` (`samples`) are left out. If base and new are one build, zero replaces the mean.
     """
     now, last = entry_of(params, position=1), ledger.next_position - 1
     same, compared = {*ledger.alike(now)}, {*samples}
