@@ -51,7 +51,7 @@ def save_results(results: Results) -> str:
 
 
 def whole(folder: Path, made_from: str) -> Results | None:
-    """Read the results of the report in `folder`; None if it is incomplete or has another input hash than `made_from`."""
+    """Read the results of the report in `folder`; None if it is incomplete or its input hash is not `made_from`."""
     try:
         results = Results.model_validate_json((folder / RESULTS).read_bytes())
     except (OSError, ValueError):
