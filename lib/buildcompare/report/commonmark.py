@@ -45,7 +45,7 @@ def to_html(text: str) -> Markup:
 
 
 def to_html_with_headings(text: str, taken: set[str]) -> tuple[Markup, list[tuple[str, str]]]:
-    """Render a notebook's cell; return also anchor and text of its level-2 headings. Anchors differ from `taken`."""
+    """Render a cell; also return anchor and text of its level-2 headings. New anchors are added to `taken`."""
     parser, found = _parser(headings=True), []
     tokens = parser.parse(text)
     for opening, inside in pairwise(tokens):
@@ -68,7 +68,7 @@ def _embedded(
 
 
 def _image(token: Token) -> tuple[str, str, bytes | None]:
-    """Read a local picture: return path as written, type and contents; if refused, path, reason and None."""
+    """Return path, type and contents of a local picture. If it cannot be shown, the reason replaces the type."""
     source = unquote(str(token.attrGet("src") or ""))
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:|//", source):
         return source, "remote", None
@@ -107,8 +107,8 @@ def to_markdown(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Escape text that must appear literally in Markdown, on one line; it cannot form a hand-written marker."""
-    line = _INLINE_SYNTAX.sub(r"\\\g<0>", " ".join(text.split())).replace("\\<", "&lt;")  # breaks markers
+    """Escape text so that Markdown shows it literally, on one line. The result contains no HTML comment."""
+    line = _INLINE_SYNTAX.sub(r"\\\g<0>", " ".join(text.split())).replace("\\<", "&lt;")  # no HTML comment
     return _BLOCK_SYNTAX.sub(lambda match: f"{match[0]}\\" if match[0].isdigit() else f"\\{match[0]}", line)
 
 
@@ -126,7 +126,7 @@ def cell(markdown: str) -> str:
 
 
 def aligned(table: str) -> str:
-    """Write a table from its header and rows, with columns that are also aligned as plain text."""
+    """Complete a Markdown table that has header and rows: pad its columns and add the separator line."""
     grid = [row.removeprefix("| ").removesuffix(" |").split(" | ") for row in table.splitlines()]
     widths = [max(3, *map(len, column)) for column in zip(*grid, strict=True)]
     grid.insert(1, ["-" * width for width in widths])

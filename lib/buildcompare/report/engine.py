@@ -24,7 +24,7 @@ CAN_FAIL = "raises-exception"
 
 
 class _Outputs:
-    """Outputs of a cell, in order; it replaces IPython's display publisher."""
+    """Collector of a cell's outputs in order, in place of IPython's display publisher."""
 
     is_publishing = False  # IPython reads this attribute
 
@@ -40,7 +40,7 @@ class _Outputs:
     def publish(
         self, data: Any, metadata: Any = None, *, transient: Any = None, update: bool = False, **_: Any
     ) -> None:
-        """Keep the output of ``display``, or update the earlier output with this id."""
+        """Keep the output of ``display``; with `update`, change the earlier outputs with the same display id."""
         fields, name = {"data": data, "metadata": metadata or {}}, str((transient or {}).get("display_id", ""))
         if update:
             for output in self._by_id.get(name, ()):
@@ -88,7 +88,7 @@ def _shell(outputs: _Outputs) -> Any:
 
 
 class WarmEngine:
-    """Engine of papermill that runs cells in a child of the fork server; in this process if it is such a child.
+    """Papermill engine that runs cells in a child of the fork server; such a child runs cells in its own process.
 
     The class does not inherit from papermill's engine, because papermill imports this module during its own import.
     """
@@ -116,13 +116,13 @@ class WarmEngine:
     @classmethod
     def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **_: object) -> None:
         """Run code cells in order until one fails."""
-        from matplotlib import pyplot  # late import: papermill imports this module
+        from matplotlib import pyplot  # late import: every import of papermill loads this module
 
         nb_man.nb.metadata["language_info"] = LANGUAGE
         outputs = _Outputs()
         shell = _shell(outputs)
         pyplot.switch_backend("module://matplotlib_inline.backend_inline")
-        pyplot.uninstall_repl_displayhook()  # otherwise each figure is drawn again, for a window
+        pyplot.uninstall_repl_displayhook()  # otherwise each figure would be drawn a second time
         for index, cell in enumerate(nb_man.nb.cells):
             if cell.cell_type != "code" or not cell.source.strip():
                 continue

@@ -1,4 +1,4 @@
-"""Make the files of a report from an executed notebook with exporters for nbconvert and `report`."""
+"""Exporters of nbconvert, which make the files of a report from an executed notebook."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class HtmlReportExporter(TemplateExporter):
 
     @property
     def environment(self) -> Environment:
-        """Return the template environment of reports; nbconvert's own does not escape text."""
+        """Return the template environment of reports, which escapes text, unlike the environment of nbconvert."""
         made = templates()
         made.globals.update(page_of=page_of, assets=assets, component=figures.component)
         return made
@@ -39,7 +39,7 @@ class HtmlReportExporter(TemplateExporter):
 class MarkdownReportExporter(Exporter):
     """``jupyter nbconvert --to buildcompare_markdown``: an executed notebook as README.md and graphs.
 
-    ``resources["graphs"]`` is the format of the graphs, or None for no graphs; ``resources["written"]`` is as above.
+    ``resources["graphs"]`` is the format of graphs or None; ``resources["written"]`` maps each block to its text.
     """
 
     export_from_notebook = "buildcompare README"

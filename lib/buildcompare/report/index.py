@@ -1,4 +1,4 @@
-"""Write one HTML page of all releases, from reports and ledgers; it loads nothing, and its rows can be searched."""
+"""Write one searchable HTML page of all releases, from reports and ledgers. The page loads no other file."""
 
 import json
 import re
@@ -39,7 +39,7 @@ NEWEST = 500  # maximum number of comparisons of each ledger on the page, apart 
 
 
 class UsersLine(NamedTuple):
-    """Supported users of both builds in one test, None if unknown; the fields have the names of :class:`Drift`."""
+    """Supported users in one test: `before` of the base build, `value` of the new build; None if unknown."""
 
     test: str
     db_engine: str | None
@@ -71,9 +71,9 @@ class IndexRow(Step):
 def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "mattermost") -> tuple[Path, int]:
     """Write the index page into the folder of all reports; return its path and its number of rows.
 
-    The default `ledgers` (folders) are those that the reports were compared with, and all in ``data/history``. The
-    noise of comparisons that only a ledger holds is that of the catalogue `metrics`. A damaged ledger raises an
-    InputError. A report that cannot be read becomes a row that names the fault.
+    The default `ledgers` (folders) are those that the reports were compared with, and all in ``data/history``. For
+    comparisons without a report, the noise comes from the catalogue `metrics`. A damaged ledger raises an InputError.
+    A report that cannot be read becomes a row that names the fault.
     """
     catalogue = read_catalogue(metrics)
     rows, views = index_rows(folder, ledgers, catalogue)
@@ -93,7 +93,7 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
 def index_rows(
     folder: Path, ledgers: Sequence[Path], catalogue: Catalogue
 ) -> tuple[list[IndexRow], dict[Path, History]]:
-    """List the rows: reports outside all ledgers, recorded releases (newest first), studies, unreadable reports.
+    """List the page's rows: reports outside all ledgers, entries of ledgers (newest first), unreadable reports.
 
     Each ledger adds its `NEWEST` latest comparisons and those with a report. Also return each ledger's analysis.
     """
@@ -128,7 +128,7 @@ def index_rows(
 
 
 def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[str, list[tuple[LevelSeries, Markup]]]]:
-    """Draw every metric of every test over the releases of each ledger, oldest first, below a heading for each."""
+    """Return for each ledger its heading, and charts of every metric of every test over its releases."""
     chains: dict[tuple[Path | None, bool], list[IndexRow]] = {}
     for row in reversed(rows):
         if row.tests and row.entry.kind == "monthly":
@@ -145,7 +145,7 @@ def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[s
             if series.slug == USERS:
                 marked |= {at: say("figures", "jump", row.delta_percent) for at, row in jumps if series.is_of(row)}
             attributes = chart.over_releases(series, releases, f"releases-{number}", marked)
-            is_first = all(series.test != each.test for each, _ in drawn)  # only a test's first metric has a picture
+            is_first = all(series.test != each.test for each, _ in drawn)  # only first charts are also static images
             still = curves.over_releases(series, [row.entry.name for row in chain], marked) if is_first else ""
             drawn.append((series, Markup(figures.element(attributes, still))))  # noqa: S704  # our HTML
         charts.append((say("figures", "chain_heading", ledger and ledger.name, simulated), drawn))
@@ -161,7 +161,7 @@ def _release(row: IndexRow) -> Header:
 
 
 def _place(results: Results, paths: Mapping[str, Path], opened: Sequence[Ledger]) -> tuple[Path, str] | None:
-    """Find the ledger that holds the comparison of a report; return its folder and the name there."""
+    """Find a report's comparison in the ledgers; return the ledger's folder and the comparison's name, or None."""
     first, entry = paths[results.history.ledger] if results.history else None, _entry_of(results)
     for ledger in sorted(opened, key=lambda ledger: ledger.folder != first):
         if recorded := ledger.find(entry):
@@ -234,5 +234,5 @@ def _of_step(step: Step) -> IndexRow:
 
 
 def _by_test(line: UsersLine | Drift) -> str:
-    """Return the sort key of a line: the name of its database, or without one of its test."""
+    """Return the sort key of a line: the name of its database, or the name of its test if no database is given."""
     return (db_name(line.db_engine) or line.test).casefold()

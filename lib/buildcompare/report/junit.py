@@ -11,7 +11,7 @@ from buildcompare.results import Results
 
 
 def render(results: Results) -> str:
-    """Render JUnit XML: regressions of gate metrics are failures, undecided rows skipped, invalid tests errors."""
+    """Render JUnit XML: regressions that affect the verdict are failures, and undecided rows are skipped."""
     return template("junit.xml").render(results=results, kind=kind_of_results(results), xml=escaped) + "\n"
 
 

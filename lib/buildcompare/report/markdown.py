@@ -1,4 +1,4 @@
-"""Write README.md in the shape of published performance comparisons, with graphs and hand-written blocks."""
+"""Write the report as README.md, with graphs and hand-written blocks, and as a comment for a pull request."""
 
 import functools
 import math
@@ -24,7 +24,7 @@ from buildcompare.text.numbers import MISSING, STATUS_WORDS, db_name
 from buildcompare.text.sentences import title
 
 MOST_ROWS, MOST_LABELS, MOST_PLANNED = 18, 8, 2
-"""Maximum number of rows of metrics, of labels, and of plans of further runs in a comment."""
+"""Maximum numbers of table rows, labels and plans that a comment for a pull request shows."""
 _NOT_JUDGED = "not judged"
 GRAPHS = PurePosixPath("graphs")
 BLOCKS = ("comments", "action-items")
@@ -52,9 +52,9 @@ def files_of(graphs: Sequence[Figure], results: Results, suffix: str | None = "s
 
 def render(results: Results, graphs: Sequence[Figure], suffix: str | None = "svg") -> str:
     """Render README.md from `results`; it shows `graphs`, whose files end in `suffix` (``svg`` or ``png``)."""
-    order = [name for test in results.tests for name in names(test.metrics, test.name)]  # changes first, as on the page
+    order = [name for test in results.tests for name in names(test.metrics, test.name)]  # the page shows changes first
     graphs = sorted(graphs, key=lambda graph: order.index(graph.name) if graph.name in order else len(order))
-    tests = sorted(results.tests, key=lambda test: (test.type, db_name(test.db_engine)))  # bounded ones first
+    tests = sorted(results.tests, key=lambda test: (test.type, db_name(test.db_engine)))  # bounded before unbounded
     begins, kind = opening(results), kind_of_results(results)
     top, rest = above_the_fold(results.findings if kind else headlines(results.findings), begins.states)
     values = {"opening": begins, "top": top, "rest": rest, "notice": NOTICE, "markers": markers}
@@ -95,7 +95,7 @@ def comment(results: Results, link: str | None = None) -> str:
 
 
 def _changed_labels(tests: Sequence[TestResult]) -> list[tuple[str, LabelResult]]:
-    """List changed labels with their test's title, regressions first, then what moved most; one row for each label."""
+    """List each changed label once, with its test's title: regressions first, large changes before small ones."""
     first: dict[tuple[str, str, str], tuple[tuple[bool, float, float], str, LabelResult]] = {}
     for test in (each for each in tests if each.verdict != Verdict.INVALID):
         place = {id(row): i for i, row in enumerate(most_moved(test.labels))}
@@ -113,7 +113,7 @@ def markers(block: str) -> str:
 
 
 def read_written(file: Path) -> dict[str, str]:
-    """Read the text between the markers of each block; an :class:`InputError` if a marker is broken or missing."""
+    """Read the text between the markers of each block; raise :class:`InputError` if a marker is broken or missing."""
     fault = functools.partial(InputError, file=file)
     try:
         text = file.read_bytes().decode("utf-8")

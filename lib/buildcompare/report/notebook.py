@@ -128,7 +128,7 @@ def _with_content(parts: Iterable[Part], written: Mapping[str, str]) -> Iterator
 
 
 def _explained(html: Markup, terms: dict[str, str]) -> Markup:
-    """Explain each of `terms` (regular expression: explanation) where it first appears, and remove it from `terms`."""
+    """Explain each term at its first place in `html`, and remove it from `terms` (pattern: explanation)."""
     for term in [*terms] if "<svg" not in html else ():
         if found := re.search(rf"(?<![\w-])({term})(?![\w-])(?=[^<>]*<)", html):
             abbr = Markup('<abbr title="{}">{}</abbr>').format(terms.pop(term), html[slice(*found.span())])

@@ -8,12 +8,12 @@ from importlib import import_module
 
 # OpenBLAS uses one thread: threads slow down small matrices, and a process with threads cannot be forked safely.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# pyarrow uses the system's allocator: its own gets memory page by page, which may take ten times as long as a read.
+# pyarrow uses the system's allocator: allocation by pyarrow's default may take ten times as long as the read itself.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 # Notebooks draw with this backend; matplotlib reads the variable when it is imported.
 os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-# Imports of these modules fail at once, because no report needs them. Otherwise jsonschema would import its checkers
-# of addresses, colours and durations in more than 1 s, and seaborn would import ipywidgets in 0.1 s.
+# Imports of these modules fail at once, because no report needs them. This saves 0.1 s for ipywidgets (in seaborn),
+# and more than 1 s for the other modules: jsonschema imports them to check addresses, colours and durations.
 UNUSED = ("rfc3987_syntax", "rfc3986_validator", "isoduration", "webcolors", "uri_template", "fqdn", "ipywidgets")
 for name in UNUSED:
     sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # None makes an import fail
@@ -50,7 +50,7 @@ from buildcompare.text import sentences  # noqa: E402
 
 for environment in (sections.templates(), sentences.environment()):
     for name in environment.list_templates(["j2"]):
-        if not name.startswith("sections/"):  # listed a second time without the folder
+        if not name.startswith("sections/"):  # these templates are also listed without their folder
             environment.get_template(name)
 
 # pandas stores text as Python strings: lookups in small tables take half as long as with Arrow's strings.

@@ -24,14 +24,14 @@ from buildcompare.config.project import locked, short_parent, socket_folder
 
 T = TypeVar("T")
 PRELOAD = ["buildcompare.report.preload", "buildcompare.api"]
-LEAST_MEMORY = 4_000_000_000  # minimum for a child, in bytes: threads of libraries reserve memory that they never use
+LEAST_MEMORY = 4_000_000_000  # minimum limit of a child, in bytes, because unused reserves of threads count too
 GRACE_S = 5.0
 """Seconds to wait for a child to end by itself, then again after SIGTERM, before it is killed."""
 _asker: Connection | None = None  # in a child: pipe to the process that waits for its result
 
 
 def is_safe() -> bool:
-    """Test whether Python starts children by forking; not on Windows, nor on macOS, whose libraries forbid it."""
+    """Test whether forking is safe. It is not where Python spawns children by default (Windows and macOS)."""
     methods = multiprocessing.get_all_start_methods()  # Python lists its default first
     return methods[0] != "spawn" and "forkserver" in methods
 
@@ -55,8 +55,8 @@ def in_child(
 ) -> T:
     """Call `task` in a child and return its result; `hear` gets the number of each notebook cell that the child runs.
 
-    The child may use the fraction `share` of the machine's memory, but at least `LEAST_MEMORY`. Beyond this it gets a
-    MemoryError, before the system kills other processes.
+    The child may use the fraction `share` of the machine's memory, but at least `LEAST_MEMORY`. A child that
+    needs more gets a MemoryError, before the system kills other processes.
 
     If the child ends before its task is done, an :class:`ExecutionError` is raised. A task must catch all exceptions.
     """
@@ -92,7 +92,7 @@ def in_child(
 def memory() -> int:
     """Return the memory that this machine or this container may use, in bytes."""
     least = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with contextlib.suppress(OSError, ValueError):  # not in a container, or without a limit
+    with contextlib.suppress(OSError, ValueError):  # raised outside a container, or if it has no limit
         least = min(least, int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
     return least
 
@@ -117,7 +117,7 @@ def _context() -> Any:
         forkserver.ensure_running()  # the server puts its socket into the folder
     finally:
         tempfile.tempdir = before
-    # runs after multiprocessing's finaliser (priority -100), which removes a folder inside this one
+    # `folder` is removed at exit, after multiprocessing (priority -100) has removed its own folder inside `folder`.
     util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=-101)
     atexit.register(lock.close)
     multiprocessing.current_process().daemon = False  # Dask workers are daemons, which may not have children
@@ -137,5 +137,5 @@ def _child(
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a normal exit: exit handlers remove half-made files
-    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # the asker has ended, or reports the error
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # interrupted, or the waiting process has ended
         asker.send((True, task(*arguments)))

@@ -23,7 +23,7 @@ FOLDERS = {
 }
 """Patterns of the files that a report makes, by folder."""
 MADE = frozenset({RESULTS, HTML, README, NOTEBOOK, JUNIT, "graphs", "tables"})
-"""Files and folders of every report. Other files in its folder, except artefacts, belong to the user and are kept."""
+"""Names of the files and folders in the report of a comparison."""
 OLD, NEW = "old", "new"
 """Folder names of the old and the new report while the new one replaces the old."""
 
@@ -51,7 +51,7 @@ def save_results(results: Results) -> str:
 
 
 def whole(folder: Path, made_from: str) -> Results | None:
-    """Read the results of the report in `folder` if it is complete and was made from these inputs."""
+    """Read the results of the report in `folder`; None if it is incomplete or its input hash is not `made_from`."""
     try:
         results = Results.model_validate_json((folder / RESULTS).read_bytes())
     except (OSError, ValueError):
@@ -114,13 +114,13 @@ def _put_in_place(place: Path, folder: Path) -> None:
 
 def _take_over(old: Path, folder: Path) -> None:
     """Move the user's files from an old report into the new one, and remove the old one."""
-    for _ in range(3):  # three attempts: a file that is saved meanwhile keeps the folder
+    for _ in range(3):  # three attempts, because programs may save files in `old` meanwhile
         for entry in _others(old):  # a rename keeps links, pipes and large files intact
             if not os.path.lexists(target := folder / entry.relative_to(old)):
                 target.parent.mkdir(exist_ok=True)
                 entry.rename(target)
         for name in _ours():
-            shutil.rmtree(old / name, ignore_errors=True)  # removes folders only; `unlink` removes files
+            shutil.rmtree(old / name, ignore_errors=True)  # for folders; `unlink` removes files
             with contextlib.suppress(OSError):
                 (old / name).unlink()
         with contextlib.suppress(OSError):

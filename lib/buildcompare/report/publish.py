@@ -69,7 +69,7 @@ def execute(params: Reported, *, command: str, engine: Engine | None = None) -> 
             raise ExecutionError(f"{source}, {error}") from None
         except Exception as error:  # libraries raise errors of any type if a kernel dies or does not start
             raise ExecutionError(f"the notebook could not be run: {type(error).__name__}: {error}") from error
-    for cell in notebook.cells:  # warnings and metadata may hold paths of this machine
+    for cell in notebook.cells:  # remove warnings (stderr): they may name paths of this machine
         if "outputs" in cell:
             cell.outputs = [o for o in cell.outputs if not (o.output_type == "stream" and o.name == "stderr")]
     notebook.metadata.get("papermill", {}).update(input_path=str(source), output_path=source.name)
@@ -98,10 +98,10 @@ def _settings(engine: Engine | None) -> Iterator[dict[str, object]]:
         kernel_spec = KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
 
     with socket_folder() as sockets:
-        # Each kernel has its own folder of sockets: TCP ports race, and kernels in one folder connect to each other.
+        # Each kernel has its own folder of sockets: kernels with a common folder or TCP port connect to each other.
         manager = {"connection_file": f"{sockets}/kernel.json", "transport": "ipc", "ip": f"{sockets}/k"}
         transport = {"KernelManager": manager} if os.name == "posix" else {}
-        settings = {"start_timeout": 120, "config": Config(transport), "kernel_manager_class": OwnKernel}  # seconds
+        settings = {"start_timeout": 120, "config": Config(transport), "kernel_manager_class": OwnKernel}  # 120 seconds
         yield {**quiet, **settings, "on_cell_start": lambda cell, cell_index: processes.tell(cell_index)}
 
 
@@ -151,7 +151,7 @@ def pictures_of(params: Reported, folder: Path) -> dict[str, bytes]:
 
 
 def made_from(params: Reported, params_file: Path, folder: Path, *, graphs: Graphs) -> str | None:
-    """Hash all inputs of the report in `folder`; None if a file is missing (the notebook then names the file)."""
+    """Hash all inputs of the report in `folder`; return None if an input file is missing."""
     if not all("\0" not in path and resolve(path).is_file() for path in files_of(params)):
         return None
     written = markdown.read_written(folder / publication.README)
@@ -175,7 +175,7 @@ def publish(
     graphs: Graphs = "svg",
     resume: bool = False,
 ) -> Published:
-    """Check the params, run the notebook, and publish into `output` all files that are made from it, or none.
+    """Check the params, run the notebook, and publish the report in `output`: all its files, or none after an error.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def publish(
     progress
         Show the progress of pulls.
     ledger_as
-        Kind of entry that records the results in the params' ledger (``history``); None records nothing.
+        Kind of the new entry in the ledger that the params name (``history``); None records nothing.
     engine
         What runs the notebook's cells: a forked process (``warm``; the default where it is safe) or a ``kernel``.
     graphs

@@ -38,9 +38,9 @@ RESULTS_MIME = "application/vnd.buildcompare.results+json"
 """MIME type of results.json in the executed notebook."""
 FRAGMENT_MIME = "application/vnd.buildcompare.fragment+json"
 """MIME type of a fragment's fields in the notebook, for the HTML exporter."""
-OPENED = "notebooks/investigate.ipynb"  # by the commands beside findings, where the project has it
+OPENED = "notebooks/investigate.ipynb"  # notebook that the commands beside findings open
 HEADLINE_TESTS = 6
-"""Maximum number of tests in the table below the verdict; of more tests the gravest are shown, the others folded."""
+"""Maximum number of tests in the table below the verdict: those with the worst verdicts. Other tests are folded."""
 MOST_LABELS = 500
 """Number of rows to which the page cuts a long label table (see `labels`); thousands would take many megabytes."""
 CALLABLE = (
@@ -67,7 +67,7 @@ class Fragment:
     block: str = ""
     """Name of the hand-written block of README.md that the page shows after the fragment; empty for none."""
     is_placeholder: bool = False
-    """If True, the page shows the hand-written text of `block` instead of the fragment, or nothing without a text."""
+    """If True, the page replaces the fragment by the hand-written text of `block`, or omits it if there is no text."""
     alone: bool = True
     """If True, the fragment brings its styles into a notebook."""
 
@@ -179,7 +179,7 @@ def comments(report: Report) -> Fragment:
 
 
 def action_items(report: Report) -> Fragment:
-    """Show the analyst's next steps under a heading, both from the params; the page adds steps from README.md."""
+    """Show the heading and the analyst's next steps from the params; the page adds next steps from README.md."""
     results = report.results
     return _written("action-items", results.action_items, "None were written.", results.action_items_title)
 
@@ -191,7 +191,7 @@ def _written(block: str, items: Iterable[str], nothing: str, heading: str = "") 
 
 
 def events(analysis: Analysis) -> Fragment:
-    """Show the events of each test, and name tests with runs too short for a search."""
+    """Show the events of each test, and name the tests with runs that are too short to search for events."""
     tests = [test for test in analysis.results.tests if test.type != "benchmark"]
     windows = {test.name: [run.window for run in (*test.runs.base, *test.runs.new)] for test in tests}
     short = [test for test in tests if not all(search_window(each, test.type) for each in windows[test.name])]
@@ -206,7 +206,7 @@ def verdict(analysis: Analysis, *, links: bool = True) -> Fragment:
     with_users = any(test.supported_users for test in tests)
     gates = [metric.name for metric in analysis.catalogue.metrics if metric.gate] + ["supported users"] * with_users
     rows = [row for test in results.tests for row in test.metrics if row.gate]
-    rows.sort(key=lambda row: not (row.deciding and row.deciding.status.changed))  # changes first: phones cut tables
+    rows.sort(key=lambda row: not (row.deciding and row.deciding.status.changed))  # changes first, for narrow screens
     begins = opening(results)
     top, rest = above_the_fold(results.findings, begins.states)
     return fragment(
@@ -249,7 +249,7 @@ def ramp_up(analysis: Analysis) -> Iterator[Part]:
 
 
 def metrics(analysis: Analysis) -> Iterator[Part]:
-    """Show every metric over the steady windows, and in unbounded tests at equal load."""
+    """Show every metric over the steady windows; for unbounded tests, also show metrics at equal load."""
     yield fragment("matrix", results=analysis.results, matrix=_matrix(analysis.results.tests))
     for test in analysis.tests():
         yield fragment("test_heading", test=test.result)
@@ -273,7 +273,7 @@ def metrics(analysis: Analysis) -> Iterator[Part]:
 
 
 def _matrix(tests: Iterable[TestResult]) -> list[tuple[str, list[Decided | None]]]:
-    """Return for each metric its row in each test: at equal load if there is one, None if it was not judged."""
+    """Return each metric's row in every test, preferably the row at equal load; None if the metric was not judged."""
     of_tests = [{metric.full_name: metric for metric in test.metrics if metric.p_value is not None} for test in tests]
     names = dict.fromkeys(name for metrics in of_tests for name in metrics)
     matrix = [(name, [metrics.get(name) for metrics in of_tests]) for name in names]
@@ -332,7 +332,7 @@ def templates() -> Environment:
 
 
 def region(name: str) -> Markup:
-    """Write the opening tag of a region around the table `name` that scrolls, also by keyboard."""
+    """Write the opening tag of a labelled region in which the table `name` scrolls, also by keyboard."""
     return Markup('<div class="scroll" role="group" tabindex="0" aria-label="Table: {}">').format(name)
 
 
@@ -354,7 +354,7 @@ def fragment(name: str, **values: object) -> Fragment:
 
 @functools.cache
 def assets(name: str, *styles: str, component: str = "") -> Mapping[str, object]:
-    """Return styles and script of a page, with a policy that allows only this script; `component` is added to it."""
+    """Return a page's styles, its script followed by `component`, and the script's hash for the security policy."""
     script = (TEMPLATES / f"{name}.js").read_text("utf-8") + component
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     css = "\n".join([figures.theme(), *((TEMPLATES / f"{style}.css").read_text("utf-8") for style in styles)])

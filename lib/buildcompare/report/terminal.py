@@ -24,15 +24,15 @@ _STYLES: dict[str, str] = {
 }  # fmt: skip
 """Styles of text, by the code of a verdict, status or severity."""
 _NUMBERS, _FOLDS = range(1, 5), ((0, 14), (5, 8), (0, 8))
-"""Indices of columns with numbers; then (index, least width) of columns that shrink in a narrow window, in order."""
+"""Indices of columns with numbers. In a narrow window, columns shrink in this order: (index, minimum width)."""
 Row = tuple[tuple[str, ...], Status]
 
 
 def lines(results: Results, *, width: int, coloured: bool = False, every: bool = False) -> str:
     """Render the verdict of `results`, a table for each test, and findings, in lines of at most `width` columns.
 
-    Gate metrics and changed metrics have a row each. Critical findings, warnings, and assumptions made for want of a
-    catalogue are listed. All other metrics and findings are only counted, unless `every` is True.
+    Gate metrics and changed metrics have a row each. Critical findings and warnings are listed; without a catalogue,
+    assumptions are listed too. All other metrics and findings are only counted, unless `every` is True.
     """
     verdict, tests = opening(results), sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
     head = say("terminal", "builds", results.base.label, results.new.label, results.simulated)
@@ -71,7 +71,7 @@ def table_rows(test: TestResult, *, every: bool = False) -> tuple[list[Row], Cou
     for name, row, unit, better, shown, margin in _judged(test):
         status = row.status if row else Status.NOT_COMPARABLE
         if not (shown or every or status.changed):
-            if not isinstance(row, ErrorRateResult):  # the report shows error rates in a section
+            if not isinstance(row, ErrorRateResult):  # unchanged error rates are not counted
                 rest[say("terminal", "counted", row, status)] += 1
             continue
         decides = shown or isinstance(row, ErrorRateResult)
@@ -93,12 +93,12 @@ def _levels(row: Change, unit: str) -> Pair[str]:
 
 
 def _judged(test: TestResult) -> Iterator[tuple[str, Change | None, str, Better, bool, float | None]]:
-    """Yield for each row: name, deciding row or None, unit, better direction, whether it is always shown, margin."""
+    """Yield for each row its name, change (None: unknown), unit, better direction, if it is always shown, margin."""
     if test.supported_users:
         yield USERS, test.supported_users, "users", Better.HIGHER, True, test.supported_users.band_percent
     judged_as_users = {run.load_curve for run in test.runs.base} if test.supported_users else set()
     for metric in (each for each in test.metrics if each.slug not in judged_as_users):
-        at_own_load = metric if metric.status.changed and not metric.gate else None  # shown if no row decides
+        at_own_load = metric if metric.status.changed and not metric.gate else None  # used if `deciding` is None
         row = metric.deciding or at_own_load
         yield metric.full_name, row, metric.unit, metric.better, metric.gate, metric.margin_percent
     for rate in test.errors:

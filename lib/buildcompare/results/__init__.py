@@ -1,4 +1,4 @@
-"""The schema of results.json. Models are imported on first use, so that users of the codes alone load no pydantic."""
+"""The schema of results.json. Models are imported on first use, so that imports of the codes load no pydantic."""
 
 from importlib import import_module
 

@@ -28,7 +28,7 @@ class Model(BaseModel):
 class KindResult(Model):
     """The results of a kind of comparison that another package registers (:class:`buildcompare.config.kinds.Kind`)."""
 
-    model_config = ConfigDict(defer_build=True)  # the schema is built later: subclasses import this module
+    model_config = ConfigDict(defer_build=True)  # schema built at first use: it loads packages that import this module
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """An earlier comparison with the present order of the databases: their difference in each build, in percent."""
+    """Difference between two databases in an earlier comparison, in percent; null for a build with another order."""
 
     comparison: str
     base: Number = None
@@ -42,19 +42,19 @@ class Drift(Model):
     value: Number
     delta_percent: Number
     ci_low: Number
-    """Low end of the 95 % interval of `delta_percent`, from the run-to-run noise on one setup alone."""
+    """Low end of the 95 % interval of `delta_percent`; the interval includes only run-to-run noise on one setup."""
     ci_high: Number
     p_value: Number
     noise_source: NoiseSource
     same_version: bool
-    """Whether both builds have the same major and minor version; if not, the builds may differ as well."""
+    """Whether both builds have the same major and minor version; if not, the versions may explain the difference."""
     z: Number = None
-    """Log of `value` / `before`, divided by the usual deviation of one version (see `BetweenComparisons`)."""
+    """For an unchanged version: log of `value` / `before`, divided by the deviation in `BetweenComparisons`."""
     jump: bool = False
     setup_changed: list[str] = Field(default_factory=list)
     """Settings that changed since the earlier comparison; empty if no change is recorded."""
     flipped: bool = False
-    """Whether the databases have another order than in the new build of the previous comparison."""
+    """Whether the two databases changed their order since the last new build that was measured with both."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
     """If `flipped`: the latest of the earlier comparisons in which the databases had the present order."""
     earlier_comparisons: int = 0
@@ -67,7 +67,7 @@ class Drift(Model):
 
 
 class BetweenComparisons(Model):
-    """Robust standard deviation of one version's supported users between comparisons; null if `links` is below 5."""
+    """Robust standard deviation of one version's users between comparisons, from `links` pairs; null below 5 pairs."""
 
     type: TestType
     db_engine: str | None
@@ -85,7 +85,7 @@ class RepeatedMeasurements(Model):
 
 
 class BumpsChanged(Model):
-    """Early bumps that both builds of a test have now and neither had in an earlier comparison, or the reverse."""
+    """A test whose early bumps (rises of the load that fall back) appeared or disappeared in both builds."""
 
     test: str
     against: str
@@ -100,10 +100,10 @@ class HistoryResult(Model):
 
     ledger: str
     comparisons: int
-    """Number of earlier comparisons in the chain."""
+    """Number of earlier comparisons that were used, without the `studies`."""
     studies: int
     entries_sha256: str
-    """SHA-256 of all entries that were read from the ledger, because they are inputs like the recordings."""
+    """SHA-256 of the ledger entries that were used; the entries are inputs of the comparison."""
     before: str | None
     """Name of the previous comparison; null if there is none to compare with (see `reason`)."""
     reason: NoHistory | None = None

@@ -21,7 +21,7 @@ class Estimate(Model):
     """The supported users of one run, estimated from its curve of connected users."""
 
     estimated: Number
-    """Mean users over the last 30 minutes under load; null if this mean is no estimate, for the given `reason`."""
+    """Mean users over the last 30 minutes under load; null if a `reason` is given."""
     at_least: Number
     """Mean users over the last 30 minutes, as a lower bound, if the curve still rose or reached the ceiling."""
     reason: codes.NoEstimate | None
@@ -30,7 +30,7 @@ class Estimate(Model):
 
 
 class SeriesCoverage(Model):
-    """How much of a run, up to the stop, one series covers: numbers of expected, present, and finite samples."""
+    """Numbers of expected, present and finite samples of one series, up to the end of the run's load."""
 
     slug: str
     expected: int
@@ -95,7 +95,7 @@ class ServerResult(Model):
     queries: int
     points: int
     missing_points: int
-    """Number of points on the time grid of the metrics' series that have no value."""
+    """Number of requested points without a value, summed over the series of all metrics."""
     counter_resets: dict[str, int] = Field(default_factory=dict)
     """Number of restarts of each metric's counter during the run, by name of the metric."""
     warnings: list[str] = Field(default_factory=list)
@@ -128,7 +128,7 @@ class RunResult(Model):
 
 
 class AlertResult(Model):
-    """How early, how often and how nearly one alert of the coordinator was reached in the runs of one build."""
+    """When, how often and how nearly the runs of one build reached an alert threshold of the load-test coordinator."""
 
     build: Side
     alert: str
@@ -150,7 +150,7 @@ NEAR = 0.8
 
 
 class LimitedBy(Model):
-    """What limited each build in words (`base`, `new`), and its alerts in the order of the catalogue."""
+    """What limited each build, in words (`base`, `new`), and the alerts of both builds in the catalogue's order."""
 
     base: str | None = None
     new: str | None = None
@@ -212,7 +212,7 @@ class Distribution(Model):
 
 
 class DistributionResult(Model):
-    """Distributions of one metric without time stamps; null for a build with too few values."""
+    """Distribution of one metric in each build; null for a build with too few values."""
 
     name: str
     slug: str
@@ -284,11 +284,11 @@ class TestResult(Model):
     profiles: ProfilesResult | None = None
     validity: Validity
     looks: list[tuple[int, int]] = Field(default_factory=list)
-    """Number of runs of base and of new at each look: first the looks in the ledger, last the present look."""
+    """Numbers of runs (base, new) at each analysis of this test: earlier analyses from the ledger, then this one."""
     level: float = 0.05
-    """Threshold of adjusted p-values; with several looks it is lower, so that all looks together err in at most 5 %."""
+    """Significance level of adjusted p-values; repeated analyses lower it, to keep their total error below 5 %."""
     planned_runs: int | None = None
-    """Planned number of runs of each build, used to share the error among looks; null if the first look had no plan."""
+    """Planned final number of runs of each build, which affects `level`; null if the params state none."""
 
     def events_of(self, metric: MetricResult) -> list[Event]:
         """Select the events of this metric that deserve a warning."""
@@ -322,7 +322,7 @@ class PlannedRow(Model):
     unit: Literal["run", "session"] = "run"
     """What the numbers in `steps` count: runs or sessions."""
     steps: list[FurtherRunsResult]
-    """Power after one further run of each build, and after the fewest (else eight) that show 1.5 times the margin."""
+    """Changes detectable after one further run of each build, and after as many as show 1.5 margins (at most eight)."""
 
     @property
     def undecided(self) -> bool:
@@ -411,7 +411,7 @@ class ArtefactProvenance(Model):
     test: str
     """Name of the test; in a matrix of variants the factor levels of the run."""
     build: Side | None
-    """Null in a matrix of variants, whose runs are numbered across builds."""
+    """Build of the run; null in a matrix of variants, which numbers runs across builds."""
     run: int
     path: str
     """Folder of the copied files, relative to the folder of the report."""
@@ -432,7 +432,7 @@ class Provenance(Model):
 class Results(Model):
     """The whole of results.json."""
 
-    model_config = ConfigDict(defer_build=True)  # for the same reason as in `KindResult`
+    model_config = ConfigDict(defer_build=True)  # schema built at first use: it loads packages that import this module
 
     schema_version: Literal[2] = 2
     comparison: str

@@ -21,15 +21,15 @@ class Tested(Change):
     """A change and its test against run-to-run noise; the added fields are null if the noise is unknown."""
 
     ci_low: Number = None
-    """Low end of the 95 % interval of `delta_percent`, from run-to-run noise; it holds for this row alone."""
+    """Low end of the 95 % interval of `delta_percent`, from run-to-run noise; not adjusted for the number of rows."""
     ci_high: Number = None
     p_value: Number = None
 
 
 LEANING = 0.1
-"""One-sided adjusted p-value below which a row counts as probably worse: it prevents a pass, even if undecided.
+"""One-sided adjusted p-value below which a row counts as probably worse, which prevents a pass.
 
-A round number; `benchmarks/identical.py` prints how many pairs of identical runs pass, and all their warnings."""
+The value is a round number. `benchmarks/identical.py` prints how many pairs of identical runs pass with it."""
 
 
 class Decided(Tested):
@@ -42,21 +42,21 @@ class Decided(Tested):
     min_detectable_percent: Number = None
     """Smallest rise, in percent, that is significant with 80 % probability if no other row of its family changed."""
     required_runs: int | None = None
-    """Number of runs per build, the present ones included, that show a change as large as the margin (of a gate metric
-    or supported users: 1.5 times the margin) with 80 % probability; null above 99 or if unknown."""
+    """Total number of runs per build that show a change as large as the margin with 80 % probability. For gate metrics
+    and supported users, the change is 1.5 times the margin. Null if more than 99 runs are needed or if unknown."""
     required_runs_show_percent: Number = None
     """Smallest rise, in percent, that `required_runs` runs of each build show with 80 % probability."""
     run_sd_percent: Number = None
     """Standard deviation of the level of a single run, in percent; it includes the error within the run."""
     noise_df: Number = None
-    """Degrees of freedom of `run_sd_percent`; null if it is taken as exact."""
+    """Degrees of freedom of `run_sd_percent`; null if infinite or if the noise is unknown."""
     noise_source: NoiseSource = NoiseSource.NONE
     se_log: Number = None
     """Standard error of log(new / base), from run-to-run noise."""
     within_se_log: Number = None
-    """Standard error of log(new / base) from the samples within runs alone; far too large if the load has waves."""
+    """Standard error of log(new / base) from the samples within runs; far too large if the load oscillates."""
     noise_comparisons: int = 0
-    """Number of earlier comparisons in the noise estimate: alone if `noise_source` is `ledger`, else added to it."""
+    """Number of earlier comparisons in the noise estimate. They are its only source if `noise_source` is `ledger`."""
 
     @property
     def leans_worse(self) -> bool:
@@ -72,17 +72,17 @@ class Decided(Tested):
 
 
 class LoadAdjustedResult(Decided):
-    """One metric at equal load; its 95 % interval holds for this metric alone."""
+    """One metric at equal load; its 95 % interval is not adjusted for the number of metrics."""
 
     users: float
     p_adjusted: Number = None
-    """P-value, adjusted (Holm) over one family of the test: gates, error metrics, other times, or other metrics."""
+    """P-value, adjusted (Holm) over metrics of the same kind: gate metrics, errors, other times, or the rest."""
     at_users_range: Window
     """Lowest and highest load, in connected users, at which both builds were observed."""
     constant: bool = False
-    """True if one difference holds for all loads; False if the difference at the highest load contradicts it."""
+    """True if the change is an estimate over all loads; False if the highest load deviates and is used alone."""
     noise_of: Literal["equal_load", "levels", "none"] = "none"
-    """What the run-to-run noise was measured on: runs at equal load, or levels of runs, which vary with the load."""
+    """Origin of the run-to-run noise: runs compared at equal load, or levels of whole runs; `none` if unknown."""
 
 
 class MixMover(Model):
@@ -98,7 +98,7 @@ class MixMover(Model):
 
 
 class TrafficMixResult(Model):
-    """The change of an average over labels: `mix_percent` from shares of calls plus `speed_percent` from times."""
+    """Change of an average over labels: the sum of `mix_percent` (from shares) and `speed_percent` (from times)."""
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
@@ -144,9 +144,9 @@ class MetricResult(Decided, MetricRow):
     labels: dict[str, str] = Field(default_factory=dict)
     margin_percent: float
     levels: Pair[list[float]]
-    """Level of each run that has one; `base` and `new` are geometric means of these, for errors arithmetic means."""
+    """Level of each run, if known. `base` and `new` are their geometric means (for failures, arithmetic means)."""
     mean: Pair[Number]
-    """Arithmetic mean of the samples behind the levels, averaged over the runs of each build."""
+    """Arithmetic mean of the samples from which a level is computed, averaged over the runs of each build."""
     p_adjusted: Number = None
     """P-value, adjusted (Holm) over the metrics of `family`."""
     family: str | None = None
@@ -154,7 +154,7 @@ class MetricResult(Decided, MetricRow):
     """With `better: neutral`, improvement means a rise and regression a fall."""
     reason: Reason | None
     reading_error_percent: Number = None
-    """Standard deviation of reading a level off a plot, in percent; part of the noise. Null if nothing was read off."""
+    """Standard deviation, in percent, of levels read off plots; the noise includes it. Null without such levels."""
     n_effective: Number = None
     """Effective sample size of the steady window, reduced for autocorrelation; the smallest over all runs."""
     window: Pair[Window | None]
@@ -162,9 +162,9 @@ class MetricResult(Decided, MetricRow):
     load_adjusted: LoadAdjustedResult | None = None
     traffic_mix: TrafficMixResult | None = None
     decided_by: Literal["level", "traffic_mix", "equal_load", "none"] = "level"
-    """The row that the verdict uses. `equal_load`: latency controls the load of an unbounded test, so only values at
-    equal load count (`none` if these are unknown). `traffic_mix`: another mix of calls changed the average, so the row
-    at unchanged mix counts; in an unbounded test only if that row is no regression."""
+    """Row that the verdict uses. `level`: this row. `equal_load`: the row at equal load, in unbounded tests.
+    `traffic_mix`: the row at unchanged mix, if another mix of calls changed the average; in unbounded tests only if
+    that row is no regression. `none`: no row, because the row at equal load of an unbounded test is unknown."""
 
     @property
     def full_name(self) -> str:
@@ -214,11 +214,11 @@ class PooledResult(MetricRow):
     margin_percent: float
     delta_percent: Number
     ci_low: Number
-    """Low end of the 95 % interval of `delta_percent` (random effects); it holds for this row alone."""
+    """Low end of the 95 % interval of `delta_percent` (random effects); not adjusted for the number of rows."""
     ci_high: Number
     p_value: Number
     p_adjusted: Number
-    """P-value, adjusted (Holm) over the pooled rows of a family: gates, error metrics, other times, or others."""
+    """P-value, adjusted (Holm) over pooled rows of the same kind: gate metrics, errors, other times, or the rest."""
     status: Status
     no_worse_than_percent: Number = None
     min_detectable_percent: Number = None
@@ -238,7 +238,7 @@ class FailingLabel(Model):
 class ErrorRateResult(Tested, MetricRow):
     """One error rate in one test, in `unit`: means over the steady windows, or over whole runs for counted errors.
 
-    `delta_percent` is null if nothing failed in the base. The interval counts a third of a failure more in every run.
+    `delta_percent` is null if nothing failed in the base. The interval adds a third of a failure to every run.
     """
 
     better: Literal[Better.LOWER] = Better.LOWER
@@ -259,7 +259,7 @@ class LabelRow(Model):
 
 
 class LabelResult(Tested, LabelRow):
-    """One statistic of one label in one test; its interval is that of the change beyond `shared_percent`."""
+    """One statistic of one label in one test; the interval is for the change without `shared_percent`."""
 
     shared_percent: Number = None
     """Median change of all labels of the table, in percent; it is subtracted before the row is judged."""
@@ -272,9 +272,9 @@ class LabelResult(Tested, LabelRow):
     """Change in percent over the whole runs, if the source also summarises whole runs; else null."""
     window: Literal["steady", "whole_run"]
     status: Status
-    """A change if `p_value` is below 0.02, so at most 2 % of unchanged rows are false alarms. `equivalent`: the row
-    moved less than 10 %, and its 98 % interval lies between half and twice the time. `not_worse`: `ci_high` is at most
-    20 %. The status does not use `p_adjusted` (Benjamini and Hochberg, over the rows of one table and statistic)."""
+    """A change if `p_value` is below 0.02 and the 96 % interval reaches beyond 10 %. At most 2 % of unchanged rows are
+    false alarms. `equivalent`: the change is below 10 %, and its 98 % interval excludes half and twice the time.
+    `not_worse`: `ci_high` is at most 20 %. `p_adjusted` (Benjamini-Hochberg, by table and statistic) is not used."""
     only_in: Side | None
     at_least: Pair[bool]
     reason: Reason | None
