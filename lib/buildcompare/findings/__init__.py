@@ -194,10 +194,10 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
         shares = {name: share for (name, _), (_, share) in of_labels.costs([test], "new").items()}
         alone = max(shares, key=shares.__getitem__, default="")
         first = (alone, None) if shares.get(alone, 0.0) >= of_labels.LEAST_NEW else label
-        for name, row, _ in metrics.gate_rows(test):
-            if row and regressed and row.status == Status.REGRESSION and row.delta_percent is not None:
-                evidence = {"name": name, "delta_percent": row.delta_percent, "movers": movers, "label": first}
-                rows.append((abs(row.delta_percent), test.name, evidence | {"fails": fails}))
+        decided = [(name, row) for name, row, _ in metrics.gate_rows(test) if row and row.status == Status.REGRESSION]
+        for name, row in (decided or [(each.name, each) for each in metrics.risen(test)]) * regressed:
+            evidence: dict[str, object] = {"name": name, "delta_percent": row.delta_percent, "movers": movers}
+            rows.append((abs(row.delta_percent or 0.0), test.name, evidence | {"label": first, "fails": fails}))
         if label and not regressed:
             rows.append((0.0, test.name, {"name": None, "delta_percent": label[1], "movers": [], "label": label}))
     for _, name, evidence in sorted(rows, key=lambda each: -each[0])[:1]:
