@@ -21,7 +21,7 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 def frame(rows: Iterable[tuple[str | None, BaseModel]]) -> pd.DataFrame:
-    """Convert rows to a frame: a nested model becomes columns, a reason its code; lists of models are left out."""
+    """Convert rows to a frame. A nested model becomes columns, and a reason its code. Lists of models are omitted."""
     return pd.DataFrame(_flattened(rows))
 
 
@@ -70,7 +70,7 @@ def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def _cell(value: Any) -> Any:
     """Put an apostrophe before text that a spreadsheet would take for a formula; return other values unchanged."""
-    text = value.replace("\r", "\n") if isinstance(value, str) else ""  # csv quotes cells that hold "\n"
+    text = value.replace("\r", "\n") if isinstance(value, str) else ""  # "\n" replaces "\r", because csv quotes it
     return f"'{text}" if _FORMULA.match(text) else text or value
 
 
@@ -98,7 +98,7 @@ def _distributions(test: TestResult) -> Rows:
 
 
 def _frames(test: TestResult) -> Rows:
-    """Yield rows of stack frames: first with the share of samples in the frame alone, then also in its callees."""
+    """Yield a row for each stack frame with its share of samples: first without callees (own), then with (total)."""
     profiles = test.profiles
     for samples, rows in (("own", profiles.own), ("total", profiles.total)) if profiles else ():
         yield from ({"test": test.name, "samples": samples, **dict(row)} for row in rows)
@@ -124,7 +124,7 @@ def _flat(row: BaseModel) -> dict[str, object]:
             parts = value.items() if isinstance(value, Pair) else _flat(value).items()
             flat |= {f"{name}_{key}": each for key, each in parts}
         elif not kinds[name]:
-            flat["metric" if name == "slug" else name] = value  # lists of models have separate tables
+            flat["metric" if name == "slug" else name] = value  # lists of models are omitted: other tables hold them
     return flat
 
 

@@ -39,7 +39,7 @@ class RampUp(Model):
     bumps: list[Bump] = Field(default_factory=list)
     """The early bumps of a single run; empty if the fields are means over several runs."""
     kink_s: Number = None
-    """Elapsed seconds at which the ramp gets less steep: after an alert the coordinator rests, which is no defect."""
+    """Elapsed seconds at which the ramp gets less steep. This is normal: the load-test tool pauses after an alert."""
     lost_user_seconds: Number = None
     """Area between the ideal straight ramp and the curve, up to the end of the linear ramp, in user-seconds."""
     wave_onset_s: Number = None
@@ -89,5 +89,5 @@ class RampUps(Model):
     shift_status: Status = Status.INCONCLUSIVE
     """`regression` if the new build's ramp is significantly later; no verdict uses this status."""
     wave_period_s: BetweenRuns | None = None
-    """Difference of the wave periods, in seconds, of the median pair of runs; no verdict uses it."""
+    """Wave period of new minus base, in seconds: the median over the pairs of runs. No verdict uses this field."""
     wave_amplitude_users: BetweenRuns | None = None

@@ -1,7 +1,7 @@
-"""Find changes of the mean of an autocorrelated series, by an exact search with a penalty that noise rarely reaches.
+"""Find changes of the mean of an autocorrelated series, by an exact search with a penalty for each change.
 
-A penalty for independent samples would find a change in every swing of a load test's metric. The penalty is learned
-from identical runs, or else is proportional to the long-run variance of the residuals.
+A penalty for independent samples would find changes in the slow fluctuations of a load test's metric. So the penalty is
+learned from identical runs, or else is proportional to the long-run variance of the residuals.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.stats.levels import FEWEST, ROUNDED
 
 PENALTY = 12.0, 40.0
-"""Penalty without calibration, in long-run variances: first number + second number / effective sample size. Of AR(1)
-series of 60 to 1080 samples with phi of 0 to 0.9, at most 5 % show a change; of short ones with phi 0.9, 12 % do."""
-PENALTY_OF_TWO = 20.0, 600.0  # as `PENALTY`, for noise around the best two splits, so that two steps are not noise
+"""Penalty without calibration, in long-run variances: first number + second number / effective sample size. In AR(1)
+noise of 60 to 1080 samples, at most 5 % of series show a change if phi is 0 to 0.9 (short ones with phi 0.9: 12 %)."""
+PENALTY_OF_TWO = 20.0, 600.0  # as `PENALTY`, with noise measured around the best two splits, to exclude two steps
 HIGHEST_PHI = 0.97  # maximum lag-1 autocorrelation of noise; above it, a series of an hour looks like a random walk
 CHANGE_PHI = 0.93
-"""As `HIGHEST_PHI`, for series that are no load tests: the changes agree better with annotated ones (covering 0.73, not
-0.71). In 31 identical load tests, 11 would show an event, with or without outliers; with `cautious`, 9 show one."""
+"""Maximum lag-1 autocorrelation of noise in series other than load tests. Changes agree better with annotated ones than
+with `HIGHEST_PHI` (covering 0.73 instead of 0.71). Of 31 identical load tests, 11 would show an event instead of 9."""
 MAD_TO_SD = 1.0 / 0.6745
 """Standard deviation / median absolute deviation of a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 FALSE_ALARMS = 0.03  # share of runs without a change in which a calibrated penalty may find one
 OUTLYING, BESIDE = 6.0, 2
-"""A sample is an outlier if it is over `OUTLYING` robust standard deviations from the median of itself and `BESIDE`
-samples on each side. Of AR(1) series of 70 to 1080 samples, 2 % or less have one if phi is 0 to 0.9; at 0.95, 3 %."""
+"""An outlier is over `OUTLYING` robust standard deviations from the median of itself and `BESIDE` samples on each side.
+Of AR(1) series of 70 to 1080 samples, at most 2 % contain an outlier if phi is 0 to 0.9, and 3 % if phi is 0.95."""
 
 
 def robust_sd(deviations: npt.ArrayLike) -> float:
@@ -92,7 +92,7 @@ class Changepoints:
 
 @dataclass(frozen=True)
 class CalibratedPenalty:
-    """Penalty above the gains in identical runs. The runs should be about as long as the series to be searched."""
+    """Penalty learned from runs without a change. The runs should be about as long as the series to be searched."""
 
     MIN_RUNS = 10
     no_change: tuple[float, ...]  # smallest penalty at which each run shows no change, in units of its variance
@@ -104,14 +104,14 @@ class CalibratedPenalty:
 
     @classmethod
     def learn(cls, runs: Sequence[FloatArray]) -> CalibratedPenalty:
-        """Learn from at least 10 identical runs, each of shape (n,), all finite."""
+        """Learn the penalty from at least 10 identical runs, each of shape (n,), all finite."""
         return cls(tuple(no_change_of(run) for run in runs))
 
     @property
     def factor(self) -> float:
-        """Penalty in units of a series' variance: the larger of a bound and the maximum of k identical runs.
+        """Penalty in units of a series' variance: the larger of a prediction bound and the maximum over k runs.
 
-        One run in k + 1 exceeds the maximum of k. If logarithms are normal, the share `FALSE_ALARMS` exceeds the bound.
+        One run in k + 1 exceeds the maximum. If logarithms are normal, the fraction `FALSE_ALARMS` exceeds the bound.
         """
         logs = np.log(self.no_change)
         quantile = float(stdtrit(logs.size - 1, 1.0 - FALSE_ALARMS))
@@ -130,8 +130,8 @@ def changepoints(
         Shape (n,), equidistant, all finite. Take logarithms of a metric that varies in proportion to its level.
         Outliers of one or two samples do not count as a change.
     calibration
-        Penalty learned from identical runs, by ``CalibratedPenalty.learn(runs)``. The default is computed from the
-        noise of `values`, first around the best one or two splits, then around the changes that were found.
+        Penalty learned from identical runs, by ``CalibratedPenalty.learn(runs)``. By default, the penalty is computed
+        from the noise of `values` around the means of preliminary segments.
     cautious
         For metrics of load tests after removal of spikes: allow a higher autocorrelation, and keep outliers.
 
@@ -162,8 +162,8 @@ def changepoints(
     penalty = math.inf
     least = (
         ROUNDED * float(((series - series.mean()) ** 2).sum()) + 1e-300
-    )  # smaller gains may be floating-point errors
-    for first in (True, False) if series.size >= FEWEST else ():  # further rounds change nothing
+    )  # minimum penalty: smaller gains may be floating-point errors
+    for first in (True, False) if series.size >= FEWEST else ():  # two rounds; more change nothing
         around = _best_splits(series, 1) if first else changes
         if calibration is not None:
             trial = calibration.factor * ar1_noise(series, around).sd ** 2
@@ -243,7 +243,7 @@ def no_change_penalty(values: npt.ArrayLike) -> float:
 
 
 def no_change_of(values: FloatArray) -> float:
-    """Return the no-change penalty of a run without a real change, in units of its variance; NaN for variance 0."""
+    """Smallest penalty at which a run shows no change, in units of its noise variance; NaN if the variance is 0."""
     variance = ar1_noise(values, _best_splits(values, 1)).sd ** 2
     return no_change_penalty(values) / variance if variance > 0 else math.nan
 

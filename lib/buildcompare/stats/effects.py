@@ -1,10 +1,10 @@
-"""Judge differences of two builds against the noise of their runs: interval, p-value, status, and families of rows.
+"""Judge differences of two builds against the noise of their runs: interval, p-value, and status.
 
-A row is equivalent if its 90 % interval lies inside the margin (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15). Any
-other row is changed if its adjusted p-value is below 5 % (Lakens, Scheel & Isager 2018, Advances in Methods and
-Practices in Psychological Science 1) and, for gates, its estimate exceeds the margin: makers release smaller losses.
-Other rows are not worse if their 95 % interval excludes a loss of twice the margin, or else inconclusive. The families
-are fixed beforehand: errors, gates, other times and other metrics of a test, and each statistic of a label table.
+A metric is equivalent if its 90 % interval lies inside the margin (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15).
+Any other metric is changed if its adjusted p-value is below 5 % (Lakens, Scheel & Isager 2018, Advances in Methods and
+Practices in Psychological Science 1). The estimate of a gate metric must also exceed the margin. A remaining metric is
+not worse if its 95 % interval excludes a loss of twice the margin; otherwise it is inconclusive. P-values are adjusted
+in families: errors, gates (felt by users), other times and other metrics of a test; each statistic of a label table.
 """
 
 import math
@@ -25,14 +25,14 @@ from buildcompare.stats.planning import ALPHA, SOUGHT, Looks, enough_runs, perce
 LABEL_ALPHA = 0.02  # significance level of each label row: by chance, 4 of 200 unchanged rows are marked
 LABEL_MARGIN_PERCENT = 10.0  # equals the catalogue's `margin_percent` of averages over all labels
 FOUND = 1.5, 2.0, 4.0, 8.0
-"""Sizes of change, in margins, at which the error shares of gate metrics maximise power. On both halves of CPython's
-nightly benchmarks this finds more injected slowdowns of 10 to 50 % than shares by power alone, and as many of 7.5 %."""
-LEAST_SHARE = 0.1  # minimum share of a gate metric in the family's error, as a fraction of an equal share
+"""Sizes of change, in margins, which the error shares of gate metrics are meant to find. In CPython's benchmarks (both
+halves), they find more injected slowdowns of 10 to 50 % than shares by power alone, and as many of 7.5 %."""
+LEAST_SHARE = 0.1  # minimum error rate of a gate metric, as a fraction of the rate that equal shares would give
 STEPS = 40  # grid points between the smallest and largest share of a gate metric; 20 or 80 find as many changes
 GATE = "gate"  # name of the family of metrics that users feel
 USERS = 5.0
-"""Size of the family in which a loss of supported users is judged. Gate metrics call 2.5 % of unchanged tests a
-regression, users 0.5 %. A loss of 10 % injected into identical ceiling runs (development half) is found in 80-84 %."""
+"""Factor on the p-value of a loss of supported users. Unchanged tests show such a loss in 0.5 %, and a regression of a
+gate metric in 2.5 %. Of losses of 10 % injected into identical ceiling runs (development half), 80-84 % are found."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Effect:
     def min_detectable_percent(
         self, margin_percent: float = 0.0, family: float = 1.0, level: float = ALPHA, *, gate: bool = False
     ) -> float:
-        """Smallest rise in percent that is called with probability `POWER`, as the only change among `family` rows.
+        """Smallest rise in percent that is significant with probability `POWER` if no other of `family` rows changed.
 
-        Besides, the 90 % interval must reach beyond the margin; for a gate, the estimate must lie beyond the margin.
+        The rise must also exceed the margin: for a gate by its estimate, otherwise by an end of its 90 % interval.
         """
         reach = quantile(1.0 - level / family / 2.0, self.df) * self.sd
         return smallest_found(reach, self.sd, self.df, margin_percent, level, gate=gate)
@@ -80,7 +80,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class TestedEffect:
-    """One effect, judged in its family."""
+    """An effect with its adjusted p-value and its status."""
 
     __test__ = False  # keeps pytest from collecting the class as a test
 
@@ -89,11 +89,11 @@ class TestedEffect:
     better: Better
     p_adjusted: float
     """P-value adjusted over the family: for metrics by Holm (1979), for labels by Benjamini & Hochberg (1995). Metrics
-    of a run are correlated: with the latter, several false calls at once would raise the threshold of the others."""
+    are too correlated for Benjamini & Hochberg: several false positives would raise the threshold of the others."""
     status: Status
     family: str = ""
-    size: float = 1.0  # 1 / (share of the effect in the family's error); with equal shares, the size of the family
-    looks: Looks | None = None  # numbers of runs at all looks; None at the first look
+    size: float = 1.0  # family's error rate / that of this row; with equal shares, the number of rows in the family
+    looks: Looks | None = None  # numbers of runs at all looks (repeated judgements); None at the first
 
     @property
     def level(self) -> float:
@@ -102,7 +102,7 @@ class TestedEffect:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Confidence interval of the change in percent, valid over all looks together."""
+        """Confidence interval of the change in percent, with the confidence 1 - `level`."""
         return self.effect.interval(1.0 - self.level)
 
     def row(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def measure_effects(
 ) -> dict[Key, Effect | None]:
     """Compare the mean log levels of base and new by metric; None without noise, or if a level is not above zero.
 
-    The noise is pooled from `priors` and `repeats`, by default the scatter of the runs in `levels`.
+    The noise is pooled from `priors` and `repeats`. By default, `repeats` is the scatter of the runs in `levels`.
     """
     used = {key: runs for key, runs in levels.items() if all(runs) and all_positive(*runs)}
     stated = {key: noise and in_windows(noise, *used[key]) for key, noise in priors.items() if key in used}
@@ -230,8 +230,8 @@ def status_of(
 ) -> Status:
     """Return the status of an effect; `bound_alpha` is the significance level of "no worse than".
 
-    A change of a `gate` is called only if its estimate lies beyond the margin. For a metric without a better direction,
-    a rise is called an improvement and a fall a regression.
+    For a `gate`, a change counts only if its estimate lies beyond the margin. For a metric without a better direction,
+    a rise has the status improvement, and a fall the status regression.
     """
     low, high = effect.interval(1.0 - 2.0 * alpha)
     if -margin_percent < low and high < margin_percent:
@@ -262,9 +262,9 @@ def judge(
     size: float = 1.0,
     looks: Looks | None = None,
 ) -> TestedEffect:
-    """Judge an effect against a margin in percent; `p_adjusted` is its p-value over a family, None if judged alone.
+    """Judge an effect against a margin in percent; by default, `p_adjusted` is the effect's own p-value.
 
-    In the family :data:`GATE`, a change is called only if its estimate lies beyond the margin.
+    In the family :data:`GATE`, a change counts only if its estimate lies beyond the margin.
     """
     p_value = effect.p_value if p_adjusted is None else p_adjusted
     level = looks.level if looks else ALPHA
@@ -273,7 +273,7 @@ def judge(
 
 
 def judge_users(effect: Effect, margin: float, looks: Looks | None = None) -> TestedEffect:
-    """Judge the supported users, a loss as one of :data:`USERS` metrics. A gain decides nothing and is judged alone."""
+    """Judge the supported users. The p-value is multiplied by :data:`USERS`, except for a significant gain."""
     gain = judge(effect, margin, Better.HIGHER, family=GATE, looks=looks)
     if gain.status == Status.IMPROVEMENT:
         return gain
@@ -303,11 +303,11 @@ def family_of(metric: Metric) -> str:
 
 
 def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate: bool) -> FloatArray:
-    """Return weights that divide a family's error among its metrics.
+    """Return weights that divide a family's error rate among its metrics.
 
     Outside of the gate family, a weight is the power to find a change of `SOUGHT` margins. Gates start at `LEAST_SHARE`
-    of an equal share; each step goes to the gate whose power for `FOUND` it raises most (Roeder & Wasserman 2009,
-    Statistical Science 24). A gate gets at most the p-value of an estimate at its margin: smaller changes do not count.
+    of an equal share. The rest goes in steps to the gate that gains most power for `FOUND` (Roeder & Wasserman 2009,
+    Statistical Science 24). A gate gets at most the p-value of an estimate at its margin, because it needs no more.
     Example: two gates with margins of 5 % and standard errors of 2 and 10 % (known exactly) get 0.19 and 0.77.
     """
     of_each = [(min(each.df, 1e9), each.sd, metric.margin_percent) for _, metric, each in members]
@@ -321,7 +321,7 @@ def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate
     share = 2.0 * special.stdtr(df, -critical) / level
     power = sum(special.stdtr(df, np.log1p(times * margin / 100.0) / sd - critical) for times in FOUND)
     cost, gain = np.diff(share, axis=0), np.diff(power, axis=0)
-    # Raise the worth of each step to that of the best later step of its metric, so that steps are taken in order.
+    # Raise the gain per cost of a step to the maximum of its metric's later steps, so that steps are taken in order.
     worth = np.maximum.accumulate((gain / np.maximum(cost, 1e-300))[::-1])[::-1]
     best_first = np.argsort(-worth, axis=None, kind="stable")
     taken = best_first[np.cumsum(cost.flat[best_first]) <= 1.0 - share[0].sum()]
@@ -333,9 +333,9 @@ def judge_labels(
 ) -> list[TestedEffect | None]:
     """Judge the rows of label tables, each given with its table, at the significance level `LABEL_ALPHA`.
 
-    Rows are marked by their unadjusted p-values, because no row stops a release by itself; of unchanged rows, at most
-    `LABEL_ALPHA` are marked. The results hold the p-values adjusted over the table as well. A row is also equivalent if
-    its change is smaller than the margin and its 98 % interval excludes half and twice the time.
+    Unadjusted p-values decide, because no row stops a release by itself. Of unchanged rows, at most `LABEL_ALPHA` are
+    marked. The results also hold p-values adjusted over the table. A row without a significant change is also
+    equivalent if its estimate lies inside the margin, and its 98 % interval between half and twice the time.
     """
     judged: list[TestedEffect | None] = [None] * len(effects)
     tables: dict[Hashable, list[tuple[int, Effect]]] = {}
@@ -348,7 +348,7 @@ def judge_labels(
             status = status_of(effect, effect.p_value, margin_percent, Better.LOWER, alpha=LABEL_ALPHA)
             low, high = effect.interval(1.0 - LABEL_ALPHA)
             if not status.changed and abs(effect.delta_percent) < margin_percent and low > -50.0 and high < 100.0:
-                status = Status.EQUIVALENT  # a wide limit, because few intervals of labels fit inside the margin
+                status = Status.EQUIVALENT  # its interval may exceed the margin, as most intervals of labels do
             family = str(table), len(members)
             judged[i] = TestedEffect(effect, margin_percent, Better.LOWER, float(p), status, *family)
     return judged

@@ -1,4 +1,4 @@
-"""Compare the failed attempts of two builds; runs scatter more than independent attempts would."""
+"""Compare the failed attempts of two builds, with allowance for scatter between runs."""
 
 import math
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ class Failures(NamedTuple):
 def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succeeded: bool = False) -> Effect | None:
     """Compare the share of failures in the runs of two builds; None if nothing failed, or with too few runs.
 
-    The p-value is the larger of two. Student's t test of the runs' log odds (Gart & Zweifel 1967, Biometrika 54) counts
-    the scatter between runs. The exact binomial test of the sums (Przyborowski & Wilenski 1940, Biometrika 31) counts
-    chance in rare failures. Quasi-binomial and beta-binomial tests miss rises from 0; with a prior, a quasi-binomial
-    test calls too many changes (`benchmarks/errors.py`). With `succeeded`, the effect is the change of successes.
+    The p-value is the larger of two tests: Student's t test of the runs' log odds (Gart & Zweifel 1967, Biometrika 54),
+    which allows for scatter between runs, and the exact binomial test of the sums (Przyborowski & Wilenski 1940,
+    Biometrika 31), which is valid for rare failures. Quasi-binomial and beta-binomial tests are worse
+    (`benchmarks/errors.py`). With `succeeded`, the effect is the change of the share of successes.
     """
     df = len(base) + len(new) - 2
     sides = [np.array(runs, dtype=np.float64).reshape(-1, 2) for runs in (base, new)]
@@ -48,7 +48,7 @@ def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succee
     if p < 0.5:
         by_chance = abs(difference / quantile(p / 2.0, df))
     sd = max(math.sqrt(squares / df * per_run), by_chance, 1e-6)
-    # Convert the change and its error from log odds to log shares, by the ratio of the two changes.
+    # Convert change and standard error from log odds to log shares, with the factor log-share change / log-odds change.
     shares = special.log_expit(-means if succeeded else means)
     if abs(difference) > 1e-6:
         scale = abs(float(shares[1] - shares[0]) / difference)

@@ -21,26 +21,26 @@ from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats.planning import root
 
 LENT_DF = 4.0
-"""Maximum degrees of freedom of noise from runs of the other test type or from other labels of a table. Between
-simulated identical builds with 2 to 5 runs, 0.7 to 3.2 % of labels are marked; if the maximum were 8, up to 3.6 %."""
+"""Maximum degrees of freedom of noise from runs of the other test type or from other labels of a table. With 4, 0.7 to
+3.2 % of unchanged labels are marked; with 8, up to 3.6 % (simulated builds with 2 to 5 runs)."""
 CATALOGUE_DF = 8.0
-"""Default degrees of freedom of a catalogue's noise, and their limit beside repeated runs, because the catalogue is of
-another laboratory. Learned noise with fewer is pooled with other noise. Limits of 4 and 6 leave more rows undecided; 15
-is wrong more often (simulated comparisons, seeds from 1,000,000; identical ceiling runs of the development half)."""
+"""Default degrees of freedom of a catalogue's noise, and their maximum after scaling to another laboratory. Noise from
+repeated runs is pooled with other noise if it has fewer. Values of 4 and 6 leave more rows undecided, 15 is wrong more
+often (simulated comparisons, seeds from 1,000,000; identical ceiling runs of the development half)."""
 ALIKE = 3.0
 """Number of correlated metrics of a run that count as one independent metric. Between identical ceiling runs
-(development half), the changes of eight metrics are worth those of 2.7 independent metrics."""
-LEAST_DF = 3.0  # minimum degrees of freedom if setups differ in noise; two setups with 2 and 3 runs have as many
+(development half), the changes of eight metrics hold as much information as 2.7 independent ones."""
+LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise: those of two groups with 2 and 3 runs
 BY_CHANCE = 0.3
-"""Variances of groups count as equal if pooling keeps this share of their degrees of freedom. If they are equal, 1 of
-400 calibrations from 6 to 12 groups of 2 to 4 runs keeps less. With a limit of 0.5, 1 of 27 would keep less, and a
-third fewer injected changes of 20 % in times would be found (identical ceiling runs, development half)."""
+"""Variances count as equal if Satterthwaite's degrees of freedom are at least this fraction of the groups' total. With
+equal variances, 1 of 400 calibrations (6 to 12 groups of 2 to 4 runs) falls below 0.3, and 1 of 27 below 0.5. With 0.5,
+a third fewer injected changes of 20 % in times would be found (identical ceiling runs, development half)."""
 LEAST_REPEATS = 2  # minimum degrees of freedom of noise from repeats alone; with 1, intervals are +-13 standard errors
 LEAST_SD = 1e-4  # minimum standard deviation (log scale): runs agree to the last digit only because values are rounded
 CATALOGUE_S = 1800.0  # shortest window, in seconds, from which the catalogues' noise was learned
 ENOUGH_COMPARISONS = 8  # earlier comparisons needed to learn the noise of a metric that has no other source
 Kind = Literal["bounded", "unbounded", "benchmark", "equal_load"]
-"""Kinds of noise in a catalogue: of levels in one type of test, or (`equal_load`) of unbounded runs at equal load."""
+"""Kinds of noise in a catalogue: of levels, by type of test, or (`equal_load`) of metrics at equal numbers of users."""
 LABEL_KEY = ["group", "label", "stat"]  # columns that identify a row of a label table
 
 
@@ -69,7 +69,7 @@ class RunLevels:
     metrics: Mapping[str, RunLevel] = field(default_factory=dict)  # keys are those of :func:`series_key`
     labels: pd.DataFrame = field(default_factory=lambda: NO_LABELS)
     """One row per label and statistic: `LABEL_KEY`, value (seconds) and calls in the window (NaN if unknown)."""
-    no_change: Mapping[str, float] = field(default_factory=dict)  # slug -> no-change penalty (`metrics/events.py`)
+    no_change: Mapping[str, float] = field(default_factory=dict)  # slug -> smallest penalty that finds no change
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,12 @@ class RepeatedRuns:
     name: str
     type: TestType
     runs: Sequence[RunLevels]
-    at_load: Mapping[str, NoiseAtEqualLoad] = field(default_factory=dict)  # by slug; unbounded runs only
+    at_load: Mapping[str, NoiseAtEqualLoad] = field(default_factory=dict)  # by slug; only for unbounded runs
 
 
 CONTRAST = ("comparison", "squares", "df", "misread")
-"""Columns of a table with a row per test: number of the comparison; squared difference between log ratio and its mean
-over the comparison's tests, for one run; degrees of freedom (1 - the test's weight in it); True if read off plots."""
+"""Columns of a table with a row per test: number of the comparison; squared deviation of the test's log ratio from the
+mean over the comparison, for one run; degrees of freedom (1 - the test's weight in it); True if read off plots."""
 Contrasts = Mapping[tuple[str, str], pd.DataFrame]
 """Test type and slug of a metric -> table with the columns `CONTRAST`."""
 Key = TypeVar("Key")
@@ -178,8 +178,8 @@ def metric_noise(
 
     With few runs of a test type, the noise of the other type is pooled in, and then the catalogue's. `misread` is the
     reading error of levels read off plots, in percent. In unbounded tests, earlier comparisons count only for metrics
-    without other noise, because contrasts between their tests are too small: the supported users of a batch of tests
-    change together, and so do other metrics. Contrasts show 1.4 % for one run; identical runs show 1.6 to 2.0 %.
+    without other noise. Tests of one batch change together, so differences between their changes underestimate
+    noise: for supported users, 1.4 % for one run instead of the 1.6 to 2.0 % between identical runs.
     """
     learned, catalogue = learned_noise(metric.slug, test_type, groups), catalogue_noise(metric, test_type)
     noise = (
@@ -196,15 +196,15 @@ def with_reading_error(noise: Noise | None, misread: float) -> Noise | None:
 
 
 def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: bool = False) -> Noise | None:
-    """Pool `noise` with the contrasts between the tests of earlier comparisons, weighted by degrees of freedom.
+    """Pool `noise` with noise estimated from earlier comparisons, weighted by degrees of freedom.
 
-    A new build changes all tests of a comparison alike (on MySQL and Postgres, say), so the contrasts hold only noise.
-    Contrasts are used only if they reduce `noise`, because a change in just one test increases them. Without other
-    noise, at least `ENOUGH_COMPARISONS` comparisons are needed. Values read off plots have contrasts of their own.
+    Contrasts are the differences between tests of a comparison (on MySQL and Postgres, say) in a metric's change. They
+    hold only noise if a build changes all tests alike. A change in one test enlarges them, so they are used only if
+    they reduce `noise`. Without `noise`, `ENOUGH_COMPARISONS` are needed. `misread` selects values read off plots.
 
-    The rule was chosen on every second published release of the development half (63 rows of bounded tests): 95 % of
-    their contrasts lie in 95 % intervals learned from the other releases, 91 % without the catalogue. In the other half
-    of the releases 97 % do, and the intervals are three quarters as wide as the catalogue's.
+    The rule was chosen on every second published release of the development half (63 rows of bounded tests). Of their
+    contrasts, 95 % lie in 95 % intervals learned from the other releases (91 % without the catalogue). In the other
+    half of the releases 97 % do, and the intervals are three quarters as wide as the catalogue's.
     """
     rows = past[past["misread"] == misread] if past is not None else pd.DataFrame()
     if rows.empty:
@@ -219,7 +219,7 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
 
 def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
     """Noise of a metric's levels from repeated runs alone; with few runs, runs of the other test type count too."""
-    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # True: this test type; one inner list per series
+    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # key: type is `test_type`; value: runs by series
     for group in groups:
         for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == slug}):
             levels[group.type == test_type].append([run.metrics[key] for run in group.runs if key in run.metrics])
@@ -231,10 +231,10 @@ def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]
 def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
     """Estimate the ratio, common to all metrics, of a laboratory's variances to the catalogue's.
 
-    `noises` holds the noise of each metric from repeated runs and from the catalogue. The metrics' ratios follow a
-    scaled F distribution (Smyth 2004, Statistical Applications in Genetics and Molecular Biology 3). The maximum-
-    likelihood estimate of its scale is robust to a single very noisy metric. `ALIKE` metrics count as one. A metric of
-    ratio 1 and one degree of freedom is added. The result is at least 1, because few runs are often alike by chance.
+    `noises` holds the noise of each metric from repeated runs and from the catalogue. The result is the maximum-
+    likelihood scale of an F distribution of the metrics' ratios (Smyth 2004, Statistical Applications in Genetics and
+    Molecular Biology 3), and at least 1, because few runs are often alike by chance. `ALIKE` metrics count as one. A
+    metric with ratio 1 and one degree of freedom is added to stabilise the estimate.
     """
     ratio, df, prior_df = np.array(
         [(runs.sd**2 / stated.sd**2, runs.df, stated.df) for runs, stated in noises] + [(1.0, 1.0, CATALOGUE_DF)]
@@ -274,12 +274,12 @@ def mixed_noise(noise: Noise, other: Noise) -> Noise:
 
 
 def beside_repeats(priors: Mapping[Key, Noise | None], repeats: Mapping[Key, Noise | None]) -> dict[Key, Noise | None]:
-    """Noise of each metric of a comparison from `priors` and from the repeats of the comparison itself.
+    """Noise of each metric of a comparison, pooled from prior noise and the scatter of the comparison's repeated runs.
 
-    If the repeats of all metrics together vary more than the priors say, the variances of all priors are multiplied by
-    the :func:`laboratory_ratio`, and its uncertainty reduces their degrees of freedom. Then each prior is pooled with
-    the repeats of its metric, weighted by degrees of freedom. Without a prior, repeats count alone if they have at
-    least `LEAST_REPEATS` degrees of freedom. `benchmarks/repeats.py` prints the rates of false calls.
+    If, over all metrics together, repeated runs vary more than the priors, all prior variances are multiplied by the
+    :func:`laboratory_ratio`. The uncertainty of this ratio reduces their degrees of freedom. Prior and repeats are
+    weighted by degrees of freedom. Repeats without a prior count if they have at least `LEAST_REPEATS` degrees of
+    freedom. `benchmarks/repeats.py` prints the rates of false positives.
     """
     both = {
         key: (here, replace(prior, df=CATALOGUE_DF) if math.isinf(prior.df) else prior)

@@ -1,9 +1,9 @@
-"""Plan further runs, and judge repeated looks at a level that keeps the error rate.
+"""Plan further runs, and keep the error rate if a comparison is judged repeatedly (each judgement is a "look").
 
-If rows are judged again after each of eight further runs, 19 of 100 unchanged rows are called at least once, not 5. So
-the error is spent over the looks as runs come in (Lan & DeMets 1983, "Discrete sequential boundaries for clinical
-trials", Biometrika 70). If the number of runs is open, much of the error is spent early (like Pocock's bounds), which
-finds most changes after few further runs. If the number is planned, most is kept for the end (like O'Brien & Fleming's
+If unchanged rows are judged again after each of eight further runs, 19 % are significant at least once, not 5 %.
+So the looks share the error rate as runs come in (Lan & DeMets 1983, "Discrete sequential boundaries for clinical
+trials", Biometrika 70). If the number of runs is open, early looks get much of it (like Pocock's bounds), which finds
+most changes after few further runs. If the number is planned, the last look gets most of it (like O'Brien & Fleming's
 bounds), so early looks cost little power. A mixture test for any number of looks finds less (benchmarks/looks.py).
 """
 
@@ -23,16 +23,16 @@ from buildcompare.results.codes import Better
 
 ALPHA = 0.05  # error rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
 SOUGHT = 1.5
-"""Size of a change in margins. Metrics other than gates share the error in proportion to their power for it, so metrics
-without power take little. Further runs of a gate are planned to find it. When gates had such shares too (development
-half), 1.5 to 2 found nearly as many injected changes of 10 % in identical ceiling runs as equal shares. Smaller values
-found more injected slowdowns of P99 API times by 10 % in bounded releases, where averages are twice as noisy."""
+"""Size of a change, in margins. Metrics other than gates share the error rate in proportion to their power to find it.
+Further runs of a gate metric are planned to find it. When such shares were tried for gates too (development half), 1.5
+to 2 found nearly as many injected changes of 10 % in identical ceiling runs as equal shares. Smaller values found more
+injected slowdowns of P99 API times by 10 % in bounded releases, where averages are twice as noisy."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
-MOST_ADDED = 8  # further runs of each build over which the error is spent if no number is planned
+MOST_ADDED = 8  # further runs of each build over which looks share the error rate if no number is planned
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
 SPENT = 0.0425
-"""Error over all looks; below `ALPHA`, because levels of normal statistics are applied to t statistics (Jennison &
-Turnbull 2000, "Group Sequential Methods", 4.4). This calls 0.3 points more with df 5 (benchmarks/looks.py, table 1)."""
+"""Error rate over all looks. It is below `ALPHA`, because levels for normal statistics are applied to t statistics
+(Jennison & Turnbull 2000, "Group Sequential Methods", 4.4), which adds 0.3 points with df 5 (benchmarks/looks.py)."""
 LEAST = 1e-6  # smallest share of the error for which a bound can be computed
 HALVINGS = 75  # bisection steps of a root search; they shrink an interval of 1e6 to the floating-point precision of 1
 POINTS = 401  # grid points of the integral in `levels`; twice as many change a level by 1e-6
@@ -40,7 +40,7 @@ POINTS = 401  # grid points of the integral in `levels`; twice as many change a 
 
 @dataclass(frozen=True)
 class Looks:
-    """Number of runs per build at each look, the present look last; for unequal numbers, their harmonic mean."""
+    """Runs per build at each judgement (look) of a comparison, the present one last; harmonic mean if builds differ."""
 
     runs: tuple[float, ...] = (1.0,)
     planned: float | None = None
@@ -48,12 +48,12 @@ class Looks:
 
     @classmethod
     def of(cls, looks: Iterable[tuple[int, int]], planned: float | None = None) -> Looks:
-        """Build from the numbers of runs of base and new at each look."""
+        """Make `Looks` from the numbers of runs of base and new at each look."""
         return cls(tuple(2.0 / (1.0 / base + 1.0 / new) for base, new in looks), planned)
 
     @property
     def level(self) -> float:
-        """Significance level of the present look."""
+        """Significance level of the present look (the last of `runs`)."""
         return look_level(self.runs, self.planned)
 
 
@@ -65,7 +65,7 @@ class FurtherRuns:
     found_percent: float
     """Smallest rise in percent that would count as a change."""
     no_worse_than_percent: float | None
-    """Loss in percent that all runs would exclude if nothing changed; None for a metric without a better direction."""
+    """Smallest loss, in percent, that would be excluded if nothing changed; None without a better direction."""
 
 
 def plan_runs(
@@ -93,13 +93,13 @@ def plan_runs(
     better
         ``lower``, ``higher`` or ``neutral``.
     looks
-        Runs of each build at each look so far, the present one last.
+        Runs of each build at each judgement (look) so far, the present one last.
     family
         Number of metrics that are judged together (Holm).
     gate
         True if a change counts only if its estimate lies beyond the margin.
     delta_percent
-        Change in percent over the runs so far; it affects the loss that all runs together would exclude.
+        Change in percent over the runs so far; only `no_worse_than_percent` depends on it.
     most
         Maximum number of further runs of each build.
 
@@ -130,7 +130,7 @@ def enough_runs(
     family: float = 1.0,
     gate: bool = False,
 ) -> FurtherRuns | None:
-    """Fewest further runs that detect a change of size :func:`aim`; None if that takes over `MOST_RUNS` runs in all."""
+    """Fewest further runs that detect a change of size :func:`aim`; None if more than `MOST_RUNS` runs are needed."""
     steps = _further(run_sd, df, margin_percent, Better.LOWER, looks, family, gate)
     most = itertools.islice(steps, max(MOST_RUNS - math.ceil(looks[-1]), 0))
     return next((step for step in most if step.found_percent <= aim(margin_percent, gate)), None)
@@ -139,7 +139,7 @@ def enough_runs(
 def aim(margin_percent: float, gate: bool) -> float:
     """Change in percent that further runs should detect: the margin, or `SOUGHT` margins for a gate metric.
 
-    A change as large as a gate's margin is estimated beyond the margin, and so called, in only half of the comparisons.
+    A true change equal to a gate's margin counts in only half of the comparisons: its estimate must exceed the margin.
     """
     return margin_percent * (SOUGHT if gate else 1.0)
 
@@ -178,10 +178,10 @@ def smallest_found(
     df_now: float | None = None,
     gate: bool = False,
 ) -> float:
-    """Smallest rise in percent that is called with probability :data:`POWER`.
+    """Smallest rise in percent that counts as a change with probability :data:`POWER`.
 
-    The estimate must reach `needed` (log scale) and the margin; if not `gate`, only its interval must reach the margin.
-    Both thresholds vary with the estimate of `sd`, so the mean of the larger one exceeds both means (Clark 1961, "The
+    The estimate must exceed `needed` (log scale). For a `gate` it must also exceed the margin, otherwise its interval
+    must. The estimate of `sd` makes both thresholds random, so the mean of their maximum is used (Clark 1961, "The
     greatest of a finite set of random variables", Operations Research 9). `df_now` is the present value of `df`.
     """
     inside = 0.0 if gate else quantile(1.0 - level, df) * sd
@@ -194,7 +194,7 @@ def smallest_found(
 
 
 def look_level(looks: Sequence[float], planned: float | None = None) -> float:
-    """Significance level of the last look, chosen so that all looks together keep the error rate.
+    """Significance level of the last of several judgements (looks), which together keep the error rate.
 
     Parameters
     ----------
@@ -237,8 +237,8 @@ def spent_late(part: float) -> float:
 def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
     """Significance levels of looks, each given as its number of runs and the fraction of the planned runs.
 
-    The distribution of sums of normal increments that no earlier look called is integrated look by look (Armitage,
-    McPherson & Rowe 1969, J. Royal Statistical Society A 132). After the planned runs the level stays the same.
+    The distribution of a sum of normal increments is integrated look by look, without sums that were significant before
+    (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). After the planned runs the level is constant.
     """
     spent: list[float] = []
     sums, density = np.zeros(1), np.ones(1)

@@ -1,4 +1,4 @@
-"""Pool the change of one metric over the tests of a release whose noise is independent.
+"""Pool the change of one metric over tests of a release that have independent noise.
 
 Pooled rows are for information; the verdict uses only the rows of the tests.
 """
@@ -47,9 +47,9 @@ def _between(ratios: FloatArray, variances: FloatArray) -> float:
 
 
 def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[PooledResult]:
-    """Pool each metric over the tests of one type that are valid and independent, if at least two judged it.
+    """Pool each metric over the valid tests of one type, if its noise is independent and it was judged in two or more.
 
-    The pooled rows are those that decide: steady windows in bounded tests, equal load in unbounded ones. P-values are
+    Changes of bounded tests are those in the steady windows, of unbounded tests those at equal load. P-values are
     adjusted within the families of :func:`~buildcompare.stats.effects.judge_metrics`.
     """
     rows: dict[tuple[TestType, str, str], list[tuple[TestResult, MetricResult, Effect]]] = {}
@@ -73,7 +73,7 @@ def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[Pool
 
 
 def _effect(metric: MetricResult) -> Effect | None:
-    """Convert the deciding row to an effect; None if it was not judged, or was judged at unchanged traffic mix."""
+    """Convert the deciding row of a metric to an effect; None without a judged row for its level or at equal load."""
     row = metric.deciding
     if metric.decided_by not in ("level", "equal_load") or row is None or row.delta_percent is None:
         return None

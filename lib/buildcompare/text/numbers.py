@@ -17,7 +17,7 @@ _SCALES = {
     "seconds": ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (1e-6, "µs", 1e6), (0.0, "ns", 1e9)),
     "bytes": ((1e9, "GB", 1e-9), (1e6, "MB", 1e-6), (1e3, "kB", 1e-3), (0.0, "B", 1.0)),
 }
-_FACTORS_FROM = 1000.0  # change in percent from which on a factor is easier to read
+_FACTORS_FROM = 1000.0  # changes of this many percent or more are shown as factors
 _LARGE = ((1e9, "billion"), (1e6, "million"))
 _DB_NAMES = {"postgresql": "Postgres", "postgres": "Postgres", "mysql": "MySQL", "mariadb": "MariaDB"}
 SHORT_UNITS = {"percent of one core": "%", "percent": "%"}
@@ -32,7 +32,7 @@ STATUS_WORDS = {
 STATUS_SYMBOLS = {Status.REGRESSION: "✗", Status.IMPROVEMENT: "✓", Status.EQUIVALENT: "=", Status.NOT_WORSE: "≤",
                   Status.INCONCLUSIVE: "?", Status.NOT_COMPARABLE: "∅"}  # fmt: skip
 DECIDED_WORDS = {"traffic_mix": "at unchanged traffic mix", "equal_load": "at equal load"}
-"""Words for the row that decides a metric (`decided_by`); a metric that its level decides needs none."""
+"""Words that name the row deciding a metric, by code in `decided_by`; the code `level` has no words."""
 VERDICT_WORDS = {Verdict.PASS: "Pass", Verdict.REGRESSION: "Regression", Verdict.INCONCLUSIVE: "Cannot tell",
                  Verdict.INVALID: "Invalid test"}  # fmt: skip
 _SMALL = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
@@ -48,7 +48,7 @@ def rounded(value: float, places: int, bound: str = "") -> float:
     """Round to decimal `places`; a ``lower`` bound is rounded down, an ``upper`` bound up."""
     if not bound or not math.isfinite(value):
         return round(value, places)
-    scaled = value * 10.0**places  # 1e-6 below exceeds the error of floating-point sums
+    scaled = value * 10.0**places  # the tolerance 1e-6 exceeds floating-point errors
     return (math.floor(scaled + 1e-6) if bound == "lower" else math.ceil(scaled - 1e-6)) / 10.0**places
 
 
@@ -68,7 +68,7 @@ def quantity(value: float | None, unit: str, bound: str = "") -> str:
     if unit == "users":
         return f"{rounded(value, 0, bound):,.0f} users"
     if unit not in _SCALES:
-        whole = {"percent": 100.0, "": 1.0}.get(unit, 0.0)  # 99.97 % is not 100 %: keep what lacks
+        whole = {"percent": 100.0, "": 1.0}.get(unit, 0.0)  # more digits near 100 %: 99.97 % is not 100 %
         digits = min(math.ceil(math.log10(whole / (whole - value)) - 1e-9), 6) if 0.0 < value < whole else 3
         return f"{significant(value, max(digits, 3), bound)} {SHORT_UNITS.get(unit, unit)}".strip()
     factor, name = unit_scale(value, unit) if value else (1.0, {"seconds": "s", "bytes": "B"}[unit])
@@ -116,7 +116,7 @@ def unit_scale(largest: float, unit: str) -> tuple[float, str]:
 
 
 def change(percent: float | None, bound: str = "") -> str:
-    """Format a change with its sign: ``+6.1 %``; from +1,000 % on as a factor (11.0); a dash for None."""
+    """Format a change with its sign: ``+6.1 %``; a rise of 1,000 % or more as a factor; a dash for None."""
     if percent is None:
         return MISSING
     if percent >= _FACTORS_FROM:
@@ -181,7 +181,7 @@ def status_words(
     The word regression is for changes that fail the comparison. For a row that cannot fail it, such as a metric that
     is no gate, give its `unit`: a change is then called slower, faster, more or less.
     Equivalence is tested with the 90 % interval (two one-sided tests at 5 %). If the displayed 95 % interval, from
-    `low` to `high`, exceeds the margin, the words name its end farthest from zero instead of the margin.
+    `low` to `high`, exceeds the margin, the words name the limit farther from zero instead of the margin.
     """
     if better == "neutral" and status in (Status.REGRESSION, Status.IMPROVEMENT):
         return "lower" if status == Status.REGRESSION else Better.HIGHER

@@ -1,4 +1,4 @@
-"""Make sentences from macros in the templates of `sentences/`; a macro has the name of the code that it words.
+"""Make sentences from macros in the templates of `sentences/`; the macro for a code has the name of the code.
 
 A line break in a template becomes a space; ``{%-`` removes the space. Texts of users, such as labels, names and notes,
 are values, never parts of a template.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jinja2 import BytecodeCache, Environment
 
 MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
-"""Maximum number of labels, movers and metrics that one sentence names; the others are counted."""
+"""Maximum number of labels, of other items, and of metrics that one sentence lists; the rest is counted."""
 DETAIL = "\x1e"
 """Separator between a sentence and its detail; texts of users never contain this character."""
 _FILTERS = (
@@ -65,7 +65,7 @@ def macros(file: str) -> Any:
 
 
 def compiled(module: str) -> BytecodeCache:
-    """Make a cache of compiled templates beside the byte code of `module`, which sets up their environment."""
+    """Make a cache of compiled templates beside the byte code of `module`, the file that configures the templates."""
     from jinja2.bccache import Bucket, FileSystemBytecodeCache
 
     place, setup = Path(module).with_name("__pycache__"), Path(module).read_text("utf-8") + version("jinja2")

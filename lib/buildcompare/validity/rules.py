@@ -26,23 +26,23 @@ from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side
 from buildcompare.stats.levels import HARDLY_COVERED, MINUTE_S
 from buildcompare.text.sentences import say
 
-APART = 0.05  # Maximum relative difference of both builds' loads in a bounded test; published: 0.1 %
+APART = 0.05  # Maximum relative difference of the builds' loads in a bounded test; 0.1 % in published tests
 NOT_HELD, HARDLY_HELD = 0.05, 0.25
-"""Shares of time below `HELD` from which a bounded run is limited, or invalid; published: 0, with a lost agent 0.22."""
+"""Maximum shares of time below `HELD` of a bounded run: above the first, the run is limited; above the second, invalid.
+In published runs the share is 0, with a failed load agent 0.22."""
 REPORTED = 0.02
-"""Maximum relative difference between a curve's mean and the reported supported users; published: at most 0.44 %."""
+"""Maximum relative difference of a curve's mean from the reported supported users; published: at most 0.44 %."""
 CLIMBING = 1 / 3
-"""Share of the ramp's slope. An unbounded run was cut on its ramp if it climbs faster than this share, and faster than
-`STEEP`, in its last 5 and 30 minutes. The share is at most 0.27 for complete runs, which the load tester's stop rule
-ends at half of `STEEP`. Of 68 published curves cut artificially, 67 or 68 are detected (`benchmarks/validity.py`)."""
+"""An unbounded run was cut if its slope in the last 5 and 30 minutes exceeds `STEEP` and this share of the ramp's slope
+(complete runs: at most 0.27). Of 68 published curves cut artificially, 67 or 68 are found (benchmarks/validity.py)."""
 LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
-"""Longest plausible times; longer times are more likely in milliseconds. Published averages are at most 0.3 s."""
+"""Longest plausible average and percentile; longer times are probably milliseconds. Published averages: up to 0.3 s."""
 END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
-"""Multiples of a histogram's last bound. A percentile above the first may be too low; above the second its unit is
-wrong, because the error of reading a plot is smaller."""
-THOUSANDS = 300.0  # Two builds' units differ if their levels have a larger ratio; at most 3.8 in 68 published tests
+"""Factors on the upper bound of a histogram's last bucket. A percentile above the first product may be too low; above
+the second product its unit is wrong, because errors of reading a plot are smaller."""
+THOUSANDS = 300.0  # Minimum ratio of two builds' levels that have different units; at most 3.8 in 68 published tests
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
-SHORTER = 0.5  # A bounded run with a steady window below this share of the other build's was cut (published: 0.99)
+SHORTER = 0.5  # A bounded run was cut if its steady window is below this share of the other build's; published: 0.99
 
 Reasons = Iterator[ValidityReason]
 
@@ -83,11 +83,11 @@ class RunInTest:
 
     @cached_property
     def climb(self) -> tuple[float, float] | None:
-        """Slopes at the end and on the ramp, per second, if the run was cut on its ramp; else None."""
+        """End slope and ramp slope, per second, if an unbounded run was cut on its ramp; otherwise None."""
         shape, reported = self.view.shape, self.view.run.supported_users
         if self.test.type == "bounded" or shape is None or shape.ramp is None:
             return None
-        if shape.stop.shutdown or reported is not None:  # such a run was not cut
+        if shape.stop.shutdown or reported is not None:  # a run with a shutdown or a result is complete
             return None
         stop_s, line = shape.stop.at_s, shape.ramp
         since_s = [stop_s - curves.WINDOW_S, max(stop_s - curves.SHORTEST_S, line.start_s)]
@@ -98,7 +98,7 @@ class RunInTest:
 
     @cached_property
     def covered(self) -> dict[str, float]:
-        """Share of the steady window with samples, by metric of the catalogue, in the metric's most complete series."""
+        """Share of the steady window with samples, by slug; the largest share if a metric has several series."""
         parts: dict[str, float] = {}
         for series in self.view.recording.graphs() if self.view.steady.window else ():
             part = self.view.recording.coverage(series, self.view.steady.window).fraction
@@ -119,7 +119,7 @@ class TestValidity:
 def judge_validity(
     test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator, labels: Pair[str]
 ) -> tuple[Validity, Views]:
-    """Judge the runs of `test`; return its validity and the views, cut to their valid part, without void estimates."""
+    """Judge `test`; return its validity, and its views limited to valid times and without unreliable estimates."""
     judged = judge_runs(views.map(lambda of: [RunInTest(view, test, catalogue, coordinator, labels) for view in of]))
     return judged.test, Pair.of(lambda side: [*map(_judged, views[side], judged.runs[side])])
 
@@ -154,7 +154,7 @@ def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
 
 
 def _validity(reasons: Sequence[ValidityReason]) -> Validity:
-    last = ValidityCode.LOAD_UNKNOWN  # a report's first sentence says this
+    last = ValidityCode.LOAD_UNKNOWN  # put last, because a report's first sentence states it
     reasons = sorted(reasons, key=lambda reason: (reason.status != ValidityStatus.INVALID, reason.code == last))
     status = reasons[0].status if reasons else ValidityStatus.VALID
     until = [reason.until_s for reason in reasons if reason.until_s is not None]
@@ -188,7 +188,7 @@ def _recorded(run: RunInTest) -> Reasons:
     elif view.load is None and run.test.type == "bounded":
         yield _reason(ValidityCode.LOAD_UNKNOWN)
     silent_s = recording.duration_s - view.stop.end_s if view.stop and recording.stop_known else 0.0
-    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # else the gap rule reports it
+    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # otherwise the code is `gaps`
         yield _reason(ValidityCode.SILENT_END, {"seconds": silent_s})
     samples_of = map(recording.samples, recording.graphs())
     first = [float(elapsed[finite][0]) for elapsed, values in samples_of if (finite := np.isfinite(values)).any()]
@@ -201,7 +201,7 @@ def _falls(run: RunInTest) -> Reasons:
     if view.load is None or view.stop is None:
         return
     allowed = 0.0 if bounded else run.coordinator.fastest_fall
-    # A stand-in for users (goroutines) varies by itself, and a server without users keeps some hundred goroutines.
+    # Without users, the load is a proxy (goroutines) that varies by itself, so only restarts below `IDLE` count.
     hardly_any = curves.IDLE if view.users is None else curves.HARDLY_ANY
     every = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
     falls = [fall for fall in every if view.users is not None or fall.kind == "restart"]
@@ -217,7 +217,7 @@ def _falls(run: RunInTest) -> Reasons:
 
 
 def voids(reason: ValidityReason) -> bool:
-    """Test whether a reason voids the estimate: users were lost in the last 30 minutes, or missing as these began."""
+    """Test whether a reason voids the estimate of supported users: some were missing in the last 30 minutes."""
     return "in_last_minutes" in reason.numbers or "still_missing" in reason.numbers
 
 
@@ -247,7 +247,7 @@ def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityR
     code, lost = ValidityCode.USERS_LOST, fall.before - fall.after
     if fall.kind == "restart":
         code = ValidityCode.RESTARTED
-    elif lost > 0.0:  # for example, one of eleven load agents loses one user in 11
+    elif lost > 0.0:  # if one of eleven load agents is lost, one in 11 users is lost
         numbers |= {"lost_percent": 100.0 * lost / fall.before, "one_in": fall.before / lost}
     start = run.view.steady.window[0] if run.view.steady.window else fall.at_s
     missing = fall.back_s is None or fall.back_s > start  # still missing when the steady window begins
@@ -267,7 +267,7 @@ def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityR
 def _target(run: RunInTest) -> Reasons:
     if run.test.type != "bounded" or run.view.load is None or run.view.users is None or run.view.stop is None:
         return
-    # A run without a steady window may end soon after its users arrived.
+    # A run without a steady window may be short, so a load that lasts one minute suffices.
     top = run.sustained(run.view.shortest_s if run.view.steady.window else MINUTE_S)
     if run.test.users is not None and not top >= HELD * run.test.users:
         yield _reason(ValidityCode.TARGET_NOT_REACHED, {"reached": top, "target": run.test.users}, invalid=True)
@@ -300,7 +300,7 @@ def _last_30_minutes(run: RunInTest) -> Reasons:
     if why == "interrupted" and slope is not None and abs(slope) > STEEP:
         why = "still_climbing" if slope > 0 else "still_falling"
     faults = ["may_be_cut", "too_short", "gaps"]
-    if not any("in_last_minutes" in fall.numbers for fall in _falls(run)):  # lost users can cause the slope
+    if not any("in_last_minutes" in fall.numbers for fall in _falls(run)):  # else lost users may cause the slope
         faults += ["still_climbing", "still_falling"]
     if why in faults:
         yield _reason(ValidityCode(why), {} if slope is None else {"slope_users_per_s": slope})
@@ -353,9 +353,9 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report curves whose mean differs from the reported supported users: invalid, or limited if all differ alike.
+    """Report curves that differ from the reported supported users: limited if all are equally low, otherwise invalid.
 
-    A run at the ceiling may differ more: users log in again, and its curve is up to 3 % higher.
+    At the user ceiling, a larger difference is allowed: users who log in again raise the curve by up to 3 %.
     """
     every = {(side, i): _above_report(run) for side, i, run in _each(runs)}
     differ = [each for each in every.values() if each is not None]
@@ -369,7 +369,7 @@ def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _above_report(run: RunInTest) -> float | None:
-    """Return the relative excess of a curve's mean over the reported users; None if unknown, or if it may be cut."""
+    """Return the curve's mean / reported users - 1; None if unknown, or if a curve below the report still climbs."""
     estimate, reported = run.view.estimate, run.view.run.supported_users
     mean = estimate.at_least if estimate and estimate.estimated is None else estimate and estimate.estimated
     if not estimate or not mean or not reported:
@@ -431,7 +431,7 @@ def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
         if None not in versions and _plain(label) != _plain(theirs):
             differs = not _one_version(*map(str, versions))
         else:  # compare labels without a version only if other reports name their builds
-            named = typed and ours != side  # the params and the reports name builds
+            named = typed and ours != side  # a report states its params label; `ours` is no default label
             differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
         if differs:
             file, code = run.view.run.file, ValidityCode.ANOTHER_BUILD
