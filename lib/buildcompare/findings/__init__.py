@@ -183,7 +183,8 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
     for test in (each for each in tests if each.verdict != Verdict.INVALID):
         beside = [(each.name, each.judged) for each in test.metrics if not each.gate and each.better != "neutral"]
         worse = [(name, row.delta_percent or 0.0) for name, row in beside if row.status == Status.REGRESSION]
-        fails = next((row.most.label for row in metrics.risen(test) if row.most), None)
+        failures = [(row.name, row) for row in metrics.risen(test)]
+        fails = next((row.most.label for _, row in failures if row.most), None)
         movers = sorted(worse, key=lambda each: -abs(each[1]))[:MOST_MOVERS]
         slower = [(row.label, row.delta_percent) for row in of_labels.labels_beyond_noise([test]) if row.added_share]
         changed = (each.evidence for each in of_labels.label_changed(test) if each.severity != Severity.INFO)
@@ -195,7 +196,7 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
         alone = max(shares, key=shares.__getitem__, default="")
         first = (alone, None) if shares.get(alone, 0.0) >= of_labels.LEAST_NEW else label
         decided = [(name, row) for name, row, _ in metrics.gate_rows(test) if row and row.status == Status.REGRESSION]
-        for name, row in (decided or [(each.name, each) for each in metrics.risen(test)]) * regressed:
+        for name, row in (decided or failures) * regressed:
             evidence: dict[str, object] = {"name": name, "delta_percent": row.delta_percent, "movers": movers}
             rows.append((abs(row.delta_percent or 0.0), test.name, evidence | {"label": first, "fails": fails}))
         if label and not regressed:
