@@ -80,7 +80,7 @@ class LabelNoise:
     def effects(
         self, rows: pd.DataFrame, runs: tuple[int, int] = (1, 1), repeats: pd.DataFrame | None = None
     ) -> pd.DataFrame:
-        """Return each row's `effect` (None if unknown) and the `shared` change of its table (log scale), which it excludes.
+        """Return each row's `effect` (None if unknown), and its table's `shared` change (log scale) that it excludes.
 
         `rows` have the columns of `LABEL_KEY`, and base and new: means over `runs` runs; a mean of 0 gives no effect.
         With `repeats` (a column for each key, a row for each run, the build as index), the noise also uses the scatter

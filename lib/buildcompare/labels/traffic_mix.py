@@ -27,8 +27,8 @@ Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
 MATERIAL = 0.5  # Minimum mix part that matters, as a share of the metric's margin
 SPEED_ALPHA = 0.01
-"""Significance level of a change of speed; low, because noise that is a tenth too small (from other setups) doubles false
-changes. Chosen over 0.02 on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`)."""
+"""Significance level of a change of speed; low, because noise that is a tenth too small (from other setups) doubles
+false changes. Chosen over 0.02 on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`)."""
 MOST_MOVERS = 5  # Maximum number of labels in results.json; the largest few make up nearly all of the mix
 
 
