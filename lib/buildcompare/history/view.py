@@ -30,12 +30,12 @@ USUAL = "data/history/mattermost"  # the default ledger of the notebook
 
 @dataclass(frozen=True, repr=False)
 class History:
-    """A ledger that was read and analysed; some of its comparisons are shown.
+    """An analysed ledger, and those of its comparisons that are shown.
 
     Attributes
     ----------
     steps
-        By name, the comparisons shown: the chain in its order, then studies.
+        Comparisons that are shown, by name: first monthly ones in the order of the ledger, then studies.
     count
         Number of all comparisons in the ledger.
     """
@@ -57,7 +57,7 @@ class History:
 
     @property
     def margin_percent(self) -> float:
-        """Smallest change of the supported users that matters, in percent."""
+        """Margin of the supported users in percent; smaller changes do not matter."""
         return self.catalogue.load.margin_percent if self.catalogue.load else 0.0
 
     @functools.cached_property
@@ -65,7 +65,7 @@ class History:
         """One row per metric and build of each test; supported users are the metric ``supported-users``.
 
         Columns: comparison, kind (``monthly`` or ``study``), build, type, db_engine, test, metric, side, level (mean
-        over the runs), runs, low and high (95 % interval of the level by itself; NaN if the noise is unknown).
+        over the runs), runs, low and high (limits of the level's 95 % interval; NaN if the noise is unknown).
         """
         entries = [step.entry for step in self.steps.values()]
         frame = level_frame([entry.tests for entry in entries]).drop(columns="name")
@@ -128,9 +128,9 @@ class History:
 def analyse_ledger(
     ledger: Ledger, catalogue: Catalogue, newest: int | None = None, also: Collection[str] = ()
 ) -> History:
-    """Estimate the usual scatter from a whole ledger, and compare some of its entries with earlier ones.
+    """Estimate the usual scatter between the comparisons of a whole ledger, and analyse some of its entries.
 
-    Compared are the `newest` entries of the chain, as many studies (None: all), and the entries named in `also`.
+    `newest` is the maximum number of monthly comparisons, and of studies (None: all). `also` adds entries by name.
     """
     noise, _ = supported_users_noise(catalogue)
     chain = Chain(ledger.listed, noise)
@@ -154,7 +154,7 @@ def read_history(
     catalogue
         The metrics with their noise between runs.
     last
-        Number of the newest comparisons that are shown; None: all. The usual scatter is learned from all.
+        Number of newest comparisons to show; None: all. The scatter is estimated from all comparisons of the ledger.
 
     Returns
     -------
@@ -183,9 +183,9 @@ def _open(folder: Path, catalogue: str, last: int | None, also: Collection[str] 
 
 
 def ledger_text(folder: Path, metrics: str, *, last: int = 0, only: str | None = None) -> str:
-    """The text of a ledger, comparison by comparison; an InputError if it is empty or damaged.
+    """Return the text of a ledger, comparison by comparison; raise an InputError if the ledger is empty or damaged.
 
-    `last`: number of the newest comparisons (0: all); `only`: the comparison of this name alone.
+    `last` is the number of newest comparisons to show (0: all). With `only`, just the comparison of this name is shown.
     """
     history = _open(folder, metrics, 0 if only else last or None, [only] if only else [])
     chain, steps = history.chain, history.steps.values()

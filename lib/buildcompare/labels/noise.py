@@ -24,20 +24,20 @@ from buildcompare.stats.noise import LABEL_KEY, LEAST_REPEATS, LENT_DF, Noise, R
 
 TABLE = ["group", "stat"]  # Columns that define a table; each table's noise is learned separately
 FEWEST_SETUPS = 3  # Minimum number of setups to fit the distribution: one is held out, at least two remain
-FEWEST_ROWS = 20  # Minimum number of rows for a table's noise and shared change: 20 give the spread within a sixth
+FEWEST_ROWS = 20  # Minimum rows of a table to estimate its noise and shared change; an SD then errs by about a sixth
 RESOLUTION = 0.01  # Minimum noise (1 %), because percentiles come from histograms with few buckets
 TYPICAL = 12.0
-"""Weight of the table's spread in a label's noise: it counts as this many squared changes. Chosen from 4 to 32 on the
-development half of Mattermost's ceiling tests; a spline in the level and label effects was no more accurate."""
+"""Weight of a table's variance in the noise of a label; each squared change of the label has weight 1. Chosen from 4
+to 32 on the development half of Mattermost's ceiling tests; a spline of level and label effects was no better."""
 CALM = 0.8  # A t distribution is fitted to this quantile of held-out changes, and to the quantile 1 - `LABEL_ALPHA`
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
 SHORT, SHALLOW = 0.3, 0.7
-"""Exponents of :func:`relative_noise`. They help in both halves of the development half of Mattermost's ceiling tests:
-at 2 % false alarms, 58 instead of 47 % and 42 instead of 29 % of labels with artificially doubled times are found."""
+"""Exponents of :func:`relative_noise`. They help to find labels with artificially doubled times: at 2 % false alarms,
+58 instead of 47 % and 42 instead of 29 % in two parts of the development half of Mattermost's ceiling tests."""
 TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
-"""Average in seconds above which noise does not depend on the average (or the table's median average, if lower); log
-ratio of percentile to average at which a label has the table's noise."""
-QUIETEST = 0.1  # Minimum spread of a pair of runs relative to the usual spread; copies of one file have a spread of 0
+"""Noise does not depend on averages above `TYPICAL_S` seconds, or above the table's median average if that is lower. A
+percentile has the table's noise if the logarithm of its ratio to the average is `TYPICAL_RATIO`."""
+QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; for two copies of one file it would be 0
 MILLISECOND = 1e-3  # Published tables are rounded to this, in seconds
 
 
@@ -48,8 +48,8 @@ class TableNoise:
     sd: float  # Robust SD of one run's log values over all labels
     df: float  # Degrees of freedom of the t distribution of changes divided by predicted deviations
     source: NoiseSource = NoiseSource.CATALOGUE
-    scale: float = 1.0  # Scale of that distribution
-    usual: float = math.nan  # Median of absolute changes / predicted deviations, uncorrected for the pair's spread
+    scale: float = 1.0  # Scale of the t distribution with `df` degrees of freedom
+    usual: float = math.nan  # Median ratio of a label's absolute change to its predicted deviation
     labels: Mapping[str, float] = field(default_factory=dict)  # Log SDs of labels that scatter more than the table
 
 
@@ -59,8 +59,8 @@ class LabelNoise:
 
     A whole run may be slower or faster, so a label's change is measured from the median of its table. A label's
     deviation combines its earlier squared changes with the spread of the table, and scales with :func:`relative_noise`.
-    If the labels of two runs differ more than usual, each deviation is multiplied by the root of that excess. A t
-    distribution is fitted by quantiles to the changes of held-out groups, divided by these predicted deviations.
+    Each deviation is also multiplied by the root of the ratio of the two runs' spread to the usual spread. A t
+    distribution is fitted by quantiles to the changes of held-out groups, divided by their predicted deviations.
     """
 
     groups: Sequence[RepeatedRuns] = ()
@@ -80,11 +80,11 @@ class LabelNoise:
     def effects(
         self, rows: pd.DataFrame, runs: tuple[int, int] = (1, 1), repeats: pd.DataFrame | None = None
     ) -> pd.DataFrame:
-        """Return the shared change of each row's table (`shared`, log scale) and the row's `effect` beyond it, or None.
+        """Return each row's `effect` (None if unknown), and its table's `shared` change (log scale) that it excludes.
 
-        `rows` have the columns of `LABEL_KEY`, base and new: means over `runs` runs, positive (else: no effect).
+        `rows` have the columns of `LABEL_KEY`, and base and new: means over `runs` runs; a mean of 0 gives no effect.
         With `repeats` (a column for each key, a row for each run, the build as index), the noise also uses the scatter
-        between the comparison's own runs. Then `rows` also have the column calls (0 if unknown).
+        between the comparison's own runs, and `rows` need the column calls (0 if unknown).
         """
         all_shared, effects = np.zeros(len(rows)), np.full(len(rows), None, dtype=object)
         per_pair = math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
@@ -115,7 +115,7 @@ class LabelNoise:
     def _tables(
         self, rows: pd.DataFrame, counted: npt.NDArray[np.bool_] | None = None, *, every: bool = False
     ) -> Iterator[tuple[TableNoise | None, list[tuple[str, str, str]], list[int]]]:
-        """Yield noise, keys and positions of the `counted` rows, for each table with noise or for `every` table."""
+        """Yield noise, keys and positions of `counted` rows by table; without `every`, skip tables of unknown noise."""
         labels = rows[LABEL_KEY].reset_index(drop=True)
         for table, part in (labels if counted is None else labels[counted]).groupby(TABLE, sort=False):
             noise = self._noises.get(table)
@@ -187,7 +187,7 @@ class _Scatter:
 
 
 def _scatter(repeats: pd.DataFrame, keys: Sequence[tuple[str, str, str]], calls: FloatArray) -> _Scatter:
-    """Measure the scatter of one table; a long table's scatter excludes the shared change of whole runs."""
+    """Measure the scatter of one table; from `FEWEST_ROWS` labels on, exclude the change that all labels share."""
     values = repeats.reindex(columns=pd.MultiIndex.from_tuples(keys))
     logs = pd.DataFrame(np.log(values.where(values > 0)), values.index, values.columns)
     builds = logs.groupby(level=0)
@@ -208,13 +208,13 @@ def _learned(changes: pd.DataFrame) -> TableNoise:
     """Estimate the noise of a table from the changes of its labels in all groups."""
     sd = max(robust_sd(changes["change"]), RESOLUTION)
     by_label, by_group = (changes.groupby(keys)["square"] for keys in (["label"], ["label", "setup"]))
-    # Held out: sums over all groups, minus the sums over the group of the change.
+    # To hold out the group of a change, subtract its sums from those over all groups.
     squares, count = (by_label.transform(what) - by_group.transform(what) for what in ("sum", "count"))
     scores = changes["change"].abs() / _shrunk(sd, squares, count)
     usual = float(scores.median())
     spread = scores.groupby([changes["setup"], changes["pair"]]).transform("median") / usual
     calm, rare = (scores / np.sqrt(spread.clip(lower=QUIETEST))).quantile([CALM, 1.0 - LABEL_ALPHA])
-    # With fatter tails the ratio of the rare quantile to the calm one is larger.
+    # The ratio of the higher to the lower quantile determines the degrees of freedom: fatter tails have a larger ratio.
     df = float(np.interp(rare / calm, (_reach(DFS, 1.0 - LABEL_ALPHA) / _reach(DFS, CALM))[::-1], DFS[::-1]))
     return TableNoise(sd, df, NoiseSource.CALIBRATION, calm / float(_reach(df, CALM)), usual)
 
@@ -253,7 +253,7 @@ def _rounding(values: FloatArray) -> float:
 def label_pairs(group: RepeatedRuns) -> pd.DataFrame:
     """Pair the labels of each two runs of a group: values `first` and `second`, number of the `pair`, `relative` noise.
 
-    `change` is the log ratio beyond the table's shared change, divided by the root of 2 to hold for one run.
+    `change` is the log ratio minus the table's median log ratio; it is divided by sqrt(2) to have the SD of one run.
     """
     frames = []
     for number, runs in enumerate([*itertools.combinations(group.runs, 2)] or [(RunLevels(), RunLevels())]):

@@ -33,7 +33,7 @@ class LabelTables:
     runs: Pair[list[pd.DataFrame]]  # Rows of :func:`label_levels`
     steady: bool  # If True, `runs` are over steady windows, else over whole runs
     noise: LabelNoise
-    whole: Pair[list[pd.DataFrame]] | None  # Summaries of whole runs; None if `runs` are these
+    whole: Pair[list[pd.DataFrame]] | None  # Summaries of whole runs; None if `steady` is False
 
 
 def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
@@ -47,12 +47,12 @@ def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
 
 
 def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd.DataFrame:
-    """Measure the labels of one run over `window` (elapsed seconds); if None, take the source's own summaries.
+    """Measure the labels of one run over `window` (elapsed seconds); without a window, return the source's summaries.
 
-    Columns: group, label, stat, value. Values are in seconds; values of `CALLS` are counts, without a row if unknown.
+    Columns: group, label, stat, value. Values are in seconds, but the value of `CALLS` is the number of calls.
 
-    An average is weighted with the calls at each time. A percentile comes from the buckets of all times; without
-    buckets, it is the median of the percentiles at each time.
+    Averages of the samples in the window are weighted by calls. A percentile is computed from the histogram buckets,
+    summed over the window; without buckets, it is the median of the percentiles in the window.
     """
     series = {(each.metric, each.name, each.stat): each for each in recording.series if each.role == "label"}
     if not series or window is None:
@@ -99,8 +99,8 @@ def histogram_quantile(quantile: float, bounds: FloatArray, counts: FloatArray) 
 
     A quantile in the last, unbounded bucket gives the last finite bound, which is a lower bound.
 
-    `bounds` increase to infinity, `counts` are cumulative; shape (n,). Counts that fall by rounding are raised to the
-    count before. NaN without any count. The error is up to a bucket's width, see
+    `bounds` increase to infinity, `counts` are cumulative; shape (n,). A count that is lower than the count before, due
+    to rounding, is raised to it. The result is NaN if all counts are 0. The error is up to a bucket's width, see
     https://prometheus.io/docs/practices/histograms/.
     """
     if bounds.size < 2 or not np.isposinf(bounds[-1]):
@@ -136,8 +136,8 @@ def label_table(
     DataFrame
         Sorted by group, label, stat, with the columns base, new (mean over the runs), delta_percent, only_in (the
         only build with the label), base_at_least, new_at_least (whether the value is a lower bound), reason (a
-        :class:`~buildcompare.results.codes.ReasonCode` if there is no delta_percent), reason_build (the build with
-        that reason; missing for both), base_calls and new_calls.
+        :class:`~buildcompare.results.codes.ReasonCode` if there is no delta_percent), reason_build (the build
+        that the reason concerns; missing if it concerns both), base_calls and new_calls.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def label_table(
     values, at_least = (np.array([side[name].reindex(keys) for side in sides]) for name in ("value", "at_least"))
     absent = np.array([~keys.isin(side.index) for side in sides])
     pooled = [{group for group, label, _ in side.index if label.startswith(OTHERS)} for side in sides]
-    faults = {  # arrays of base and new; the first fault of either build counts
+    faults = {  # rows with this fault in base and in new; the first fault in either build is the reason
         ReasonCode.AMONG_OTHERS: absent & [keys.get_level_values("group").isin(groups) for groups in pooled],
         ReasonCode.ONLY_IN: absent[::-1],
         ReasonCode.NEVER_CALLED: np.isnan(values),
@@ -247,7 +247,7 @@ def expect_columns(name: str, frame: pd.DataFrame, columns: Sequence[str]) -> No
 
 
 def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weights: FloatArray) -> float:
-    """Average `values` (at `times`) with `weights` (at `at`), over the times that both have."""
+    """Average `values` (at `times`) with `weights` (at `at`), over the times that `times` and `at` share."""
     if not np.array_equal(times, at):
         _, first, second = np.intersect1d(times, at, assume_unique=True, return_indices=True)
         values, weights = values[first], weights[second]
@@ -266,7 +266,7 @@ def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
 
 
 def times_slower(row: LabelResult) -> float:
-    """Return the ratio of new to base, divided by the table's shared ratio; 0 if unknown, a lower bound if `new` is."""
+    """Return the ratio of new to base, divided by the table's shared ratio; 0 if the ratio is unknown."""
     if not row.base or row.new is None or row.at_least.base or row.only_in:
         return 0.0
     return row.new / row.base / (1.0 + (row.shared_percent or 0.0) / 100.0)
@@ -281,7 +281,7 @@ def added_share(row: LabelResult) -> float | None:
 
 
 def _added_seconds(row: LabelResult) -> float | None:
-    """Return the seconds that a label's change beyond its table's adds, at the mean number of calls of both builds."""
+    """Return the seconds that a label adds beyond its table's shared change, for both builds' mean number of calls."""
     calls = [each for each in row.calls or () if each is not None]
     if not calls or row.base is None or row.new is None:
         return None
@@ -291,15 +291,15 @@ def _added_seconds(row: LabelResult) -> float | None:
 SEVERAL_TIMES = 3.0  # Minimum ratio of new to base of a label several times slower, a round number
 LEAST_ADDED = 0.02  # Minimum added time as a share of the time of all calls of the table; rare calls add less
 FAR = 6.0
-"""Minimum ratio of 99th percentile to average if calls were not recorded: with few calls both are similar. Chosen on
-published releases: with this rule 1 release instead of 12 names a label (with base and new swapped 1 instead of 7)."""
+"""Minimum ratio of 99th percentile to average if calls were not recorded; labels with few calls have a lower ratio.
+Chosen on published releases: 1 release instead of 12 has a slower label (with base and new swapped, 1 instead of 7)."""
 
 
 def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:
     """Find averages that became several times slower, the costliest first: (test, average, 99th percentile).
 
     An average counts if it is marked as slower (or its noise is unknown) and adds at least `LEAST_ADDED`. Without
-    recorded calls, `p_adjusted` must be small, and the percentile several times slower and `FAR` times the average.
+    recorded calls, `p_adjusted` must be below `ALPHA`, and the percentile must reach `SEVERAL_TIMES` and `FAR`.
     """
     slower: list[tuple[float, str, LabelResult, LabelResult | None]] = []
     for test, rows in tables.items():
@@ -322,7 +322,7 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
 
 # ---- Several tests --------------------------------------------------------------------------------------------------
 
-MOST_EXPECTED = 1.0  # Agreements are left out if chance alone is expected to make this many
+MOST_EXPECTED = 1.0  # Agreements are left out if chance alone is expected to cause at least this many
 
 
 @dataclass(frozen=True)
@@ -330,16 +330,16 @@ class Agreement:
     """A label that became slower in several tests."""
 
     label: Mapping[str, str]  # The columns of `LABEL_KEY`
-    rows: Mapping[str, LabelResult]  # By test: rows that are marked or lean, the largest change first
+    rows: Mapping[str, LabelResult]  # By test: rows that are marked or nearly marked, the largest change first
     marked: int  # Number of tests that mark the label
-    expected: float  # Expected number of labels that agree as much by chance
+    expected: float  # Number of labels expected to agree as strongly by chance alone
 
 
 def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:
     """Find labels that one test marks as slower and other tests mark or nearly mark, the surest first.
 
-    Chance marks single rows of long tables, but rarely the same label in two independent tests: `expected` is the
-    number of labels for which chance alone would do so. `tables` has the rows of each test.
+    Chance marks single rows of long tables, but rarely the same label in two independent tests. Each result has
+    the number of labels `expected` to agree as strongly by chance alone. `tables` has the rows of each test.
     """
 
     def chance(marked: int, slower: int, tests: int) -> float:  # probability of these counts without a change

@@ -27,8 +27,8 @@ Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
 MATERIAL = 0.5  # Minimum mix part that matters, as a share of the metric's margin
 SPEED_ALPHA = 0.01
-"""Significance level of a change of speed; small, because noise often comes from other setups, and a tenth more noise
-doubles false changes. Chosen on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`) instead of 0.02."""
+"""Significance level of a change of speed; low, because noise that is a tenth too small (from other setups) doubles
+false changes. Chosen over 0.02 on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`)."""
 MOST_MOVERS = 5  # Maximum number of labels in results.json; the largest few make up nearly all of the mix
 
 
@@ -61,7 +61,7 @@ class TrafficMix:
     def kind(self, effect: Effect | None, margin_percent: float) -> MixKind:
         """Name the parts that moved; `unknown` if the mix moved and the noise of speed is unknown.
 
-        `effect` is the effect on the average. Its noise includes slow whole runs; the noise of labels does not.
+        `effect` is the change of the average; unlike the noise of labels, its noise includes variation of whole runs.
         """
         material = self.is_material(margin_percent)
         if effect is not None and self.unmixed(effect).p_value < SPEED_ALPHA:
@@ -79,8 +79,8 @@ def traffic_mix(
     base, new
         One row per label, columns label, calls, seconds (per call; NaN without calls).
     noise
-        Run-to-run noise of the seconds by label, already divided by the root of the number of runs per build. Without
-        the noise of labels that make up 90 % of the average, there are no intervals.
+        Run-to-run noise of the seconds by label, already divided by the root of the number of runs per build. There are
+        intervals only if labels of known noise make up at least 90 % of the average.
     least_known
         Minimum share of each build's calls that must have a duration. A label without calls in one build takes the
         other build's duration.
@@ -179,12 +179,12 @@ def explained_by_labels(
     catalogue: Catalogue,
     recorded: Mapping[str, tuple[str, TrafficMix]],
 ) -> dict[str, tuple[str, TrafficMix]]:
-    """Add to `recorded` the splits of metrics that changed more than each of their labels, so that the mix changed.
+    """Add to `recorded` the splits of metrics that changed more than any of their labels: only a changed mix does this.
 
-    At unchanged mix, an average or percentile changes at most as much as that of the label that changes most. Averages
-    are split if no calls were recorded; percentiles, if the mix moved their average the same way by enough to matter.
-    The speed part is the median change of the labels, for percentiles at least the change of each leaning label. A
-    metric is left out if a leaning label, or a costly label without a value, may explain its change.
+    A label leans if its p-value is below 2 * `LEANING`. Averages are split only if no calls were recorded, percentiles
+    only if the mix moved their average the same way by enough to matter. The speed part is the median change of the
+    labels; for percentiles, it is at least the change of each leaning label. A metric is not split if a leaning label
+    changed at least as much. Percentiles are not split if a costly label has no p-value.
     """
     splits = {**recorded}
     for table in catalogue.label_tables:
@@ -230,7 +230,7 @@ def with_traffic_mix(
     splits: Mapping[str, tuple[str, TrafficMix]],
     looks: Looks | None = None,
 ) -> list[MetricResult]:
-    """Judge rows again at unchanged mix if the average over their labels changes like the metric; return all rows."""
+    """Return all rows; judge a row again at unchanged mix if its split changes like its metric, within the margin."""
     moved, unmixed = {}, [*effects]
     for i, (row, (metric, effect)) in enumerate(zip(rows, effects, strict=True)):
         if row.slug in splits and not row.labels:
@@ -250,7 +250,7 @@ def _result(
 ) -> TrafficMixResult:
     mix, speed = split.mix_ci or (None, None), split.speed_ci or (None, None)
     at_unchanged_mix: dict[str, object] = {"status": row.status}
-    if judged is not None:  # its noise includes noise between whole runs
+    if judged is not None:  # the interval of speed then includes noise between whole runs
         low, high = judged.interval
         chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0
         speed = split.speed_percent - chance, split.speed_percent + chance

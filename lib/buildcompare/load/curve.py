@@ -19,16 +19,16 @@ from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.levels import LARGEST, MINUTE_S
 
 WINDOW_S, STOP_STEPS = 1800.0, 0.025
-"""Stop rule of mattermost-load-test-ng: a run stops `WINDOW_S` seconds after the first alert or later, once the active
-users of the last `WINDOW_S` have a least-squares slope below `STOP_STEPS` actions of the coordinator per second (0.2
-users/s with 8 users per action). The tool reports the mean over this window as supported users."""
+"""Stop rule of mattermost-load-test-ng: a run stops once the active users of the last `WINDOW_S` seconds have a
+least-squares slope below 0.2 users/s (`STOP_STEPS` actions of 8 users per second), but not within `WINDOW_S` seconds of
+the first alert. The tool reports the mean over the last `WINDOW_S` seconds as supported users."""
 TOLERANCE = 2.0
-"""A curve steeper than this multiple of the stop rule's slope is not at its plateau: connected users are not exactly
-the active ones. Whole published curves (development half) end at up to 1.35 times the slope; 2 is a safe limit."""
+"""A curve steeper than this multiple of the stop rule's slope is not at its plateau. The rule counts active users;
+whole published curves of connected users (development half) end at up to 1.35 times its slope, so 2 is a safe limit."""
 USERS_INC = 8.0  # users that mattermost-load-test-ng's coordinator adds or removes in one action
 FASTEST_FALL = 4.0  # maximum number of users that the coordinator removes per second: 8 every 2 s
 ROUNDING = 1.5  # factor on the coordinator's rate, to allow for sampling and rounding
-HOLE_S = 90.0  # a longer gap may hide an early bump: none is shorter, because alerts in the first minute are ignored
+HOLE_S = 90.0  # a longer gap may hide an early bump; all bumps are longer, as alerts in the first minute are ignored
 
 
 def samples(curve: pd.Series, until_s: float = math.inf) -> tuple[FloatArray, FloatArray]:
@@ -44,7 +44,7 @@ def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
     return np.asarray(apart > max(HOLE_S, 3.0 * float(np.median(apart))) if apart.size else apart > 0.0, dtype=np.bool_)
 
 
-PROXY_STEP = 1.2e-3  # one action as a share of the level of a proxy of unknown scale: 8 of 6000 to 8000 users
+PROXY_STEP = 1.2e-3  # coordinator action relative to the level, for proxies of unknown scale: 8 of 6000 to 8000 users
 SMALLEST = 10.0  # minimum load in actions of the coordinator; a lower curve shows no load
 NOISE_UP_TO_S = 20.0  # maximum sample distance for estimating noise; above it, waves dominate and noise is set to 0
 SIGNAL = 30.0  # minimum level in standard deviations of noise; a lower curve shows no load (published ones: 87 or more)
@@ -83,7 +83,7 @@ def prepare_load(
     """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None if it shows no load.
 
     The minimum of a `proxy`, its idle level, is subtracted. `step` is the number of users in one coordinator action;
-    `per_user` is what a user adds to a proxy (goroutines: about 3). Without it, an action is `PROXY_STEP` of the level.
+    `per_user` is what a user adds to a proxy (goroutines: about 3; if None, an action is `PROXY_STEP` of the level).
     """
     elapsed, values = samples(curve, stop_s)
     if elapsed.size < 3:
@@ -140,11 +140,11 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
     return curve
 
 
-RECOVERED = 0.9  # share of the users that must return after a restart: within `LOW_S` for a reset, else at any time
+RECOVERED = 0.9  # share of the users that returns after a restart; if it returns within `LOW_S`, the restart is a reset
 
 
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
-    """Start and end of restarts with a fast recovery; the coordinator removes at most one `step` per second."""
+    """Start and end of restarts with a fast recovery; `step` is the coordinator's maximum removal per second."""
     resets = []
     for fall in find_falls(pd.Series(values, elapsed), fastest_fall=step, smooth=False):
         low = int(np.argmax((elapsed > fall.at_s) & (values < HARDLY_ANY * fall.before)))
@@ -175,7 +175,7 @@ class Turn(NamedTuple):
 
 
 def find_turns(elapsed: FloatArray, values: FloatArray, least: float) -> list[Turn]:
-    """Find all falls of at least `least` that rises of at least `least` separate; samples are finite, shape (n,)."""
+    """Find all falls of at least `least`, separated by rises of at least `least`; samples are finite, shape (n,)."""
     turns: list[Turn] = []
     if not elapsed.size:
         return turns
@@ -209,9 +209,9 @@ class Fall(NamedTuple):
 
 AT_ONCE_S = 30.0  # maximum duration of a sudden loss: connections of a lost agent time out within half a minute
 HARDLY_ANY = 0.5  # restarts, interruptions and long shutdowns fall below this share of the users
-HELD = 0.97  # users are lost below this share of the load: one of 20 agents is 5 %, plots are read to within 0.4 %
+HELD = 0.97  # users count as lost below this share; losing one of 20 agents is 5 %, reading errors of plots up to 0.4 %
 IDLE = 0.1  # a server is idle below this share of its highest load: real servers keep 0.003 to 0.14 of their goroutines
-LOW_S = 300.0  # maximum time from a fall to its lowest point, or to a reset's end; further falls within it do not count
+LOW_S = 300.0  # maximum time from a fall to its lowest point, or to the return of the users in a reset
 
 
 def find_falls(
@@ -318,7 +318,7 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 PLATEAU = 0.98  # the plateau starts where the load reaches this share of the plateau's level
 SHORTEST_S = 300.0  # minimum length of a steady window: five independent samples of a one-minute rate
 REPEATED_S, REPEATED_SAMPLES = 30.0, 30
-"""Minimum window of repeated runs, in seconds or samples, whichever is shorter; the noise is measured between runs."""
+"""Minimum window in seconds and in samples (the shorter one) of repeated runs; noise is measured between the runs."""
 
 Method = Literal["target_reached", "last_30_minutes", "mser5", "none"]
 
@@ -331,7 +331,7 @@ class SteadyState:
     method: Method = "none"
     reason: Reason | None = None
     shown: tuple[float, float] | None = None
-    """Window that is too short for a judgement; levels over this window are shown, but not judged."""
+    """Window whose levels are shown but not judged, because it is too short; None if there is no such window."""
 
 
 def steady_window(
@@ -424,10 +424,10 @@ def plateau_start(
 ) -> float | None:
     """Elapsed seconds at which a bounded run first reached its plateau; None if the load never rises.
 
-    The plateau is the highest load held for 6 minutes in total (six times `rate_s`; in a short run half its length). If
-    agents are lost one by one, this load stays the same, while a median would fall. The level of the last minute is the
-    plateau if it is higher and was reached less than 6 minutes before the end. A proxy may keep rising by itself, so
-    its plateau is the median of the second half.
+    The plateau is the highest load that was held for 6 * `rate_s` seconds in total (in a short run, half its length).
+    Unlike a median, this load does not fall if agents are lost one by one. The level of the last minute is the plateau
+    if it is higher and was first reached in the last 6 * `rate_s` seconds. A proxy may keep rising by itself, so its
+    plateau is the median of the second half.
     """
     shortest_s = shortest(rate_s) + rate_s
     half_s = 0.5 * float(np.ptp(elapsed)) if elapsed.size else 0.0
@@ -443,7 +443,7 @@ def plateau_start(
 
 
 def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
-    """Highest load that a run held for `seconds` in total; the lowest load of a shorter run, 0 without two samples."""
+    """Highest load that a run held for `seconds` in total, or a shorter run's lowest load; 0 without two samples."""
     if values.size < 2:
         return 0.0
     count = max(round(seconds / float(np.median(np.diff(elapsed)))), 1)
@@ -453,7 +453,7 @@ def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
 def _steady(
     start: float, end: float, method: Method, least_s: float, rate_s: float, *, since: float | None = None
 ) -> SteadyState:
-    """Return the window, or the reason if it is shorter than `least_s`; `since`: start of the plateau, if earlier."""
+    """Return the window, or a reason if it is shorter than `least_s`; the window `shown` starts at `since` or later."""
     if end - start >= least_s:
         return SteadyState((start, end), method)
     since = start if since is None else since

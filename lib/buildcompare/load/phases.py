@@ -22,9 +22,9 @@ from buildcompare.stats.planning import ALPHA, quantile
 
 TURN_STEPS = 8.0  # minimum height of a turn, in actions of 8 users; a pixel of the coarsest published plot is 56 users
 EARLY_PART, HALF = 0.15, 0.5
-"""A peak is an early bump if it is below the share `EARLY_PART` of the curve's level. A higher peak is one if the curve
-falls by `HALF` of the peak before it first reaches `HALF` of the level, because the ramp then starts again."""
-FOOT = 2.0  # a recording began in mid-ramp if its first rise takes at most this multiple of a straight climb's time
+"""A peak below the share `EARLY_PART` of the curve's level is an early bump. A higher peak is one too if the curve
+falls by `HALF` of the peak and only later reaches `HALF` of the level, because the ramp starts again after the fall."""
+FOOT = 2.0  # a recording began in mid-ramp if its onset took at most this multiple of a straight climb's time to `foot`
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     turns = turns[: early[-1] if early else 0]
     climb_s = _onset(curve, half)
     if climb_s is not None and curve.values[0] > SMALLEST * curve.step:  # the recording may start in mid-ramp
-        # Time in which a straight climb rises by `curve.foot`, from the time in which this curve rises by `least`.
+        # `foot_s`: time of a straight climb by `curve.foot`, scaled from the curve's time to rise by `least`.
         counts = int(np.argmax(np.maximum.accumulate(curve.values) - curve.values[0] >= least))
         foot_s = float(curve.elapsed[counts] - curve.elapsed[0]) * curve.foot / least
         at_once = climb_s - float(curve.elapsed[0]) <= FOOT * foot_s
@@ -108,13 +108,13 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
 
 
 LAG_S = 45.0
-"""Minimum length of a stretch, and time skipped before it, in seconds. Users connect 12 s after they are added."""
-STRAIGHT_STEPS = 3.0  # maximum distance of a stretch's samples from its line, in actions, unless noise is larger
+"""Minimum length in seconds of a straight stretch, and time skipped before it, because users connect 12 s late."""
+STRAIGHT_STEPS = 3.0  # maximum distance of samples from a straight line, in actions; larger if the curve is noisy
 PIXEL = 0.003  # maximum distance from the line, as a share of the level: about one pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
-"""A stretch ends at its last sample within `END_STEPS` actions of the line fitted to its first share `TRUSTED_PART`."""
+"""A stretch ends at its last sample within `END_STEPS` actions of a line through its first 70 % (`TRUSTED_PART`)."""
 MAIN_PART = 0.35  # the ramp is the first stretch with this share of the largest rise; early alerts leave short ones
-AFTER_S = 240.0  # minimum length of the stretch after a kink: a one-minute alert query rises and falls twice in it
+AFTER_S = 240.0  # minimum length of the stretch after a kink, in which a one-minute alert query rises and falls twice
 SLOWER = (0.2, 0.8)  # slope after a kink, as a share of the ramp's; pauses of the coordinator make it a half or a third
 
 
@@ -195,7 +195,7 @@ def _stretch(curve: LoadCurve, start_s: float, *, pixel: float = PIXEL) -> tuple
 
 
 def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) -> int:
-    """Find by bisection how many samples from the first on lie within `allowed` of a line; at least `least`."""
+    """Find by bisection how many first samples lie within `allowed` of a line; the result is at least `least`."""
 
     def straight(size: int) -> bool:
         x, y = elapsed[:size] - elapsed[:size].mean(), values[:size] - values[:size].mean()
@@ -211,15 +211,15 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 
 FALL_STEPS = 5.0  # minimum fall of a wave, in actions of the coordinator
 ROW, PAUSE_S = 3, 1200.0
-"""Waves begin with `ROW` falls, each within `LONGEST_S` of the last: published waves have periods of 145 to 250 s, and
-a missed fall doubles the distance. The pause after the row is at most `PAUSE_S` s or, if longer, the row's length."""
+"""Waves begin with a row of `ROW` falls, whose peaks are at most `LONGEST_S` apart: published waves have periods of 145
+to 250 s, and a missed fall doubles them. The next fall follows within `PAUSE_S` s or, if longer, the row's length."""
 CYCLE_STEPS = 2.0  # minimum fall of a cycle, in actions; it is small, because a missed cycle would double the period
 FEWEST_CYCLES = 4  # minimum number of cycles for a period: four cycles have three distances
 RESOLVED, ALIASED = 8.0, 3.0
 """Minimum samples per cycle. With fewer than `RESOLVED` the amplitude is unknown, because peaks and troughs lie between
 samples: a saw-tooth of 8 samples loses an eighth of it on average, one of 4 samples a quarter. With fewer than
 `ALIASED` the period is unknown: samples one minute apart show waves of 100 s as waves of 150 s."""
-SWING = 0.5  # minimum swing of a spectral peak, relative to the median fall; weaker peaks are overtones or ripples
+SWING = 0.5  # minimum `swing` of a spectral peak, as a share of the median fall; weaker peaks are overtones or ripples
 NEAR = 0.25  # periods, or frequencies, within this relative distance count as the same oscillation
 
 
@@ -230,7 +230,7 @@ class WaveTest:
     p_value: float  # p-value against the fitted AR(1) spectrum, adjusted for all frequencies searched (Sidak)
     period_s: float
     share: float  # share of the variance at frequencies within a quarter of the peak's; 1 for a pure oscillation
-    swing: float  # peak-to-trough height of a sine with this share of the variance, in the curve's unit
+    swing: float  # peak-to-trough height of a sine that has the fraction `share` of the variance, in the curve's unit
 
 
 @dataclass(frozen=True)
@@ -238,11 +238,11 @@ class Waves:
     """Waves of one run; None for numbers that are unknown."""
 
     onset_s: float | None = None  # elapsed seconds of the peak before the first fall
-    onset_users: float | None = None  # height of this first peak, in the curve's unit
+    onset_users: float | None = None  # height of the peak at `onset_s`, in the curve's unit
     falls: tuple[Turn, ...] = ()  # all falls from the onset to the stop
-    cycles: tuple[float, ...] = ()  # seconds between successive peaks, including those of smaller falls than in `falls`
+    cycles: tuple[float, ...] = ()  # seconds between successive peaks; smaller falls than those in `falls` also count
     period_s: float | None = None
-    """Typical length of `cycles`; the spectral peak's period, if noise may count as cycles and the two disagree."""
+    """Typical length of `cycles`, or the spectral peak's period if it differs and noise may count as cycles."""
     amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
     regularity: float | None = None  # 1 minus the robust relative standard deviation of `cycles`; 1 if all are equal
     test: WaveTest | None = None  # None if the curve is too short, constant, or without a spectral peak
@@ -263,7 +263,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
     onset_s
         Start of the lasting ramp; default: the onset of :func:`bumps`.
     tested_from_s
-        Start of the tested stretch if there are no falls; default: end of the ramp, or no test if `onset_s` is given.
+        Start of the red-noise test if there are no falls. Default: end of the ramp; if `onset_s` is given, no test.
 
     Returns
     -------
@@ -302,7 +302,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
         period = middle = float(np.median(distances))
         regularity = max(0.0, 1.0 - robust_sd(distances - middle) / middle)
         like = distances[np.abs(distances - middle) <= 0.5 * middle]
-        if like.size and period < 10.0 * curve.sample_s:  # the mean resolves short periods better
+        if like.size and period < 10.0 * curve.sample_s:  # with few samples per cycle, the mean is more exact
             period = float(like.mean())
     if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # noise may count as cycles
         explains = test is not None and test.p_value <= ALPHA and test.swing >= SWING * amplitude
@@ -325,7 +325,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
 
 
 def _from_first_row(turns: list[Turn]) -> list[Turn]:
-    """Return the falls from the first row of `ROW` falls on that continues as waves; empty without such a row."""
+    """Return all falls from the first row that has `ROW` falls and no long pause after it; empty without such a row."""
     ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > LONGEST_S]
     for first, end in pairwise([0, *ends, len(turns)]):
         last_s = turns[end - 1].trough_s if end else 0.0
@@ -339,7 +339,7 @@ LONGEST_S = 600.0  # longest period searched; the shortest is `MINUTE_S`, over w
 CYCLES = 5.0  # the curve must hold this many cycles of the longest period searched
 KNOT_S = 1800.0  # distance of the knots of the trend (quadratic spline): three times the longest period searched
 TAPERS = 3  # number of sine tapers (Riedel & Sidorenko 1995): more blur a peak, fewer leave its height to chance
-FEWEST_SAMPLES = 40  # minimum; flags 5 % of red noise (40 to 90 samples 15 to 60 s apart, phi 0 to .95, 300 runs each)
+FEWEST_SAMPLES = 40  # 5 % false alarms in red noise (40 to 90 samples every 15 to 60 s, phi 0 to .95, 300 runs each)
 
 
 def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> WaveTest | None:
@@ -347,9 +347,9 @@ def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> 
 
     The multitaper spectrum of the values without a smooth trend (sine tapers, Riedel & Sidorenko 1995) is divided by an
     AR(1) spectrum fitted by Whittle's likelihood. The largest ratio in the search range is tested with Sidak's
-    correction. A peak must exceed its neighbours, also those outside the range: a ratio that keeps rising towards long
-    periods comes from a bend. The null is red noise (Mann & Lees 1996): with white noise as the null, 95 to 100 % of
-    red noise is called an oscillation. Neither scipy nor statsmodels has this test.
+    correction. The ratio must exceed those of its neighbours, also outside the range, because a bend of the curve makes
+    ratios rise towards long periods. The null hypothesis is red noise (Mann & Lees 1996); with white noise, the test
+    would call 95 to 100 % of red noise an oscillation. Neither scipy nor statsmodels has this test.
     """
     if elapsed.size < FEWEST_SAMPLES:
         return None
@@ -406,15 +406,15 @@ def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
 FEWEST_COMPARED = 8  # minimum number of cycles (for the amplitude: falls) of each run in a comparison
 PERIOD_SD, PERIOD_DF, FALL_SD, FALL_DF = 0.092, 8.0, 0.15, 11.0
 """Run-to-run standard deviations of the logarithms of period and amplitude, with degrees of freedom, from Mattermost's
-published ceiling tests (`benchmarks/shapes.py real`). A test by the scatter of cycles within runs called the amplitudes
-of 5 of 12 pairs of identical runs different."""
+published ceiling tests (`benchmarks/shapes.py real`). A test with the scatter of cycles within runs instead finds
+different amplitudes in 5 of 12 pairs of identical runs."""
 
 
 def compare_waves(base: Waves, new: Waves) -> tuple[BetweenRuns | None, BetweenRuns | None]:
     """Return new minus base of the period (seconds) and the amplitude (the curve's unit) of the waves of two runs.
 
     A run is one observation, so the 95 % intervals use the noise between runs, not the scatter of cycles within a run.
-    A difference is None if a run lacks the number, or has too few cycles.
+    A difference is None if a run has too few cycles, or if its period or amplitude is unknown.
     """
     period = fall = None
     if min(len(base.cycles), len(new.cycles)) >= FEWEST_COMPARED:

@@ -81,9 +81,9 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
 
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
 """Without repeated runs, one run's delay has the standard deviation sqrt(`LEAST_SD_S`^2 + (`ONSET_SD` * mean onset)^2)
-in seconds. Both numbers are 1.5 times those of 200 simulated pairs of runs, because real runs vary more (seeds 0 to 199
-of `benchmarks/shapes.py`: 10 to 13 s with at most one bump, 0.04 to 0.07 of the onset with more)."""
-FIRST_S = 120.0  # the shift shows in this time after the later ramp's start; later, slopes and alerts add to the gap
+in seconds. Simulated pairs of runs (seeds 0 to 199 of `benchmarks/shapes.py`) have 10 to 13 s with at most one bump,
+and 0.04 to 0.07 of the onset with more. Real runs vary more, so both constants are 1.5 times as large."""
+FIRST_S = 120.0  # first part of the common ramp, which shows the pure shift; later, slopes and alerts change the shift
 LEVELS = 101  # number of loads at which delays are measured: one for each percent of the common range of loads
 
 
@@ -93,8 +93,8 @@ class Shift:
 
     users: float  # median of new minus base at equal times, in the curve's unit
     users_ci: tuple[float, float]
-    """95 % interval of `users`. It includes the noise within runs, the variation between runs, and the drift of the gap
-    (or of the delay) along the ramp, which is its spread and its change since the first `FIRST_S` seconds."""
+    """95 % interval of `users`. It includes the noise within runs, the variation between runs, and how much the shift
+    changes along the ramp: its standard deviation, and its difference from the shift in the first `FIRST_S` seconds."""
     seconds: float  # median delay at equal users; positive if the new build is later
     window: tuple[float, float]  # common ramp in elapsed seconds: from the later onset to the first wave or ramp's end
     noise_source: Literal["runs", "simulated"]  # source of the run-to-run variation
@@ -142,7 +142,7 @@ def shift(
     slope, gap, delays = _gaps(one.curve, other.curve, window)
     _, first_gap, first_delays = _gaps(one.curve, other.curve, (window[0], min(window[0] + FIRST_S, window[1])))
     users, seconds = float(np.median(gap)), float(np.median(delays))
-    # A pure shift is constant in users or in seconds (after a kink, a delay means fewer users): use the steadier one.
+    # A shift may be constant in users, or in seconds (if the slope changes at a kink). Use the one that varies less.
     wandering_s = math.hypot(users - float(np.median(first_gap)), float(gap.std())) / slope
     if delays.size > 1:
         wandering_s = min(wandering_s, math.hypot(seconds - float(np.median(first_delays)), float(delays.std())))
@@ -172,7 +172,7 @@ def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:
 
 
 def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple[float, FloatArray, FloatArray]:
-    """Mean slope of both ramps, new minus base per sample, and delays at equal loads (or one estimate of the delay)."""
+    """Mean slope of both ramps, new minus base at equal times, and delays at equal loads (or a single estimate)."""
     times = np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / base.sample_s) + 1))
     one, other = (np.interp(times, curve.elapsed, curve.values) for curve in (base, new))
     gap = np.asarray(other - one, dtype=np.float64)

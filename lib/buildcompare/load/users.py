@@ -22,7 +22,7 @@ from buildcompare.text.sentences import say
 STOP_SLOPE = STOP_STEPS * USERS_INC
 STEEP = TOLERANCE * STOP_SLOPE  # users per second; a curve with a steeper slope has not reached its plateau
 COVERED = 0.9  # minimum share of the window that samples must cover (published runs cover at least 0.99)
-CEILING = 0.95  # share of the user ceiling above which it limited a run (capped runs: 0.967, others: at most 0.87)
+CEILING = 0.95  # runs above this share of the user ceiling are limited by it (capped runs: 0.967, others: at most 0.87)
 SILENT_S = 120.0  # maximum time without samples at a run's start or end: twice the range of an alert query
 CUT_TOLERANCE_S = 60.0  # curves without a shutdown may have been cut to one length if they end this close together
 CUT_SLOPE = 1.15
@@ -44,8 +44,8 @@ def supported_users(
 ) -> Estimate:
     """Estimate the supported users: the mean of the connected users over the last 30 minutes under load.
 
-    The load-test tool ends a run when its active users climb slowly enough. A complete curve of connected users counts
-    as still climbing only above `TOLERANCE` times that slope. A curve that may be cut has one only at its level.
+    The load-test tool ends a run when active users climb more slowly than `STOP_SLOPE`. A complete curve counts as
+    climbing above `TOLERANCE` times this slope. A curve that may be cut is used only up to `LEVEL` times this slope.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def with_estimates(test: Test, views: Views) -> Views:
         may_be_cut = not seen and stop is not None and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in other)
         known_end_s = view.recording.duration_s if stop_known else None
         estimate = supported_users(view.users, stop=stop, known_end_s=known_end_s, ceiling=test.users)
-        # Published plots end where the base's curve ends: a new curve may be cut, a base curve only if it is steep.
+        # Published plots end where the base's curve ends, so a new curve may be cut. A base curve is cut only if steep.
         if may_be_cut and (side == "new" or (estimate.slope_users_per_s or 0.0) > CUT_SLOPE * STOP_SLOPE):
             estimate = supported_users(view.users, stop=stop, may_be_cut=True, ceiling=test.users)
         return replace(view, estimate=estimate)

@@ -47,7 +47,7 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
     limit = curves.STOP_STEPS * curve.step
     drift = float(np.polyfit(elapsed, values, 1)[0])
     settled = bool(abs(drift) < curves.TOLERANCE * limit) if stop_s - start >= 0.99 * WINDOW_S else None
-    # Find the first stop that the rule allows. Its window begins above `HALF` of the level: early bumps can be flat.
+    # Find the first stop that the stop rule allows. Flat early bumps, below `HALF` of the level, do not count.
     x, y = curve.elapsed - curve.elapsed[0], curve.values - curve.values.mean()
     begins, last = np.searchsorted(x, x - WINDOW_S), np.arange(x.size)
 
@@ -235,7 +235,7 @@ def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
 
 
 def _without_users(run: RunView, catalogue: Catalogue) -> RunView:
-    """View a bounded run by its requests per second, or else by its first graph (graphs of gate metrics come first)."""
+    """View a bounded run by its request rate, or else by its first graph (metrics felt by users come first)."""
     rates = (metric for metric in catalogue.metrics if metric.unit in RATES and metric.better == Better.HIGHER)
     for rate in rates:
         if (load := _filled(run.recording, rate)) is not None:

@@ -56,7 +56,7 @@ def judge_measured(
     splits: Mapping[str, tuple[str, TrafficMix]] | None = None,
     looks: Looks | None = None,
 ) -> list[MetricResult]:
-    """Judge the metrics of a test in their families, by the margins of `catalogue`."""
+    """Judge the metrics of a test by the margins of `catalogue`; adjust p-values within each family of metrics."""
     effects = [(catalogue.find(each.metric_name), each.effect) for each in measured]
     rows = []
     for each, (metric, _), tested in zip(measured, effects, judge_metrics(effects, looks), strict=True):
@@ -64,7 +64,7 @@ def judge_measured(
         fields["load_adjusted"] = (at_load or {}).get(each.row.slug)
         if tested:
             fields |= tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family}
-            if each.row.reason and not tested.status.changed:  # with too few sessions only large changes are called
+            if each.row.reason and not tested.status.changed:  # too few sessions to exclude a change
                 fields |= {"status": Status.INCONCLUSIVE, "no_worse_than_percent": None, "p_worse_one_sided": None}
         rows.append(MetricResult.model_validate(fields))
     if test.type == "benchmark":
@@ -83,7 +83,7 @@ def _decided_by(row: MetricResult, test: Test) -> str:
 
 
 def _measured(test: Test, series: Series, views: Views, metric: Metric, noise: Noise | None) -> Measured:
-    """Make the row of a metric. Its effect is computed here only if the metric counts failures."""
+    """Make the row of a metric; compute the effect only if the metric counts failures."""
     runs = views.map(lambda runs: [counts(level, view) for view in runs if (level := view.level(series)) is not None])
     levels = runs.map(lambda runs: [run.level for run in runs])
     effect, few = compare_failures(metric, runs) if no_steady_window(views) is None else (None, None)
@@ -132,9 +132,9 @@ def _no_number(values: Pair[float | None]) -> Reason | None:
 
 
 def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) -> list[ErrorRateResult]:
-    """Compare the recorded error rates over the steady windows, and the error counts of the params per user and minute.
+    """Compare recorded error rates over the steady windows, and the params file's error counts per user and minute.
 
-    All rows of a test form one family. Error counts are of whole runs, so they are divided by the users of whole runs.
+    P-values are adjusted over all rows. Error counts are of whole runs, so they are divided by users of whole runs.
     """
     recorded = [series for runs in views for view in runs for series in view.recording.series]
     names = {series.metric: (series.name, series.unit) for series in recorded if series.role == "error"}
@@ -182,7 +182,7 @@ def _rates_by_label(runs: Sequence[RunView], slug: str) -> dict[str, float]:
 
 
 def _counted_errors(test: Test, views: Views) -> tuple[Pair[list[Counts]], Pair[float | None], Reason | None]:
-    """Return the params' error counts per user and minute, of each run and each build, and why a build has none."""
+    """Return the params file's errors per user and minute, by run and by build, and a reason if they are unknown."""
     reasons: dict[Side, Reason] = {}
     runs: Pair[list[Counts]] = Pair([], [])
     for side in SIDES:

@@ -22,8 +22,8 @@ from buildcompare.stats.planning import ALPHA
 
 SMALLEST_SHARE = 0.2  # events smaller than this multiple of the metric's margin are omitted
 SAME_S = 360.0
-"""Maximum difference in seconds between the elapsed times of matching events: jobs of the server vary by minutes. Drops
-also match by time before the end, when agents leave; else 1 of 37 pairs of identical ceiling runs has two warnings."""
+"""Maximum time in seconds between matching events, because jobs of the server vary by minutes. Drops also match by
+their time before the end, when agents leave (otherwise 1 of 37 pairs of identical ceiling runs has two warnings)."""
 ALIKE = 0.5  # minimum ratio between the sizes of matching events
 LONE = 6.0
 """A spike or drop in a single metric is a warning only from this many margins on. In Mattermost's published ceiling
@@ -39,14 +39,14 @@ class PlacedEvent(MetricEvent):
     metric: str
     build: Side
     matched: bool  # True if the other build has the event too
-    group: int = 0  # number of the group of simultaneous events of one build, in order of time from 1
+    group: int = 0  # number of the event's group (simultaneous events of a build), from 1 in order of time
     warning: bool = False  # True if only one build has the event, and its interval lies beyond the metric's margin
 
 
 def search_events(
     test: Test, views: Views, catalogue: Catalogue, identical: Sequence[RepeatedRuns] = ()
 ) -> Pair[list[dict[str, RunEvents]]]:
-    """Find all events in the steady window of every run, whatever their size; by metric slug."""
+    """Find the events of any size in the steady window of every run; return them by build, run and metric slug."""
 
     def events_of(view: RunView) -> dict[str, RunEvents]:
         if (window := search_window(view.steady.window, test.type)) is None:
@@ -109,7 +109,7 @@ def match_events(
 
 
 def _together(events: Sequence[PlacedEvent]) -> list[list[PlacedEvent]]:
-    """Group the events of each build that start within `SHOWS_S` (matched ones apart); groups in order of time."""
+    """Group events of one build that start within `SHOWS_S`, matched and unmatched ones separately; sort by time."""
     groups: list[list[PlacedEvent]] = []
     for each in sorted(events, key=lambda each: (each.build, each.matched, each.start_s, each.metric)):
         first = groups[-1][0] if groups else None
@@ -141,7 +141,7 @@ def _near(one: MetricEvent, other: MetricEvent, later_s: float = 0.0) -> bool:
 
 
 def _contrast(event: MetricEvent, run: RunEvents) -> float:
-    """Change of the mean of `run` (of either build) at the time of `event`; NaN without samples at that time."""
+    """Change of the mean of `run` when `event` happens, here or in another run; NaN without samples at that time."""
     begin, end = event.start_s, event.at_s if event.kind == "level" else event.span_s[1]
     first, last = max(event.around_s[0], begin - LONGEST_EXCURSION_S), min(event.around_s[1], end + LONGEST_EXCURSION_S)
     if event.kind == "level":

@@ -23,7 +23,7 @@ from buildcompare.results.codes import Pair
 from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.levels import MINUTE_S, SHOWS_S, minute_means
 
-LOWEST, HIGHEST = 0.3, 2.0  # range of loads used, relative to the highest common load; below it the server is cold
+LOWEST, HIGHEST = 0.3, 2.0  # loads used, relative to the highest common load; below `LOWEST` the server is cold
 KNOTS = 4  # number of knots of a spline: enough for a saturating metric, few enough for a ramp of half an hour
 FEWEST = 15  # minimum number of minutes per build: together 30, three for each of ten coefficients
 POINTS = 41  # number of points of a curve: one for each 2.5 % of its range
@@ -31,12 +31,12 @@ NEAR = 0.1  # the rate of new users at a load is averaged over minutes within th
 DOUBT = 0.15
 """Standard error of the correction for logins, as a share of the correction: the cost of logins may not be linear."""
 HUBER = 0.3
-"""Tuning constant (Huber 1964), nearly a median: waves of overload are no noise. On red noise, standard errors are 0.98
-of the true deviation (0.85 with 1.345); identical ceiling runs (every second setup) scatter alike with both values."""
+"""Tuning constant (Huber 1964), so low that waves of overload hardly count. On red noise, standard errors are 0.98 of
+the true deviation (0.85 with 1.345). Identical ceiling runs (every second setup) scatter alike with both values."""
 ROUNDS = 4
-"""Number of reweighting iterations. statsmodels' RLM takes nine times as long, without a matrix for errors."""
+"""Number of reweighting rounds. RLM of statsmodels takes nine times as long, without a matrix for standard errors."""
 CONTRADICTED = 3.0
-"""The difference at the highest load contradicts the common one of all loads beyond so many standard errors."""
+"""Number of standard errors beyond which the difference at the highest load contradicts the common difference."""
 FARTHEST = 1e6
 """Values of minutes are clipped to this factor above and below the median; farther values are recording faults."""
 COSINES = 0.4
@@ -69,7 +69,7 @@ class MetricAtLoad:
     se_curves: Pair[FloatArray]  # standard errors of the logarithms of `curves`, shape (n,)
     log_ratios: FloatArray  # logarithm of new over base at each load, shape (n,)
     se_ratios: FloatArray  # standard errors of `log_ratios`, shape (n,)
-    points: Pair[FloatArray]  # each minute's users, and metric adjusted to the curves' rate of new users; (minutes, 2)
+    points: Pair[FloatArray]  # per minute: users, and metric at the curves' rate of new users; shape (minutes, 2)
 
 
 def equal_load(
@@ -79,17 +79,17 @@ def equal_load(
 
     Logarithms of minute means are fitted by robust least squares. Each build has a natural cubic spline over its users.
     A login costs more than a connected user, so the rate of new users is a term too, with the same coefficients for
-    both builds. At each load the builds are compared at the mean of their rates. The result is the difference of a
-    model with one spline for both builds, shifted by a constant, unless the separate splines contradict it at the
-    highest load. The standard error includes the autocorrelation of the noise.
+    both builds. At each load the builds are compared at the mean of their rates. The result is the common
+    difference of all loads, from a fit with one spline shape for both builds. If separate splines contradict the common
+    one at the highest load, their difference is used. The standard error includes the autocorrelation of the noise.
 
     Parameters
     ----------
     base, new
         Runs of each build: connected users and metrics, each a Series over elapsed seconds.
     noise
-        Maps a metric's slug to the standard deviation of its log ratio between runs of one build. The difference at the
-        highest load varies this much around the common one of all loads; with infinity it never contradicts that one.
+        Maps a metric's slug to the standard deviation of its log ratio between runs of one build. The larger it is,
+        the less often the separate splines contradict the common difference; with infinity, they never do.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def equal_load(
 def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -> LoadedRun | None:
     """Collect the connected users and the metrics of a run; None without a curve of users.
 
-    With `by_proxy`, a proxy of known scale replaces missing users. This suits only runs of one build.
+    With `by_proxy`, a proxy of known scale replaces missing users; use it only to compare runs of one build.
     """
     load, slug, per_user = view.users, catalogue.load.slug if catalogue.load else None, 1.0
     if by_proxy and load is None and view.load_slug is not None:
@@ -143,7 +143,7 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
     """Minute means before the stop: users, rate of new users (over `SHOWS_S`), and metrics.
 
-    Only loads between `LOWEST` and `HIGHEST` count, from the minute on in which the ramp last rose above `LOWEST`.
+    Minutes with loads between `LOWEST` and `HIGHEST` count, after the last minute of the ramp below `LOWEST`.
     """
     elapsed, users = samples(run.users, run.stop_s)
     total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))
@@ -232,7 +232,7 @@ def _climb_at(loads: FloatArray, users: FloatArray, climb: FloatArray) -> FloatA
 
 
 def _fit(matrix: FloatArray, logs: FloatArray, run: FloatArray) -> Fit:
-    """Fit `logs` by the design `matrix`: return coefficients, each minute's weight in each of them, and residuals.
+    """Fit `logs` by the design `matrix`: return coefficients, the weights that map `logs` to them, and residuals.
 
     `run` is the number of each minute's run. Outliers get smaller weights (Huber).
     """
@@ -249,12 +249,12 @@ def _fit(matrix: FloatArray, logs: FloatArray, run: FloatArray) -> Fit:
 def _difference(
     ratios: FloatArray, weights: FloatArray, doubts: FloatArray, residuals: Residuals, shift: Fit, noise: float
 ) -> tuple[float, float, bool]:
-    """Return the difference at the highest load, its standard error, and whether it is the common one of all loads.
+    """Return the log ratio at the highest load, its standard error, and whether it is the common one of all loads.
 
     Most changes slow a request by the same factor at every load, and curves are least certain at their ends. So the
-    common difference is used: the first coefficient of `shift`, a fit with one curve shape for both builds. The
-    difference at the highest load replaces it if it lies too far away, `noise` considered. Between identical ceiling
-    runs (every second setup, nine metrics) it varies around the common one 1.2 times as much as that one varies itself.
+    common log ratio is returned: the first coefficient of `shift`, a fit with one curve shape for both builds. The last
+    of `ratios` is returned instead if both differ by over `CONTRADICTED` standard errors (including `noise`). In
+    identical ceiling runs (every second setup, nine metrics), both differ by 1.2 times the variation of the common one.
 
     `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
     residuals to `ratios`. `doubts`, shape (n,), are the signed errors of the correction for logins at each load.
@@ -281,7 +281,7 @@ class Residuals:
         """Long-run variance of the noise, from its slowest oscillations (equal-weighted cosine estimator).
 
         Residuals are multiplied by the slowest cosines of each run. The sum of the squared products is divided by the
-        number of cosines that the fit leaves free, minus 2 to get the variance of Student's t distribution. Load waves
+        degrees of freedom (cosines left free by the fit) minus 2, as in the variance of Student's t. Load waves
         are faster than these cosines and do not count. An autoregression would mistake the waves for a long memory, so
         its errors would be two to four times as large.
 

@@ -27,10 +27,10 @@ Span = tuple[float, float]  # elapsed seconds
 
 Z95 = 1.96  # normal quantile of a two-sided 95 % interval
 TIME_95 = 7.35
-"""95 % interval of a change's time: splits with a gain within so many long-run variances of the best (Hansen 2000)."""
+"""The 95 % interval of a change's time has times with at most this loss of fit in long-run variances (Hansen 2000)."""
 LONGEST_EXCURSION_S = 1200.0
-"""A metric that returns later has two level shifts, not one spike. Unbounded tests are searched over 30 minutes."""
-SPIKE_HALF_WIDTH = 10  # number of averages on each side in the running median, and in the longest spike
+"""Maximum length of a spike or drop in seconds; if a metric returns later, it has two level shifts instead."""
+SPIKE_HALF_WIDTH = 10  # maximum number of averages in a spike, and number on each side in the running median
 FLANK = 0.5  # averages next to a spike belong to the spike if they exceed this share of `search.OUTLYING`
 
 
@@ -39,8 +39,8 @@ class MetricEvent:
     """An event of one metric in one run: a level shift, a spike or a drop."""
 
     kind: Kind
-    """``level``: the metric did not return within `LONGEST_EXCURSION_S` or the window. ``spike``, ``drop``: it rose or
-    fell and returned, or may have returned, because the window shows one level for less than `curves.SHORTEST_S`."""
+    """``spike``, ``drop``: the metric rose or fell and returned within `LONGEST_EXCURSION_S`, or stayed away for less
+    than `curves.SHORTEST_S` at the start or end of the window. ``level``: it changed for longer."""
     at_s: float  # elapsed seconds of the shift, or of the extreme of a spike or drop
     span_s: Span  # start and end of a spike or drop, or the 95 % interval of the time of a shift
     size: float
@@ -152,7 +152,7 @@ def find_events(
 
 
 def no_change(series: pd.Series, window: tuple[float, float]) -> float:
-    """Smallest penalty at which a run without events shows no change (for `CalibratedPenalty`); NaN if too short."""
+    """Smallest penalty on changepoints at which a run shows none (for `CalibratedPenalty`); NaN for a short run."""
     values = _averages(series, window).values
     return search.no_change_of(values) if values.size >= FEWEST else math.nan
 
@@ -308,7 +308,7 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
 def _excursion_end(run: _Averages, edges: Sequence[Range], levels: list[float], at: int) -> int:
     """Find the segment in which the metric is back after an excursion in segment `at`; `at` if it does not come back.
 
-    That segment has the level nearest to the one before the excursion, within half of the excursion's size.
+    The metric is back where its level is nearest to the earlier level, within half of the excursion's size.
     """
     back, nearest = at, 0.5
     for i in range(at + 1, len(edges)):
