@@ -122,19 +122,13 @@ def test_counters_are_compared_by_their_rates_in_any_order_of_columns() -> None:
 
 def test_units_and_directions_are_read_from_names() -> None:
     expected = {
-        "http_request_duration_seconds": ("seconds", "lower", True),
-        "checkoutP99": ("seconds", "lower", True),
-        "iteration_ms": ("ms", "lower", True),
-        "requests_per_second": ("requests/s", "higher", True),
-        "errors_per_second": ("1/s", "lower", True),
-        "http_req_failed_ratio": ("ratio", "lower", True),
-        "http_requests_total": ("", "neutral", False),
-        "process_resident_memory_bytes": ("bytes", "lower", False),
-        "process_cpu_seconds_total": ("seconds", "lower", False),
-        "heap MiB": ("MiB", "lower", False),
-        "cache_hit_ratio": ("ratio", "higher", False),
-        "uptime_seconds": ("seconds", "neutral", False),
-    }
+        "http_request_duration_seconds": ("seconds", "lower", True), "checkoutP99": ("seconds", "lower", True),
+        "iteration_ms": ("ms", "lower", True), "requests_per_second": ("requests/s", "higher", True),
+        "errors_per_second": ("1/s", "lower", True), "http_req_failed_ratio": ("ratio", "lower", True),
+        "http_requests_total": ("", "neutral", False), "heap MiB": ("MiB", "lower", False),
+        "process_resident_memory_bytes": ("bytes", "lower", False), "cache_hit_ratio": ("ratio", "higher", False),
+        "process_cpu_seconds_total": ("seconds", "lower", False), "uptime_seconds": ("seconds", "neutral", False),
+    }  # fmt: skip
     found = {name: assumed_metric(name) for name in expected}
     assert {name: (each.unit, each.better, each.gate) for name, each in found.items()} == expected
 

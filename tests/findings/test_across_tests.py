@@ -141,12 +141,8 @@ def test_a_jump_of_errors_is_told(errors: tuple[float, float], told: bool) -> No
     found = kinds(result(errors=errors)).get("error_rate")
     assert (found is not None) == told
     assert found is None or found.severity == "warning"
-
-
-def test_no_errors_at_all_read_quiet() -> None:
     quiet = result(errors=(0.0, 0.0))
-    assert quiet.errors[0].reason.code == "none_failed"
-    assert "error_rate" not in kinds(quiet)
+    assert ("error_rate" in kinds(quiet), quiet.errors[0].reason.code) == (False, "none_failed")
     assert quiet.verdict == result().verdict
 
 
@@ -177,6 +173,14 @@ def test_suggestions_are_three_at_most_and_the_gravest_first() -> None:
         ("rerun", "mysql_bounded"),
         ("settle", "postgresql_bounded"),
     ]
+
+
+def test_where_only_failures_regressed_their_cause_is_to_be_found() -> None:
+    found = result(errors=(0.0, 3.0))
+    errors = [row.model_copy(update={"status": "regression"}) for row in found.errors]
+    assert suggest([found.model_copy(update={"errors": errors})]) == [], "not where the test did not regress"
+    (first,) = suggest([found.model_copy(update={"errors": errors, "verdict": "regression"})])
+    assert (first.kind, first.text) == ("find_cause", "Find the cause of Client errors.")
 
 
 def test_a_test_without_its_load_is_to_be_recorded_with_it_and_not_run_again() -> None:
