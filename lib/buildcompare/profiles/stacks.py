@@ -7,7 +7,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
+from sys import intern
 from typing import Any
 
 from buildcompare.config.errors import InputError
@@ -17,7 +18,7 @@ from buildcompare.recordings.files import InputFile, read_input
 EXPECTED = "a profile: folded stacks, or pprof"
 MAX_DEPTH, MAX_STACKS, MAX_FRAMES, MAX_FIELDS = 1_000, 200_000, 2_000_000, 1_000_000
 """Maximum numbers: frames in one stack, different stacks, frames in all stacks, and fields in a pprof file."""
-_LINE = re.compile(r":\d+(?=\)$)")
+_LINE = re.compile(r":\d+(?=\)(?:;|$))")
 """Line number in py-spy's ``name (file.py:12)``; it is removed because every edit above the line changes it."""
 
 Stack = tuple[str, ...]
@@ -87,13 +88,10 @@ def _folded(file: InputFile) -> tuple[dict[Stack, float], float]:
             raise fault(line, expected, f"{found:,}")
         weights[stack] += int(weight) * times
 
-    @cache
-    def name(frame: bytes) -> str:
-        return shown(_LINE.sub("", frame.decode("utf-8", "replace")))
-
     stacks: dict[Stack, float] = defaultdict(float)
     for text, count in weights.items():
-        if count and (stack_of_names := tuple(name(frame) for frame in text.split(b";") if frame)):
+        names = _LINE.sub("", shown(text.decode("utf-8", "replace"))).split(";")
+        if count and (stack_of_names := tuple(intern(name) for name in names if name)):
             stacks[stack_of_names] += count
     return dict(stacks), sum(stacks.values())
 
