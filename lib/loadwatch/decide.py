@@ -196,7 +196,7 @@ def _bounded(watched: Watched, compared: TestView, estimates: Estimates) -> Boun
             return OPEN
         errors = each.levels.map(lambda of: [run.se_log for run in of])  # runs scatter more than samples show
         if len(estimates.views.base) == 1:
-            errors = estimates.views.map(lambda of: [_error(view, each.row) for view in of])  # noqa: B023
+            errors = estimates.views.map(lambda of: [_error(view, each.row) for view in of])  # noqa: B023  # called at once, in the same round of the loop
         reach = standard * math.hypot(*(error / len(of) for of in errors for error in of))
         is_bounded = math.isfinite(reach)  # without a bound, the change is no regression yet
         ends = (effect.log_ratio - reach, effect.log_ratio + reach) if is_bounded else (0.0, 0.0)
@@ -259,7 +259,7 @@ def reach_of(part: float, first: float) -> float:
     Backwards from the end, the mean is a Brownian motion in the remaining variance, 1 / part - 1. The error `WITHIN` is
     spent evenly over the remaining time (Lan & DeMets 1983, Biometrika 70).
     """
-    grid = GRID[GRID >= min(first, 0.9)][::-1]  # noqa: SIM300
+    grid = GRID[GRID >= min(first, 0.9)][::-1]  # noqa: SIM300  # an array in capitals is no constant on the wrong side
     spent = levels(tuple((1.0 / each - 1.0, 1.0 - each) for each in grid.tolist()), _spending)
     return -quantile(float(np.interp(part, grid[::-1], spent[::-1])) / 2.0, math.inf)
 

@@ -27,7 +27,7 @@ def started(command: list[str], log: Path, **more: object) -> subprocess.Popen[b
 def test_a_build_without_its_index_is_stopped_and_a_restart_of_the_server_loses_nothing(
     project: Path,
     tmp_path: Path,
-    database: list[str],  # noqa: F811
+    database: list[str],  # noqa: F811  # the imported fixture
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     exporter, prometheus = needed("prometheus-postgres-exporter", "prometheus-postgres-exporter"), needed("prometheus")

@@ -1,4 +1,4 @@
-# ruff: noqa: E501
+# ruff: noqa: E501 - a sentence stays on one line
 """The words of findings, suggestions, reasons and first sentences: everything about wording is asserted here."""
 
 import re
@@ -130,7 +130,8 @@ def test_the_first_sentences() -> None:
         "+99.0 %), may be chance. Still possible: CPU 19.0 % worse. Not judged: RPS."
     )
     said = say("opening", "pass", {}, [], slower=True, others=[[leaning]])
-    assert said.startswith("It may ship once that is explained") and said.endswith("deciding: P99 API times +25.0 %.")  # noqa: PT018
+    assert said.startswith("It may ship once that is explained")
+    assert said.endswith("deciding: P99 API times +25.0 %.")
 
 
 HOSTILE = "{{ 7 * 7 }} {% raw %} {e}  two spaces\nand a line"

@@ -140,7 +140,7 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
     names = {series.metric: (series.name, series.unit) for series in recorded if series.role == "error"}
     rows = []
     for slug, (name, unit) in names.items():
-        runs = views.map(lambda runs: [counts(rate, view) for view in runs if (rate := _rate(view, slug))])  # noqa: B023
+        runs = views.map(lambda runs: [counts(rate, view) for view in runs if (rate := _rate(view, slug))])  # noqa: B023  # called at once, in the same round of the loop
         rates = runs.map(lambda each: mean_of_runs([run.level.value for run in each]))
         rows.append(((name, slug, unit), runs, rates, _no_number(rates)))
     if any(run.errors is not None for side in SIDES for run in test.runs(side)):

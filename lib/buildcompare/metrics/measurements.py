@@ -112,9 +112,9 @@ def measure_measurements(
     runs, paired = in_sessions(runs)
     rows: list[Measured] = []
     for metric in measured_metrics(runs, catalogue):
-        levels = Pair.of(lambda side: [level_of(each, metric.unit) for each in _values(runs[side], metric.slug)])  # noqa: B023
+        levels = Pair.of(lambda side: [level_of(each, metric.unit) for each in _values(runs[side], metric.slug)])  # noqa: B023  # called at once, in the same round of the loop
         missing = [side for side in SIDES if not levels[side]]
-        effect, reason = compare_failures(metric, Pair.of(lambda side: _counts(runs[side], metric)), timed=False)  # noqa: B023
+        effect, reason = compare_failures(metric, Pair.of(lambda side: _counts(runs[side], metric)), timed=False)  # noqa: B023  # called at once, in the same round of the loop
         values = levels.map(lambda runs: level_of_build(metric, runs))  # noqa: B023  # called at once, in the same round of the loop
         if effect is None and missing:
             reason = Reason(code=ReasonCode.NOT_RECORDED, build=missing[0])

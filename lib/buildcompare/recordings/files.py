@@ -152,7 +152,7 @@ def matching(paths: Iterable[str]) -> list[str]:
     expanded: list[str] = []
     for path in paths:
         if not is_remote(path) and "\0" not in path and resolve(path).is_dir():
-            path = f"{glob.escape(path)}/*.*"  # noqa: PLW2901
+            path = f"{glob.escape(path)}/*.*"  # noqa: PLW2901  # the folder is replaced by the pattern of its files
         is_plain = is_remote(path) or "\0" in path or not glob.has_magic(path) or resolve(path).exists()
         fit = [] if is_plain else sorted(glob.glob(str(resolve(path))), key=lambda each: (len(each), each))
         named = [each if Path(path).is_absolute() else str(Path(each).relative_to(root())) for each in fit]
