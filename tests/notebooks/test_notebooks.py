@@ -86,9 +86,11 @@ def test_plain_papermill_gives_the_results_of_the_command_line(
 def test_the_figure_needs_both_builds(values: dict[str, float], drawn: list[float] | None, project: Path) -> None:
     cells = nbformat.read(project / "notebooks/comparison.ipynb", as_version=4).cells
     (source,) = [cell.source for cell in cells if "sns.heatmap" in cell.source]
-    rows = [("a", build, 1, "x", "s", 30.0 * i, value) for build, value in values.items() for i in range(4)]
-    columns = ["test", "build", "run", "metric", "unit", "elapsed_s", "value"]
-    scope: dict[str, Any] = {"result": SimpleNamespace(samples=pd.DataFrame(rows, columns=columns))}
+    first = [("a", build, 1, "x", "s", 30.0 * i, 1.0) for build in ("base", "new") for i in range(4)]
+    rows = [("b", build, 1, "x", "s", 30.0 * i, value) for build, value in values.items() for i in range(4)]
+    samples = pd.DataFrame(first + rows, columns=["test", "build", "run", "metric", "unit", "elapsed_s", "value"])
+    metrics = {"test": ["a", "b"], "status": ["equivalent", "regression"]}
+    scope: dict[str, Any] = {"result": SimpleNamespace(samples=samples, metrics=pd.DataFrame(metrics))}
     exec(source, scope)  # the cell itself, on frames that no bundled comparison holds
     assert bool(plt.get_fignums()) == (drawn is not None)
     plt.close("all")
