@@ -49,7 +49,7 @@ ParamsFile = Annotated[Path, argument("PARAMS", "A params file, such as params/v
 
 
 def _words(text: str) -> frozenset[FailOn]:
-    """Parse the value of --fail-on, and add `invalid` to it; if it contains `inconclusive`, also add `regression`."""
+    """Parse the value of --fail-on. Always add `invalid`; add `regression` if the value contains `inconclusive`."""
     every: tuple[FailOn, ...] = get_args(FailOn)
     given = [word.strip() for word in text.split(",")]
     if wrong := [word for word in given if word not in every]:
@@ -187,7 +187,7 @@ def _write_compared(result: Any, html: Path | None, results: Path | None, others
 def _compared_to_kept(
     new: str, folder: Path, stated: dict[str, Any], settings: dict[str, Any], *, keep: bool, quiet: bool
 ) -> Any:
-    """Compare new runs with kept runs in `folder`; None if none is comparable. `keep` adds new runs unless invalid."""
+    """Compare new runs with those kept in `folder`; None if no kept run fits. `keep` adds new runs unless invalid."""
     from buildcompare import api
     from buildcompare.comparison import baselines
     from buildcompare.config.assumed import open_catalogue
@@ -310,7 +310,7 @@ def history(
     last: Annotated[int, typer.Option(min=0, help="Number of the newest comparisons to print; 0: all.")] = 100,
     only: Annotated[str | None, option("--only", "The comparison of this name alone.")] = None,
 ) -> None:
-    """Print a ledger of earlier comparisons: setup, drift, differences between databases, and changes of each."""
+    """Print the comparisons of a ledger, each with its setup, drift, differences between databases, and changes."""
     from buildcompare.history.view import ledger_text
 
     show(*ledger_text(ledger_folder(ledger), metrics, last=last, only=only).splitlines())
@@ -408,7 +408,7 @@ def main() -> None:
     """Run the command line."""
     # Use one OpenBLAS thread, also in Jupyter kernels: more threads double the CPU time on small matrices for no gain.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # jsonschema imports rfc3987_syntax (over a second) to check internet addresses; notebooks need no such check.
+    # Keep jsonschema from importing rfc3987_syntax (over a second): notebooks need no check of internet addresses.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # None makes the import fail
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # print ? for characters that the terminal cannot show

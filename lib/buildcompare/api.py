@@ -93,9 +93,9 @@ def compare(
     calibration
         Path of a file that ``buildcompare calibrate`` made. Without one, the catalogue states the noise between runs.
     rate_s
-        Seconds over which rates in the files were taken. The default is the value in the files, else 60, or less in
-        short repeated runs. A steady window begins `rate_s` after the load is reached. In a single run it lasts at
-        least five times `rate_s`; with several runs of each build, 30 s or 30 samples are enough.
+        Seconds over which rates in the files were taken. The default is the value in the files; if the files have no
+        value, it is 60, or less in short repeated runs. A steady window begins `rate_s` after the load is reached. A
+        single run needs a window of five times `rate_s`; repeated runs of each build need 30 s or 30 samples.
     refresh
         Whether to pull cached recordings again from the server (only for a comparison from :func:`read_params`).
     command

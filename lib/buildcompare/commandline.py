@@ -33,7 +33,7 @@ class Commands(TyperGroup):
             error.show(file=text)
             print_text("\n".join(map(printable, text.getvalue().splitlines())), error=True)
             code = BAD_INPUT
-        except (typer.Abort, SystemExit):  # click's code 1, such as for a closed pipe, would mean a regression
+        except (typer.Abort, SystemExit):  # not click's code 1 (such as for a closed pipe), which means a regression
             code = FAILED
         except Exception as error:
             code, message = what_ended(error)
@@ -67,7 +67,7 @@ def show(*lines: str) -> None:
 
 
 def print_text(text: str, *, error: bool = False) -> None:
-    """Print `text` to stdout, or to stderr if `error`; raise an OSError only for stdout, and not for a closed pipe."""
+    """Print `text` to stdout, or to stderr if `error`. A closed pipe and every OSError of stderr are ignored."""
     stream = sys.stderr if error else sys.stdout
     try:
         print(text, file=stream, flush=True)

@@ -30,8 +30,8 @@ from buildcompare.stats import noise
 from buildcompare.stats.effects import TestedEffect, judge_labels, judge_metrics, judge_users, measure_effect
 from buildcompare.text.sentences import say
 
-METHOD = 8  # Version of the calculations; reports omit the self-check in a calibration of another version
-DIGITS = 7  # Significant digits of numbers in the file; 7 are enough, as noise between runs is at least 0.1 %
+METHOD = 8  # Version of the calculations; reports omit the self-check of a file with another version
+DIGITS = 7  # Significant digits of numbers in the file; noise between runs (at least 0.1 %) far exceeds this rounding
 MAX_BYTES = 100_000_000
 
 
@@ -97,7 +97,7 @@ class KeptGroup(Strict):
     type: Literal["bounded", "unbounded"]
     runs: list[KeptRun]
     at_load: dict[str, AtLoad] = Field(default_factory=dict)
-    """Slug -> variance of log values, its part from errors within runs, degrees of freedom. Empty in bounded groups."""
+    """Slug -> variance of log values, variance from errors within runs, degrees of freedom. Empty in bounded groups."""
 
 
 class Calibration(Strict):
@@ -137,7 +137,7 @@ def read_calibration(file: str, catalogue_name: str) -> Calibration:
 def groups_without(
     calibration: Calibration, recordings: Iterable[Recording]
 ) -> tuple[list[noise.RepeatedRuns], dict[str, Any]]:
-    """Return the groups that contain none of `recordings`, so that no run defines its own noise, and the self-check."""
+    """Return the groups without any of `recordings`, and the self-check. A run must not define its own noise."""
     compared = {each for recording in recordings for each in ids_of(recording)}
     left_out = [group.name for group in calibration.groups if any(compared & {*run.ids} for run in group.runs)]
     kept = [group for group in calibration.groups if group.name not in left_out]
@@ -224,8 +224,8 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
 def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> noise.RunLevels:
     """Measure a run for a calibration: metric levels, label values, and the lowest penalty that finds no change point.
 
-    Without a curve of users, the level of a proxy replaces the load, because only ratios between runs of one setup
-    matter. Percentiles in the last bucket of their histogram are left out, because they cannot rise.
+    Without a curve of users, the load is the level of a metric that follows the users (a proxy), because only ratios
+    between runs matter. Percentiles in the last bucket of a histogram are left out: the true values may be higher.
     """
     metrics = {}
     for series in view.recording.graphs():
@@ -286,7 +286,7 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) ->
         others = [each for each in groups if each is not group]
         find = beside_runs(catalogue, others).find
         metrics = {key: find(noise.slug_of(key)) for run in group.runs for key in run.metrics}
-        # A bounded test sets its load, so the load is not judged. The catalogue's noise is not checked here.
+        # Leave out the load of bounded tests (the test sets it), and metrics whose noise is only in the catalogue.
         judged_here = {k: m for k, m in metrics.items() if group.type == "unbounded" or not m.load}
         noises = {key: noise.metric_noise(metric, group.type, others) for key, metric in judged_here.items()}
         learned = {key: each for key, each in noises.items() if each and each.noise_source == NoiseSource.CALIBRATION}
@@ -328,7 +328,7 @@ def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
 def _checked(
     group: noise.RepeatedRuns, pair: int, key: str, judged: Sequence[TestedEffect | None]
 ) -> list[tuple[Any, ...]]:
-    """Return the row of one metric or label in a list, empty if not judged; `judged[0]` has no injected change."""
+    """Return the row of one metric or label, or no row if it is not judged; `judged[0]` has no injected change."""
     if (plain := judged[0]) is None:
         return []
     low, high = plain.effect.interval()

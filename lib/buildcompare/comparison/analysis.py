@@ -130,7 +130,7 @@ def with_noise(params: Comparison, catalogue: Catalogue, every: Sequence[Recordi
 def _unconcluded(
     params: Comparison, tests: list[schema.TestResult], past: Past | None, origin: schema.Provenance, **more: Any
 ) -> schema.Results:
-    """Return results without findings, from the results of the tests and `past`, the comparison with the ledger."""
+    """Return the results of a comparison, still without findings; `past` is the comparison with the ledger, if any."""
     history, drift, setup_differences = past or (None, [], [])
     return schema.Results(
         comparison=params.name or "",

@@ -88,8 +88,8 @@ def compare_to_kept(
 ) -> tuple[Any, list[KeptRuns]]:
     """Compare the runs `new` with the latest kept runs; the result is None if no kept runs are comparable.
 
-    `compare` is :func:`buildcompare.compare`. If its result shows that `new` has another load than the kept runs, it is
-    called again with kept runs at this load. In a benchmark, each kept set is a session; else the sets are repeats.
+    `compare` is :func:`buildcompare.compare`. If the kept runs turn out to have another load than `new`, `compare` runs
+    again with kept runs at the load of `new`. In a benchmark, the kept runs of one build are a session.
     """
     kept = latest(folder, stated)
     result = _compared(compare, kept, new, **settings)

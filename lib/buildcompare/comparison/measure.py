@@ -35,7 +35,7 @@ UNJUDGED: Mapping[str, Any] = {"verdict": Verdict.INCONCLUSIVE, "supported_users
 
 @dataclass(frozen=True)
 class Estimates:
-    """Measurements of a test, which do not depend on margins, and the noise by which they are judged."""
+    """Measurements of a test, and the noise to judge them by. Both are independent of the margins."""
 
     test: Test
     views: Views

@@ -21,9 +21,9 @@ def plan_tests(tests: Sequence[TestResult]) -> list[TestPlan]:
 
 
 def order_of_runs(further: int, runs: int = 1) -> list[Side]:
-    """Return the build of each further run. After `runs` of each build, the whole order is base, new, new, base, ...
+    """Return the build of each further run: `further` runs of each build, after the first `runs` of each build.
 
-    Machines drift over hours. In this order, a steady drift adds about the same to the mean of both builds.
+    All runs follow the order base, new, new, base, ...; a steady drift of the machine then affects both means alike.
 
     >>> order_of_runs(3)
     ['new', 'base', 'base', 'new', 'new', 'base']
@@ -33,7 +33,7 @@ def order_of_runs(further: int, runs: int = 1) -> list[Side]:
 
 
 def plan_text(results: Results) -> str:
-    """Write the plan in words: undecided rows, the use of further runs, and their order."""
+    """Write the plan in words: undecided rows, changes that further runs would show, and the order of the runs."""
     titles = {test.name: title(test) for test in results.tests}
     open_ = [plan for plan in results.plan if plan.undecided]
     if not open_:
@@ -53,7 +53,7 @@ def _plan(test: TestResult) -> TestPlan:
 
 
 def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> PlannedRow:
-    """Add to a row the first of `steps`, and the first that detects a change of :func:`aim`; if none does, the last."""
+    """Add the first of `steps` to a row, and the first step that detects a change of :func:`aim`, or else the last."""
     enough = next((step for step in steps if step.found_percent <= aim(row.margin_percent, True)), steps[-1])
     chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
     results = [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]

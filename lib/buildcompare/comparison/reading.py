@@ -28,8 +28,8 @@ def parameters(params_file: str | None = None, **given: Any) -> Comparison:
     Parameters
     ----------
     params_file
-        The path of a params file. Without it and without keys, the file that the environment variable ``PARAMS`` names
-        (``make lab PARAMS=...`` sets it), or else the bundled comparison.
+        The path of a params file, which is read if no key is given. The default is the path in the environment
+        variable ``PARAMS`` (set by ``make lab PARAMS=...``), or else the bundled comparison.
     **given
         The keys of a params file, such as ``base`` and ``tests``; None counts as not given.
 
@@ -41,7 +41,7 @@ def parameters(params_file: str | None = None, **given: Any) -> Comparison:
     Raises
     ------
     InputError
-        Where a key is missing, unknown or wrong; it names file and key.
+        If a key is missing, unknown or wrong; the message names file and key.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def with_catalogue(
     units = _units(runs)
     name = recognised(each for each in units if each not in inline)
     listed = open_catalogue([name] if name else []).with_operations(inline)
-    if any(listed.find(each) != every.find(each) for each in units):  # read again if a unit or slug differs
+    if any(listed.find(each) != every.find(each) for each in units):  # read again if `listed` changes unit or slug
         runs = read(listed)
         units = _units(runs)
     return runs, with_assumed(listed, units), name or ""

@@ -59,9 +59,9 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
 
 
 def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalogue:
-    """Add unlisted metrics in seconds, whose regression fails the comparison; `units` holds pairs of name and unit.
+    """Add unlisted metrics in seconds, whose increase fails the comparison. `units` holds pairs of name and unit.
 
-    Shorter is better. The margin is the default of `operations` in a params file. Names that imply seconds are skipped.
+    The margin is the default of `operations` in a params file. Metrics whose name implies seconds are left unchanged.
     """
     timed = [catalogue.find(name) for name, unit in dict.fromkeys(units) if unit == "seconds"]
     settings = {"unit": "seconds", "better": Better.LOWER, "gate": True}
@@ -130,10 +130,10 @@ def given_or_open(catalogue: str | Catalogue | None) -> Catalogue:
 
 
 def recognised(names: Iterable[str]) -> str | None:
-    """Return the name of the catalogue that lists the most of these metrics, or None.
+    """Return the name of the catalogue that lists the most of these metrics; None if no catalogue qualifies.
 
-    The catalogue must list at least half of the metrics. At least one listed metric must have a name of several words,
-    as every product uses `latency`, `cpu` and `rps`. It must also be the load or a metric that can fail a comparison.
+    The catalogue must list at least half of the metrics. At least one listed metric must be the load or able to fail a
+    comparison, and have a name of several words, because every product uses `latency`, `cpu` and `rps`.
     """
     names, best = [*names], (0, "")
     for each in catalogue_names():

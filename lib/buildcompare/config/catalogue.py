@@ -39,7 +39,7 @@ class RunSd(_Strict):
     unbounded: float | None = Field(default=None, gt=0)
     benchmark: float | None = Field(default=None, gt=0)
     equal_load: float | None = Field(default=None, gt=0)
-    """Standard deviation in percent between unbounded runs at equal load; excludes the error of each run's curve."""
+    """Standard deviation in percent between unbounded runs at equal load, without the estimation error within a run."""
     df: dict[Literal["bounded", "unbounded", "benchmark", "equal_load"], Annotated[float, Field(gt=0)]] = {}
     """Degrees of freedom of each standard deviation: runs minus setups; 8 by default."""
 
@@ -60,11 +60,11 @@ class Metric(_Strict):
     """Slug of another metric -> minimum plausible ratio to that metric; a lower ratio indicates a wrong unit."""
     run_sd_percent: RunSd = RunSd()
     reading_error_percent: float = Field(default=0.0, ge=0)
-    """Standard deviation in percent of the error of levels that are read off a plot with overlapping curves."""
+    """Error of a level that is read off a plot with overlapping curves, as a standard deviation in percent."""
     independent_tests: tuple[TestType, ...] = ()
-    """Types of test in which noise is independent between the tests of one release. Their changes may be pooled.
+    """Types of test that may be pooled, because their noise is independent between the tests of one release.
 
-    For unbounded tests, this is the noise at equal load."""
+    For unbounded tests, the noise at equal load must be independent."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
     """If the metric is a proxy for the load: its increase per user, such as goroutines per user; None if unknown."""
@@ -90,7 +90,7 @@ def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "succes
 
 
 class Operation(_Strict):
-    """Settings of a quantity. Given settings override the catalogue and the name; defaults fill what neither states."""
+    """Settings of a quantity. A default is used if neither the catalogue nor the quantity's name implies a value."""
 
     unit: str = Field(default="", max_length=60)
     better: Better = Better.LOWER
@@ -133,7 +133,7 @@ class LabelSd(_Strict):
     """Noise between runs of one build, for the labels of one table and statistic."""
 
     percent: float = Field(gt=0)
-    """Standard deviation of one run, in percent: the scale of a t distribution with `df` degrees of freedom."""
+    """Standard deviation of one run in percent, used as the scale of a t distribution with `df` degrees of freedom."""
     df: float = Field(gt=0)
     labels: dict[str, Annotated[float, Field(gt=0)]] = {}
     """Label -> standard deviation in percent, for labels that scatter far more than others, such as rare statements."""
@@ -156,11 +156,11 @@ class LabelTable(_Strict):
     average: str | None = None
     """Slug of the metric that is the average over all calls of this table; None if the catalogue has no such metric."""
     run_sd_percent: dict[Literal["avg", "p99"], LabelSd] = {}
-    """Statistic -> noise of its labels, without the change that all labels of the table share."""
+    """Statistic -> noise of its labels, after the change that all labels of the table share is subtracted."""
     queries: dict[Literal["avg", "p99", "calls", "buckets"], str] = {}
-    """Statistic -> query. It returns a series per value of `label`; `buckets` returns one per value and bound (`le`).
+    """Statistic -> query for one series per value of `label`; the series of `buckets` also differ by bound (`le`).
 
-    `{window}` is the step of the series, such as 60s; in queries over a whole run, it is the length of the run."""
+    `{window}` is replaced by the step of the series, such as 60s; in queries over a whole run, by the run's length."""
 
 
 class Question(NamedTuple):

@@ -24,7 +24,7 @@ _HIDDEN = "***"
 _PIECE = 16
 """Parts of a secret with at least this many characters are hidden too: a truncated answer may contain only a part."""
 _LONG = 10_000
-"""Secrets of more bytes are not searched as hex or escapes; texts of more characters are searched line by line."""
+"""Maximum bytes of a secret searched as hex and escapes, and maximum characters of a text searched as a whole."""
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 

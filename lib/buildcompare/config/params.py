@@ -38,7 +38,7 @@ _CREDENTIALS = re.compile(
 
 
 def _http_url(value: str) -> str:
-    """Accept http and https addresses without credentials, because papermill writes parameters into notebooks."""
+    """Return an http or https address. Refuse credentials, because papermill would write them into the notebook."""
     refuse(_CREDENTIALS.match(unquote(value)), "an address without credentials", "credentials in it")
     try:
         parts = urlsplit(value)
@@ -85,7 +85,7 @@ Values = Annotated[
 Numbers = Annotated[dict[str, Values], Field(min_length=1), Tag("numbers")]
 ONE_OR_FILE = Discriminator(lambda value: "file" if isinstance(value, str) else "numbers")
 """Discriminator between the path of a file and numbers by name."""
-# Whole numbers become text. YAML changes 10.10 to 10.1 and `yes` to true, so such values are refused.
+# Whole numbers become text. Decimals and booleans are refused, because YAML changes 10.10 to 10.1 and `yes` to true.
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
 
@@ -114,7 +114,7 @@ class Run(Strict):
 
     One key holds the measurements: `report` (a file of the load-test tool), `recording` (Parquet or CSV), `snapshot`
     (of a Grafana dashboard), `pgbench` or `sysstat` (output of the program), or `values` (numbers or their file).
-    Without it, the run is pulled from the source, from `start` to `end`. With it, `start` and `end` cut the recording.
+    A run without such a key is pulled from the source, from `start` to `end`. With a file, both times cut the run.
     """
 
     report: str | None = None
@@ -124,7 +124,7 @@ class Run(Strict):
     """One file, or the logs of all threads of the run; ``*`` matches several files."""
     sysstat: str | None = None
     values: Annotated[Numbers | Annotated[str, Tag("file")], ONE_OR_FILE] | None = None
-    """Metric -> number, or list of a number per request or iteration. A path names a file (as of pyperf) or folder."""
+    """Metric -> number, or list with one number per request or iteration. A string is the path of a file or folder."""
     session: Session | None = None
     """Session of a benchmark, such as a night or a machine start; all runs of a session count as one observation."""
     labels: str | None = None
@@ -275,7 +275,7 @@ class Source(Strict):
     timeout_s: float = Field(default=120.0, gt=0, le=3600)
     """Limit of one query, in seconds."""
     time_unit: Literal["s", "ms", "us", "ns", "days", "date"] | None = None
-    """Unit of numeric times in tables; ``days`` are day numbers of spreadsheets, ``date`` means 202412111000."""
+    """Unit of numeric times in tables. ``days``: day numbers of spreadsheets; ``date``: digits such as 202412111000."""
     gzip: bool = False
     """Ask for compressed answers, which take a third of the bytes, but more time on a fast network."""
     headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
@@ -360,7 +360,7 @@ class Comparison(Reported):
     metrics: str = Field(default="mattermost", min_length=1)
     source: Source
     operations: dict[Annotated[str, Field(min_length=1, max_length=200)], Operation] = Field(default_factory=dict)
-    """Name of a benchmark's quantity -> its settings, in place of the catalogue's if it lists the quantity."""
+    """Name of a benchmark's quantity -> its settings, which override the catalogue's."""
     tests: Named[Test]
     grafana: dict[str, HttpUrl] = Field(default_factory=dict)
     coordinator: Coordinator = Field(default_factory=Coordinator)

@@ -39,8 +39,8 @@ def places() -> list[Path]:
 def resolve(path: str | Path, *, is_folder: bool = False) -> Path:
     """Make `path` absolute; an address becomes the path of a local copy.
 
-    A relative path starts at the project's root, or at the shipped files if it exists only there. A remote folder is
-    copied without subfolders. On a Dask worker, ``BUILDCOMPARE_COPIES`` holds the copies of remote and absolute paths.
+    A relative path is looked up in the project's root, then in the shipped files. A remote folder is copied
+    without subfolders. On a Dask worker, ``BUILDCOMPARE_COPIES`` holds the copies of remote and absolute paths.
     """
     copies = os.environ.get("BUILDCOMPARE_COPIES")
     if is_remote(path):
@@ -97,7 +97,7 @@ def write_files(contents: Mapping[Path, str | bytes]) -> None:
 
 
 def _remove_left(parent: Path, pattern: str) -> None:
-    """Remove temporary folders that killed processes left in `parent`, also processes of other machines."""
+    """Remove temporary folders in `parent` that killed processes of this or another machine left behind."""
     for left in parent.glob(pattern):
         with contextlib.suppress(OSError):  # the folder is another user's, or was removed meanwhile
             if time.time() - left.stat().st_mtime > 60.0:  # a newer folder may not be locked yet
@@ -108,9 +108,9 @@ def _remove_left(parent: Path, pattern: str) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Lock `folder`, and yield whether the lock is held; with `wait` it always is.
+    """Lock `folder` and yield True. Without `wait`, yield False if another process holds the lock.
 
-    The system releases the lock when the process ends. On file systems without locks the yielded value is `wait`.
+    The system releases the lock when the process ends. A file system without locks yields `wait`, and Windows True.
     """
     if sys.platform == "win32":
         yield True
@@ -137,7 +137,7 @@ def own_folder(parent: Path, prefix: str, suffix: str = "") -> Iterator[Path]:
 
 
 SOCKET_PATH = 60
-"""Maximum characters of the parent of folders for sockets; systems limit the path of a socket to 104 to 108."""
+"""Maximum characters of the folder that holds socket folders; systems allow 104 to 108 in the path of a socket."""
 
 
 def short_parent() -> Path:

@@ -32,7 +32,7 @@ def is_remote(path: str | Path) -> bool:
 
 
 def fetched(address: str) -> Path:
-    """Return the path of an up-to-date copy of the file at an address. If the file is missing, so is the copy."""
+    """Return the path of an up-to-date copy of the file at an address; a missing file leaves no copy there."""
     system, path = _system(address)
     copy = _copy_of(address)
     with _one_line(address, "a file that can be read"):
@@ -94,7 +94,7 @@ def copied_back(address: str, depth: int = 100) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def written(file: str) -> Iterator[Path]:
-    """Yield a path to write to. For an address it is a local file, copied to the address if the block ends normally."""
+    """Yield a path to write to. For an address, the path is local; the file is copied if the block ends normally."""
     if not is_remote(file):
         yield Path(file)
         return
@@ -161,5 +161,5 @@ def _copy_of(address: str) -> Path:
 def _copies() -> Path:
     """Make the folder for this process's copies of remote files."""
     folder = Path(tempfile.mkdtemp(prefix="buildcompare-"))
-    util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=1)  # forked processes would not run `atexit`
+    util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=1)  # `atexit` would not run in a forked process
     return folder

@@ -207,7 +207,7 @@ class Traced(Strict):
         """Return `error` with the key and line in this file that caused it, such as the key of a missing file."""
         document = self._document
         written = _existing(location, document.data)[0] if document.nodes else ()
-        key = document.key(written or location)  # a default value has no key in the file
+        key = document.key(written or location)  # `location` for a default value, which the file lacks
         inner_key = None if error.key == location[-1] else error.key
         inner = ": ".join(part for part in (key, error.file, inner_key) if part)
         return InputError(file=document.file, key=inner, expected=error.expected, found=error.found)
@@ -225,7 +225,7 @@ def refuse(faulty: object, expected: str, found: str) -> None:
 
 
 def must(fits: str | Callable[[Any], object], expected: str, found: str = "") -> AfterValidator:
-    """Return a validator by a pattern (of the whole value) or a function; errors show `found`, if given, as value."""
+    """Return a validator: `fits` is a pattern of the whole value or a function. Errors show `found`, else the value."""
     is_fit = re.compile(fits).fullmatch if isinstance(fits, str) else fits
 
     def check(value: Any) -> Any:
@@ -276,7 +276,7 @@ def _first_error(model: type[BaseModel], errors: list[ErrorDetails], document: D
 
 
 def _existing(location: tuple[Any, ...], data: Any) -> tuple[tuple[Any, ...], Any]:
-    """Return the keys of `location` that exist in `data`, and the value there; skip the list index of a single run."""
+    """Return the keys of `location` that exist in `data`, and the value at these keys; other keys are skipped."""
     path: list[Any] = []
     for part in location:
         index = isinstance(part, int) and isinstance(data, list) and part < len(data)

@@ -21,7 +21,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.results import MetricResult
 
 FIGURE_MIME = "application/vnd.buildcompare.figure+json"
-"""MIME type of the data in a notebook's output that hold a figure's attributes (`_CARRIED`)."""
+"""MIME type of a figure's attributes (`_CARRIED`) in a notebook's output."""
 DPI = 120
 """Pixels per inch of a PNG; SVG has 72 points per inch."""
 _CARRIED = ("name", "alt", "graph_of", "chart", "caption", "shown")
@@ -71,7 +71,7 @@ class Figure:
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         data: dict[str, object] = {FIGURE_MIME: {name: getattr(self, name) for name in _CARRIED}}
         data |= {"image/svg+xml": self.svg, "text/plain": self.alt}
-        if self.chart is not None:  # an untrusted notebook runs no script and shows the SVG picture
+        if self.chart is not None:  # the chart needs a script; untrusted notebooks show the SVG picture
             style = f"<style>{themes()}</style>" if self.alone else ""
             shown = f'<div class="buildcompare">{style}{element({"tools": "", **self.chart})}</div>'
             script = component() if self.alone else ""

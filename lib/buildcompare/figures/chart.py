@@ -29,7 +29,7 @@ Header: TypeAlias = dict[str, Any]
 Mark = TypedDict("Mark", {"side": Side | None, "from": tuple[float, float], "to": tuple[float, float], "text": str})
 """A line on a chart between two points (elapsed seconds, value)."""
 MANTISSA_BITS = 16
-"""Number of mantissa bits kept (of 23 in a 32-bit float): relative errors are at most 8e-6, charts a third smaller."""
+"""Number of mantissa bits kept, of 23 in a 32-bit float. Relative errors are at most 8e-6; charts shrink by a third."""
 MOST_SAMPLES = 5000
 """Maximum number of samples of a curve; longer curves keep only the minimum and maximum of each sub-pixel time span."""
 
