@@ -11,7 +11,7 @@ from buildcompare.text.sentences import say
 
 ROW = 18  # Height of a frame, in pixels
 MOST_FRAMES = 3_000
-"""Maximum number of frames in the drawing; the places of smaller frames are left blank."""
+"""Maximum number of frames in the drawing. If a profile has more, the places of its smallest frames are left blank."""
 LEAST_SHARE = 0.001
 _STYLE = (
     ".flame { width: 100%; display: block; font-size: 11px; } .flame text { fill: var(--ink); pointer-events: none; }"

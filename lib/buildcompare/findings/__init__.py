@@ -59,7 +59,7 @@ HYGIENE = (
     FindingKind.GAPS, FindingKind.MISSING_METRICS, FindingKind.EMPTY_METRICS, FindingKind.METRICS_NOWHERE,
     FindingKind.COUNTER_RESETS, FindingKind.SERVER_VERSIONS, FindingKind.RECORDING_NOTE,
 )  # fmt: skip
-"""Kinds of findings about the recordings; they are above the fold only if fewer than `TOP` other findings are."""
+"""Kinds of findings about the recordings; they fill places above the fold that other findings leave free."""
 HEADLINES = (
     FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES, FindingKind.LOOKS,
     FindingKind.SESSIONS,
@@ -106,8 +106,8 @@ def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
 def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) -> tuple[list[Finding], list[Finding]]:
     """Split sorted findings into at most `TOP` above the fold and the rest.
 
-    Findings about the recordings (`HYGIENE`) only fill places that others leave. An invalid test has only the finding
-    about its validity above the fold. Findings that the report's opening states (ids in `stated`) go to the rest.
+    Findings about the recordings (`HYGIENE`) are chosen last. Of an invalid test, only the finding about its validity
+    can be above the fold. Findings that the report's opening states (ids in `stated`) go to the rest.
     """
     invalid = [each for each in findings if each.kind == FindingKind.VALIDITY and each.severity == Severity.CRITICAL]
     tests = {each.test for each in invalid if each.test}
@@ -126,7 +126,7 @@ def _is_folded(found: Finding) -> bool:
     status = found.evidence.get("status")
     unsure = found.kind == FindingKind.METRIC and status == Status.INCONCLUSIVE
     as_before = found.kind == FindingKind.SUPPORTED_USERS and status in (Status.EQUIVALENT, Status.NOT_WORSE)
-    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # each change has a finding
+    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # changes have own findings
     return unsure or as_before or counted or RANKS.get(found.kind) == FOLDED
 
 
@@ -165,7 +165,7 @@ def suggest(
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to repeat tests that are invalid, limited beyond `USUAL_LIMITS`, or lack the noise of a gate metric."""
+    """Suggest to repeat tests that are invalid, have limits not in `USUAL_LIMITS`, or lack a gate metric's noise."""
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED, ValidityStatus.VALID):
         for test in (each for each in tests if each.validity.status == status):
             codes = {*test.validity.codes}

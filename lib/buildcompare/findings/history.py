@@ -9,7 +9,7 @@ from buildcompare.results.history import Drift, HistoryResult, SetupDifference
 from buildcompare.text.sentences import Names
 
 USUAL_Z = 2.0
-"""Drifts up to this many standard deviations of usual drifts (19 of 20) are infos; larger drifts are warnings."""
+"""Maximum size of a usual drift, in standard deviations (19 of 20 drifts are smaller); a larger drift is a warning."""
 NAMES = Names(Pair("base", "new"), {})
 """Placeholder: sentences of these findings take the names of builds and tests from the evidence."""
 
@@ -38,7 +38,7 @@ def find(
     between_databases = [row for row in drift if row.kind == DriftKind.BETWEEN_DATABASES]
     for pair in grouped(((row.against, row.test), row) for row in between_databases).values():
         flipped = [row for row in pair if row.flipped]
-        if any(row.beyond_chance for row in flipped):  # beyond chance in at least one build
+        if any(row.beyond_chance for row in flipped):  # the difference is beyond chance in at least one build
             evidence = {"rows": pair, "earlier_comparisons": flipped[0].earlier_comparisons}
             yield _of_the_past(FindingKind.BETWEEN_DATABASES, Severity.INFO, evidence)
 
@@ -46,7 +46,7 @@ def find(
 def former_setup(
     history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Suggestion]:
-    """Suggest to return to the former setup and to repeat the test with the largest unusual drift on that setup."""
+    """Suggest to return to the former setup and, with it, to repeat the test that has the largest unusual drift."""
     changed = [row for row in setup_differences if row.kind == SetupChange.CHANGED]
     rows = [row for row in drift if _is_drift(row, history.margin_percent) and _is_unusual(row)]
     rows = [row for row in rows if changed and row.against == changed[0].against]

@@ -24,8 +24,8 @@ API, STORE = "api", "store"
 MOST = 3
 """Maximum number of labels of one table, or of frames of a profile, that one test reports."""
 PLACEBO = {"releases": 19, "swapped": 1, "pairs": 56, "identical": 2}
-"""Number of false alarms for labels without recorded calls (`benchmarks/placebo.py`): `swapped` in `releases` published
-releases with base and new swapped, and `identical` in `pairs` comparisons of identical runs."""
+"""Number of false alarms for labels without recorded calls (`benchmarks/placebo.py`): 1 in 19 published releases with
+base and new swapped, and 2 in 56 comparisons of identical runs."""
 LEAST_NEW = 0.1
 """A label that only the new build has is a warning if it takes at least this share of the time of all calls."""
 LEAST_POINTS = 1.0
@@ -46,7 +46,7 @@ class SlowerLabel:
     test: str
     times: float
     added_share: float | None
-    """Added time, as a share of the base's time of all calls in the table; None if calls were not recorded."""
+    """Added time divided by the base's total time in the table; None if calls were not recorded."""
     p99_times: float | None
     p99_at_least: bool
     """Whether `p99_times` is a lower bound."""
@@ -175,7 +175,7 @@ def _only_in(test: TestResult, side: Side) -> tuple[tuple[str, str], ...]:
 
 
 def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tuple[float, float]]:
-    """Map each (label, table) that exists only in `side` to its largest average (seconds) and fraction of all time."""
+    """Map each (label, table) that exists only in `side` to its largest average in seconds and share of table time."""
     rows = [row for test in tests for row in test.labels if row.stat == "avg" and row.only_in == side]
     largest: dict[tuple[str, str], tuple[float, float]] = {}
     for row in rows:
@@ -188,7 +188,7 @@ def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tupl
 def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Find labels that are significantly slower in one test, and at least probably slower in another test.
 
-    The severity is info, because 6 of 19 published releases have such labels, and 5 of 19 with base and new swapped.
+    The severity is info: of 19 published releases, 6 have such labels, and 5 have them if base and new are swapped.
     """
     agreed = agreeing_labels({test.name: test.labels for test in tests})
     if not agreed:

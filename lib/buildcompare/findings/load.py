@@ -12,17 +12,17 @@ REPORTED_TOLERANCE_PERCENT = 1.0
 """A larger difference between reported and estimated supported users, in percent, gives a finding; in published runs
 the difference is at most 0.5 %."""
 DEEPER = 2.0
-"""Maximum ratio between the deepest early bumps of two builds with similar bumps; published builds differ by 1.6."""
+"""Maximum ratio of the deepest early bumps of two builds with similar bumps; for published builds, the ratio is 1.6."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
-"""Two counts (pairs that differ, all pairs) of identical unbounded runs: different numbers of early bumps, and delays
-of `LATER_S` or more among the pairs with a curve of users (`benchmarks/identical.py`)."""
+"""Numbers of differing and of all pairs of identical unbounded runs (`benchmarks/identical.py`). `OTHER_BUMPS` counts
+different numbers of early bumps; `OTHER_TIMES` counts delays of at least `LATER_S`, in pairs with a curve of users."""
 OTHER_EVENTS = {"unbounded": (5, 22), "bounded": (2, 6)}
-"""Number of pairs of identical runs with an event in one run only, and of all pairs (`benchmarks/placebo.py`)."""
+"""By type of test: pairs of identical runs with an event in only one run, and all pairs (`benchmarks/placebo.py`)."""
 MOST_EVENTS = 5
 """Maximum number of findings about events of one test; one more finding counts the remaining events."""
 WAVES = ("wave_period_s", "wave_amplitude_users")
 LATER_S = 300.0
-"""Minimum delay for a finding, in seconds; in published curves an early bump delays the ramp by four minutes."""
+"""Minimum delay for a finding, in seconds; early bumps in published curves cause shorter delays (four minutes)."""
 
 
 def supported_users(test: TestResult) -> Iterator[Found]:
@@ -104,7 +104,7 @@ def _falls(ramps: RampUps) -> list[Bump | None]:
 
 
 def bumps_alike(ramps: RampUps) -> bool:
-    """Test whether both builds have equally many early bumps, and deepest bumps of similar depth (`DEEPER`)."""
+    """Test whether the builds have equally many early bumps, with maximum depths in a ratio of at most `DEEPER`."""
     depths = sorted(bump.depth_users for bump in _falls(ramps) if bump)
     similar = len(depths) < 2 or depths[1] <= DEEPER * depths[0]
     return ramps.base.early_bumps == ramps.new.early_bumps and similar
@@ -137,9 +137,9 @@ def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def events(test: TestResult) -> Iterator[Found]:
-    """Report the largest groups of simultaneous events; in each, an event of only one build exceeds its margin.
+    """Report the largest groups of simultaneous events in which an event of only one build exceeds the margin.
 
-    All are infos: identical runs also differ by such events, and in releases they are as frequent in base as in new.
+    The severity is info: identical runs also differ by such events, and releases have as many in base as in new.
     """
     metrics = {metric.slug: metric for metric in test.metrics}
     groups = grouped((event.group or 0, event) for event in test.events)

@@ -24,13 +24,13 @@ ERRORS_TIMES = 2.0
 In a chain of comparisons, `history.chain` compares changes of error counts with their usual size.
 """
 FAILING_PERCENT = 1.0
-"""Minimum percentage of failed requests that prevents a pass if it is also `ERRORS_TIMES` that of base (convention)."""
+"""Percentage of failed requests that prevents a pass if also at least `ERRORS_TIMES` that of base (a convention)."""
 USERS = "supported users"
 Row = tuple[TestResult, MetricResult]
 
 
 def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Make one finding for each metric and direction of change, for metrics that changed or lean worse.
+    """Make one finding for each metric and direction of change, for metrics that changed or probably got worse.
 
     Unbounded tests are compared at equal load, since the load-test coordinator raises each build's load until the build
     is slow. Invalid unbounded tests are skipped; changes in other invalid tests are infos.
@@ -206,7 +206,7 @@ def _row_evidence(row: Row) -> dict[str, object]:
 def traffic_mix(test: TestResult) -> Iterator[Found]:
     """Report averages that a changed traffic mix moved, as infos: a different mix of calls makes no build slower."""
     for metric in test.metrics:
-        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # averages list their percentiles
+        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # averages' findings list percentiles
         if mix is None or is_percentile or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
             continue
         follows = rf"p\d+-{re.escape(metric.slug.removeprefix('avg-'))}"

@@ -21,7 +21,7 @@ USUAL_LIMITS = {
     ValidityCode.CEILING_REACHED,
     ValidityCode.OTHER_RUNS,
 }
-"""Limits that concern only the supported users; the report states them beside the supported users."""
+"""Codes of limits that concern only the supported users; the report states such limits beside the supported users."""
 MIN_COVERAGE = 0.98
 """Minimum share of the expected samples; a series with less has gaps. Published series have at least 0.99."""
 ALIKE = 0.6
@@ -43,7 +43,7 @@ def only_usual_limits(test: TestResult) -> bool:
 
 
 def looks(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report tests that are analysed several times (done or planned), which lowers the threshold of their p-values."""
+    """Report tests with several analyses, done or planned; several analyses lower the threshold of their p-values."""
     several = (test for test in tests if len(test.looks) > 1 or test.level < ALPHA)
     alike = grouped(((tuple(test.looks), test.level, test.planned_runs), test.name) for test in several)
     for i, ((seen, level, planned), names) in enumerate(alike.items(), start=1):

@@ -37,7 +37,7 @@ from buildcompare.text.sentences import say, title
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 NO_LOSS = (ReasonCode.NONE_FAILED, ReasonCode.FEW_FAILED)
 TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # No pass if an interval includes this worsening (percent)
-WORTH_IT = 0.8  # Further runs are stated if they multiply the largest possible worsening by less than this factor
+WORTH_IT = 0.8  # Further runs are stated if they reduce the largest possible worsening to below this fraction
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def shortcomings(results: Results) -> frozenset[FailOn]:
 
 
 def _has_more_errors(results: Results) -> bool:
-    """Test whether requests to the new build fail more often in a valid test, beyond chance or the allowed share."""
+    """Test whether, in a valid test, more requests to the new build fail than chance explains, or than are allowed."""
     valid = {test.name: test for test in results.tests if test.verdict != Verdict.INVALID}
     counts = {
         (test.name, row.slug): row
@@ -238,7 +238,7 @@ def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
 
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
-    """Return the largest possible worsening, in percent, of gate metrics and supported users, unless equivalent."""
+    """Return the largest possible worsening (percent) of gate metrics and supported users; skip equivalent rows."""
     rows = [each for test in tests for each in gate_rows(test) if each[1] and each[1].status != Status.EQUIVALENT]
     worst = [(name, _worst(row, better)) for name, row, better in rows]
     return {name: max(sizes) for name, sizes in grouped(worst).items() if max(sizes) > 0}
@@ -260,7 +260,7 @@ def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict
 
 
 def _excluding(results: Results) -> dict[str, object] | None:
-    """Find further runs that multiply the largest possible worsening of a gate metric by less than `WORTH_IT`."""
+    """Find further runs that reduce the largest possible worsening of a gate metric to below the share `WORTH_IT`."""
     gates = {(title(test), metric.slug): metric for test in results.tests for metric in test.metrics if metric.gate}
     planned = [
         (_worst(metric.deciding, metric.better), test, row)

@@ -42,7 +42,7 @@ from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
 from buildcompare.stats.planning import percent
 
 OUTLIER = 3.5
-"""Modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
+"""Maximum modified z-score of a usual value (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # minimum number of comparisons for a median
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported
 MOST_EARLIER = 20  # maximum number of earlier comparisons listed when the order of databases changed
@@ -159,10 +159,10 @@ class Chain:
     def usual(self) -> dict[int, tuple[int, float]]:
         """For each key of tests, the number of links within one version and the standard deviation of their log ratios.
 
-        The standard deviation is 1.4826 times the median absolute log ratio, but at least that of two single runs; NaN
-        with fewer than `LEAST_COUNT` links. A drift of one version is a jump if its modified z-score (log ratio over
-        standard deviation) exceeds 3.5. In simulated chains without a jump, whose batches scatter by 8 %, this rule
-        finds a false jump in 4 to 6 % of the chains, with 5 links or with 33 (tests/history/test_drift.py).
+        The standard deviation is 1.4826 times the median absolute log ratio, but at least the noise of two single runs.
+        With fewer than `LEAST_COUNT` links, it is NaN. A drift of one version is a jump if its modified z-score (log
+        ratio divided by standard deviation) exceeds 3.5. In simulated chains of 5 or 33 links that scatter by 8 % and
+        have no jump, this rule finds a false jump in 4 to 6 % of the chains (tests/history/test_drift.py).
         """
         assert self.noise is not None
         rows = np.flatnonzero(self._earlier >= 0)
@@ -205,7 +205,7 @@ class Chain:
 
     @functools.cached_property
     def errors(self) -> FloatArray:
-        """Shape (tests, 4): log ratio of error counts, its counting variance, its usual size, number of such ratios."""
+        """Shape (tests, 4): log ratio of error counts, its Poisson variance, usual size and number of the ratios."""
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
         logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["place"] < self.length)
@@ -291,7 +291,7 @@ class Chain:
     def _databases(self, place: int) -> Iterator[Drift]:
         """Compare the levels of each two databases within each build; the first in alphabetical order is the reference.
 
-        `flipped` is True if the last earlier new build that has both databases had the opposite order of levels. If
+        `flipped` is True if the two databases had the opposite order in the last earlier new build measured on both. If
         several tests of a comparison have the same type and database, they are left out.
         """
         tests = {row: self.pairs[row][1] for row in self._rows(place)}
@@ -313,7 +313,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _earlier_orders(self, logs: FloatArray) -> dict[str, object]:
-        """Fields of a drift whose databases changed order; `logs` has earlier log ratios, NaN for the former order."""
+        """Fields of a drift whose databases changed order; `logs`: earlier log ratios in the same order, else NaN."""
         places, earlier = np.flatnonzero(~np.isnan(logs).all(axis=1)), []
         for place in places[-MOST_EARLIER:]:
             percents = {side: percent(log) for side, log in zip(SIDES, logs[place], strict=True) if not math.isnan(log)}
@@ -374,7 +374,7 @@ def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] =
 def compare_to_ledger(
     ledger: Ledger, params: Comparison, tests: Sequence[TestResult], users: UsersNoise, *, simulated: bool
 ) -> Past:
-    """Compare the results of `params` with earlier comparisons in the chain (all of them if it is not recorded)."""
+    """Compare the results of `params` with earlier comparisons in the chain; an unrecorded comparison is the last."""
     noise, margin_percent = users
     recorded = ledger.find(entry_of(params, position=1))
     is_study = recorded is not None and recorded.kind == "study"

@@ -180,7 +180,7 @@ class ChainEntry(Strict):
 
     @property
     def builds_compared(self) -> list[tuple[object, ...]]:
-        """Keys of the comparison: both builds by label, and also by version alone if their versions differ."""
+        """Keys of the comparison: labels with versions and, if both versions are known and differ, versions alone."""
         by_label = tuple((build.label, build.version) for build in self.builds)
         by_version = tuple(build.version for build in self.builds)
         return [by_label, by_version] if None not in by_version and len({*by_version}) == 2 else [by_label]
@@ -192,7 +192,7 @@ class Entry(ChainEntry):
     tests: Named[LedgerTest]  # type: ignore[assignment]  # lists are invariant; entries are never changed
 
     def looked_at(self, test: LedgerTest) -> LedgerTest:
-        """Return `test`, a later analysis of this comparison, with the numbers of runs at earlier ones in `looks`."""
+        """Return `test` with `looks` (numbers of runs at earlier analyses) from this entry's test of the same name."""
         earlier = [look for each in self.tests if each.name == test.name for look in each.all_looks]
         now = (test.runs.base, test.runs.new)
         return test.model_copy(update={"looks": [look for look in earlier if look != now]})
@@ -265,7 +265,7 @@ class Ledger:
         return same
 
     def place(self, entry: Entry) -> Entry:
-        """Add `entry`, with position and earlier analyses (`looks`) of an entry that it replaces; return the result."""
+        """Add and return `entry`; its position and `looks` are those of the entry that it replaces, if any."""
         same = self.namesake(entry)
         other = next((each for each in self.by_name.values() if each.name != entry.name), None)
         if other and other.simulated != entry.simulated:
@@ -320,7 +320,7 @@ def _read(file: Path, model: type[E]) -> tuple[E, str]:
 
 @functools.lru_cache(maxsize=10_000)
 def read_entry(file: Path, model: type[E], _: tuple[int, int, int] | None) -> tuple[E, str]:
-    """Read and check a file; the last argument (inode, time of last change, size) tells the cache if it changed."""
+    """Return a checked entry and its file's SHA-256; the last argument (inode, time, size) is only a cache key."""
     text = read_text(file, _EXPECTED, key="history", max_bytes=MAX_BYTES)
     try:
         entry = model.model_validate_json(text)

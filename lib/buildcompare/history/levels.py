@@ -29,7 +29,7 @@ USERS = "supported-users"  # name of the series of supported users; other series
 
 
 class LevelChange(NamedTuple):
-    """A lasting change of the new builds' level, by `percent`; release number `at` is the first after it."""
+    """A lasting level change of the new builds, in percent; `at` is the index of the first release after the change."""
 
     at: int
     percent: float
@@ -39,7 +39,7 @@ class LevelChange(NamedTuple):
 class LevelSeries:
     """One metric of one test over releases, NaN if a release has no level of it."""
 
-    key: tuple[str, str, str]  # type, database, and the name if tests of a release share both
+    key: tuple[str, str, str]  # type, database, and name if a release has several tests of this type and database
     test: str  # title of the test
     slug: str
     name: str
@@ -117,8 +117,8 @@ def level_changes(levels: FloatArray) -> list[LevelChange]:
 NOT_OF_NOISE = {SETUP_COLUMNS["load_test_version"], "Metrics server"}
 """Settings whose change does not affect the noise between runs."""
 NEWEST = 100
-"""Maximum number of monthly comparisons (the latest) from which noise is estimated. With two databases, 100 comparisons
-estimate a standard deviation within 7 %."""
+"""Maximum number of monthly comparisons (the latest) from which noise is estimated. With two databases, the standard
+deviation from 100 comparisons has a standard error of 7 %."""
 
 
 def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *, simulated: bool) -> Contrasts:

@@ -1,6 +1,6 @@
 """Estimate labels' run-to-run noise, from groups of repeated runs, the comparison's own runs, or the catalogue.
 
-The constants were chosen on the development half of Mattermost's ceiling tests; `benchmarks/accuracy.py` checks them.
+The constants were chosen on half of Mattermost's unbounded tests; `benchmarks/accuracy.py` checks them.
 """
 
 import itertools
@@ -24,20 +24,20 @@ from buildcompare.stats.noise import LABEL_KEY, LEAST_REPEATS, LENT_DF, Noise, R
 
 TABLE = ["group", "stat"]  # Columns that define a table; each table's noise is learned separately
 FEWEST_SETUPS = 3  # Minimum number of setups to fit the distribution: one is held out, at least two remain
-FEWEST_ROWS = 20  # Minimum rows of a table to estimate its noise and shared change; an SD then errs by about a sixth
+FEWEST_ROWS = 20  # Minimum rows of a table to estimate its noise and shared change; an SD of 20 rows errs by about 16 %
 RESOLUTION = 0.01  # Minimum noise (1 %), because percentiles come from histograms with few buckets
 TYPICAL = 12.0
-"""Weight of a table's variance in the noise of a label; each squared change of the label has weight 1. Chosen from 4
-to 32 on the development half of Mattermost's ceiling tests; a spline of level and label effects was no better."""
-CALM = 0.8  # A t distribution is fitted to this quantile of held-out changes, and to the quantile 1 - `LABEL_ALPHA`
+"""Weight of the table's variance in the noise of a label, relative to a weight of 1 for each squared change of the
+label. Chosen from 4 to 32 on the half of Mattermost's unbounded tests used for tuning."""
+CALM = 0.8  # The t distribution is fitted to two quantiles of held-out changes: this one and 1 - `LABEL_ALPHA`
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
 SHORT, SHALLOW = 0.3, 0.7
-"""Exponents of :func:`relative_noise`. They help to find labels with artificially doubled times: at 2 % false alarms,
-58 instead of 47 % and 42 instead of 29 % in two parts of the development half of Mattermost's ceiling tests."""
+"""Exponents of :func:`relative_noise`. At 2 % false alarms, the exponents raise the fraction of doubled labels that
+are found from 47 to 58 % and from 29 to 42 %, in two parts of Mattermost's unbounded tests used for tuning."""
 TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
-"""Noise does not depend on averages above `TYPICAL_S` seconds, or above the table's median average if that is lower. A
-percentile has the table's noise if the logarithm of its ratio to the average is `TYPICAL_RATIO`."""
-QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; for two copies of one file it would be 0
+"""Averages below `TYPICAL_S` seconds (or the table's median average if it is lower) have more noise than their table.
+Percentiles have more noise than their table if log(percentile / average) is below `TYPICAL_RATIO`, else less."""
+QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; two copies of one file have a ratio of 0
 MILLISECOND = 1e-3  # Published tables are rounded to this, in seconds
 
 
@@ -59,8 +59,8 @@ class LabelNoise:
 
     A whole run may be slower or faster, so a label's change is measured from the median of its table. A label's
     deviation combines its earlier squared changes with the spread of the table, and scales with :func:`relative_noise`.
-    Each deviation is also multiplied by the root of the ratio of the two runs' spread to the usual spread. A t
-    distribution is fitted by quantiles to the changes of held-out groups, divided by their predicted deviations.
+    Each deviation is also multiplied by sqrt(spread between the two runs / usual spread). A t distribution is fitted by
+    quantiles to the changes of held-out groups, divided by their predicted deviations.
     """
 
     groups: Sequence[RepeatedRuns] = ()
@@ -80,7 +80,7 @@ class LabelNoise:
     def effects(
         self, rows: pd.DataFrame, runs: tuple[int, int] = (1, 1), repeats: pd.DataFrame | None = None
     ) -> pd.DataFrame:
-        """Return each row's `effect` (None if unknown), and its table's `shared` change (log scale) that it excludes.
+        """Return for each row its table's `shared` change (log scale) and the remaining `effect` (None if unknown).
 
         `rows` have the columns of `LABEL_KEY`, and base and new: means over `runs` runs; a mean of 0 gives no effect.
         With `repeats` (a column for each key, a row for each run, the build as index), the noise also uses the scatter

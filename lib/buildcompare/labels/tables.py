@@ -161,7 +161,7 @@ def label_table(
     values, at_least = (np.array([side[name].reindex(keys) for side in sides]) for name in ("value", "at_least"))
     absent = np.array([~keys.isin(side.index) for side in sides])
     pooled = [{group for group, label, _ in side.index if label.startswith(OTHERS)} for side in sides]
-    faults = {  # rows with this fault in base and in new; the first fault in either build is the reason
+    faults = {  # fault -> rows with the fault in base and in new; the first fault of a row is its reason
         ReasonCode.AMONG_OTHERS: absent & [keys.get_level_values("group").isin(groups) for groups in pooled],
         ReasonCode.ONLY_IN: absent[::-1],
         ReasonCode.NEVER_CALLED: np.isnan(values),
@@ -273,7 +273,7 @@ def times_slower(row: LabelResult) -> float:
 
 
 def added_share(row: LabelResult) -> float | None:
-    """Return the time that a label adds, as a share of the base's time of all calls of its table; None if unknown."""
+    """Return the time that a label adds, divided by the base's total time of the label's table; None if unknown."""
     added, share = _added_seconds(row), row.time_share.base if row.time_share else None
     if added is None or not share or not row.calls or not row.calls.base or not row.base:
         return None
@@ -281,18 +281,18 @@ def added_share(row: LabelResult) -> float | None:
 
 
 def _added_seconds(row: LabelResult) -> float | None:
-    """Return the seconds that a label adds beyond its table's shared change, for both builds' mean number of calls."""
+    """Return mean calls times added seconds per call, without the table's shared change; None if unknown."""
     calls = [each for each in row.calls or () if each is not None]
     if not calls or row.base is None or row.new is None:
         return None
     return fmean(calls) * (row.new - row.base * (1.0 + (row.shared_percent or 0.0) / 100.0))
 
 
-SEVERAL_TIMES = 3.0  # Minimum ratio of new to base of a label several times slower, a round number
+SEVERAL_TIMES = 3.0  # Minimum ratio of new to base of a label that counts as several times slower; a round number
 LEAST_ADDED = 0.02  # Minimum added time as a share of the time of all calls of the table; rare calls add less
 FAR = 6.0
 """Minimum ratio of 99th percentile to average if calls were not recorded; labels with few calls have a lower ratio.
-Chosen on published releases: 1 release instead of 12 has a slower label (with base and new swapped, 1 instead of 7)."""
+Published releases with a slower label: 1 with this minimum, 12 without (base and new swapped: 1 with, 7 without)."""
 
 
 def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:
@@ -322,7 +322,7 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
 
 # ---- Several tests --------------------------------------------------------------------------------------------------
 
-MOST_EXPECTED = 1.0  # Agreements are left out if chance alone is expected to cause at least this many
+MOST_EXPECTED = 1.0  # Agreements are left out if at least this many are expected by chance alone
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ class Agreement:
     """A label that became slower in several tests."""
 
     label: Mapping[str, str]  # The columns of `LABEL_KEY`
-    rows: Mapping[str, LabelResult]  # By test: rows that are marked or nearly marked, the largest change first
+    rows: Mapping[str, LabelResult]  # Slower rows of the label by name of the test, the largest change first
     marked: int  # Number of tests that mark the label
     expected: float  # Number of labels expected to agree as strongly by chance alone
 
@@ -342,7 +342,7 @@ def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreeme
     the number of labels `expected` to agree as strongly by chance alone. `tables` has the rows of each test.
     """
 
-    def chance(marked: int, slower: int, tests: int) -> float:  # probability of these counts without a change
+    def chance(marked: int, slower: int, tests: int) -> float:  # probability of the counts if no label changed
         both = ((n, special.bdtrc(marked - 1, n, LABEL_ALPHA / 2.0 / LEANING)) for n in range(slower, tests + 1))
         lean = LEANING, 1.0 - LEANING
         return float(sum(math.comb(tests, n) * lean[0] ** n * lean[1] ** (tests - n) * enough for n, enough in both))

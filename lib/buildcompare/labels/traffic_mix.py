@@ -27,8 +27,8 @@ Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
 MATERIAL = 0.5  # Minimum mix part that matters, as a share of the metric's margin
 SPEED_ALPHA = 0.01
-"""Significance level of a change of speed; low, because noise that is a tenth too small (from other setups) doubles
-false changes. Chosen over 0.02 on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`)."""
+"""Significance level of a change of speed. The level is low because noise of other setups may be 10 % too small, which
+doubles the false changes. Chosen over 0.02 on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`)."""
 MOST_MOVERS = 5  # Maximum number of labels in results.json; the largest few make up nearly all of the mix
 
 
@@ -179,12 +179,12 @@ def explained_by_labels(
     catalogue: Catalogue,
     recorded: Mapping[str, tuple[str, TrafficMix]],
 ) -> dict[str, tuple[str, TrafficMix]]:
-    """Add to `recorded` the splits of metrics that changed more than any of their labels: only a changed mix does this.
+    """Add to `recorded` the splits of metrics that changed more than their labels, which only a changed mix explains.
 
-    A label leans if its p-value is below 2 * `LEANING`. Averages are split only if no calls were recorded, percentiles
-    only if the mix moved their average the same way by enough to matter. The speed part is the median change of the
-    labels; for percentiles, it is at least the change of each leaning label. A metric is not split if a leaning label
-    changed at least as much. Percentiles are not split if a costly label has no p-value.
+    A metric is split only if it changed more than each leaning label (p-value below 2 * `LEANING`). An average is split
+    only if no calls were recorded. A percentile is split only if each costly label has a p-value, and the mix moved the
+    average in the same direction by enough to matter. The speed part is the median change of the labels; for a
+    percentile, it is at least the change of each leaning label.
     """
     splits = {**recorded}
     for table in catalogue.label_tables:
@@ -230,7 +230,7 @@ def with_traffic_mix(
     splits: Mapping[str, tuple[str, TrafficMix]],
     looks: Looks | None = None,
 ) -> list[MetricResult]:
-    """Return all rows; judge a row again at unchanged mix if its split changes like its metric, within the margin."""
+    """Return all rows; judge a row again at unchanged mix if split and metric changed equally within the margin."""
     moved, unmixed = {}, [*effects]
     for i, (row, (metric, effect)) in enumerate(zip(rows, effects, strict=True)):
         if row.slug in splits and not row.labels:
@@ -250,7 +250,7 @@ def _result(
 ) -> TrafficMixResult:
     mix, speed = split.mix_ci or (None, None), split.speed_ci or (None, None)
     at_unchanged_mix: dict[str, object] = {"status": row.status}
-    if judged is not None:  # the interval of speed then includes noise between whole runs
+    if judged is not None:  # widen the interval of speed by the noise between whole runs
         low, high = judged.interval
         chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0
         speed = split.speed_percent - chance, split.speed_percent + chance

@@ -1,7 +1,7 @@
 """Prepare a load curve, and find its turns, its falls, its stop, and its steady window.
 
-Constants without a stated source are round numbers. They tell faulty from sound simulated runs (tests/validity), and
-detect the known faults of published runs without false alarms (`benchmarks/validity.py`).
+Constants without a stated source are round numbers. These numbers tell faulty from sound simulated runs
+(tests/validity), and detect the known faults of published runs without false alarms (`benchmarks/validity.py`).
 """
 
 import math
@@ -19,16 +19,16 @@ from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.levels import LARGEST, MINUTE_S
 
 WINDOW_S, STOP_STEPS = 1800.0, 0.025
-"""Stop rule of mattermost-load-test-ng: a run stops once the active users of the last `WINDOW_S` seconds have a
-least-squares slope below 0.2 users/s (`STOP_STEPS` actions of 8 users per second), but not within `WINDOW_S` seconds of
-the first alert. The tool reports the mean over the last `WINDOW_S` seconds as supported users."""
+"""Stop rule of mattermost-load-test-ng: a run stops once the least-squares slope of active users in the last `WINDOW_S`
+seconds is below 0.2 users/s (`STOP_STEPS` actions of 8 users per second). A run does not stop within `WINDOW_S` seconds
+of its first alert. The tool reports the mean over the last `WINDOW_S` seconds as supported users."""
 TOLERANCE = 2.0
-"""A curve steeper than this multiple of the stop rule's slope is not at its plateau. The rule counts active users;
-whole published curves of connected users (development half) end at up to 1.35 times its slope, so 2 is a safe limit."""
+"""Maximum slope of a curve at its plateau, as a multiple of the stop rule's slope. Published curves of connected users
+(the half used for tuning) end at up to 1.35 times the stop rule's slope if they are complete."""
 USERS_INC = 8.0  # users that mattermost-load-test-ng's coordinator adds or removes in one action
 FASTEST_FALL = 4.0  # maximum number of users that the coordinator removes per second: 8 every 2 s
 ROUNDING = 1.5  # factor on the coordinator's rate, to allow for sampling and rounding
-HOLE_S = 90.0  # a longer gap may hide an early bump; all bumps are longer, as alerts in the first minute are ignored
+HOLE_S = 90.0  # every early bump lasts longer than this, so only a longer gap between samples can hide a bump
 
 
 def samples(curve: pd.Series, until_s: float = math.inf) -> tuple[FloatArray, FloatArray]:
@@ -44,10 +44,10 @@ def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
     return np.asarray(apart > max(HOLE_S, 3.0 * float(np.median(apart))) if apart.size else apart > 0.0, dtype=np.bool_)
 
 
-PROXY_STEP = 1.2e-3  # coordinator action relative to the level, for proxies of unknown scale: 8 of 6000 to 8000 users
-SMALLEST = 10.0  # minimum load in actions of the coordinator; a lower curve shows no load
+PROXY_STEP = 1.2e-3  # size of a coordinator action as a share of a proxy's level: 8 of 6000 to 8000 users
+SMALLEST = 10.0  # minimum level of a curve under load, as a multiple of one coordinator action
 NOISE_UP_TO_S = 20.0  # maximum sample distance for estimating noise; above it, waves dominate and noise is set to 0
-SIGNAL = 30.0  # minimum level in standard deviations of noise; a lower curve shows no load (published ones: 87 or more)
+SIGNAL = 30.0  # minimum level of a curve under load, as a multiple of the noise's SD; published curves have 87 or more
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,11 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
     return curve
 
 
-RECOVERED = 0.9  # share of the users that returns after a restart; if it returns within `LOW_S`, the restart is a reset
+RECOVERED = 0.9  # minimum share of the users that returns after a restart, within `LOW_S` if the restart is a reset
 
 
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
-    """Start and end of restarts with a fast recovery; `step` is the coordinator's maximum removal per second."""
+    """Start and end of restarts with a fast recovery; the coordinator changes at most `step` users per second."""
     resets = []
     for fall in find_falls(pd.Series(values, elapsed), fastest_fall=step, smooth=False):
         low = int(np.argmax((elapsed > fall.at_s) & (values < HARDLY_ANY * fall.before)))
@@ -208,9 +208,9 @@ class Fall(NamedTuple):
 
 
 AT_ONCE_S = 30.0  # maximum duration of a sudden loss: connections of a lost agent time out within half a minute
-HARDLY_ANY = 0.5  # restarts, interruptions and long shutdowns fall below this share of the users
-HELD = 0.97  # users count as lost below this share; losing one of 20 agents is 5 %, reading errors of plots up to 0.4 %
-IDLE = 0.1  # a server is idle below this share of its highest load: real servers keep 0.003 to 0.14 of their goroutines
+HARDLY_ANY = 0.5  # maximum share of the users left during a restart or an interruption, or after a long shutdown
+HELD = 0.97  # minimum share of the users that is no loss; one lost agent of 20 leaves 0.95, plots are read within 0.4 %
+IDLE = 0.1  # maximum share of the highest load on an idle server; real idle servers keep 0.003 to 0.14 of goroutines
 LOW_S = 300.0  # maximum time from a fall to its lowest point, or to the return of the users in a reset
 
 
@@ -248,7 +248,7 @@ def find_falls(
         while start > 0 and users[start - 1] - users[start] > max(0.02 * allowed[first], allowed_step[start - 1]):
             start -= 1
         before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
-        soon = users[(elapsed > since) & (elapsed <= since + MINUTE_S)]  # users back within this minute were not lost
+        soon = users[(elapsed > since) & (elapsed <= since + MINUTE_S)]  # users in the minute after the loss
         remaining = float(np.median(soon)) if soon.size else float(users[-1])
         last = int(np.searchsorted(elapsed, elapsed[start] + LOW_S, "right"))
         lowest = float(users[start + 1 : max(last, start + 2)].min())
@@ -264,7 +264,7 @@ def find_falls(
 
 
 STILL_UP = 0.95  # share of the level above which a curve is still under load
-LONGEST_TAIL_S = 180.0  # a shutdown that takes longer must end below `HARDLY_ANY` (published ones take 20 to 85 s)
+LONGEST_TAIL_S = 180.0  # a longer shutdown must end below `HARDLY_ANY` of the load; published shutdowns take 20 to 85 s
 STEP_NOISE = 0.01  # a shutdown starts with a fall by more than this share of the level
 
 
@@ -318,7 +318,7 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 PLATEAU = 0.98  # the plateau starts where the load reaches this share of the plateau's level
 SHORTEST_S = 300.0  # minimum length of a steady window: five independent samples of a one-minute rate
 REPEATED_S, REPEATED_SAMPLES = 30.0, 30
-"""Minimum window in seconds and in samples (the shorter one) of repeated runs; noise is measured between the runs."""
+"""Minimum steady window of repeated runs: 30 seconds or 30 samples, whichever is shorter."""
 
 Method = Literal["target_reached", "last_30_minutes", "mser5", "none"]
 
@@ -443,7 +443,7 @@ def plateau_start(
 
 
 def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
-    """Highest load that a run held for `seconds` in total, or a shorter run's lowest load; 0 without two samples."""
+    """Highest load held for `seconds` in total; the lowest load if the run is shorter; 0 without two samples."""
     if values.size < 2:
         return 0.0
     count = max(round(seconds / float(np.median(np.diff(elapsed)))), 1)
