@@ -405,9 +405,9 @@ def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
 
 FEWEST_COMPARED = 8  # minimum number of cycles (for the amplitude: falls) of each run in a comparison
 PERIOD_SD, PERIOD_DF, FALL_SD, FALL_DF = 0.092, 8.0, 0.15, 11.0
-"""Noise between runs of the logarithms of the waves' period and amplitude (standard deviation and degrees of freedom)
-in Mattermost's published unbounded tests (`benchmarks/shapes.py real`). A test that used the scatter of cycles within runs
-instead would find different amplitudes in 5 of 12 pairs of identical runs."""
+"""Noise between runs of the logarithms of the waves' period and amplitude (standard deviation and degrees of freedom),
+from Mattermost's published unbounded tests (`benchmarks/shapes.py real`). A test with the scatter of cycles within runs
+instead of this noise would find different amplitudes in 5 of 12 pairs of identical runs."""
 
 
 def compare_waves(base: Waves, new: Waves) -> tuple[BetweenRuns | None, BetweenRuns | None]:

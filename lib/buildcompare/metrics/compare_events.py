@@ -26,8 +26,8 @@ SAME_S = 360.0
 their time before the end, when agents leave. Otherwise 1 of 37 pairs of identical unbounded runs has two warnings."""
 ALIKE = 0.5  # minimum ratio between the sizes of matching events
 LONE = 6.0
-"""Minimum size of a warning about a spike or drop that no other metric shows, in margins. Identical runs of published
-unbounded tests have spikes of 6 margins in p99 store times (+60 %) and drops of 6 margins in CPU (-31 %)."""
+"""Minimum size, in margins, of a warning about a spike or drop that no other metric shows. Identical runs of published
+Mattermost tests have spikes of 6 margins in p99 store times (+60 %) and drops of 6 margins in CPU (-31 %)."""
 
 EVENT = [name for name in Event.model_fields if name != "phase"]
 
