@@ -22,9 +22,9 @@ from buildcompare.stats.planning import ALPHA, quantile
 
 TURN_STEPS = 8.0  # minimum height of a turn, in actions of 8 users; a pixel of the coarsest published plot is 56 users
 EARLY_PART, HALF = 0.15, 0.5
-"""A peak below the share `EARLY_PART` of the curve's level is an early bump. A higher peak is one too if the curve
-falls by `HALF` of the peak and only later reaches `HALF` of the level, because the ramp starts again after the fall."""
-FOOT = 2.0  # a recording began in mid-ramp if its onset took at most this multiple of a straight climb's time to `foot`
+"""A peak below the fraction `EARLY_PART` of the curve's level is an early bump. A higher peak is also an early bump if
+the curve falls by the fraction `HALF` of the peak before it first reaches the fraction `HALF` of its level."""
+FOOT = 2.0  # a recording starts in mid-ramp if its onset comes within `FOOT` times the time of a rise by `curve.foot`
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Beginning:
 
     bumps: tuple[Bump, ...]  # early bumps in order of time; heights in the curve's unit
     onset_s: float | None
-    """Start of the lasting ramp in elapsed seconds: the last sample within `LoadCurve.foot` of the trough before the
-    ramp. None if the recording starts in mid-ramp, a gap may hide the start, or the curve never climbs."""
+    """Start of the lasting ramp in elapsed seconds: the last sample that is at most `LoadCurve.foot` above the lowest
+    sample before the ramp. None if the recording starts in mid-ramp, a gap may hide the start, or nothing climbs."""
 
     @property
     def bump_seconds(self) -> float:
@@ -78,7 +78,7 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     turns = turns[: early[-1] if early else 0]
     climb_s = _onset(curve, half)
     if climb_s is not None and curve.values[0] > SMALLEST * curve.step:  # the recording may start in mid-ramp
-        # `foot_s`: time of a straight climb by `curve.foot`, scaled from the curve's time to rise by `least`.
+        # `foot_s` is the time of a rise by `curve.foot`, in proportion to the curve's time to rise by `least`.
         counts = int(np.argmax(np.maximum.accumulate(curve.values) - curve.values[0] >= least))
         foot_s = float(curve.elapsed[counts] - curve.elapsed[0]) * curve.foot / least
         at_once = climb_s - float(curve.elapsed[0]) <= FOOT * foot_s
@@ -108,14 +108,14 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
 
 
 LAG_S = 45.0
-"""Minimum length in seconds of a straight stretch, and time skipped before it, because users connect 12 s late."""
+"""Minimum length of a straight stretch in seconds. The same time before it is skipped: users connect 12 s late."""
 STRAIGHT_STEPS = 3.0  # maximum distance of samples from a straight line, in actions; larger if the curve is noisy
 PIXEL = 0.003  # maximum distance from the line, as a share of the level: about one pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
 """A stretch ends at its last sample within `END_STEPS` actions of a line through its first 70 % (`TRUSTED_PART`)."""
-MAIN_PART = 0.35  # the ramp is the first stretch with this share of the largest rise; early alerts leave short ones
-AFTER_S = 240.0  # minimum length of the stretch after a kink, in which a one-minute alert query rises and falls twice
-SLOWER = (0.2, 0.8)  # slope after a kink, as a share of the ramp's; pauses of the coordinator make it a half or a third
+MAIN_PART = 0.35  # the ramp is the first stretch that rises by at least this fraction of the largest rise of a stretch
+AFTER_S = 240.0  # minimum seconds of a stretch after a kink: a one-minute alert query can rise and fall twice meanwhile
+SLOWER = (0.2, 0.8)  # limits of the slope after a kink, relative to the slope before it (expected: a third to a half)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Ramp:
     slope: float  # in the curve's unit per second
     kink_s: float | None
     """Time at which the slope drops, if a second, less steep straight stretch follows; None if the curve merely bends.
-    From the first alert on, the coordinator pauses between actions, so a kink is no defect."""
+    A kink is normal: after the first alert, the load-test coordinator pauses between its actions."""
     complete: bool  # False if the recording ends before the ramp does
 
 
@@ -161,7 +161,7 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     curve = load_curve(users)
     onset_s = bumps(curve).onset_s if onset_s is None else onset_s
     start_s = float(curve.elapsed[0]) if onset_s is None else onset_s + LAG_S
-    # A stretch that starts above half of the level belongs to the slow approach to the equilibrium.
+    # A further stretch must start below half of the level. Above, the curve slowly approaches the equilibrium.
     until_s = float(curve.elapsed[int(np.argmax(curve.values >= HALF * curve.level))])
     stretches: list[tuple[float, float, float]] = []
     while (not stretches or start_s < until_s) and (stretch := _stretch(curve, start_s)):
@@ -211,15 +211,15 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 
 FALL_STEPS = 5.0  # minimum fall of a wave, in actions of the coordinator
 ROW, PAUSE_S = 3, 1200.0
-"""Waves begin with a row of `ROW` falls, whose peaks are at most `LONGEST_S` apart: published waves have periods of 145
-to 250 s, and a missed fall doubles them. The next fall follows within `PAUSE_S` s or, if longer, the row's length."""
+"""Waves begin with `ROW` or more falls whose peaks are at most `LONGEST_S` apart: published waves have periods of 145
+to 250 s. A pause after these falls must not exceed `PAUSE_S` seconds or, if longer, the duration of these falls."""
 CYCLE_STEPS = 2.0  # minimum fall of a cycle, in actions; it is small, because a missed cycle would double the period
 FEWEST_CYCLES = 4  # minimum number of cycles for a period: four cycles have three distances
 RESOLVED, ALIASED = 8.0, 3.0
-"""Minimum samples per cycle. With fewer than `RESOLVED` the amplitude is unknown, because peaks and troughs lie between
-samples: a saw-tooth of 8 samples loses an eighth of it on average, one of 4 samples a quarter. With fewer than
-`ALIASED` the period is unknown: samples one minute apart show waves of 100 s as waves of 150 s."""
-SWING = 0.5  # minimum `swing` of a spectral peak, as a share of the median fall; weaker peaks are overtones or ripples
+"""Minimum samples per cycle: `RESOLVED` for the amplitude, `ALIASED` for the period. Peaks and troughs lie between
+samples, so the amplitude of a saw-tooth appears an eighth too small on average with 8 samples per cycle, and a quarter
+too small with 4 samples. Samples one minute apart show waves of 100 s as waves of 150 s."""
+SWING = 0.5  # minimum height of a spectral peak's sine wave, relative to the median fall; lower ones are overtones
 NEAR = 0.25  # periods, or frequencies, within this relative distance count as the same oscillation
 
 
@@ -229,7 +229,7 @@ class WaveTest:
 
     p_value: float  # p-value against the fitted AR(1) spectrum, adjusted for all frequencies searched (Sidak)
     period_s: float
-    share: float  # share of the variance at frequencies within a quarter of the peak's; 1 for a pure oscillation
+    share: float  # fraction of the variance at frequencies within 25 % of the peak frequency; 1 for a pure oscillation
     swing: float  # peak-to-trough height of a sine that has the fraction `share` of the variance, in the curve's unit
 
 
@@ -239,10 +239,10 @@ class Waves:
 
     onset_s: float | None = None  # elapsed seconds of the peak before the first fall
     onset_users: float | None = None  # height of the peak at `onset_s`, in the curve's unit
-    falls: tuple[Turn, ...] = ()  # all falls from the onset to the stop
-    cycles: tuple[float, ...] = ()  # seconds between successive peaks; smaller falls than those in `falls` also count
+    falls: tuple[Turn, ...] = ()  # all falls (peak to next trough) from `onset_s` to the end of the load
+    cycles: tuple[float, ...] = ()  # seconds between successive peaks, with peaks before falls too small for `falls`
     period_s: float | None = None
-    """Typical length of `cycles`, or the spectral peak's period if it differs and noise may count as cycles."""
+    """Typical length of `cycles` in seconds. In a noisy curve, a spectral peak must confirm or replace this length."""
     amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
     regularity: float | None = None  # 1 minus the robust relative standard deviation of `cycles`; 1 if all are equal
     test: WaveTest | None = None  # None if the curve is too short, constant, or without a spectral peak
@@ -302,9 +302,9 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
         period = middle = float(np.median(distances))
         regularity = max(0.0, 1.0 - robust_sd(distances - middle) / middle)
         like = distances[np.abs(distances - middle) <= 0.5 * middle]
-        if like.size and period < 10.0 * curve.sample_s:  # with few samples per cycle, the mean is more exact
+        if like.size and period < 10.0 * curve.sample_s:  # few samples per cycle: the mean is more exact than a median
             period = float(like.mean())
-    if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # noise may count as cycles
+    if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # a noisy curve, in which noise may count as cycles
         explains = test is not None and test.p_value <= ALPHA and test.swing >= SWING * amplitude
         peak = test.period_s if test is not None and explains else None
         if not (period and peak and abs(period - peak) <= NEAR * peak):
@@ -325,7 +325,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
 
 
 def _from_first_row(turns: list[Turn]) -> list[Turn]:
-    """Return all falls from the first row that has `ROW` falls and no long pause after it; empty without such a row."""
+    """Return all falls from the beginning of the waves, which `ROW` and `PAUSE_S` define; empty if no waves begin."""
     ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > LONGEST_S]
     for first, end in pairwise([0, *ends, len(turns)]):
         last_s = turns[end - 1].trough_s if end else 0.0
@@ -338,8 +338,8 @@ def _from_first_row(turns: list[Turn]) -> list[Turn]:
 LONGEST_S = 600.0  # longest period searched; the shortest is `MINUTE_S`, over which alert queries look back
 CYCLES = 5.0  # the curve must hold this many cycles of the longest period searched
 KNOT_S = 1800.0  # distance of the knots of the trend (quadratic spline): three times the longest period searched
-TAPERS = 3  # number of sine tapers (Riedel & Sidorenko 1995): more blur a peak, fewer leave its height to chance
-FEWEST_SAMPLES = 40  # 5 % false alarms in red noise (40 to 90 samples every 15 to 60 s, phi 0 to .95, 300 runs each)
+TAPERS = 3  # number of sine tapers (Riedel & Sidorenko 1995): more tapers widen a peak, fewer make its height uncertain
+FEWEST_SAMPLES = 40  # minimum; in red noise, 40 to 90 samples (every 15 to 60 s, phi 0 to .95) give 5 % false alarms
 
 
 def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> WaveTest | None:
@@ -347,9 +347,9 @@ def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> 
 
     The multitaper spectrum of the values without a smooth trend (sine tapers, Riedel & Sidorenko 1995) is divided by an
     AR(1) spectrum fitted by Whittle's likelihood. The largest ratio in the search range is tested with Sidak's
-    correction. The ratio must exceed those of its neighbours, also outside the range, because a bend of the curve makes
-    ratios rise towards long periods. The null hypothesis is red noise (Mann & Lees 1996); with white noise, the test
-    would call 95 to 100 % of red noise an oscillation. Neither scipy nor statsmodels has this test.
+    correction. The ratio must exceed those of its neighbours, also outside the range, because a bend of the curve
+    raises ratios at long periods. The null hypothesis is red noise (Mann & Lees 1996), because a test against white
+    noise would find an oscillation in 95 to 100 % of red noise. Neither scipy nor statsmodels has this test.
     """
     if elapsed.size < FEWEST_SAMPLES:
         return None
@@ -405,9 +405,9 @@ def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
 
 FEWEST_COMPARED = 8  # minimum number of cycles (for the amplitude: falls) of each run in a comparison
 PERIOD_SD, PERIOD_DF, FALL_SD, FALL_DF = 0.092, 8.0, 0.15, 11.0
-"""Run-to-run standard deviations of the logarithms of period and amplitude, with degrees of freedom, from Mattermost's
-published ceiling tests (`benchmarks/shapes.py real`). A test with the scatter of cycles within runs instead finds
-different amplitudes in 5 of 12 pairs of identical runs."""
+"""Noise between runs of the logarithms of the waves' period and amplitude (standard deviation and degrees of freedom),
+from Mattermost's published unbounded tests (`benchmarks/shapes.py real`). A test with the scatter of cycles within runs
+instead of this noise would find different amplitudes in 5 of 12 pairs of identical runs."""
 
 
 def compare_waves(base: Waves, new: Waves) -> tuple[BetweenRuns | None, BetweenRuns | None]:

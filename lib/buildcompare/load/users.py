@@ -26,12 +26,12 @@ CEILING = 0.95  # runs above this share of the user ceiling are limited by it (c
 SILENT_S = 120.0  # maximum time without samples at a run's start or end: twice the range of an alert query
 CUT_TOLERANCE_S = 60.0  # curves without a shutdown may have been cut to one length if they end this close together
 CUT_SLOPE = 1.15
-"""Factor on the stop rule's slope. A base curve that ends together with the new one was cut if it is steeper: whole
-published curves without a shutdown have 0.98 to 1.12, curves that lack more than 1 % of their users 1.19 or more."""
-
+"""Factor on the stop rule's slope. A steeper base curve counts as cut if it ends together with the new curve. Published
+curves without a shutdown have 0.98 to 1.12 times the stop rule's slope if they are whole, and at least 1.19 times if
+they lack more than 1 % of their users."""
 LEVEL = 0.5
-"""Factor on the stop rule's slope. A curve that may be cut but is less steep has reached its level: more time would add
-no users. Published curves that were cut have 1.0 to 2.5, so 0.9 would do as well."""
+"""Factor on the stop rule's slope. A less steep curve is used even if it may be cut, as more time would add no users.
+Published curves that were cut have 1.0 to 2.5 times the stop rule's slope, so a factor of 0.9 would do as well."""
 
 
 def supported_users(
@@ -88,7 +88,7 @@ def supported_users(
     reason, at_least = None, None
     if values.size * step < COVERED * WINDOW_S or silence > SILENT_S:
         reason = NoEstimate.GAPS
-    elif values.min() < HARDLY_ANY * np.median(values):  # the minimum of published runs is at least 0.93
+    elif values.min() < HARDLY_ANY * np.median(values):  # in published runs, the ratio is at least 0.93
         reason = NoEstimate.INTERRUPTED
     elif ceiling is not None and mean >= CEILING * ceiling:
         reason, at_least = NoEstimate.CEILING_REACHED, mean

@@ -137,7 +137,7 @@ def measure_shape(
 RATES = ("requests/s", "transactions/s", "queries/s", "operations/s")
 """Units of metrics that stand in for the load of a bounded test if no users are recorded."""
 SHORT_PARTS = 12.0
-"""In short repeated runs, rates are taken over the run's length divided by this, if the source states no window."""
+"""In short repeated runs, rates are taken over 1/`SHORT_PARTS` of the run's length if the source states no window."""
 TIMES = "seconds"  # unit of metrics that are compared by geometric means
 
 

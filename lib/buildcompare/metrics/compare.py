@@ -64,7 +64,7 @@ def judge_measured(
         fields["load_adjusted"] = (at_load or {}).get(each.row.slug)
         if tested:
             fields |= tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family}
-            if each.row.reason and not tested.status.changed:  # too few sessions to exclude a change
+            if each.row.reason and not tested.status.changed:  # too few sessions to show that nothing changed
                 fields |= {"status": Status.INCONCLUSIVE, "no_worse_than_percent": None, "p_worse_one_sided": None}
         rows.append(MetricResult.model_validate(fields))
     if test.type == "benchmark":
@@ -134,7 +134,7 @@ def _no_number(values: Pair[float | None]) -> Reason | None:
 def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) -> list[ErrorRateResult]:
     """Compare recorded error rates over the steady windows, and the params file's error counts per user and minute.
 
-    P-values are adjusted over all rows. Error counts are of whole runs, so they are divided by users of whole runs.
+    P-values are adjusted over all rows. Error counts and the user-minutes that divide them are of whole runs.
     """
     recorded = [series for runs in views for view in runs for series in view.recording.series]
     names = {series.metric: (series.name, series.unit) for series in recorded if series.role == "error"}
@@ -158,7 +158,7 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
 def _most_failing(views: Views, of: ErrorRateResult) -> FailingLabel | None:
     """Find the label whose rate rose most, if rates were also recorded by label; None if no rate rose.
 
-    Labels may be sampled less often than their sum, so each of their rates is limited to the rate of all labels.
+    A label that is sampled less often may exceed the rate of all labels, so each rate is limited to the rate of all.
     """
     rates = views.map(lambda runs: _rates_by_label(runs, of.slug))
     if not rates.base or of.base is None or of.new is None:

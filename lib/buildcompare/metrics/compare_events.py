@@ -23,11 +23,11 @@ from buildcompare.stats.planning import ALPHA
 SMALLEST_SHARE = 0.2  # events smaller than this multiple of the metric's margin are omitted
 SAME_S = 360.0
 """Maximum time in seconds between matching events, because jobs of the server vary by minutes. Drops also match by
-their time before the end, when agents leave (otherwise 1 of 37 pairs of identical ceiling runs has two warnings)."""
+their time before the end, when agents leave. Otherwise 1 of 37 pairs of identical unbounded runs has two warnings."""
 ALIKE = 0.5  # minimum ratio between the sizes of matching events
 LONE = 6.0
-"""A spike or drop in a single metric is a warning only from this many margins on. In Mattermost's published ceiling
-tests, identical runs have such spikes and drops of 6 margins (p99 store times +60 %, CPU -31 %)."""
+"""Minimum size, in margins, of a warning about a spike or drop that no other metric shows. Identical runs of published
+Mattermost tests have spikes of 6 margins in p99 store times (+60 %) and drops of 6 margins in CPU (-31 %)."""
 
 EVENT = [name for name in Event.model_fields if name != "phase"]
 
@@ -86,9 +86,9 @@ def match_events(
     """Match the events of two runs, group them, and select warnings; the result is ordered by group and time.
 
     Events of the test itself (the ramp's end, a job at a fixed time) show in both builds at about the same elapsed
-    time. An event is a warning if the other build does not show it, and its interval, simultaneous over all series of
-    the test at 95 %, lies beyond the metric's margin. A spike or drop must also show in a second metric, or lie beyond
-    `LONE` margins. Runs and margins (percent) are given by slug; a metric without a margin has no warnings.
+    time. An event is a warning if the other build does not show it, and if its interval lies beyond the margin of the
+    metric. The intervals hold for all series at once (95 %). A spike or drop must also show in a second metric, or lie
+    beyond `LONE` margins. Runs and margins (percent) are given by slug; a metric without a margin has no warnings.
     """
     pairs = zip(SIDES, (base, new), (new, base), strict=True)
     events = [
@@ -141,7 +141,7 @@ def _near(one: MetricEvent, other: MetricEvent, later_s: float = 0.0) -> bool:
 
 
 def _contrast(event: MetricEvent, run: RunEvents) -> float:
-    """Change of the mean of `run` when `event` happens, here or in another run; NaN without samples at that time."""
+    """Change of the mean of `run` at the time of `event`, which may be of another run; NaN without samples then."""
     begin, end = event.start_s, event.at_s if event.kind == "level" else event.span_s[1]
     first, last = max(event.around_s[0], begin - LONGEST_EXCURSION_S), min(event.around_s[1], end + LONGEST_EXCURSION_S)
     if event.kind == "level":

@@ -32,9 +32,9 @@ DOUBT = 0.15
 """Standard error of the correction for logins, as a share of the correction: the cost of logins may not be linear."""
 HUBER = 0.3
 """Tuning constant (Huber 1964), so low that waves of overload hardly count. On red noise, standard errors are 0.98 of
-the true deviation (0.85 with 1.345). Identical ceiling runs (every second setup) scatter alike with both values."""
+the true standard deviation with this constant, and 0.85 of it with the usual constant 1.345."""
 ROUNDS = 4
-"""Number of reweighting rounds. RLM of statsmodels takes nine times as long, without a matrix for standard errors."""
+"""Number of reweighting rounds. RLM of statsmodels takes nine times as long and returns no matrix for errors."""
 CONTRADICTED = 3.0
 """Number of standard errors beyond which the difference at the highest load contradicts the common difference."""
 FARTHEST = 1e6
@@ -69,7 +69,7 @@ class MetricAtLoad:
     se_curves: Pair[FloatArray]  # standard errors of the logarithms of `curves`, shape (n,)
     log_ratios: FloatArray  # logarithm of new over base at each load, shape (n,)
     se_ratios: FloatArray  # standard errors of `log_ratios`, shape (n,)
-    points: Pair[FloatArray]  # per minute: users, and metric at the curves' rate of new users; shape (minutes, 2)
+    points: Pair[FloatArray]  # per minute: users, and metric at the builds' mean rate of new users; shape (minutes, 2)
 
 
 def equal_load(
@@ -143,7 +143,7 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
     """Minute means before the stop: users, rate of new users (over `SHOWS_S`), and metrics.
 
-    Minutes with loads between `LOWEST` and `HIGHEST` count, after the last minute of the ramp below `LOWEST`.
+    Only loads between `LOWEST` and `HIGHEST` count. Minutes before the last one below `LOWEST` on the ramp are omitted.
     """
     elapsed, users = samples(run.users, run.stop_s)
     total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))
@@ -251,10 +251,10 @@ def _difference(
 ) -> tuple[float, float, bool]:
     """Return the log ratio at the highest load, its standard error, and whether it is the common one of all loads.
 
-    Most changes slow a request by the same factor at every load, and curves are least certain at their ends. So the
-    common log ratio is returned: the first coefficient of `shift`, a fit with one curve shape for both builds. The last
-    of `ratios` is returned instead if both differ by over `CONTRADICTED` standard errors (including `noise`). In
-    identical ceiling runs (every second setup, nine metrics), both differ by 1.2 times the variation of the common one.
+    Most changes slow a request by the same factor at every load, so the common log ratio is returned: the first
+    coefficient of `shift`, a fit with one curve shape for both builds. The log ratio at the highest load replaces the
+    common one if both differ by over `CONTRADICTED` standard errors (including `noise`). In identical unbounded runs
+    (every second setup, nine metrics), their difference varies 1.2 times as much as the common log ratio.
 
     `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
     residuals to `ratios`. `doubts`, shape (n,), are the signed errors of the correction for logins at each load.

@@ -27,7 +27,7 @@ Span = tuple[float, float]  # elapsed seconds
 
 Z95 = 1.96  # normal quantile of a two-sided 95 % interval
 TIME_95 = 7.35
-"""The 95 % interval of a change's time has times with at most this loss of fit in long-run variances (Hansen 2000)."""
+"""Maximum loss of fit, in long-run variances, of the times in the 95 % interval of a change's time (Hansen 2000)."""
 LONGEST_EXCURSION_S = 1200.0
 """Maximum length of a spike or drop in seconds; if a metric returns later, it has two level shifts instead."""
 SPIKE_HALF_WIDTH = 10  # maximum number of averages in a spike, and number on each side in the running median
@@ -230,7 +230,7 @@ class _Averages:
         return self.excursion(away, quiet if quiet.size else beside, (first, last))
 
     def shift(self, before: Range, first: Range, last: Range, *, lasting: bool) -> MetricEvent:
-        """Measure a level shift from segment `before` to segment `last`; segment `first` may be a step between them."""
+        """Measure a level shift from segment `before` to `last`; the shift's first step leads to segment `first`."""
         level, size = self.mean(before), self.mean(last) - self.mean(before)
         variance = self.noise.mean_variance(before[1] - before[0]) + self.noise.mean_variance(last[1] - last[0])
         # The shift lies where a step fits the samples best.

@@ -21,7 +21,7 @@ from buildcompare.stats.planning import ALPHA
 _ATTEMPTS = re.compile(r"\b(requests?|reqs?|rps|transactions|tps|queries|qps|calls|attempts|iterations)\b")
 _OUTCOME = re.compile(rf"\b({FAILED}|{SUCCEEDED})\b")
 _UNITS = ("", "requests", "transactions")
-FEW = 1e-3  # share of failed attempts; if all runs stay below it, a change that may be chance is not judged
+FEW = 1e-3  # share of failed attempts; an insignificant change is not judged if the share of every run is smaller
 MANY = 1e9  # number of attempts assumed if none are recorded; large, so that failures are Poisson-distributed
 
 
@@ -54,8 +54,8 @@ def compare_failures(
     """Compare the failures that `metric` counts between two builds.
 
     The effect is None if the metric counts no failures or cannot be judged. A reason is returned if every run has a
-    share of failures below `FEW` and the change may be chance. If the number of attempts of a run is unknown, the
-    scatter of its samples gives an estimate. A run without failures gets the median number of the other runs.
+    share of failures below `FEW` and the change is insignificant. An unknown number of attempts is estimated from the
+    scatter of the run's samples; a run without failures gets the median number of attempts of the other runs.
     """
     used = runs.map(lambda side: [run for run in side if run.level.value is not None])
     if metric.outcome is None:

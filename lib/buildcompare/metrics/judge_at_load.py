@@ -31,7 +31,7 @@ from buildcompare.stats.noise import (
 from buildcompare.stats.planning import Looks
 
 LEAST_BETWEEN = 0.25
-"""Minimum fraction of the variance of repeated runs that is left after subtracting the estimated error within runs."""
+"""Minimum variance between runs, as a fraction of the total variance from which the error within runs is subtracted."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,10 @@ def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLo
 def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = (), *, misread: float = 0.0) -> Noise | None:
     """Return the noise of `metric` between runs at equal load, without the error within runs; None if unknown.
 
-    Repeated unbounded runs at equal load give the noise, pooled with the catalogue's value. Without such runs, the
-    noise of levels from repeated runs is used, else the catalogue's value. Earlier comparisons are not used, because
-    their noise is too small: even the catalogue's wider intervals hold only 92 % of the differences between their tests
-    (development half, every second release). `misread` is the reading error of plots in percent.
+    The first available source is used: repeated unbounded runs at equal load (pooled with the catalogue's value), the
+    levels of repeated runs, or the catalogue's value. Earlier comparisons would give too small a noise. The
+    catalogue's noise is larger, but its intervals still hold only 92 % of the differences between two tests (every
+    second release in the half of the recordings used for tuning). `misread` is the reading error of plots in percent.
     """
     catalogue = catalogue_noise(metric, "equal_load") or catalogue_noise(metric, "unbounded")
     learned = learned_at_load(metric.slug, groups)

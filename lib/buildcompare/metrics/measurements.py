@@ -21,10 +21,10 @@ from buildcompare.stats.noise import LEAST_REPEATS, Contrasts, Noise, RepeatedRu
 from buildcompare.stats.planning import ALPHA, quantile
 
 QUANTILES = (0.5, 0.9, 0.99)  # quantiles in distributions: the usual targets for request times
-ENOUGH_TO_CHOOSE = 15  # minimum metrics to decide about pairing; with 5, false positives rise from 5 to 5.5 %
+ENOUGH_TO_CHOOSE = 15  # minimum metrics to test if pairing helps; with 5 metrics, false positives rise from 5 to 5.5 %
 BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
-"""Default noise of times between sessions, from 181 benchmarks of CPython that were measured in two sessions of one
-commit (pairs 0 and 1 of benchmarks/sessions.py). In two other pairs of sessions, 95 % of the 95 % intervals hold 0."""
+"""Default noise of times between sessions, from 181 benchmarks of CPython in two sessions of one commit (pairs 0 and 1
+of benchmarks/sessions.py). In two other such pairs of sessions, 95 % of the 95 % intervals include no change."""
 BATCHES = 5  # parts into which a session's values are split to measure their scatter
 
 
@@ -76,7 +76,7 @@ def with_effects(measured: Sequence[Measured], *, paired: bool = False) -> list[
             few = ReasonCode.FEW_RUNS if max(map(len, each.levels)) > 1 else ReasonCode.NO_NOISE
             why = Reason(code=few if all_positive(*each.levels) else ReasonCode.NOT_POSITIVE)
         elif effect.noise_source == NoiseSource.SESSIONS and not ((here := repeats[at]) and here.df >= LEAST_REPEATS):
-            why = Reason(code=ReasonCode.FEW_SESSIONS)  # judged, but too few sessions to decide
+            why = Reason(code=ReasonCode.FEW_SESSIONS)  # the effect counts, but cannot show that nothing changed
         completed[at] = replace(each, effect=effect, row=each.row.model_copy(update={"reason": why}))
     return completed
 
@@ -170,7 +170,7 @@ def _pairs_narrow(sessions: Mapping[Side, Sequence[Recording]]) -> bool:
 
 
 def sessions_of(runs: Mapping[Side, Sequence[Recording]]) -> Sessions | None:
-    """Return the sessions of both builds; None if no run names a session, and some run does not state its session."""
+    """Return the sessions of both builds; None if no session has a name and a run's `session` is None."""
     stated = [run.session for side in SIDES for run in runs[side]]
     if not any(stated) and None in stated:
         return None

@@ -138,7 +138,7 @@ class Format(NamedTuple):
     recognise: Callable[[bytes], bool]  # whether a file is of these formats, by its first `HEAD_BYTES` bytes, unpacked
     read: Callable[[str, Catalogue], Recording]  # reads the file of this path
     parts: Callable[[Iterable[str]], set[str]] = lambda _: set()
-    """Function that selects, from the names in a folder, files that are read together with another file."""
+    """Function that selects, from the file names in a folder, those that are read with another file of the same run."""
 
 
 @cache
@@ -183,7 +183,7 @@ class Curve(NamedTuple):
 def series_of(
     file: InputFile, curves: Iterable[Curve], catalogue: Catalogue, *, apart: str = "series"
 ) -> tuple[Series, ...]:
-    """Make a series, sorted by time, from each curve; curves of equal metric and labels differ in a label `apart`."""
+    """Make a series, sorted by time, from each curve; curves of equal metric and labels get a label named `apart`."""
     series: list[Series] = []
     names: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
     for name, times, values, labels, place in curves:

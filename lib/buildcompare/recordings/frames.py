@@ -125,7 +125,7 @@ def _rate(series: Series) -> Series:
 
 
 def clock_of(columns: Iterable[object]) -> str | None:
-    """Return the name of the only time column, such as ``time_ms``, or "" if the first column is unnamed, else None."""
+    """Return the name of the time column, such as ``time_ms`` ("" for an unnamed first column); None if unclear."""
     names = list(map(str, columns))
     matches = [name for name in names if name and _CLOCK.fullmatch(name.strip().casefold())]
     sure = [name for name in matches if not name.casefold().startswith("elapsed")] or matches
@@ -325,7 +325,7 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
     seconds = np.asarray(dates.dt.as_unit("us").astype("int64").to_numpy() / 1e6)[codes]  # nanoseconds overflow in 2262
     hours, steps = seconds // 3600 % 24, np.diff(seconds)
     half_days = (np.abs(steps + 41_400.0) <= 1_800.0) & (hours.min() >= 1) & (hours.max() <= 12)
-    is_alone = unique.size == seconds.size and np.count_nonzero(steps < 0) == 1  # a single curve with one step back
+    is_alone = unique.size == seconds.size and np.count_nonzero(steps < 0) == 1  # one curve, whose times go back once
     hour = (steps <= -3_000.0) & (steps >= -3_600.0) & is_alone
     for marks, expected in ((half_days, "24-hour times"), (hour, "each hour once")):
         if marks.any() and not zoned.any():

@@ -39,7 +39,7 @@ _OF_LABELS = ("label", "bucket")  # roles of queries with a series per label, pu
 def prometheus_client(source: Source | str) -> PrometheusConnect:
     """Return a PrometheusConnect for discovery, metadata and ad-hoc queries in notebooks.
 
-    Our session replaces the default, which has no time-out, repeats queries that timed out, and puts long ones in URLs.
+    Our session replaces the default, which has no time-out, repeats timed-out queries, and puts long queries in URLs.
     """
     source = Source(kind="prometheus", url=source) if isinstance(source, str) else source
     session, _ = open_session(source, str(source.url))
@@ -59,7 +59,7 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     if not questions:
         raise InputError(file=None, key="metrics", expected="a catalogue with queries", found="none")
     coarse = dict.fromkeys(_OF_LABELS, source.label_step_s)
-    grids = [  # only the end for these two roles, whose queries give one value for the whole run
+    grids = [  # a query of the role `summary` or `resets` gives one value for the whole run, at its end
         grid(end if q.role in ("summary", "resets") else start, end, coarse.get(q.role, source.step_s))
         for q in questions
     ]

@@ -36,7 +36,7 @@ BACKOFF_S = 0.5
 MAX_WAIT_S = 60  # maximum seconds to wait if a server sends Retry-After, and never longer than the time-out
 CONNECT_S = 10.0
 GRACE_S = 5.0  # seconds that we wait beyond the server's time-out, so that its message arrives first
-PATIENCE = 2  # maximum time for an answer and its retries, as a multiple of the time-out, which only limits pauses
+PATIENCE = 2  # maximum time of an answer with its retries, in time-outs; a time-out itself limits each pause only
 MAX_SECRET_BYTES = 100_000  # maximum bytes of a file with a secret; servers refuse even much shorter headers
 MAX_BYTES = 1_000_000_000  # maximum bytes of one answer: 5,000 series of 1,081 points take about 170 MB
 MAX_PAGE = 10_000_000  # maximum bytes of an answer without samples
@@ -90,7 +90,7 @@ class Client:
     def query_range(self, query: str, start_s: float, end_s: float, step_s: float) -> answers.Answer:
         """Ask for every series of `query`; times in seconds since 1970, sent in whole milliseconds."""
         grid = {"start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:.3f}"}
-        # `timeout`: the server stops before we do, with a message. `nocache`: VictoriaMetrics keeps start and end.
+        # `timeout` lets the server stop first, with a message. `nocache` keeps VictoriaMetrics from rounding the times.
         limit = {"timeout": f"{max(1, round(self._source.timeout_s * 1000))}ms", "nocache": "1"}
         return self._repeated("/api/v1/query_range", {"query": query, **grid, **limit}, self._answer)
 
