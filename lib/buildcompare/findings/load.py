@@ -14,8 +14,8 @@ the difference is at most 0.5 %."""
 DEEPER = 2.0
 """Maximum ratio between the deepest early bumps of two builds with similar bumps; published builds differ by 1.6."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
-"""Two counts (pairs that differ, all pairs) of identical unbounded runs: different numbers of early bumps, and delays
-of `LATER_S` or more among the pairs with a curve of users (`benchmarks/identical.py`)."""
+"""Number of pairs of identical unbounded runs that differ, and of all pairs (`benchmarks/identical.py`): 12 of 31 pairs
+differ in the number of early bumps. Of the 9 pairs with a curve of users, 3 have a delay of `LATER_S` or more."""
 OTHER_EVENTS = {"unbounded": (5, 22), "bounded": (2, 6)}
 """Number of pairs of identical runs with an event in one run only, and of all pairs (`benchmarks/placebo.py`)."""
 MOST_EVENTS = 5
@@ -104,7 +104,7 @@ def _falls(ramps: RampUps) -> list[Bump | None]:
 
 
 def bumps_alike(ramps: RampUps) -> bool:
-    """Test whether both builds have equally many early bumps, and deepest bumps of similar depth (`DEEPER`)."""
+    """Test whether the builds have the same number of early bumps, and deepest bumps of similar depth (`DEEPER`)."""
     depths = sorted(bump.depth_users for bump in _falls(ramps) if bump)
     similar = len(depths) < 2 or depths[1] <= DEEPER * depths[0]
     return ramps.base.early_bumps == ramps.new.early_bumps and similar

@@ -21,7 +21,7 @@ USUAL_LIMITS = {
     ValidityCode.CEILING_REACHED,
     ValidityCode.OTHER_RUNS,
 }
-"""Limits that concern only the supported users; the report states them beside the supported users."""
+"""Reasons that limit only the supported users. A test with no other reason gets an info instead of a warning."""
 MIN_COVERAGE = 0.98
 """Minimum share of the expected samples; a series with less has gaps. Published series have at least 0.99."""
 ALIKE = 0.6

@@ -320,7 +320,7 @@ def _read(file: Path, model: type[E]) -> tuple[E, str]:
 
 @functools.lru_cache(maxsize=10_000)
 def read_entry(file: Path, model: type[E], _: tuple[int, int, int] | None) -> tuple[E, str]:
-    """Read and check a file; the last argument (inode, time of last change, size) tells the cache if it changed."""
+    """Read, check and hash a file; inode, time of change and size (last argument) are part of the cache's key."""
     text = read_text(file, _EXPECTED, key="history", max_bytes=MAX_BYTES)
     try:
         entry = model.model_validate_json(text)

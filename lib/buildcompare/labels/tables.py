@@ -281,7 +281,7 @@ def added_share(row: LabelResult) -> float | None:
 
 
 def _added_seconds(row: LabelResult) -> float | None:
-    """Return the seconds that a label adds beyond its table's shared change, for both builds' mean number of calls."""
+    """Return the seconds that a label's calls took longer in the new build, without the table's shared change."""
     calls = [each for each in row.calls or () if each is not None]
     if not calls or row.base is None or row.new is None:
         return None
@@ -330,7 +330,7 @@ class Agreement:
     """A label that became slower in several tests."""
 
     label: Mapping[str, str]  # The columns of `LABEL_KEY`
-    rows: Mapping[str, LabelResult]  # By test: rows that are marked or nearly marked, the largest change first
+    rows: Mapping[str, LabelResult]  # Test -> row that is marked as slower or nearly so; the largest change comes first
     marked: int  # Number of tests that mark the label
     expected: float  # Number of labels expected to agree as strongly by chance alone
 

@@ -219,7 +219,7 @@ RESOLVED, ALIASED = 8.0, 3.0
 """Minimum samples per cycle. With fewer than `RESOLVED` the amplitude is unknown, because peaks and troughs lie between
 samples: a saw-tooth of 8 samples loses an eighth of it on average, one of 4 samples a quarter. With fewer than
 `ALIASED` the period is unknown: samples one minute apart show waves of 100 s as waves of 150 s."""
-SWING = 0.5  # minimum `swing` of a spectral peak, as a share of the median fall; weaker peaks are overtones or ripples
+SWING = 0.5  # minimum height of a spectral peak's sine, as a fraction of the median fall; lower ones are overtones
 NEAR = 0.25  # periods, or frequencies, within this relative distance count as the same oscillation
 
 
@@ -239,7 +239,7 @@ class Waves:
 
     onset_s: float | None = None  # elapsed seconds of the peak before the first fall
     onset_users: float | None = None  # height of the peak at `onset_s`, in the curve's unit
-    falls: tuple[Turn, ...] = ()  # all falls from the onset to the stop
+    falls: tuple[Turn, ...] = ()  # falls of at least `FALL_STEPS` actions, from `onset_s` to the stop of the load
     cycles: tuple[float, ...] = ()  # seconds between successive peaks; smaller falls than those in `falls` also count
     period_s: float | None = None
     """Typical length of `cycles`, or the spectral peak's period if it differs and noise may count as cycles."""
@@ -405,9 +405,9 @@ def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
 
 FEWEST_COMPARED = 8  # minimum number of cycles (for the amplitude: falls) of each run in a comparison
 PERIOD_SD, PERIOD_DF, FALL_SD, FALL_DF = 0.092, 8.0, 0.15, 11.0
-"""Run-to-run standard deviations of the logarithms of period and amplitude, with degrees of freedom, from Mattermost's
-published ceiling tests (`benchmarks/shapes.py real`). A test with the scatter of cycles within runs instead finds
-different amplitudes in 5 of 12 pairs of identical runs."""
+"""Standard deviations between runs of the logarithms of a wave's period and fall (amplitude), and degrees of freedom.
+They come from Mattermost's published unbounded tests (`benchmarks/shapes.py real`). If the scatter of cycles within a
+run were used instead, 5 of 12 pairs of identical runs would differ in amplitude."""
 
 
 def compare_waves(base: Waves, new: Waves) -> tuple[BetweenRuns | None, BetweenRuns | None]:

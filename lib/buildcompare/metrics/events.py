@@ -230,7 +230,7 @@ class _Averages:
         return self.excursion(away, quiet if quiet.size else beside, (first, last))
 
     def shift(self, before: Range, first: Range, last: Range, *, lasting: bool) -> MetricEvent:
-        """Measure a level shift from segment `before` to segment `last`; segment `first` may be a step between them."""
+        """Measure the change of level from segment `before` to `last`; `first` is the segment after `before`."""
         level, size = self.mean(before), self.mean(last) - self.mean(before)
         variance = self.noise.mean_variance(before[1] - before[0]) + self.noise.mean_variance(last[1] - last[0])
         # The shift lies where a step fits the samples best.
