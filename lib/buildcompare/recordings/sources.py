@@ -257,7 +257,7 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     recording = _read(run.files, catalogue, run.kind, run.labels, source.time_unit)
     if run.window is not None:
         start, end = (instant.timestamp() for instant in run.window)
-        stop_known = recording.stop_known and end >= recording.window[1]  # an earlier end excludes the stop
+        stop_known = recording.stop_known and end >= recording.window[1]  # an earlier end cuts off the stop
         recording = replace(recording, window=(start, end), stop_known=stop_known)
     if "rate_s" in source.model_fields_set and source.kind != "prometheus":
         recording = recording.with_rate(source.rate_s)
@@ -406,8 +406,8 @@ def is_kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue) -> bool:
 def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh: bool = False) -> InputFile | None:
     """Return the file in `slot` if it was pulled by this request and with these credentials, else None.
 
-    If a secret is missing now, credentials are not compared. With `refresh`, the result is None for pulled and damaged
-    files. Without it, a damaged file raises an error. An intact file that was not pulled always raises one.
+    A file that was not pulled raises an error, and so does a damaged file unless `refresh` is True. With `refresh`, the
+    result is None in all other cases. If a secret is missing now, credentials are not compared.
     """
     if not resolve(slot.path).exists():
         return None

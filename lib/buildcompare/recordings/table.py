@@ -38,22 +38,22 @@ from buildcompare.recordings.series import FloatArray, LabelSummary, Note, NoteK
 LABEL_COLUMNS = ("group", "label", "stat", "value")
 EXPECTED = f"a recording: Parquet, or a CSV with the columns {frames.EXPECTED_COLUMNS} (may be gzipped)"
 EXPECTED_OURS = "a recording that this project wrote"
-FORMAT = "buildcompare-recording-2"  # format of new files, which contain a seal; format 1 has none
+FORMAT = "buildcompare-recording-2"  # format of new files, which contain a checksum (seal); format 1 has none
 NO_CHECKSUM = Note(
     "source", "Its file was written by an earlier version, without a checksum: damage to it would not be noticed."
 )
 MAX_SERIES = 100_000  # maximum rows of a recording, because each row becomes several objects in memory
 MAX_VALUES = 20_000_000
-"""Maximum number of values in another program's file; compressed values may far exceed the file's size. 20 hours of
-1,000 series take 14 million."""
+"""Maximum number of values in a file of another program, because a small file may hold many compressed values. 1,000
+series over 20 hours have 14 million values."""
 MAX_TEXT, MAX_TEXT_IN_ALL = 10_000, 100_000_000
-"""Maximum characters of one text, and of all texts of a column; a few compressed bytes may expand to many copies."""
+"""Maximum characters of one text, and of all texts of a column, because a small compressed file may hold long texts."""
 THREADS = False
 """Whether pyarrow uses threads. Its threads abort 1 process in 30 (SIGABRT) when they release memory at exit."""
 KEY = b"buildcompare"  # key of buildcompare's metadata in a file's schema
 _SEAL, _EMPTY = "buildcompare.sha256", "0" * 64
 _SEALED = re.compile(re.escape(_SEAL.encode()) + rb".{1,3}([0-9a-f]{64})", re.DOTALL)
-"""Pattern that finds the seal in the bytes of the footer, so that it is checked before anything parses the file."""
+"""Pattern of the checksum (seal) in the bytes of a file, because the file is checked before it is parsed."""
 _LABELS = TypeAdapter(dict[str, str])
 _TEXTS = ("metric", "name", "unit", "role", "stat", "labels")
 _SCHEMA = pa.schema(
@@ -176,7 +176,7 @@ def _as_utf8(file: InputFile) -> bytes:
 
 
 def sealed(table: pa.Table, **options: Any) -> bytes:
-    """Return `table` as Parquet with the SHA-256 of its bytes, in which 64 zeros take the place of the hash."""
+    """Return `table` as Parquet that contains its own SHA-256, computed with 64 zeros in place of the hash."""
     stream = io.BytesIO()
     with ParquetWriter(stream, table.schema, write_page_checksum=True, **options) as writer:
         writer.write_table(table)
@@ -193,7 +193,7 @@ def is_whole(contents: bytes) -> bool | None:
 
 def _parts(contents: bytes) -> tuple[bytes, bytes, bytes] | None:
     """Return the bytes before, in and after a file's seal; None without a seal."""
-    matches = [*_SEALED.finditer(contents)]  # the last match is in the footer; earlier matches are values
+    matches = [*_SEALED.finditer(contents)]  # the seal is the last match; earlier matches are values in the table
     if contents[:4] != b"PAR1" or not matches:
         return None
     start, end = matches[-1].span(1)
@@ -201,7 +201,7 @@ def _parts(contents: bytes) -> tuple[bytes, bytes, bytes] | None:
 
 
 def open_table(file: InputFile, *, only_schema: bool = False) -> pa.Table:
-    """Read the table of a Parquet file, or its schema; an :class:`InputError` if it is damaged or too large."""
+    """Read a Parquet file, or only its schema; raise an :class:`InputError` if the file is damaged or too large."""
     whole = is_whole(file.contents)
     if whole is False:
         raise damaged(file)
@@ -226,7 +226,7 @@ def damaged(file: InputFile) -> InputError:
 
 
 def _read_foreign(file: InputFile) -> pa.Table:
-    """Read a file without a seal: verify page checksums, read texts as dictionaries, check sizes before the rows."""
+    """Read a Parquet file without a seal; check the number of values first, then page checksums and text lengths."""
     opened = ParquetFile(io.BytesIO(file.contents), page_checksum_verification=True)
     schema, metadata = opened.schema_arrow, opened.metadata
     names, is_ours = schema.names, KEY in (schema.metadata or {})
@@ -332,7 +332,7 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
             raise file.fault(nulls[0], "a value in each row", "none")
         series, summaries, roles = [], [], get_args(Role)
         columns = [rows[name].to_pylist() for name in (*_TEXTS, "start", "step")]
-        samples = zip(rows["times"].to_pandas(), rows["values"].to_pandas(), strict=True)  # arrays; None for null
+        samples = zip(rows["times"].to_pandas(), rows["values"].to_pandas(), strict=True)  # regular times are None
         for (stated, values), *texts, start, step in zip(samples, *columns, strict=True):
             row = dict(zip(_TEXTS, texts, strict=True))
             if row["role"] == "summary":

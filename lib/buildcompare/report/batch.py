@@ -38,7 +38,7 @@ class BuildFiles:
     """Address of the report, for the comment."""
 
     def write(self, results: "Results") -> None:
-        """Write the files, and append the comment to the step summary."""
+        """Write the files, and append the pull-request comment to the file that `STEP_SUMMARY` names, if it is set."""
         from buildcompare.report import junit, markdown  # late import: it takes long
 
         summary = os.environ.get(STEP_SUMMARY)
@@ -165,5 +165,5 @@ def what_ended(error: Exception) -> tuple[int, str]:
         where = f"{named(error.filename)}: " if isinstance(error, OSError) and error.filename else ""
         found = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
         return FAILED, printable(f"buildcompare: {where}expected a machine that can do this, found {found}")
-    # The exit code is not Python's 1 for a traceback, because 1 means a regression with --fail-on.
+    # A traceback does not exit with Python's code 1, because with --fail-on code 1 means a regression.
     return FAILED, "\n".join(map(printable, "".join(traceback.format_exception(error)).splitlines()))

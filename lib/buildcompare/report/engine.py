@@ -18,7 +18,7 @@ LANGUAGE = {
     "name": "python", "nbconvert_exporter": "python", "pygments_lexer": "ipython3",
     "version": platform.python_version(),
 }  # fmt: skip
-"""Metadata of an executed notebook about its language, the same as from a kernel."""
+"""Metadata about the language of an executed notebook. A kernel would write the same metadata."""
 CAN_FAIL = "raises-exception"
 """Tag of cells that may fail without ending the run of the notebook."""
 
@@ -88,7 +88,7 @@ def _shell(outputs: _Outputs) -> Any:
 
 
 class WarmEngine:
-    """Papermill engine that runs cells in a child of the fork server; such a child runs cells in its own process.
+    """Papermill engine that runs cells in a child of the fork server, or in this process if it is such a child.
 
     The class does not inherit from papermill's engine, because papermill imports this module during its own import.
     """

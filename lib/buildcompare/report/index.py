@@ -71,7 +71,7 @@ class IndexRow(Step):
 def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "mattermost") -> tuple[Path, int]:
     """Write the index page into the folder of all reports; return its path and its number of rows.
 
-    The default `ledgers` (folders) are those that the reports were compared with, and all in ``data/history``. For
+    `ledgers` are folders; the default is the ledgers that the reports use, and all ledgers in ``data/history``. For
     comparisons without a report, the noise comes from the catalogue `metrics`. A damaged ledger raises an InputError.
     A report that cannot be read becomes a row that names the fault.
     """
@@ -145,7 +145,7 @@ def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[s
             if series.slug == USERS:
                 marked |= {at: say("figures", "jump", row.delta_percent) for at, row in jumps if series.is_of(row)}
             attributes = chart.over_releases(series, releases, f"releases-{number}", marked)
-            is_first = all(series.test != each.test for each, _ in drawn)  # only first charts are also static images
+            is_first = all(series.test != each.test for each, _ in drawn)  # only a test's first chart is also an image
             still = curves.over_releases(series, [row.entry.name for row in chain], marked) if is_first else ""
             drawn.append((series, Markup(figures.element(attributes, still))))  # noqa: S704  # our HTML
         charts.append((say("figures", "chain_heading", ledger and ledger.name, simulated), drawn))
@@ -153,7 +153,7 @@ def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[s
 
 
 def _release(row: IndexRow) -> Header:
-    """Return the fields of one release on the horizontal axis of a chart."""
+    """Return what a chart shows of one release: name, address of the report, builds, and a note on changed settings."""
     href = next((href for text, href in row.links if text == "report"), None)
     base, new = row.builds
     note = say("history", "changed_settings", row.setup_changed) if row.setup_changed else ""

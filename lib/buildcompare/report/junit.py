@@ -11,7 +11,7 @@ from buildcompare.results import Results
 
 
 def render(results: Results) -> str:
-    """Render JUnit XML: regressions that affect the verdict are failures, and undecided rows are skipped."""
+    """Render JUnit XML: a regression that affects the verdict is a failed test case, an undecided row a skipped one."""
     return template("junit.xml").render(results=results, kind=kind_of_results(results), xml=escaped) + "\n"
 
 

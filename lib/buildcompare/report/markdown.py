@@ -32,7 +32,7 @@ NOTICE = "<!-- Write between the hand-written markers: all other text of this fi
 """Note in README.md for people who edit the file."""
 _MARKER = re.compile(r"<!-- hand-written (begin|end): ([^\n]*?) -->")
 _LIKE_A_MARKER = re.compile(r"<[!\s-]*hand[-_\s]*written[-_\s]*(begin|end)\b[^\n>]*>?", re.IGNORECASE)
-"""Pattern of anything like a marker, to find markers that an editor or a typo changed."""
+"""Pattern of texts similar to the markers of hand-written blocks; it finds markers damaged by an editor or a typo."""
 
 
 def graphs_of(notebook: NotebookNode, results: Results) -> list[Figure]:
@@ -52,7 +52,7 @@ def files_of(graphs: Sequence[Figure], results: Results, suffix: str | None = "s
 
 def render(results: Results, graphs: Sequence[Figure], suffix: str | None = "svg") -> str:
     """Render README.md from `results`; it shows `graphs`, whose files end in `suffix` (``svg`` or ``png``)."""
-    order = [name for test in results.tests for name in names(test.metrics, test.name)]  # the page shows changes first
+    order = [name for test in results.tests for name in names(test.metrics, test.name)]  # the order of results.json
     graphs = sorted(graphs, key=lambda graph: order.index(graph.name) if graph.name in order else len(order))
     tests = sorted(results.tests, key=lambda test: (test.type, db_name(test.db_engine)))  # bounded before unbounded
     begins, kind = opening(results), kind_of_results(results)

@@ -12,8 +12,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 # Notebooks draw with this backend; matplotlib reads the variable when it is imported.
 os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-# Imports of these modules fail at once, because no report needs them. This saves 0.1 s for ipywidgets (in seaborn),
-# and more than 1 s for the other modules: jsonschema imports them to check addresses, colours and durations.
+# No report needs these modules, so their imports are made to fail. This saves 0.1 s for ipywidgets (used by seaborn),
+# and more than 1 s for the other modules, which jsonschema imports to check addresses, colours and durations.
 UNUSED = ("rfc3987_syntax", "rfc3986_validator", "isoduration", "webcolors", "uri_template", "fqdn", "ipywidgets")
 for name in UNUSED:
     sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # None makes an import fail
@@ -27,7 +27,7 @@ pandas.core.methods.to_dict pandas.core.reshape.reshape pandas.io.formats.html
 pandas.io.formats.string papermill papermill.translators patsy pyarrow.csv pyarrow.json pyarrow.parquet scipy.linalg
 seaborn
 """
-"""Modules that other code would import at first use, in each child again."""
+"""Modules that other code imports only at first use. Imported here, they are ready in every child."""
 for name in LATE.split():
     import_module(name)
 
@@ -50,7 +50,7 @@ from buildcompare.text import sentences  # noqa: E402
 
 for environment in (sections.templates(), sentences.environment()):
     for name in environment.list_templates(["j2"]):
-        if not name.startswith("sections/"):  # these templates are also listed without their folder
+        if not name.startswith("sections/"):  # each is also listed without this folder
             environment.get_template(name)
 
 # pandas stores text as Python strings: lookups in small tables take half as long as with Arrow's strings.
@@ -63,4 +63,4 @@ nbformat.writes(nbformat.v4.new_notebook())  # type: ignore[no-untyped-call]  # 
 with suppress(InputError):  # a report that needs the catalogue raises the error again
     read_catalogue("mattermost")
 gc.freeze()  # without it, garbage collection in a child would copy all shared memory
-gc.set_threshold(50_000)  # a report takes a tenth less time than with Python's default of 700, and a few MB more
+gc.set_threshold(50_000)  # a report is a tenth faster than with Python's default of 700, and needs a few MB more

@@ -24,7 +24,7 @@ from buildcompare.config.project import locked, short_parent, socket_folder
 
 T = TypeVar("T")
 PRELOAD = ["buildcompare.report.preload", "buildcompare.api"]
-LEAST_MEMORY = 4_000_000_000  # minimum limit of a child, in bytes, because unused reserves of threads count too
+LEAST_MEMORY = 4_000_000_000  # minimum memory limit of a child, in bytes: memory that threads reserve counts too
 GRACE_S = 5.0
 """Seconds to wait for a child to end by itself, then again after SIGTERM, before it is killed."""
 _asker: Connection | None = None  # in a child: pipe to the process that waits for its result
@@ -82,7 +82,7 @@ def in_child(
         raise ExecutionError(f"{f'cell {cell}: ' if cell else ''}its process {ended}") from None
     finally:
         here.close()
-        for end in (lambda: None, process.terminate, process.kill):  # first, a finished child may end by itself
+        for end in (lambda: None, process.terminate, process.kill):  # the first step waits for a normal end
             end()
             process.join(GRACE_S)
             if not process.is_alive():
@@ -114,7 +114,7 @@ def _context() -> Any:
     lock.enter_context(locked(folder))
     before, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:
-        forkserver.ensure_running()  # the server puts its socket into the folder
+        forkserver.ensure_running()  # the server's socket goes into `tempfile.tempdir`
     finally:
         tempfile.tempdir = before
     # `folder` is removed at exit, after multiprocessing (priority -100) has removed its own folder inside `folder`.
@@ -136,6 +136,6 @@ def _child(
 
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a normal exit: exit handlers remove half-made files
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # exit normally, so that exit handlers remove partial files
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # interrupted, or the waiting process has ended
         asker.send((True, task(*arguments)))

@@ -209,7 +209,7 @@ def publish(
             notebook = execute(params, command=command, engine=engine)
         except KernelInputError:
             if isinstance(params, Comparison):
-                analysis.read_profiles(params)  # read again: these errors name file and line, unlike the kernel's
+                analysis.read_profiles(params)  # read here too, to raise the error with file and line
                 analysis.read_recordings(params)
             raise
         results = keep_beside_results(notebook, {"inputs_sha256": inputs, "params": identity})

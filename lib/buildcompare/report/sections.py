@@ -40,9 +40,9 @@ FRAGMENT_MIME = "application/vnd.buildcompare.fragment+json"
 """MIME type of a fragment's fields in the notebook, for the HTML exporter."""
 OPENED = "notebooks/investigate.ipynb"  # notebook that the commands beside findings open
 HEADLINE_TESTS = 6
-"""Maximum number of tests in the table below the verdict: those with the worst verdicts. Other tests are folded."""
+"""Maximum number of tests in the table below the verdict. Tests with better verdicts are in a collapsed table."""
 MOST_LABELS = 500
-"""Number of rows to which the page cuts a long label table (see `labels`); thousands would take many megabytes."""
+"""Number of labels to which the page cuts a long table (see `labels`); thousands of labels take many megabytes."""
 CALLABLE = (
     (commonmark, "aligned cell code destination plain to_html to_inline_html to_markdown"),
     (sentences, "say"),
@@ -69,11 +69,11 @@ class Fragment:
     is_placeholder: bool = False
     """If True, the page replaces the fragment by the hand-written text of `block`, or omits it if there is no text."""
     alone: bool = True
-    """If True, the fragment brings its styles into a notebook."""
+    """If True, the HTML of `styled` contains the styles, which a notebook lacks."""
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         fields = {name: value for name, value in vars(self).items() if value and name not in ("text", "alone")}
-        shown = {"text/html": self.styled()} if self.html else {}  # the notebook shows headings itself
+        shown = {"text/html": self.styled()} if self.html else {}  # a lone heading is hidden: notebooks have their own
         return {**shown, "text/plain": self.text, FRAGMENT_MIME: {**fields, "html": str(self.html)}}
 
     def styled(self) -> str:
@@ -83,7 +83,7 @@ class Fragment:
 
 
 class Report(Protocol):
-    """What sections are made from: a comparison or a matrix of variants, with its results."""
+    """A comparison or a matrix of variants, from which the sections of a report are made."""
 
     @property
     def results(self) -> Results:
@@ -206,7 +206,7 @@ def verdict(analysis: Analysis, *, links: bool = True) -> Fragment:
     with_users = any(test.supported_users for test in tests)
     gates = [metric.name for metric in analysis.catalogue.metrics if metric.gate] + ["supported users"] * with_users
     rows = [row for test in results.tests for row in test.metrics if row.gate]
-    rows.sort(key=lambda row: not (row.deciding and row.deciding.status.changed))  # changes first, for narrow screens
+    rows.sort(key=lambda row: not (row.deciding and row.deciding.status.changed))  # first columns: changed metrics
     begins = opening(results)
     top, rest = above_the_fold(results.findings, begins.states)
     return fragment(
@@ -273,7 +273,7 @@ def metrics(analysis: Analysis) -> Iterator[Part]:
 
 
 def _matrix(tests: Iterable[TestResult]) -> list[tuple[str, list[Decided | None]]]:
-    """Return each metric's row in every test, preferably the row at equal load; None if the metric was not judged."""
+    """Return each metric's result in every test, at equal load if known; None for tests in which it was not judged."""
     of_tests = [{metric.full_name: metric for metric in test.metrics if metric.p_value is not None} for test in tests]
     names = dict.fromkeys(name for metrics in of_tests for name in metrics)
     matrix = [(name, [metrics.get(name) for metrics in of_tests]) for name in names]
@@ -283,7 +283,7 @@ def _matrix(tests: Iterable[TestResult]) -> list[tuple[str, list[Decided | None]
 def labels(analysis: Analysis) -> Fragment:
     """Show the labels of every table, largest changes first: one row per label, statistics side by side.
 
-    A long table is cut to its first `MOST_LABELS` labels and those that changed, exist in one build, or have a finding.
+    A long table has its first `MOST_LABELS` labels, and all that changed, have a finding, or are in one build only.
     """
     ids = _label_ids(analysis.results)
     tables: list[tuple[TestResult, list[tuple[Any, ...]]]] = []

@@ -24,15 +24,15 @@ _STYLES: dict[str, str] = {
 }  # fmt: skip
 """Styles of text, by the code of a verdict, status or severity."""
 _NUMBERS, _FOLDS = range(1, 5), ((0, 14), (5, 8), (0, 8))
-"""Indices of columns with numbers. In a narrow window, columns shrink in this order: (index, minimum width)."""
+"""Indices of columns with numbers; then columns that shrink in a narrow window, in order: (index, minimum width)."""
 Row = tuple[tuple[str, ...], Status]
 
 
 def lines(results: Results, *, width: int, coloured: bool = False, every: bool = False) -> str:
     """Render the verdict of `results`, a table for each test, and findings, in lines of at most `width` columns.
 
-    Gate metrics and changed metrics have a row each. Critical findings and warnings are listed; without a catalogue,
-    assumptions are listed too. All other metrics and findings are only counted, unless `every` is True.
+    Metrics that decide the verdict and changed metrics have a row each. Critical findings and warnings are listed;
+    without a catalogue, assumptions are listed too. Other metrics and findings are listed with `every`, else counted.
     """
     verdict, tests = opening(results), sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
     head = say("terminal", "builds", results.base.label, results.new.label, results.simulated)
@@ -93,12 +93,12 @@ def _levels(row: Change, unit: str) -> Pair[str]:
 
 
 def _judged(test: TestResult) -> Iterator[tuple[str, Change | None, str, Better, bool, float | None]]:
-    """Yield for each row its name, change (None: unknown), unit, better direction, if it is always shown, margin."""
+    """Yield for each row: name, change or None, unit, better direction, whether always shown, margin in percent."""
     if test.supported_users:
         yield USERS, test.supported_users, "users", Better.HIGHER, True, test.supported_users.band_percent
     judged_as_users = {run.load_curve for run in test.runs.base} if test.supported_users else set()
     for metric in (each for each in test.metrics if each.slug not in judged_as_users):
-        at_own_load = metric if metric.status.changed and not metric.gate else None  # used if `deciding` is None
+        at_own_load = metric if metric.status.changed and not metric.gate else None  # shown if no row decides
         row = metric.deciding or at_own_load
         yield metric.full_name, row, metric.unit, metric.better, metric.gate, metric.margin_percent
     for rate in test.errors:

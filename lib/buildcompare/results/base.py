@@ -28,7 +28,7 @@ class Model(BaseModel):
 class KindResult(Model):
     """The results of a kind of comparison that another package registers (:class:`buildcompare.config.kinds.Kind`)."""
 
-    model_config = ConfigDict(defer_build=True)  # schema built at first use: it loads packages that import this module
+    model_config = ConfigDict(defer_build=True)  # built at first use, because the schema's packages import this module
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -54,7 +54,7 @@ class Length(Model):
     run_s: float
     needed_s: float
     rate_s: Number
-    """Longest window of rate queries, in seconds, for which this run would be long enough; null if there is none."""
+    """Longest rate window, in seconds, with which this run would be long enough; null if no shorter window helps."""
 
 
 class Reason(Model):

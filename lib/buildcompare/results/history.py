@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """Difference between two databases in an earlier comparison, in percent; null for a build with another order."""
+    """Difference between two databases in an earlier comparison, in percent; null if unknown or of opposite sign."""
 
     comparison: str
     base: Number = None
@@ -49,7 +49,7 @@ class Drift(Model):
     same_version: bool
     """Whether both builds have the same major and minor version; if not, the versions may explain the difference."""
     z: Number = None
-    """For an unchanged version: log of `value` / `before`, divided by the deviation in `BetweenComparisons`."""
+    """Z-score (log scale) of `value` / `before`; null if the version changed or its usual deviation is unknown."""
     jump: bool = False
     setup_changed: list[str] = Field(default_factory=list)
     """Settings that changed since the earlier comparison; empty if no change is recorded."""
@@ -67,7 +67,7 @@ class Drift(Model):
 
 
 class BetweenComparisons(Model):
-    """Robust standard deviation of one version's users between comparisons, from `links` pairs; null below 5 pairs."""
+    """Robust standard deviation of changes in users of an unchanged version, from `links` pairs; null below 5 pairs."""
 
     type: TestType
     db_engine: str | None
@@ -100,7 +100,7 @@ class HistoryResult(Model):
 
     ledger: str
     comparisons: int
-    """Number of earlier comparisons that were used, without the `studies`."""
+    """Number of earlier comparisons that were used, apart from those that `studies` counts."""
     studies: int
     entries_sha256: str
     """SHA-256 of the ledger entries that were used; the entries are inputs of the comparison."""
@@ -108,7 +108,7 @@ class HistoryResult(Model):
     """Name of the previous comparison; null if there is none to compare with (see `reason`)."""
     reason: NoHistory | None = None
     run_sd_percent: Number = None
-    """Standard deviation of one run, in percent, from which the intervals of `drift` follow."""
+    """Standard deviation between runs, in percent, for the intervals of `drift`; null if there is a `reason`."""
     noise_source: NoiseSource = NoiseSource.NONE
     margin_percent: float
     """Smallest drift, in percent, that is reported as a finding."""

@@ -23,7 +23,7 @@ class Estimate(Model):
     estimated: Number
     """Mean users over the last 30 minutes under load; null if a `reason` is given."""
     at_least: Number
-    """Mean users over the last 30 minutes, as a lower bound, if the curve still rose or reached the ceiling."""
+    """Lower bound for the reasons `still_climbing` and `ceiling_reached`: mean users of the last 30 min; else null."""
     reason: codes.NoEstimate | None
     slope_users_per_s: Number = None
     window: Window | None = None
@@ -142,11 +142,11 @@ class AlertResult(Model):
     share_steady: float
     """Fraction (0 to 1) of the samples in the steady window that are at or above the threshold."""
     nearness: Number
-    """95th percentile of the query in the steady window, divided by the threshold."""
+    """95th percentile of the query in the steady window, divided by the threshold; null without a steady window."""
 
 
 NEAR = 0.8
-"""Smallest `nearness` that counts as near the threshold; it is reached about one load step below the threshold."""
+"""Minimum `nearness` that counts as near the threshold: about one more step of the load would reach the threshold."""
 
 
 class LimitedBy(Model):
@@ -193,7 +193,7 @@ class Event(Model):
     size_percent: Number
     ci: tuple[Number, Number] | None
     group: int | None
-    """Number that simultaneous events have in common."""
+    """Number, from 1, that simultaneous events of a build have in common; never null in new results."""
     matched: bool
     warning: bool = False
     """True if the event is in one build only and significantly larger than the metric's margin."""
@@ -232,7 +232,7 @@ class FrameResult(Model):
     noise_points: Number
     """Difference, in points, that unchanged builds exceed in 1 of 20 comparisons; null with one profile per build."""
     noise_share: Number
-    """Largest fraction of the difference (0 to 1) that noise may explain; null if the noise is unknown."""
+    """`noise_points` as a fraction of the absolute difference, at most 1; null if noise is unknown or `points` is 0."""
     p_adjusted: Number
     """P-value, adjusted (Holm) over all judged frames; null with one profile per build."""
 
@@ -304,7 +304,7 @@ class FurtherRunsResult(Model):
     found_percent: float
     """Smallest rise, in percent, that would be reported."""
     no_worse_than_percent: Number
-    """Smallest loss, in percent, that would be excluded if nothing changed; null with `better: neutral`."""
+    """Smallest loss in percent that the interval would exclude if builds were equal; null with `better: neutral`."""
 
 
 class PlannedRow(Model):
@@ -322,7 +322,7 @@ class PlannedRow(Model):
     unit: Literal["run", "session"] = "run"
     """What the numbers in `steps` count: runs or sessions."""
     steps: list[FurtherRunsResult]
-    """Changes detectable after one further run of each build, and after as many as show 1.5 margins (at most eight)."""
+    """Changes detectable after one further run of each build, and after enough for 1.5 margins (at most eight runs)."""
 
     @property
     def undecided(self) -> bool:
@@ -432,7 +432,7 @@ class Provenance(Model):
 class Results(Model):
     """The whole of results.json."""
 
-    model_config = ConfigDict(defer_build=True)  # schema built at first use: it loads packages that import this module
+    model_config = ConfigDict(defer_build=True)  # built at first use, because the schema's packages import this module
 
     schema_version: Literal[2] = 2
     comparison: str

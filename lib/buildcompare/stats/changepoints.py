@@ -24,8 +24,8 @@ noise of 60 to 1080 samples, at most 5 % of series show a change if phi is 0 to 
 PENALTY_OF_TWO = 20.0, 600.0  # as `PENALTY`, with noise measured around the best two splits, to exclude two steps
 HIGHEST_PHI = 0.97  # maximum lag-1 autocorrelation of noise; above it, a series of an hour looks like a random walk
 CHANGE_PHI = 0.93
-"""Maximum lag-1 autocorrelation of noise in series other than load tests. Changes agree better with annotated ones than
-with `HIGHEST_PHI` (covering 0.73 instead of 0.71). Of 31 identical load tests, 11 would show an event instead of 9."""
+"""Maximum lag-1 autocorrelation of noise in series other than load tests. Changes fit annotated ones better (covering
+score 0.73) than with `HIGHEST_PHI` (0.71). Of 31 identical load tests, 11 would show an event, 9 with `HIGHEST_PHI`."""
 MAD_TO_SD = 1.0 / 0.6745
 """Standard deviation / median absolute deviation of a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 FALSE_ALARMS = 0.03  # share of runs without a change in which a calibrated penalty may find one

@@ -25,11 +25,11 @@ LENT_DF = 4.0
 3.2 % of unchanged labels are marked; with 8, up to 3.6 % (simulated builds with 2 to 5 runs)."""
 CATALOGUE_DF = 8.0
 """Default degrees of freedom of a catalogue's noise, and their maximum after scaling to another laboratory. Noise from
-repeated runs is pooled with other noise if it has fewer. Values of 4 and 6 leave more rows undecided, 15 is wrong more
-often (simulated comparisons, seeds from 1,000,000; identical ceiling runs of the development half)."""
+repeated runs with fewer is pooled with other noise. With 4 or 6, more rows stay undecided; with 15, more results are
+wrong (simulated comparisons, seeds from 1,000,000; identical unbounded runs of the recordings used for tuning)."""
 ALIKE = 3.0
-"""Number of correlated metrics of a run that count as one independent metric. Between identical ceiling runs
-(development half), the changes of eight metrics hold as much information as 2.7 independent ones."""
+"""Number of correlated metrics of a run that count as one independent metric: 8 / 2.7, rounded. Eight metrics of
+identical unbounded runs (recordings used for tuning) hold as much information as 2.7 independent metrics."""
 LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise: those of two groups with 2 and 3 runs
 BY_CHANCE = 0.3
 """Variances count as equal if Satterthwaite's degrees of freedom are at least this fraction of the groups' total. With

@@ -23,26 +23,26 @@ from buildcompare.results.codes import Better
 
 ALPHA = 0.05  # error rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
 SOUGHT = 1.5
-"""Size of a change, in margins. Metrics other than gates share the error rate in proportion to their power to find it.
-Further runs of a gate metric are planned to find it. When such shares were tried for gates too (development half), 1.5
-to 2 found nearly as many injected changes of 10 % in identical ceiling runs as equal shares. Smaller values found more
-injected slowdowns of P99 API times by 10 % in bounded releases, where averages are twice as noisy."""
+"""Size, in margins, of the change that further runs of a gate (a metric that decides the verdict) are planned to find.
+Other metrics share the error rate by their power to find it. For gates, such shares were tried (half of the recordings,
+used for tuning): 1.5 to 2 found nearly as many injected changes of 10 % in identical unbounded runs as equal shares.
+Smaller values found more P99 API times slowed by 10 % in bounded releases, where averages are twice as noisy as P99."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
 MOST_ADDED = 8  # further runs of each build over which looks share the error rate if no number is planned
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
 SPENT = 0.0425
 """Error rate over all looks. It is below `ALPHA`, because levels for normal statistics are applied to t statistics
 (Jennison & Turnbull 2000, "Group Sequential Methods", 4.4), which adds 0.3 points with df 5 (benchmarks/looks.py)."""
-LEAST = 1e-6  # smallest share of the error for which a bound can be computed
+LEAST = 1e-6  # minimum of `spent_late` as a multiple of `part`; no bound can be computed for smaller error rates
 HALVINGS = 75  # bisection steps of a root search; they shrink an interval of 1e6 to the floating-point precision of 1
 POINTS = 401  # grid points of the integral in `levels`; twice as many change a level by 1e-6
 
 
 @dataclass(frozen=True)
 class Looks:
-    """Runs per build at each judgement (look) of a comparison, the present one last; harmonic mean if builds differ."""
+    """Number of runs of each build at each analysis (look) of a comparison; the harmonic mean if builds differ."""
 
-    runs: tuple[float, ...] = (1.0,)
+    runs: tuple[float, ...] = (1.0,)  # the last number belongs to the present look
     planned: float | None = None
     """Final number of runs of each build; None if open."""
 
@@ -65,7 +65,7 @@ class FurtherRuns:
     found_percent: float
     """Smallest rise in percent that would count as a change."""
     no_worse_than_percent: float | None
-    """Smallest loss, in percent, that would be excluded if nothing changed; None without a better direction."""
+    """Smallest loss in percent that the interval would exclude if builds were equal; None if `better` is neutral."""
 
 
 def plan_runs(

@@ -222,7 +222,7 @@ def voids(reason: ValidityReason) -> bool:
 
 
 def _lost(run: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
-    """Select the falls of a bounded run to less than `HELD` of its load."""
+    """Select the falls that leave a bounded run with fewer users than the fraction `HELD` of its full load."""
     load = max(run.test.users or 0.0, run.sustained(run.view.shortest_s))
     return [fall for fall in falls if fall.after < HELD * load]
 
@@ -247,7 +247,7 @@ def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityR
     code, lost = ValidityCode.USERS_LOST, fall.before - fall.after
     if fall.kind == "restart":
         code = ValidityCode.RESTARTED
-    elif lost > 0.0:  # if one of eleven load agents is lost, one in 11 users is lost
+    elif lost > 0.0:  # `one_in` is 11 if one of 11 load agents is lost with its users
         numbers |= {"lost_percent": 100.0 * lost / fall.before, "one_in": fall.before / lost}
     start = run.view.steady.window[0] if run.view.steady.window else fall.at_s
     missing = fall.back_s is None or fall.back_s > start  # still missing when the steady window begins
