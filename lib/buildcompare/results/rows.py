@@ -42,8 +42,8 @@ class Decided(Tested):
     min_detectable_percent: Number = None
     """Smallest rise, in percent, that is significant with 80 % probability if no other row of its family changed."""
     required_runs: int | None = None
-    """Total number of runs per build that show a change as large as the margin with 80 % probability. For gate metrics
-    and supported users, the change is 1.5 times the margin. Null if more than 99 runs are needed or if unknown."""
+    """Total number of runs per build that detect a change equal to the margin (for gate metrics and supported users:
+    1.5 times the margin) with 80 % probability. Null if more than 99 runs are needed, or if the noise is unknown."""
     required_runs_show_percent: Number = None
     """Smallest rise, in percent, that `required_runs` runs of each build show with 80 % probability."""
     run_sd_percent: Number = None
@@ -56,11 +56,11 @@ class Decided(Tested):
     within_se_log: Number = None
     """Standard error of log(new / base) from the samples within runs; far too large if the load oscillates."""
     noise_comparisons: int = 0
-    """Number of earlier comparisons in the noise estimate. They are its only source if `noise_source` is `ledger`."""
+    """Number of earlier comparisons in the noise estimate; they are its only source if `noise_source` is `ledger`."""
 
     @property
     def leans_worse(self) -> bool:
-        """Whether the row probably got worse, which prevents a pass even if it is no regression."""
+        """Whether the row probably got worse. Such a row prevents a pass, even if its status is not `regression`."""
         return self.p_worse_one_sided is not None and self.p_worse_one_sided < LEANING
 
     @property
@@ -76,11 +76,11 @@ class LoadAdjustedResult(Decided):
 
     users: float
     p_adjusted: Number = None
-    """P-value, adjusted (Holm) over metrics of the same kind: gate metrics, errors, other times, or the rest."""
+    """P-value, adjusted (Holm) within a family of metrics: gates, errors, times that are no gate, or the rest."""
     at_users_range: Window
     """Lowest and highest load, in connected users, at which both builds were observed."""
     constant: bool = False
-    """True if the change is an estimate over all loads; False if the highest load deviates and is used alone."""
+    """True if the change is estimated over all loads; False if only at the highest load, because it deviates there."""
     noise_of: Literal["equal_load", "levels", "none"] = "none"
     """Origin of the run-to-run noise: runs compared at equal load, or levels of whole runs; `none` if unknown."""
 
@@ -154,7 +154,7 @@ class MetricResult(Decided, MetricRow):
     """With `better: neutral`, improvement means a rise and regression a fall."""
     reason: Reason | None
     reading_error_percent: Number = None
-    """Standard deviation, in percent, of levels read off plots; the noise includes it. Null without such levels."""
+    """Standard deviation, in percent, of errors in reading levels off plots. Null if no run was read off a plot."""
     n_effective: Number = None
     """Effective sample size of the steady window, reduced for autocorrelation; the smallest over all runs."""
     window: Pair[Window | None]
@@ -162,9 +162,9 @@ class MetricResult(Decided, MetricRow):
     load_adjusted: LoadAdjustedResult | None = None
     traffic_mix: TrafficMixResult | None = None
     decided_by: Literal["level", "traffic_mix", "equal_load", "none"] = "level"
-    """Row that the verdict uses. `level`: this row. `equal_load`: the row at equal load, in unbounded tests.
-    `traffic_mix`: the row at unchanged mix, if another mix of calls changed the average; in unbounded tests only if
-    that row is no regression. `none`: no row, because the row at equal load of an unbounded test is unknown."""
+    """Row that the verdict uses. `level`: this row. `equal_load`: the row at equal load, in unbounded tests. `none`: no
+    row, because the change at equal load is unknown in an unbounded test. `traffic_mix`: the row at unchanged mix,
+    because another mix of calls changed the average; in unbounded tests, this row must not be a regression."""
 
     @property
     def full_name(self) -> str:
@@ -200,12 +200,12 @@ class MetricResult(Decided, MetricRow):
 
     @property
     def judged(self) -> Decided:
-        """The row that findings describe: `deciding`, or if that is None the row at unchanged traffic mix."""
+        """The row that findings describe: the `deciding` row if there is one, else the row at unchanged traffic mix."""
         return self.deciding or self.at_unchanged_mix
 
 
 class PooledResult(MetricRow):
-    """The mean change of one metric over several tests of one type whose noise is independent; no verdict uses it."""
+    """Mean change of one metric over several tests of one type with independent noise; no verdict uses the mean."""
 
     labels: dict[str, str] = Field(default_factory=dict)
     type: TestType
@@ -218,7 +218,7 @@ class PooledResult(MetricRow):
     ci_high: Number
     p_value: Number
     p_adjusted: Number
-    """P-value, adjusted (Holm) over pooled rows of the same kind: gate metrics, errors, other times, or the rest."""
+    """P-value, adjusted (Holm) within a family of pooled rows: gates, errors, times that are no gate, or the rest."""
     status: Status
     no_worse_than_percent: Number = None
     min_detectable_percent: Number = None
@@ -238,7 +238,7 @@ class FailingLabel(Model):
 class ErrorRateResult(Tested, MetricRow):
     """One error rate in one test, in `unit`: means over the steady windows, or over whole runs for counted errors.
 
-    `delta_percent` is null if nothing failed in the base. The interval adds a third of a failure to every run.
+    `delta_percent` is null if nothing failed in the base. For the interval, a third of a failure is added to each run.
     """
 
     better: Literal[Better.LOWER] = Better.LOWER
@@ -272,8 +272,8 @@ class LabelResult(Tested, LabelRow):
     """Change in percent over the whole runs, if the source also summarises whole runs; else null."""
     window: Literal["steady", "whole_run"]
     status: Status
-    """A change if `p_value` is below 0.02 and the 96 % interval reaches beyond 10 %. At most 2 % of unchanged rows are
-    false alarms. `equivalent`: the change is below 10 %, and its 98 % interval excludes half and twice the time.
+    """`regression`, `improvement`: `p_value` is below 0.02, and the 96 % interval reaches beyond 10 %. At most 2 % of
+    unchanged rows get either. `equivalent`: the change is below 10 %, and its 98 % interval is inside -50 to +100 %.
     `not_worse`: `ci_high` is at most 20 %. `p_adjusted` (Benjamini-Hochberg, by table and statistic) is not used."""
     only_in: Side | None
     at_least: Pair[bool]

@@ -21,7 +21,7 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 def frame(rows: Iterable[tuple[str | None, BaseModel]]) -> pd.DataFrame:
-    """Convert rows to a frame. A nested model becomes columns, and a reason its code. Lists of models are omitted."""
+    """Convert rows to a frame. Nested models become columns, and reasons become codes. Lists of models are omitted."""
     return pd.DataFrame(_flattened(rows))
 
 

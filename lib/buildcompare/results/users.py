@@ -54,7 +54,7 @@ class RampUp(Model):
     equilibrium: bool | None = None
     """Whether the users were about level in the last 30 minutes; null if unknown, and in the mean over several runs."""
     stopped_earlier_users: Number = None
-    """Mean users over the first 30 minutes that met the load-test tool's stop rule; null if there are none."""
+    """Mean users over the first 30 minutes that met the load-test tool's stop rule; null if none met it."""
     time_to: dict[str, Number] = Field(default_factory=dict)
     """Elapsed seconds at which each number of users (the key) was first reached; null if unknown or never."""
 
@@ -89,5 +89,5 @@ class RampUps(Model):
     shift_status: Status = Status.INCONCLUSIVE
     """`regression` if the new build's ramp is significantly later; no verdict uses this status."""
     wave_period_s: BetweenRuns | None = None
-    """Wave period of new minus base, in seconds: the median over the pairs of runs. No verdict uses this field."""
+    """Median difference of the wave period over the pairs of runs, new minus base, in seconds; no verdict uses it."""
     wave_amplitude_users: BetweenRuns | None = None

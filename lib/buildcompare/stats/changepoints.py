@@ -19,19 +19,19 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.stats.levels import FEWEST, ROUNDED
 
 PENALTY = 12.0, 40.0
-"""Penalty without calibration, in long-run variances: first number + second number / effective sample size. In AR(1)
-noise of 60 to 1080 samples, at most 5 % of series show a change if phi is 0 to 0.9 (short ones with phi 0.9: 12 %)."""
-PENALTY_OF_TWO = 20.0, 600.0  # as `PENALTY`, with noise measured around the best two splits, to exclude two steps
+"""Penalty without calibration: (first number + second / effective sample size) * long-run variance. At most 5 % of
+AR(1) series of 60 to 1080 samples then show a change if the autocorrelation is 0 to 0.9 (short series, 0.9: 12 %)."""
+PENALTY_OF_TWO = 20.0, 600.0  # numbers as in `PENALTY`, for noise around the means of three segments instead of two
 HIGHEST_PHI = 0.97  # maximum lag-1 autocorrelation of noise; above it, a series of an hour looks like a random walk
 CHANGE_PHI = 0.93
-"""Maximum lag-1 autocorrelation of noise in series other than load tests. Changes fit annotated ones better (covering
-score 0.73) than with `HIGHEST_PHI` (0.71). Of 31 identical load tests, 11 would show an event, 9 with `HIGHEST_PHI`."""
+"""Maximum lag-1 autocorrelation of noise in series other than load tests. Found changes match annotated ones better
+than with `HIGHEST_PHI` (covering 0.73, not 0.71). Of 31 identical load-test pairs, 11 would show an event, not 9."""
 MAD_TO_SD = 1.0 / 0.6745
 """Standard deviation / median absolute deviation of a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 FALSE_ALARMS = 0.03  # share of runs without a change in which a calibrated penalty may find one
 OUTLYING, BESIDE = 6.0, 2
 """An outlier is over `OUTLYING` robust standard deviations from the median of itself and `BESIDE` samples on each side.
-Of AR(1) series of 70 to 1080 samples, at most 2 % contain an outlier if phi is 0 to 0.9, and 3 % if phi is 0.95."""
+Of AR(1) series of 70 to 1080 samples, at most 2 % contain an outlier with autocorrelation 0 to 0.9, 3 % with 0.95."""
 
 
 def robust_sd(deviations: npt.ArrayLike) -> float:
@@ -109,9 +109,9 @@ class CalibratedPenalty:
 
     @property
     def factor(self) -> float:
-        """Penalty in units of a series' variance: the larger of a prediction bound and the maximum over k runs.
+        """Penalty in units of a series' variance: the larger of the maximum of `no_change` and a log-normal bound.
 
-        One run in k + 1 exceeds the maximum. If logarithms are normal, the fraction `FALSE_ALARMS` exceeds the bound.
+        A new run exceeds the maximum of k runs once in k + 1 times, and the bound with probability `FALSE_ALARMS`.
         """
         logs = np.log(self.no_change)
         quantile = float(stdtrit(logs.size - 1, 1.0 - FALSE_ALARMS))
@@ -226,7 +226,7 @@ def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
 
 
 def no_change_penalty(values: npt.ArrayLike) -> float:
-    """Smallest penalty at which a series shows no change: its largest gain per change."""
+    """Smallest penalty at which a series shows no change: the largest reduction of its sum of squares per change."""
     series = _checked(values)
     if series.size < 2:
         return 0.0

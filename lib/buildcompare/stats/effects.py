@@ -4,7 +4,7 @@ A metric is equivalent if its 90 % interval lies inside the margin (Schuirmann 1
 Any other metric is changed if its adjusted p-value is below 5 % (Lakens, Scheel & Isager 2018, Advances in Methods and
 Practices in Psychological Science 1). The estimate of a gate metric must also exceed the margin. A remaining metric is
 not worse if its 95 % interval excludes a loss of twice the margin; otherwise it is inconclusive. P-values are adjusted
-in families: errors, gates (felt by users), other times and other metrics of a test; each statistic of a label table.
+within each family of metrics in a test (see :func:`family_of`), and within each statistic of a label table.
 """
 
 import math
@@ -25,14 +25,14 @@ from buildcompare.stats.planning import ALPHA, SOUGHT, Looks, enough_runs, perce
 LABEL_ALPHA = 0.02  # significance level of each label row: by chance, 4 of 200 unchanged rows are marked
 LABEL_MARGIN_PERCENT = 10.0  # equals the catalogue's `margin_percent` of averages over all labels
 FOUND = 1.5, 2.0, 4.0, 8.0
-"""Sizes of change, in margins, which the error shares of gate metrics are meant to find. In CPython's benchmarks (both
-halves), they find more injected slowdowns of 10 to 50 % than shares by power alone, and as many of 7.5 %."""
+"""Sizes of change, in margins, for which the division of the error rate among gate metrics is optimised. In CPython's
+benchmarks, it finds more injected slowdowns of 10 to 50 % than a division by power alone, and as many of 7.5 %."""
 LEAST_SHARE = 0.1  # minimum error rate of a gate metric, as a fraction of the rate that equal shares would give
 STEPS = 40  # grid points between the smallest and largest share of a gate metric; 20 or 80 find as many changes
 GATE = "gate"  # name of the family of metrics that users feel
 USERS = 5.0
-"""Factor on the p-value of a loss of supported users. Unchanged tests show such a loss in 0.5 %, and a regression of a
-gate metric in 2.5 %. Of losses of 10 % injected into identical ceiling runs (development half), 80-84 % are found."""
+"""Factor on the p-value of a loss of supported users. Of unchanged tests, 0.5 % show a loss, and 2.5 % a regression of
+a gate metric. Of losses of 10 % injected into identical unbounded runs used for tuning, 80-84 % are found."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Effect:
     def min_detectable_percent(
         self, margin_percent: float = 0.0, family: float = 1.0, level: float = ALPHA, *, gate: bool = False
     ) -> float:
-        """Smallest rise in percent that is significant with probability `POWER` if no other of `family` rows changed.
+        """Smallest rise in percent that is significant with probability `POWER` at the level `level / family`.
 
-        The rise must also exceed the margin: for a gate by its estimate, otherwise by an end of its 90 % interval.
+        For a gate metric, the estimate must also exceed the margin; for others, the upper end of the 90 % interval.
         """
         reach = quantile(1.0 - level / family / 2.0, self.df) * self.sd
         return smallest_found(reach, self.sd, self.df, margin_percent, level, gate=gate)
@@ -92,8 +92,8 @@ class TestedEffect:
     are too correlated for Benjamini & Hochberg: several false positives would raise the threshold of the others."""
     status: Status
     family: str = ""
-    size: float = 1.0  # family's error rate / that of this row; with equal shares, the number of rows in the family
-    looks: Looks | None = None  # numbers of runs at all looks (repeated judgements); None at the first
+    size: float = 1.0  # error rate of the family / error rate of this row; the number of rows if all have equal rates
+    looks: Looks | None = None  # numbers of runs at each look (repeated judgement); None if judged only once
 
     @property
     def level(self) -> float:
@@ -187,7 +187,7 @@ def judge_levels(
 
 
 def measure_effect(base: Sequence[RunLevel], new: Sequence[RunLevel], noise: Noise | None) -> Effect | None:
-    """Like :func:`measure_effects`, for one metric."""
+    """Compare the mean log levels of base and new in one metric; None without noise or without positive levels."""
     return measure_effects({"": Pair([*base], [*new])}, {"": noise})[""]
 
 
@@ -305,9 +305,9 @@ def family_of(metric: Metric) -> str:
 def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate: bool) -> FloatArray:
     """Return weights that divide a family's error rate among its metrics.
 
-    Outside of the gate family, a weight is the power to find a change of `SOUGHT` margins. Gates start at `LEAST_SHARE`
-    of an equal share. The rest goes in steps to the gate that gains most power for `FOUND` (Roeder & Wasserman 2009,
-    Statistical Science 24). A gate gets at most the p-value of an estimate at its margin, because it needs no more.
+    Outside of the gate family, a weight is the power to find a change of `SOUGHT` margins. Each gate metric first gets
+    `LEAST_SHARE` of an equal share. The rest goes in steps to the metric whose power to find `FOUND` grows most (Roeder
+    & Wasserman 2009, Statistical Science 24). A metric gets at most the p-value of an estimate equal to its margin.
     Example: two gates with margins of 5 % and standard errors of 2 and 10 % (known exactly) get 0.19 and 0.77.
     """
     of_each = [(min(each.df, 1e9), each.sd, metric.margin_percent) for _, metric, each in members]
@@ -321,7 +321,7 @@ def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate
     share = 2.0 * special.stdtr(df, -critical) / level
     power = sum(special.stdtr(df, np.log1p(times * margin / 100.0) / sd - critical) for times in FOUND)
     cost, gain = np.diff(share, axis=0), np.diff(power, axis=0)
-    # Raise the gain per cost of a step to the maximum of its metric's later steps, so that steps are taken in order.
+    # Give a step at least the gain per cost of its metric's later steps, so that a metric's steps are taken in order.
     worth = np.maximum.accumulate((gain / np.maximum(cost, 1e-300))[::-1])[::-1]
     best_first = np.argsort(-worth, axis=None, kind="stable")
     taken = best_first[np.cumsum(cost.flat[best_first]) <= 1.0 - share[0].sum()]

@@ -2,7 +2,7 @@
 
 The scatter within a run does not predict the next run of the same build (Kalibera & Jones 2013, "Rigorous benchmarking
 in reasonable time"). Noise is a standard deviation of log levels, close to a relative standard deviation. The noise in
-the catalogue and the thresholds below come from Mattermost's ceiling tests, with three runs of each setup.
+the catalogue and the thresholds below come from Mattermost's unbounded tests, with three runs of each setup.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats.planning import root
 
 LENT_DF = 4.0
-"""Maximum degrees of freedom of noise from runs of the other test type or from other labels of a table. With 4, 0.7 to
-3.2 % of unchanged labels are marked; with 8, up to 3.6 % (simulated builds with 2 to 5 runs)."""
+"""Maximum degrees of freedom of noise from runs of the other test type or from other labels of a table. In simulated
+identical builds (2 to 5 runs each), 0.7 to 3.2 % of labels are marked as changed. With 8, up to 3.6 % are."""
 CATALOGUE_DF = 8.0
 """Default degrees of freedom of a catalogue's noise, and their maximum after scaling to another laboratory. Noise from
-repeated runs with fewer is pooled with other noise. With 4 or 6, more rows stay undecided; with 15, more results are
-wrong (simulated comparisons, seeds from 1,000,000; identical unbounded runs of the recordings used for tuning)."""
+repeated runs with fewer degrees of freedom is pooled with other noise. Values of 4 and 6 leave more rows undecided, and
+15 is wrong more often (simulated comparisons, seeds from 1,000,000; identical unbounded runs used for tuning)."""
 ALIKE = 3.0
-"""Number of correlated metrics of a run that count as one independent metric: 8 / 2.7, rounded. Eight metrics of
-identical unbounded runs (recordings used for tuning) hold as much information as 2.7 independent metrics."""
-LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise: those of two groups with 2 and 3 runs
+"""Number of correlated metrics of a run that count as one independent metric. In identical unbounded runs used for
+tuning, eight metrics hold as much information as 2.7 independent metrics, so about three count as one."""
+LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise; groups of 2 and 3 runs have 3 together
 BY_CHANCE = 0.3
 """Variances count as equal if Satterthwaite's degrees of freedom are at least this fraction of the groups' total. With
-equal variances, 1 of 400 calibrations (6 to 12 groups of 2 to 4 runs) falls below 0.3, and 1 of 27 below 0.5. With 0.5,
-a third fewer injected changes of 20 % in times would be found (identical ceiling runs, development half)."""
+equal variances, the fraction is below 0.3 in 1 of 400 calibrations (6 to 12 groups of 2 to 4 runs), below 0.5 in 1 of
+27. With 0.5, a third fewer injected changes of 20 % in times are found (identical unbounded runs used for tuning)."""
 LEAST_REPEATS = 2  # minimum degrees of freedom of noise from repeats alone; with 1, intervals are +-13 standard errors
 LEAST_SD = 1e-4  # minimum standard deviation (log scale): runs agree to the last digit only because values are rounded
 CATALOGUE_S = 1800.0  # shortest window, in seconds, from which the catalogues' noise was learned
 ENOUGH_COMPARISONS = 8  # earlier comparisons needed to learn the noise of a metric that has no other source
 Kind = Literal["bounded", "unbounded", "benchmark", "equal_load"]
-"""Kinds of noise in a catalogue: of levels, by type of test, or (`equal_load`) of metrics at equal numbers of users."""
+"""Kinds of noise in a catalogue: of levels in one type of test, or at equal numbers of users (`equal_load`)."""
 LABEL_KEY = ["group", "label", "stat"]  # columns that identify a row of a label table
 
 
@@ -69,7 +69,7 @@ class RunLevels:
     metrics: Mapping[str, RunLevel] = field(default_factory=dict)  # keys are those of :func:`series_key`
     labels: pd.DataFrame = field(default_factory=lambda: NO_LABELS)
     """One row per label and statistic: `LABEL_KEY`, value (seconds) and calls in the window (NaN if unknown)."""
-    no_change: Mapping[str, float] = field(default_factory=dict)  # slug -> smallest penalty that finds no change
+    no_change: Mapping[str, float] = field(default_factory=dict)  # by slug: smallest penalty that leaves no changepoint
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class RepeatedRuns:
 
 
 CONTRAST = ("comparison", "squares", "df", "misread")
-"""Columns of a table with a row per test: number of the comparison; squared deviation of the test's log ratio from the
-mean over the comparison, for one run; degrees of freedom (1 - the test's weight in it); True if read off plots."""
+"""Columns of a table with one row per test: number of its comparison; squared deviation of its log ratio from the mean
+of the comparison's tests, scaled to one run; degrees of freedom of the square; True if levels were read off plots."""
 Contrasts = Mapping[tuple[str, str], pd.DataFrame]
 """Test type and slug of a metric -> table with the columns `CONTRAST`."""
 Key = TypeVar("Key")
@@ -178,8 +178,8 @@ def metric_noise(
 
     With few runs of a test type, the noise of the other type is pooled in, and then the catalogue's. `misread` is the
     reading error of levels read off plots, in percent. In unbounded tests, earlier comparisons count only for metrics
-    without other noise. Tests of one batch change together, so differences between their changes underestimate
-    noise: for supported users, 1.4 % for one run instead of the 1.6 to 2.0 % between identical runs.
+    without other noise. The tests of one batch change together, so earlier comparisons underestimate noise: for
+    supported users they give a standard deviation of 1.4 % for one run, and identical runs give 1.6 to 2.0 %.
     """
     learned, catalogue = learned_noise(metric.slug, test_type, groups), catalogue_noise(metric, test_type)
     noise = (
@@ -198,13 +198,13 @@ def with_reading_error(noise: Noise | None, misread: float) -> Noise | None:
 def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: bool = False) -> Noise | None:
     """Pool `noise` with noise estimated from earlier comparisons, weighted by degrees of freedom.
 
-    Contrasts are the differences between tests of a comparison (on MySQL and Postgres, say) in a metric's change. They
-    hold only noise if a build changes all tests alike. A change in one test enlarges them, so they are used only if
-    they reduce `noise`. Without `noise`, `ENOUGH_COMPARISONS` are needed. `misread` selects values read off plots.
+    A contrast is the difference in a metric's change between tests of one comparison, such as on MySQL and Postgres. If
+    a build changes all tests alike, contrasts hold only noise; otherwise they are larger. So they are used only if they
+    reduce `noise`. Without `noise`, `ENOUGH_COMPARISONS` are needed. `misread` selects values read off plots.
 
-    The rule was chosen on every second published release of the development half (63 rows of bounded tests). Of their
-    contrasts, 95 % lie in 95 % intervals learned from the other releases (91 % without the catalogue). In the other
-    half of the releases 97 % do, and the intervals are three quarters as wide as the catalogue's.
+    The rule was chosen on every second published release of the half used for tuning (63 rows of bounded tests). There,
+    95 % of contrasts lie in the 95 % intervals learned from the others (91 % without the catalogue's noise). In the
+    remaining releases, 97 % of contrasts do, and these intervals are three quarters as wide as the catalogue's.
     """
     rows = past[past["misread"] == misread] if past is not None else pd.DataFrame()
     if rows.empty:
@@ -233,8 +233,8 @@ def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
 
     `noises` holds the noise of each metric from repeated runs and from the catalogue. The result is the maximum-
     likelihood scale of an F distribution of the metrics' ratios (Smyth 2004, Statistical Applications in Genetics and
-    Molecular Biology 3), and at least 1, because few runs are often alike by chance. `ALIKE` metrics count as one. A
-    metric with ratio 1 and one degree of freedom is added to stabilise the estimate.
+    Molecular Biology 3), and at least 1, because few runs are often alike by chance. As metrics are correlated,
+    `ALIKE` metrics count as one. A metric with ratio 1 and one degree of freedom is added to stabilise the estimate.
     """
     ratio, df, prior_df = np.array(
         [(runs.sd**2 / stated.sd**2, runs.df, stated.df) for runs, stated in noises] + [(1.0, 1.0, CATALOGUE_DF)]

@@ -2,8 +2,8 @@
 
 If unchanged rows are judged again after each of eight further runs, 19 % are significant at least once, not 5 %.
 So the looks share the error rate as runs come in (Lan & DeMets 1983, "Discrete sequential boundaries for clinical
-trials", Biometrika 70). If the number of runs is open, early looks get much of it (like Pocock's bounds), which finds
-most changes after few further runs. If the number is planned, the last look gets most of it (like O'Brien & Fleming's
+trials", Biometrika 70). If no number of runs is planned, early looks get much of the rate (like Pocock's bounds), so
+most changes are found after few further runs. If a number is planned, the last look gets most (like O'Brien & Fleming's
 bounds), so early looks cost little power. A mixture test for any number of looks finds less (benchmarks/looks.py).
 """
 
@@ -23,26 +23,26 @@ from buildcompare.results.codes import Better
 
 ALPHA = 0.05  # error rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
 SOUGHT = 1.5
-"""Size, in margins, of the change that further runs of a gate (a metric that decides the verdict) are planned to find.
-Other metrics share the error rate by their power to find it. For gates, such shares were tried (half of the recordings,
-used for tuning): 1.5 to 2 found nearly as many injected changes of 10 % in identical unbounded runs as equal shares.
-Smaller values found more P99 API times slowed by 10 % in bounded releases, where averages are twice as noisy as P99."""
+"""Size of a change, in margins. Metrics that are no gate share the error rate by their power to find this change, and
+further runs of a gate metric are planned to find it. Shares by power were also tried for gates, on recordings used for
+tuning. Values of 1.5 to 2 find nearly as many changes of 10 % injected into identical unbounded runs as equal shares.
+Smaller values find more slowdowns of P99 API times by 10 % in bounded tests, whose averages are twice as noisy."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
-MOST_ADDED = 8  # further runs of each build over which looks share the error rate if no number is planned
+MOST_ADDED = 8  # further runs of each build over which the error rate is divided if no number of runs is planned
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
 SPENT = 0.0425
-"""Error rate over all looks. It is below `ALPHA`, because levels for normal statistics are applied to t statistics
-(Jennison & Turnbull 2000, "Group Sequential Methods", 4.4), which adds 0.3 points with df 5 (benchmarks/looks.py)."""
-LEAST = 1e-6  # minimum of `spent_late` as a multiple of `part`; no bound can be computed for smaller error rates
+"""Error rate of all looks together for normal statistics. It is below `ALPHA`, because t statistics have a higher rate:
+by 0.003 with 5 degrees of freedom (Jennison & Turnbull 2000, "Group Sequential Methods", 4.4; benchmarks/looks.py)."""
+LEAST = 1e-6  # minimum of `spent_late` per fraction of the runs, so that bounds of early looks can be computed
 HALVINGS = 75  # bisection steps of a root search; they shrink an interval of 1e6 to the floating-point precision of 1
 POINTS = 401  # grid points of the integral in `levels`; twice as many change a level by 1e-6
 
 
 @dataclass(frozen=True)
 class Looks:
-    """Number of runs of each build at each analysis (look) of a comparison; the harmonic mean if builds differ."""
+    """Numbers of runs of each build at all judgements (looks) of a comparison; the last is for the present look."""
 
-    runs: tuple[float, ...] = (1.0,)  # the last number belongs to the present look
+    runs: tuple[float, ...] = (1.0,)  # harmonic means if the builds have different numbers of runs
     planned: float | None = None
     """Final number of runs of each build; None if open."""
 
@@ -65,7 +65,7 @@ class FurtherRuns:
     found_percent: float
     """Smallest rise in percent that would count as a change."""
     no_worse_than_percent: float | None
-    """Smallest loss in percent that the interval would exclude if builds were equal; None if `better` is neutral."""
+    """Largest loss, in percent, that the interval would allow if nothing changed; None without a better direction."""
 
 
 def plan_runs(
@@ -161,7 +161,7 @@ def _further(
         level = look_level((*looks, then), planned=then)
         needed = quantile(1.0 - level / family / 2.0, then_df) * sd
         smallest = smallest_found(needed, sd, then_df, margin_percent, level, df_now=df, gate=gate)
-        chance = run_sd * math.sqrt(2.0 * further) / then  # further runs' part of the standard error
+        chance = run_sd * math.sqrt(2.0 * further) / then  # standard deviation that further runs add to the estimate
         mean = so_far * looks[-1] / then + quantile(POWER, df) * chance
         bound = mean + quantile(1.0 - level / 2.0, then_df) * sd
         worse = {Better.LOWER: percent(bound), Better.HIGHER: -percent(-bound)}.get(better)
@@ -180,9 +180,9 @@ def smallest_found(
 ) -> float:
     """Smallest rise in percent that counts as a change with probability :data:`POWER`.
 
-    The estimate must exceed `needed` (log scale). For a `gate` it must also exceed the margin, otherwise its interval
-    must. The estimate of `sd` makes both thresholds random, so the mean of their maximum is used (Clark 1961, "The
-    greatest of a finite set of random variables", Operations Research 9). `df_now` is the present value of `df`.
+    The estimate must exceed `needed` (log scale). For a `gate`, it must also exceed the margin; otherwise the upper end
+    of the interval must. As `sd` is estimated, both thresholds are random, and the mean of their maximum is used (Clark
+    1961, "The greatest of a finite set of random variables", Operations Research 9). `df_now` is the present `df`.
     """
     inside = 0.0 if gate else quantile(1.0 - level, df) * sd
     beyond = math.log1p(margin_percent / 100.0) - inside
@@ -224,12 +224,12 @@ def look_level(looks: Sequence[float], planned: float | None = None) -> float:
 
 
 def spent_early(part: float) -> float:
-    """Total error spent after this `part` of the runs, much of it early (Lan & DeMets 1983, like Pocock)."""
+    """Error rate of all looks up to this `part` of the runs; rises early (Lan & DeMets 1983, like Pocock)."""
     return SPENT * math.log1p((math.e - 1.0) * part)
 
 
 def spent_late(part: float) -> float:
-    """Total error spent after this `part` of the runs, most of it late (Lan & DeMets 1983, like O'Brien & Fleming)."""
+    """Error rate of all looks up to this `part` of the runs; rises late (Lan & DeMets 1983, like O'Brien & Fleming)."""
     return max(2.0 * float(special.ndtr(special.ndtri(SPENT / 2.0) / math.sqrt(part))), LEAST * part)
 
 
@@ -237,7 +237,7 @@ def spent_late(part: float) -> float:
 def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
     """Significance levels of looks, each given as its number of runs and the fraction of the planned runs.
 
-    The distribution of a sum of normal increments is integrated look by look, without sums that were significant before
+    The distribution of a sum of normal increments is integrated look by look, leaving out sums significant earlier
     (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). After the planned runs the level is constant.
     """
     spent: list[float] = []

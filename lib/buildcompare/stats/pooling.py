@@ -47,9 +47,9 @@ def _between(ratios: FloatArray, variances: FloatArray) -> float:
 
 
 def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[PooledResult]:
-    """Pool each metric over the valid tests of one type, if its noise is independent and it was judged in two or more.
+    """Pool each metric that was judged in two or more valid tests of one type, if their noise is independent.
 
-    Changes of bounded tests are those in the steady windows, of unbounded tests those at equal load. P-values are
+    Bounded tests contribute the change in the steady windows, unbounded tests the change at equal load. P-values are
     adjusted within the families of :func:`~buildcompare.stats.effects.judge_metrics`.
     """
     rows: dict[tuple[TestType, str, str], list[tuple[TestResult, MetricResult, Effect]]] = {}
@@ -73,7 +73,7 @@ def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[Pool
 
 
 def _effect(metric: MetricResult) -> Effect | None:
-    """Convert the deciding row of a metric to an effect; None without a judged row for its level or at equal load."""
+    """Convert the deciding row of a metric to an effect; None if it was not judged or is the row at unchanged mix."""
     row = metric.deciding
     if metric.decided_by not in ("level", "equal_load") or row is None or row.delta_percent is None:
         return None

@@ -141,5 +141,5 @@ class Names:
         return cls(Pair(*labels), {test.name: title(test) for test in tests})
 
     def opens(self, words: str) -> str:
-        """Begin `words` with a capital letter if there is one test; with several, the test's title precedes them."""
+        """Capitalise the first letter of `words` if there is one test; with several, a title precedes `words`."""
         return words[:1].upper() + words[1:] if len(self.tests) == 1 else words

@@ -26,23 +26,23 @@ from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side
 from buildcompare.stats.levels import HARDLY_COVERED, MINUTE_S
 from buildcompare.text.sentences import say
 
-APART = 0.05  # Maximum relative difference of the builds' loads in a bounded test; 0.1 % in published tests
+APART = 0.05  # Maximum relative difference of the builds' loads in a bounded test; 0.001 in published tests
 NOT_HELD, HARDLY_HELD = 0.05, 0.25
-"""Maximum shares of time below `HELD` of a bounded run: above the first, the run is limited; above the second, invalid.
-In published runs the share is 0, with a failed load agent 0.22."""
+"""Maximum fractions of time at less than `HELD` of a bounded run's load. Above the first fraction, the run is limited;
+above the second, it is invalid. Published runs have a fraction of 0, and a run with a failed load agent 0.22."""
 REPORTED = 0.02
-"""Maximum relative difference of a curve's mean from the reported supported users; published: at most 0.44 %."""
+"""Maximum relative difference of a curve's mean from the reported supported users; published runs: up to 0.0044."""
 CLIMBING = 1 / 3
-"""An unbounded run was cut if its slope in the last 5 and 30 minutes exceeds `STEEP` and this share of the ramp's slope
-(complete runs: at most 0.27). Of 68 published curves cut artificially, 67 or 68 are found (benchmarks/validity.py)."""
+"""An unbounded run was cut if its slopes in the last 5 and 30 minutes exceed `STEEP` and this fraction of the ramp's
+slope. Complete runs reach 0.27. Of 68 artificially cut curves, 67 or 68 are detected (benchmarks/validity.py)."""
 LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
 """Longest plausible average and percentile; longer times are probably milliseconds. Published averages: up to 0.3 s."""
 END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
-"""Factors on the upper bound of a histogram's last bucket. A percentile above the first product may be too low; above
-the second product its unit is wrong, because errors of reading a plot are smaller."""
+"""Factors on the upper bound of a histogram's last bucket. A percentile above the first product may be too low, because
+the buckets end. A percentile above the second product has a wrong unit: errors of reading a plot are smaller."""
 THOUSANDS = 300.0  # Minimum ratio of two builds' levels that have different units; at most 3.8 in 68 published tests
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
-SHORTER = 0.5  # A bounded run was cut if its steady window is below this share of the other build's; published: 0.99
+SHORTER = 0.5  # Minimum ratio of a bounded run's steady window to the other build's; 0.99 in published tests
 
 Reasons = Iterator[ValidityReason]
 
@@ -154,7 +154,7 @@ def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
 
 
 def _validity(reasons: Sequence[ValidityReason]) -> Validity:
-    last = ValidityCode.LOAD_UNKNOWN  # put last, because a report's first sentence states it
+    last = ValidityCode.LOAD_UNKNOWN  # sorted last, because the first sentence of a report states it anyway
     reasons = sorted(reasons, key=lambda reason: (reason.status != ValidityStatus.INVALID, reason.code == last))
     status = reasons[0].status if reasons else ValidityStatus.VALID
     until = [reason.until_s for reason in reasons if reason.until_s is not None]
@@ -217,12 +217,12 @@ def _falls(run: RunInTest) -> Reasons:
 
 
 def voids(reason: ValidityReason) -> bool:
-    """Test whether a reason voids the estimate of supported users: some were missing in the last 30 minutes."""
+    """Return whether a reason voids the estimate of supported users: users were missing in the last 30 minutes."""
     return "in_last_minutes" in reason.numbers or "still_missing" in reason.numbers
 
 
 def _lost(run: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
-    """Select the falls that leave a bounded run with fewer users than the fraction `HELD` of its full load."""
+    """Select the falls after which a bounded run has less than `HELD` of its planned or highest lasting load."""
     load = max(run.test.users or 0.0, run.sustained(run.view.shortest_s))
     return [fall for fall in falls if fall.after < HELD * load]
 
@@ -247,7 +247,7 @@ def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityR
     code, lost = ValidityCode.USERS_LOST, fall.before - fall.after
     if fall.kind == "restart":
         code = ValidityCode.RESTARTED
-    elif lost > 0.0:  # `one_in` is 11 if one of 11 load agents is lost with its users
+    elif lost > 0.0:  # also state "one in 11 users": one of eleven load agents may have failed
         numbers |= {"lost_percent": 100.0 * lost / fall.before, "one_in": fall.before / lost}
     start = run.view.steady.window[0] if run.view.steady.window else fall.at_s
     missing = fall.back_s is None or fall.back_s > start  # still missing when the steady window begins
@@ -267,7 +267,7 @@ def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityR
 def _target(run: RunInTest) -> Reasons:
     if run.test.type != "bounded" or run.view.load is None or run.view.users is None or run.view.stop is None:
         return
-    # A run without a steady window may be short, so a load that lasts one minute suffices.
+    # The load must last `shortest_s`, or one minute in a run without a steady window, which may be short.
     top = run.sustained(run.view.shortest_s if run.view.steady.window else MINUTE_S)
     if run.test.users is not None and not top >= HELD * run.test.users:
         yield _reason(ValidityCode.TARGET_NOT_REACHED, {"reached": top, "target": run.test.users}, invalid=True)
@@ -353,7 +353,7 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report curves that differ from the reported supported users: limited if all are equally low, otherwise invalid.
+    """Report runs whose curve differs from the reported users: limited if all curves are equally low, else invalid.
 
     At the user ceiling, a larger difference is allowed: users who log in again raise the curve by up to 3 %.
     """
@@ -431,7 +431,7 @@ def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
         if None not in versions and _plain(label) != _plain(theirs):
             differs = not _one_version(*map(str, versions))
         else:  # compare labels without a version only if other reports name their builds
-            named = typed and ours != side  # a report states its params label; `ours` is no default label
+            named = typed and ours != side  # a recording states its label in the params, and `ours` is not a default
             differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
         if differs:
             file, code = run.view.run.file, ValidityCode.ANOTHER_BUILD
