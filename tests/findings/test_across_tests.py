@@ -212,8 +212,6 @@ def test_reports_show_the_mix_the_errors_and_the_suggestions_apart_from_the_acti
     readme = markdown.render(results, [])
     before, _, after = readme.partition("## Comments")
     assert "Next, suggested by these results:" in before
-    assert "again." in before
-    assert "again." not in after
-    assert "Ours." in after
+    assert ["again." in before, "again." in after, "Ours." in after] == [True, False, True]
     case = ET.fromstring(junit.render(results)).find(".//testcase[@name='avg-api-times']")  # our own
     assert case.find("failure") is None

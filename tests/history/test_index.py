@@ -69,9 +69,7 @@ def test_the_published_history_on_one_page(real: Path, tmp_path: Path) -> None:
     file, count = write_index(tmp_path / "reports", [tmp_path / "ledger"])
     entries, rows = read_ledger(tmp_path / "ledger").entries, rows_of(tmp_path, tmp_path / "ledger")
     assert count == len(entries)
-    assert [row.entry.name for row in rows] == [
-        each.name for each in sorted(entries, key=lambda each: -(each.position or 0))
-    ]
+    assert [row.entry for row in rows] == sorted(entries, key=lambda each: -(each.position or 0))
     page = file.read_text("utf-8")
     assert "7,097 → 7,126, <b>+0.4 %</b>" in page
     assert "8,638 → 6,537, <b>−24.3 %</b>" in page

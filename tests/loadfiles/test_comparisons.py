@@ -29,9 +29,8 @@ def write_table(folder: Path, *rows: dict[str, str], header: str = HEADER) -> Pa
 
 
 def test_a_table_becomes_entries(tmp_path: Path) -> None:
-    (entry,) = read_table(
-        write_table(tmp_path, {}, {"db": "postgresql", "su_base": "", "su_new": "900", "delta_pct": ""})
-    )
+    second = {"db": "postgresql", "su_base": "", "su_new": "900", "delta_pct": ""}
+    (entry,) = read_table(write_table(tmp_path, {}, second))
     assert (entry.name, entry.position, entry.base.version, entry.new.minor) == ("v1.1", 1, "1.0.0", "1.1")
     assert entry.setup == {"Load-test version": "v2", "Dataset": "d"}
     assert entry.coordinator == {"users_inc": 8.0, "threshold_cpu": 0.85}

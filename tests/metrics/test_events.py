@@ -114,18 +114,14 @@ def test_a_metric_around_zero_has_events_without_a_percentage() -> None:
     assert (level.size, level.size_percent, level.at_least_percent()) == (5.0, None, 0.0)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        np.full(1081, 1e308),
-        np.where(np.arange(1081) % 2, 1e307, -1e307),
-        np.geomspace(1e-300, 1e300, 1081),
-        np.where(np.arange(1081) < 500, 0.0, 1e-310),
-        np.where(np.arange(1081) % 3, math.inf, 5.0),
-        np.eye(1, 1081, 500)[0] * 1e99,
-        1e15 + np.random.default_rng(10).standard_normal(1081),
-    ],
-)
+AT = np.arange(1081)
+
+
+@pytest.mark.parametrize("values", [
+    np.full(1081, 1e308), np.where(AT % 2, 1e307, -1e307), np.geomspace(1e-300, 1e300, 1081),
+    np.where(AT < 500, 0.0, 1e-310), np.where(AT % 3, math.inf, 5.0), np.eye(1, 1081, 500)[0] * 1e99,
+    1e15 + np.random.default_rng(10).standard_normal(1081),
+])  # fmt: skip
 def test_numbers_at_the_ends_of_their_range_are_no_fault(values: np.ndarray) -> None:
     for event in find_events(pd.Series(values, index=5.0 * np.arange(1081)), WINDOW).events:
         assert np.isfinite([event.size, *event.ci, event.before, event.extreme]).all()

@@ -209,13 +209,15 @@ def with_margins(analysis: A, margins: Mapping[str, float]) -> A:
 def import_comparisons(folder: Path, ledger: Path) -> list[Entry]:
     """Analyse the comparison of every params file in `folder`, and record all of them in a ledger, or none.
 
-    Comparisons are ordered by the new build's label, in which numbers are compared as numbers (v9.2 before v9.10).
+    Comparisons are ordered by the new build's label: v9.2 before v9.10-rc1, and v9.10-rc1 before v9.10.
     """
     files = sorted(file for pattern in ("*.yaml", "*.yml") for file in folder.glob(pattern))
     if not files:
         raise InputError(file=folder, key="FOLDER", expected="params files (*.yaml)", found="none")
     asked = [read_params(file).model_copy(update={"history": None}) for file in files]
-    asked.sort(key=lambda each: [(int(part or 0), text) for text, part in re.findall(r"(\D*)(\d*)", each.new.label)])
+    after = {".": 1, "": 0}  # v9.10.1 follows v9.10, which follows v9.10-rc1
+    parts = re.compile(r"(\D*)(\d*)").findall
+    asked.sort(key=lambda each: [(after.get(text[:1], -1), text, int(n or 0)) for text, n in parts(each.new.label)])
     entries = []
     for params in asked:
         made = analyse(params, read_recordings(params)).results
