@@ -19,7 +19,8 @@ import pytest
 import buildcompare as bc
 import investigation
 import loadsim
-from buildcompare.config.assumed import assumed_metric, recognised
+from buildcompare.config.assumed import assumed_metric, recognised, with_times
+from buildcompare.config.catalogue import read_catalogue
 from buildcompare.results import ProfilesResult
 from buildcompare.results.tables import tables
 from buildcompare.text.numbers import change
@@ -131,6 +132,10 @@ def test_units_and_directions_are_read_from_names() -> None:
     }  # fmt: skip
     found = {name: assumed_metric(name) for name in expected}
     assert {name: (each.unit, each.better, each.gate) for name, each in found.items()} == expected
+    timed = with_times(
+        read_catalogue("http"), [(name, "seconds") for name in ("import", "import time", "uptime seconds")]
+    )
+    assert [timed.find(name).gate for name in ("import", "import time", "uptime seconds")] == [True, True, False]
 
 
 def test_catalogues_are_recognised_by_the_names_of_their_gates_or_load() -> None:

@@ -61,16 +61,13 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
 def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalogue:
     """Add unlisted metrics in seconds, whose increase fails the comparison. `units` holds pairs of name and unit.
 
-    The margin is the default of `operations` in a params file. Metrics whose name implies seconds are left unchanged.
+    The margin is the default of `operations` in a params file. If a name implies seconds, the name decides.
     """
     timed = [catalogue.find(name) for name, unit in dict.fromkeys(units) if unit == "seconds"]
     settings = {"unit": "seconds", "better": Better.LOWER, "gate": True}
     settings["margin_percent"] = Operation.model_fields["margin_percent"].default
-    times = {
-        metric.slug: metric.model_copy(update=settings)
-        for metric in timed
-        if not metric.known and assumed_metric(metric.name).unit != "seconds"
-    }
+    assumed = [assumed_metric(metric.name) for metric in timed if not metric.known]
+    times = {each.slug: each if each.unit == "seconds" else each.model_copy(update=settings) for each in assumed}
     others = (metric for metric in catalogue.metrics if metric.slug not in times)
     return catalogue.model_copy(update={"metrics": (*others, *times.values())})
 
