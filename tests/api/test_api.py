@@ -132,10 +132,9 @@ def test_units_and_directions_are_read_from_names() -> None:
     }  # fmt: skip
     found = {name: assumed_metric(name) for name in expected}
     assert {name: (each.unit, each.better, each.gate) for name, each in found.items()} == expected
-    timed = with_times(
-        read_catalogue("http"), [(name, "seconds") for name in ("import", "import time", "uptime seconds")]
-    )
-    assert [timed.find(name).gate for name in ("import", "import time", "uptime seconds")] == [True, True, False]
+    names = ("import", "import time", "uptime seconds")
+    timed = with_times(read_catalogue("http"), [(name, "seconds") for name in names])
+    assert [timed.find(name).gate for name in names] == [True, True, False]
 
 
 def test_catalogues_are_recognised_by_the_names_of_their_gates_or_load() -> None:
