@@ -211,7 +211,7 @@ AT_ONCE_S = 30.0  # maximum duration of a sudden loss: connections of a lost age
 HARDLY_ANY = 0.5  # restarts, interruptions and long shutdowns leave less than this fraction of the users
 HELD = 0.97  # a loss leaves less than this fraction of the users: 0.95 if 1 of 20 agents is lost (plots err by 0.4 %)
 IDLE = 0.1  # falls from below this fraction of the peak load are ignored; idle servers keep 0.003 to 0.14 of goroutines
-LOW_S = 300.0  # maximum seconds from a fall to its lowest point, and to the return of the users in a reset (fast restart)
+LOW_S = 300.0  # maximum seconds from a fall to its lowest point, and to the return of users in a reset (fast restart)
 
 
 def find_falls(
