@@ -33,7 +33,7 @@ class Commands(TyperGroup):
             error.show(file=text)
             print_text("\n".join(map(printable, text.getvalue().splitlines())), error=True)
             code = BAD_INPUT
-        except (typer.Abort, SystemExit):  # not click's code 1 (such as for a closed pipe), which means a regression
+        except (typer.Abort, SystemExit):  # replace click's exit code 1, which means a regression here
             code = FAILED
         except Exception as error:
             code, message = what_ended(error)

@@ -30,7 +30,7 @@ from buildcompare.stats import noise
 from buildcompare.stats.effects import TestedEffect, judge_labels, judge_metrics, judge_users, measure_effect
 from buildcompare.text.sentences import say
 
-METHOD = 8  # Version of the calculations; reports omit the self-check of a file with another version
+METHOD = 8  # Version of the calculations. Reports omit the error rates of calibration files with another version.
 DIGITS = 7  # Significant digits of numbers in the file; noise between runs (at least 0.1 %) far exceeds this rounding
 MAX_BYTES = 100_000_000
 
@@ -60,7 +60,7 @@ AtLoad = tuple[Annotated[Short, Field(ge=0)], Annotated[Short, Field(ge=0)], Ann
 class KeptRun(Strict):
     """Measurements of one run, as the calibration file holds them."""
 
-    inputs: list[str]  # Paths of the run's files as the user wrote them, or of a pulled run's cached file
+    inputs: list[str]  # Paths of the run's files; for a run pulled from a server, the path of the downloaded file
     ids: list[str]  # Hashes by `ids_of`; runs that share a hash are the same run
     metrics: dict[str, tuple[Short, Known, Known]]
     """Series key (`stats.noise.series_key`) -> level, standard error of its logarithm, window length in seconds."""
@@ -286,7 +286,7 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) ->
         others = [each for each in groups if each is not group]
         find = beside_runs(catalogue, others).find
         metrics = {key: find(noise.slug_of(key)) for run in group.runs for key in run.metrics}
-        # Leave out the load of bounded tests (the test sets it), and metrics whose noise is only in the catalogue.
+        # Leave out the load in bounded tests, because the test sets it. Leave out metrics without noise from `others`.
         judged_here = {k: m for k, m in metrics.items() if group.type == "unbounded" or not m.load}
         noises = {key: noise.metric_noise(metric, group.type, others) for key, metric in judged_here.items()}
         learned = {key: each for key, each in noises.items() if each and each.noise_source == NoiseSource.CALIBRATION}
@@ -297,7 +297,7 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) ->
                 judged = []
                 for percent in (0.0, *INJECTED):
                     scaled = effect and replace(effect, log_ratio=effect.log_ratio + math.log1p(percent / 100.0))
-                    if metrics[key].load:  # test the load in the same way as supported users
+                    if metrics[key].load:  # judge the load alone, as supported users are judged
                         judged.append(judge_users(scaled, metrics[key].margin_percent) if scaled else None)
                         continue
                     together = {k: scaled if k == key else each for k, each in plain.items() if not metrics[k].load}

@@ -107,7 +107,7 @@ def _forms(secret: str) -> set[str]:
     forms |= {quote(quote(secret, safe="")), html.escape(secret), json.dumps(secret)[1:-1]}
     forms |= {re.sub("%..", lambda match: match[0].lower(), form) for form in forms}
     raw = secret.encode()
-    for before in range(3):  # number of bytes before the secret in its first base64 group (three bytes)
+    for before in range(3):  # base64 encodes groups of three bytes: up to two may precede the secret
         whole = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")
         inner = whole[(0, 2, 3)[before] : len(whole) - ((before + len(raw)) % 3 > 0)]
         forms |= {inner, inner.translate(str.maketrans("+/", "-_"))} if len(inner) >= 4 else set()

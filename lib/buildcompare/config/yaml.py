@@ -207,7 +207,7 @@ class Traced(Strict):
         """Return `error` with the key and line in this file that caused it, such as the key of a missing file."""
         document = self._document
         written = _existing(location, document.data)[0] if document.nodes else ()
-        key = document.key(written or location)  # `location` for a default value, which the file lacks
+        key = document.key(written or location)  # a default value is not in the file: use its `location`
         inner_key = None if error.key == location[-1] else error.key
         inner = ": ".join(part for part in (key, error.file, inner_key) if part)
         return InputError(file=document.file, key=inner, expected=error.expected, found=error.found)

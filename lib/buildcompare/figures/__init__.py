@@ -71,7 +71,7 @@ class Figure:
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         data: dict[str, object] = {FIGURE_MIME: {name: getattr(self, name) for name in _CARRIED}}
         data |= {"image/svg+xml": self.svg, "text/plain": self.alt}
-        if self.chart is not None:  # the chart needs a script; untrusted notebooks show the SVG picture
+        if self.chart is not None:  # notebooks that run no scripts show the SVG picture instead
             style = f"<style>{themes()}</style>" if self.alone else ""
             shown = f'<div class="buildcompare">{style}{element({"tools": "", **self.chart})}</div>'
             script = component() if self.alone else ""

@@ -37,8 +37,8 @@ def graphs(test: TestView) -> Iterator[Figure]:
     """Draw one figure per metric; figures of changed metrics are open on the page."""
     load, valid = test.catalogue.load, test.result.validity.status != ValidityStatus.INVALID
     for metric, name in zip(test.result.metrics, names(test.result.metrics, test.result.name), strict=True):
-        changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # drawn in `at_equal_load`
-        elsewhere = load is not None and metric.slug == load.slug and rises(test.result)  # `users` draws this metric
+        changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # else see `at_equal_load`
+        elsewhere = load is not None and metric.slug == load.slug and rises(test.result)  # `users` draws the load
         yield replace(graph(test, metric, name), caption=metric.full_name, shown=None if elsewhere else changed)
 
 

@@ -46,7 +46,7 @@ RANKS = {
     FindingKind.LABELS_BEYOND_NOISE: CHANGES,
     FindingKind.LABEL_CHANGED: CHANGES,
     FindingKind.ASSUMED: FOLDED,
-    FindingKind.BLIND_SPOTS: FOLDED,  # the summary of a passed comparison states how much worse metrics may be
+    FindingKind.BLIND_SPOTS: FOLDED,  # the summary of a passed comparison has similar numbers
     FindingKind.LABELS: FOLDED,
     FindingKind.COUNTED_ERRORS: FOLDED,  # a separate table shows counted errors
     FindingKind.LABELS_IN_ONE_BUILD: FOLDED,
@@ -126,7 +126,7 @@ def _is_folded(found: Finding) -> bool:
     status = found.evidence.get("status")
     unsure = found.kind == FindingKind.METRIC and status == Status.INCONCLUSIVE
     as_before = found.kind == FindingKind.SUPPORTED_USERS and status in (Status.EQUIVALENT, Status.NOT_WORSE)
-    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # changes have own findings
+    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # each change has a finding
     return unsure or as_before or counted or RANKS.get(found.kind) == FOLDED
 
 
@@ -219,7 +219,7 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
                 unit = "session" if test.sessions else "run"
                 evidence = {**named, **row.model_dump(include=numbers), "unit": unit}
                 rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))
-    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[:1]:  # suggest one row; a plan lists all
+    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[:1]:  # suggest runs for one metric only
         yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)
 
 

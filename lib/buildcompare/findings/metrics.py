@@ -149,7 +149,7 @@ def gate_rows(test: TestResult) -> list[tuple[str, Decided | None, Better]]:
 
 def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Report the smallest changes of gate metrics and supported users that the tests would have detected."""
-    judged = [test for test in tests if not any(map(few_sessions, test.metrics))]  # `sessions` reports other tests
+    judged = [test for test in tests if not any(map(few_sessions, test.metrics))]  # `sessions` reports few sessions
     rows = [
         (t.name, name, row) for t in judged for name, row, _ in gate_rows(t) if row and row.delta_percent is not None
     ]
@@ -206,7 +206,7 @@ def _row_evidence(row: Row) -> dict[str, object]:
 def traffic_mix(test: TestResult) -> Iterator[Found]:
     """Report averages that a changed traffic mix moved, as infos: a different mix of calls makes no build slower."""
     for metric in test.metrics:
-        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # averages' findings list percentiles
+        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # percentiles are listed with averages
         if mix is None or is_percentile or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
             continue
         follows = rf"p\d+-{re.escape(metric.slug.removeprefix('avg-'))}"

@@ -36,8 +36,8 @@ from buildcompare.text.sentences import say, title
 
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 NO_LOSS = (ReasonCode.NONE_FAILED, ReasonCode.FEW_FAILED)
-TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # No pass if an interval includes this worsening (percent)
-WORTH_IT = 0.8  # Further runs are stated if they reduce the largest possible worsening to below this fraction
+TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # Worsening (percent) that a passed metric's interval must exclude
+WORTH_IT = 0.8  # Report further runs only if they reduce the largest possible worsening to below this fraction of it
 
 
 @dataclass(frozen=True)

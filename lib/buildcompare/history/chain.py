@@ -45,7 +45,7 @@ OUTLIER = 3.5
 """Maximum modified z-score of a usual value (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # minimum number of comparisons for a median
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported
-MOST_EARLIER = 20  # maximum number of earlier comparisons listed when the order of databases changed
+MOST_EARLIER = 20  # maximum number of earlier comparisons listed if two databases swap their order by supported users
 UsersNoise = tuple[Noise | None, float]
 """Run-to-run noise of supported users (None: unknown), and their smallest change that matters, in percent."""
 Past = tuple[HistoryResult, list[Drift], list[SetupDifference]]
@@ -56,8 +56,8 @@ class ErrorChange(NamedTuple):
     """An unusually large change of the error count of one test."""
 
     test: LedgerTest
-    delta_percent: float  # relative to the load
-    usual_percent: float  # robust standard deviation over the chain
+    delta_percent: float  # change of the error count; in unbounded tests, relative to the change of the supported users
+    usual_percent: float  # robust standard deviation of this test's changes over all comparisons of the chain
     comparisons: int  # number of comparisons with error counts of this test
 
 
@@ -192,7 +192,7 @@ class Chain:
     def repeats(self) -> RepeatedMeasurements | None:
         """Run-to-run deviation, from builds that were measured in several single runs on one recorded setup."""
         builds = defaultdict[tuple[object, ...], list[float]](list)
-        setups = defaultdict[object, int](itertools.count().__next__)  # numbers the setups; integers are faster keys
+        setups = defaultdict[object, int](itertools.count().__next__)  # setup -> its number, which is a faster key
         keys = iter(self.tests["key"].tolist())
         for entry in self.entries:
             setup = setups[*sorted(entry.setup.items()), *sorted(entry.coordinator.items())]

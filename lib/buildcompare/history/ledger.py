@@ -38,7 +38,7 @@ MAKING, RECORDED = ".making", ".recorded"
 
 One rename turns the first subfolder into the second."""
 PACKED = "entries.parquet"  # the whole ledger in one file, as version 0.2 could write it
-MAX_BYTES = 1_000_000  # of one entry; an entry with forty tests has some 20 kB
+MAX_BYTES = 1_000_000  # maximum size of an entry in bytes; an entry with forty tests has some 20 kB
 _DATABASES = {"postgres": "postgresql"}  # other spelling -> name of the database
 _EXPECTED = "an entry that `report --record` or `history-import` wrote"
 
@@ -107,7 +107,7 @@ class ChainTest(Strict, extra="ignore"):
     supported_users: Users | None = None
     runs: RunCounts = Pair(1, 1)
     errors: Counts | None = None
-    users: Count | None = None  # the target (bounded) or the ceiling (unbounded)
+    users: Count | None = None  # target number of users (bounded test) or maximum number of users (unbounded test)
     early_bumps: Bumps | None = None
 
     @field_validator("db_engine")
@@ -136,7 +136,7 @@ class LedgerTest(ChainTest, extra="forbid"):
     """Metric (:func:`buildcompare.stats.noise.series_key`) -> level of each run over its steady window."""
     within_se_log: dict[str, NotNegative] = Field(default_factory=dict)
     """Metric -> standard error of log(new / base) within the runs."""
-    at_load: dict[str, LedgerAtLoad] = Field(default_factory=dict)  # by metric
+    at_load: dict[str, LedgerAtLoad] = Field(default_factory=dict)  # metric -> result at equal load
     misread: list[str] = Field(default_factory=list)  # metrics read off plots, with a reading error
     windows_s: Pair[list[Level]] = Field(default_factory=lambda: Pair(list[float](), list[float]()))
     """Length of each run's steady window, in seconds."""
@@ -302,7 +302,7 @@ def read_ledger(folder: Path) -> Ledger:
         expected = "only JSON files (`history-pack --undo` of version 0.2 writes them)"
         raise InputError(file=folder / PACKED, key="history", expected=expected, found="packed entries")
     if (folder / RECORDED).exists():
-        with _locked(folder):  # locking first moves complete files of a killed process into the ledger
+        with _locked(folder):  # `_locked` first completes the recording of a killed process
             pass
     return Ledger(folder, (_read(file, ChainEntry) for file in sorted(folder.glob("*.json"), key=str)))
 

@@ -46,7 +46,7 @@ class LevelSeries:
     unit: str
     levels: FloatArray  # shape (releases, 2): base and new, means over the runs
     runs: FloatArray  # shape (releases, 2): number of runs
-    half: float | None  # half the 95 % interval of one run's log level, if the catalogue has its noise
+    half: float | None  # half the 95 % interval of the logarithm of one run's level; None if its noise is unknown
     changes: Sequence[LevelChange]
 
     def is_of(self, row: Drift) -> bool:

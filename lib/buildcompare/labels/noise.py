@@ -29,7 +29,7 @@ RESOLUTION = 0.01  # Minimum noise (1 %), because percentiles come from histogra
 TYPICAL = 12.0
 """Weight of the table's variance in the noise of a label, relative to a weight of 1 for each squared change of the
 label. Chosen from 4 to 32 on the half of Mattermost's unbounded tests used for tuning."""
-CALM = 0.8  # The t distribution is fitted to two quantiles of held-out changes: this one and 1 - `LABEL_ALPHA`
+CALM = 0.8  # Probability of the lower of two quantiles that fit the t distribution; the upper is 1 - `LABEL_ALPHA`
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
 SHORT, SHALLOW = 0.3, 0.7
 """Exponents of :func:`relative_noise`. At 2 % false alarms, the exponents raise the fraction of doubled labels that

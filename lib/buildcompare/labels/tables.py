@@ -161,7 +161,7 @@ def label_table(
     values, at_least = (np.array([side[name].reindex(keys) for side in sides]) for name in ("value", "at_least"))
     absent = np.array([~keys.isin(side.index) for side in sides])
     pooled = [{group for group, label, _ in side.index if label.startswith(OTHERS)} for side in sides]
-    faults = {  # fault -> rows with the fault in base and in new; the first fault of a row is its reason
+    faults = {  # fault -> flags of the rows with this fault in base and in new. A row's first fault is its reason.
         ReasonCode.AMONG_OTHERS: absent & [keys.get_level_values("group").isin(groups) for groups in pooled],
         ReasonCode.ONLY_IN: absent[::-1],
         ReasonCode.NEVER_CALLED: np.isnan(values),
@@ -289,7 +289,7 @@ def _added_seconds(row: LabelResult) -> float | None:
 
 
 SEVERAL_TIMES = 3.0  # Minimum ratio of new to base of a label that counts as several times slower; a round number
-LEAST_ADDED = 0.02  # Minimum added time as a share of the time of all calls of the table; rare calls add less
+LEAST_ADDED = 0.02  # Minimum time that a slower label adds, as a fraction of the base's total time of the label's table
 FAR = 6.0
 """Minimum ratio of 99th percentile to average if calls were not recorded; labels with few calls have a lower ratio.
 Published releases with a slower label: 1 with this minimum, 12 without (base and new swapped: 1 with, 7 without)."""
@@ -322,7 +322,7 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
 
 # ---- Several tests --------------------------------------------------------------------------------------------------
 
-MOST_EXPECTED = 1.0  # Agreements are left out if at least this many are expected by chance alone
+MOST_EXPECTED = 1.0  # Labels are reported if chance alone is expected to make fewer than this many agree between tests
 
 
 @dataclass(frozen=True)
@@ -332,7 +332,7 @@ class Agreement:
     label: Mapping[str, str]  # The columns of `LABEL_KEY`
     rows: Mapping[str, LabelResult]  # Slower rows of the label by name of the test, the largest change first
     marked: int  # Number of tests that mark the label
-    expected: float  # Number of labels expected to agree as strongly by chance alone
+    expected: float  # Number of labels that chance alone is expected to mark or nearly mark in as many tests
 
 
 def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:
@@ -342,7 +342,7 @@ def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreeme
     the number of labels `expected` to agree as strongly by chance alone. `tables` has the rows of each test.
     """
 
-    def chance(marked: int, slower: int, tests: int) -> float:  # probability of the counts if no label changed
+    def chance(marked: int, slower: int, tests: int) -> float:  # probability of at least these counts without a change
         both = ((n, special.bdtrc(marked - 1, n, LABEL_ALPHA / 2.0 / LEANING)) for n in range(slower, tests + 1))
         lean = LEANING, 1.0 - LEANING
         return float(sum(math.comb(tests, n) * lean[0] ** n * lean[1] ** (tests - n) * enough for n, enough in both))

@@ -25,7 +25,7 @@ from buildcompare.stats.planning import ALPHA, Looks, quantile
 
 Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
-MATERIAL = 0.5  # Minimum mix part that matters, as a share of the metric's margin
+MATERIAL = 0.5  # Minimum change by the traffic mix that matters, as a fraction of the metric's margin
 SPEED_ALPHA = 0.01
 """Significance level of a change of speed. The level is low because noise of other setups may be 10 % too small, which
 doubles the false changes. Chosen over 0.02 on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`)."""
@@ -41,9 +41,9 @@ class TrafficMix:
     delta_percent: float
     mix_percent: float
     speed_percent: float
-    log_ratio: float  # Logarithm of new / base; `log_mix` is its mix part
+    log_ratio: float  # Logarithm of new / base; the traffic mix alone changes it by `log_mix`
     log_mix: float
-    mix_ci: Interval | None  # 95 % intervals of the parts; None if the labels' noise is unknown
+    mix_ci: Interval | None  # 95 % interval of `mix_percent`; None if the labels' noise is unknown
     speed_ci: Interval | None
     movers: pd.DataFrame
     """Labels with a changed share, the largest part of the mix first: label, base_share_percent, new_share_percent (of
@@ -120,7 +120,7 @@ def traffic_mix(
     if averages.min() <= 0:
         return None
     moved, share, typical = shares[1] - shares[0], shares.mean(axis=0), filled.mean(axis=0)
-    # Parts are relative to the average duration: calls that move to a label of average duration change nothing.
+    # Subtract the average duration: calls that move to a label of average duration do not change the average.
     percent = 100.0 * moved * (typical - averages.mean()) / averages[0]
     mix, speed = float(percent.sum()), 100.0 * float(((filled[1] - filled[0]) * share).sum() / averages[0])
     delta, log_ratio = 100.0 * float(averages[1] / averages[0] - 1.0), math.log(averages[1] / averages[0])
@@ -152,7 +152,7 @@ def _reach(
     if shared[sd.notna()].sum() < 0.9 * shared.sum():
         return None
     half = quantile(1.0 - ALPHA / 2.0, min(each.df for each in by_label.values()))
-    # Variances as multiples of one run's: 1/2 for the mean of two builds' durations, 2 for their difference.
+    # The mean of two builds has half the variance of one build, and their difference has twice this variance.
     of_mix = half * math.sqrt(float(((moved * sd) ** 2).sum()) / 2.0)
     return of_mix, half * math.sqrt(float(((shared * sd) ** 2).sum()) * 2.0)
 

@@ -44,9 +44,9 @@ def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
     return np.asarray(apart > max(HOLE_S, 3.0 * float(np.median(apart))) if apart.size else apart > 0.0, dtype=np.bool_)
 
 
-PROXY_STEP = 1.2e-3  # size of a coordinator action as a share of a proxy's level: 8 of 6000 to 8000 users
+PROXY_STEP = 1.2e-3  # estimated size of a coordinator action, as a fraction of a proxy's level: 8 of 6000 to 8000 users
 SMALLEST = 10.0  # minimum level of a curve under load, as a multiple of one coordinator action
-NOISE_UP_TO_S = 20.0  # maximum sample distance for estimating noise; above it, waves dominate and noise is set to 0
+NOISE_UP_TO_S = 20.0  # maximum sample distance in seconds for estimating noise; with larger distances, `noise` is 0
 SIGNAL = 30.0  # minimum level of a curve under load, as a multiple of the noise's SD; published curves have 87 or more
 
 
@@ -140,7 +140,7 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
     return curve
 
 
-RECOVERED = 0.9  # minimum share of the users that returns after a restart, within `LOW_S` if the restart is a reset
+RECOVERED = 0.9  # minimum number of users that are connected after a restart, as a fraction of the users before it
 
 
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
@@ -151,7 +151,7 @@ def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple
         again = np.flatnonzero((values >= RECOVERED * fall.before) & (elapsed <= fall.at_s + LOW_S))
         if fall.kind == "restart" and again.size and again[-1] > low:
             end = int(again[np.searchsorted(again, low)])
-            # The reset lasts while users reconnect faster than the coordinator adds them.
+            # A reset (fast restart) lasts while users reconnect faster than the coordinator adds them.
             while end + 1 < values.size and np.diff(values)[end] > ROUNDING * step * np.diff(elapsed)[end]:
                 end += 1
             resets.append((fall.at_s, float(elapsed[end])))
@@ -208,10 +208,10 @@ class Fall(NamedTuple):
 
 
 AT_ONCE_S = 30.0  # maximum duration of a sudden loss: connections of a lost agent time out within half a minute
-HARDLY_ANY = 0.5  # maximum share of the users left during a restart or an interruption, or after a long shutdown
-HELD = 0.97  # minimum share of the users that is no loss; one lost agent of 20 leaves 0.95, plots are read within 0.4 %
-IDLE = 0.1  # maximum share of the highest load on an idle server; real idle servers keep 0.003 to 0.14 of goroutines
-LOW_S = 300.0  # maximum time from a fall to its lowest point, or to the return of the users in a reset
+HARDLY_ANY = 0.5  # restarts, interruptions and long shutdowns leave less than this fraction of the users
+HELD = 0.97  # a loss leaves less than this fraction of the users: 0.95 if 1 of 20 agents is lost (plots err by 0.4 %)
+IDLE = 0.1  # falls from below this fraction of the peak load are ignored; idle servers keep 0.003 to 0.14 of goroutines
+LOW_S = 300.0  # maximum seconds from a fall to its lowest point, and to the return of users in a reset (fast restart)
 
 
 def find_falls(
@@ -412,7 +412,7 @@ def mser_window(curve: pd.Series, *, rate_s: float = MINUTE_S, repeated: bool = 
     if batches.size < 10:
         return SteadyState(reason=Reason(code=ReasonCode.FEW_SAMPLES))
     rest = pd.Series(batches[::-1]).expanding()
-    errors = (rest.var(ddof=0) / rest.count()).to_numpy()[::-1]  # squared errors without the first 0, 1, ... batches
+    errors = (rest.var(ddof=0) / rest.count()).to_numpy()[::-1]  # entry k: squared error without the first k batches
     cut = int(np.argmin(errors[: batches.size // 2]))
     if cut >= batches.size // 2 - 1:
         return SteadyState(reason=Reason(code=ReasonCode.STILL_MOVES))

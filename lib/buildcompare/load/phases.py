@@ -20,11 +20,11 @@ from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.levels import MINUTE_S, ROUNDED
 from buildcompare.stats.planning import ALPHA, quantile
 
-TURN_STEPS = 8.0  # minimum height of a turn, in actions of 8 users; a pixel of the coarsest published plot is 56 users
+TURN_STEPS = 8.0  # minimum rise or fall, in actions of 8 users; larger than a pixel of any published plot (56 users)
 EARLY_PART, HALF = 0.15, 0.5
 """A peak below the fraction `EARLY_PART` of the curve's level is an early bump. A higher peak is also an early bump if
 the curve falls by the fraction `HALF` of the peak before it first reaches the fraction `HALF` of its level."""
-FOOT = 2.0  # a recording starts in mid-ramp if its onset comes within `FOOT` times the time of a rise by `curve.foot`
+FOOT = 2.0  # maximum time to the onset of a recording that starts in mid-ramp, as a multiple of `foot_s` in `bumps`
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     turns = turns[: early[-1] if early else 0]
     climb_s = _onset(curve, half)
     if climb_s is not None and curve.values[0] > SMALLEST * curve.step:  # the recording may start in mid-ramp
-        # `foot_s` is the time of a rise by `curve.foot`, in proportion to the curve's time to rise by `least`.
+        # Estimate the duration of a rise by `curve.foot` from the duration of a rise by `least`.
         counts = int(np.argmax(np.maximum.accumulate(curve.values) - curve.values[0] >= least))
         foot_s = float(curve.elapsed[counts] - curve.elapsed[0]) * curve.foot / least
         at_once = climb_s - float(curve.elapsed[0]) <= FOOT * foot_s
@@ -95,7 +95,7 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
     values = curve.values[first : half + 1]
     if values.size < 2:
         return None
-    # The ramp climbs where a sample first lies well above the lowest sample so far.
+    # The ramp has begun at the first sample that lies well above the lowest sample before it.
     lowest = np.minimum.accumulate(values)
     climbing = np.flatnonzero(values - lowest >= curve.least_fall(TURN_STEPS))
     if not climbing.size:
@@ -109,12 +109,12 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
 
 LAG_S = 45.0
 """Minimum length of a straight stretch in seconds. The same time before it is skipped: users connect 12 s late."""
-STRAIGHT_STEPS = 3.0  # maximum distance of samples from a straight line, in actions; larger if the curve is noisy
+STRAIGHT_STEPS = 3.0  # maximum distance of samples from a straight line, in actions of 8 users; larger for noisy curves
 PIXEL = 0.003  # maximum distance from the line, as a share of the level: about one pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
 """A stretch ends at its last sample within `END_STEPS` actions of a line through its first 70 % (`TRUSTED_PART`)."""
-MAIN_PART = 0.35  # the ramp is the first stretch that rises by at least this fraction of the largest rise of a stretch
-AFTER_S = 240.0  # minimum seconds of a stretch after a kink: a one-minute alert query can rise and fall twice meanwhile
+MAIN_PART = 0.35  # the ramp is the first straight stretch whose rise is at least this fraction of the largest rise
+AFTER_S = 240.0  # minimum seconds of a stretch after a kink: enough for two rises and falls of a one-minute alert query
 SLOWER = (0.2, 0.8)  # limits of the slope after a kink, relative to the slope before it (expected: a third to a half)
 
 
@@ -213,13 +213,13 @@ FALL_STEPS = 5.0  # minimum fall of a wave, in actions of the coordinator
 ROW, PAUSE_S = 3, 1200.0
 """Waves begin with `ROW` or more falls whose peaks are at most `LONGEST_S` apart: published waves have periods of 145
 to 250 s. A pause after these falls must not exceed `PAUSE_S` seconds or, if longer, the duration of these falls."""
-CYCLE_STEPS = 2.0  # minimum fall of a cycle, in actions; it is small, because a missed cycle would double the period
+CYCLE_STEPS = 2.0  # minimum fall after a peak, in actions of 8 users; small, because a missed peak doubles a cycle
 FEWEST_CYCLES = 4  # minimum number of cycles for a period: four cycles have three distances
 RESOLVED, ALIASED = 8.0, 3.0
 """Minimum samples per cycle: `RESOLVED` for the amplitude, `ALIASED` for the period. Peaks and troughs lie between
 samples, so the amplitude of a saw-tooth appears an eighth too small on average with 8 samples per cycle, and a quarter
 too small with 4 samples. Samples one minute apart show waves of 100 s as waves of 150 s."""
-SWING = 0.5  # minimum height of a spectral peak's sine wave, relative to the median fall; lower ones are overtones
+SWING = 0.5  # minimum `WaveTest.swing` of a spectral peak, as a fraction of the median fall; overtones swing less
 NEAR = 0.25  # periods, or frequencies, within this relative distance count as the same oscillation
 
 
@@ -240,7 +240,7 @@ class Waves:
     onset_s: float | None = None  # elapsed seconds of the peak before the first fall
     onset_users: float | None = None  # height of the peak at `onset_s`, in the curve's unit
     falls: tuple[Turn, ...] = ()  # all falls (peak to next trough) from `onset_s` to the end of the load
-    cycles: tuple[float, ...] = ()  # seconds between successive peaks, with peaks before falls too small for `falls`
+    cycles: tuple[float, ...] = ()  # seconds between peaks; the falls between them may be too small for `falls`
     period_s: float | None = None
     """Typical length of `cycles` in seconds. In a noisy curve, a spectral peak must confirm or replace this length."""
     amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
@@ -339,7 +339,7 @@ LONGEST_S = 600.0  # longest period searched; the shortest is `MINUTE_S`, over w
 CYCLES = 5.0  # the curve must hold this many cycles of the longest period searched
 KNOT_S = 1800.0  # distance of the knots of the trend (quadratic spline): three times the longest period searched
 TAPERS = 3  # number of sine tapers (Riedel & Sidorenko 1995): more tapers widen a peak, fewer make its height uncertain
-FEWEST_SAMPLES = 40  # minimum; in red noise, 40 to 90 samples (every 15 to 60 s, phi 0 to .95) give 5 % false alarms
+FEWEST_SAMPLES = 40  # minimum; 40 to 90 samples of red noise (every 15 to 60 s, phi 0 to .95) give 5 % false alarms
 
 
 def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> WaveTest | None:

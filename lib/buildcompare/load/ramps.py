@@ -83,7 +83,7 @@ LEAST_SD_S, ONSET_SD = 20.0, 0.1
 """Without repeated runs, one run's delay has the standard deviation sqrt(`LEAST_SD_S`^2 + (`ONSET_SD` * mean onset)^2)
 in seconds. In simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`), the deviation is 10 to 13 s with at most one
 bump, and 0.04 to 0.07 of the onset with more bumps. Real runs vary more, so both constants are 1.5 times as large."""
-FIRST_S = 120.0  # first part of the common ramp, which shows the pure shift; later, slopes and alerts change the shift
+FIRST_S = 120.0  # seconds at the start of the common ramp whose shift is compared with the whole ramp's shift
 LEVELS = 101  # number of loads at which delays are measured: one for each percent of the common range of loads
 
 
@@ -96,7 +96,7 @@ class Shift:
     """95 % interval of `users`. The interval includes the noise within runs, the variation between runs, and the change
     of the shift along the ramp."""
     seconds: float  # median delay at equal users; positive if the new build is later
-    window: tuple[float, float]  # common ramp in elapsed seconds: from the later onset to the first wave or ramp's end
+    window: tuple[float, float]  # elapsed seconds of the common ramp: later onset to first wave (or earlier ramp's end)
     noise_source: Literal["runs", "simulated"]  # source of the run-to-run variation
     p_value: float  # two-sided p-value for the hypothesis of no shift
 

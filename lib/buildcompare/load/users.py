@@ -24,7 +24,7 @@ STEEP = TOLERANCE * STOP_SLOPE  # users per second; a curve with a steeper slope
 COVERED = 0.9  # minimum share of the window that samples must cover (published runs cover at least 0.99)
 CEILING = 0.95  # runs above this share of the user ceiling are limited by it (capped runs: 0.967, others: at most 0.87)
 SILENT_S = 120.0  # maximum time without samples at a run's start or end: twice the range of an alert query
-CUT_TOLERANCE_S = 60.0  # curves without a shutdown may have been cut to one length if they end this close together
+CUT_TOLERANCE_S = 60.0  # maximum seconds between the ends of two curves that may have been cut to the same length
 CUT_SLOPE = 1.15
 """Factor on the stop rule's slope. A steeper base curve counts as cut if it ends together with the new curve. Published
 curves without a shutdown have 0.98 to 1.12 times the stop rule's slope if they are whole, and at least 1.19 times if
@@ -115,7 +115,7 @@ def with_estimates(test: Test, views: Views) -> Views:
         may_be_cut = not seen and stop is not None and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in other)
         known_end_s = view.recording.duration_s if stop_known else None
         estimate = supported_users(view.users, stop=stop, known_end_s=known_end_s, ceiling=test.users)
-        # Published plots end where the base's curve ends, so a new curve may be cut. A base curve is cut only if steep.
+        # Published plots end with the base's curve, which may cut off a new curve. A steep base curve may be cut, too.
         if may_be_cut and (side == "new" or (estimate.slope_users_per_s or 0.0) > CUT_SLOPE * STOP_SLOPE):
             estimate = supported_users(view.users, stop=stop, may_be_cut=True, ceiling=test.users)
         return replace(view, estimate=estimate)

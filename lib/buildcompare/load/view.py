@@ -32,8 +32,8 @@ class Plateau:
 
     window: tuple[float, float]  # start and end
     level: float  # mean over the window
-    drift: float  # least-squares slope per second; a stop one minute later would change the level by 60 times the slope
-    settled: bool | None  # True if `drift` is below `TOLERANCE` times the stop rule's slope; None if too short
+    drift: float  # least-squares slope per second over the window
+    settled: bool | None  # True if |`drift`| is within `TOLERANCE`; None if the window lacks over 1 % of 30 minutes
     settled_s: float | None  # earliest time at which the stop rule would have allowed a stop; None if never
     earliest_level: float | None  # mean over the last 30 minutes before `settled_s`
 
@@ -153,7 +153,7 @@ class RunView:
     stop: Stop | None = None
     shape: Shape | None = None
     run: Run = field(default_factory=Run.model_construct)  # entry of the run in the params file
-    estimate: Estimate | None = None  # supported users, estimated from the curve; None in bounded tests
+    estimate: Estimate | None = None  # estimate of the supported users; None until it is computed, and in bounded tests
     validity: Validity = field(default_factory=lambda: Validity(status=ValidityStatus.VALID))
     ramp_up: RampUp = field(default_factory=RampUp)
     repeated: bool = False  # both builds of a bounded test have several runs

@@ -229,7 +229,7 @@ def _user_minutes(view: RunView, *, bounded: bool) -> float | None:
     """Return the area below the curve of users, in user-minutes; None without a curve, or if it may be cut."""
     whole = bounded or view.recording.stop_known or (view.stop is not None and view.stop.shutdown)
     if view.users is None or not (whole or (view.estimate is not None and view.estimate.reason is None)):
-        return None  # an unbounded curve that still climbs may have been cut
+        return None  # the curve may end before the run does
     users = view.users.dropna()  # gaps are interpolated
     area = float(np.trapezoid(users.to_numpy(), users.index.to_numpy())) / 60.0
     return area if area > 0 else None

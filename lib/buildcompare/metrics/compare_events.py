@@ -51,7 +51,7 @@ def search_events(
     def events_of(view: RunView) -> dict[str, RunEvents]:
         if (window := search_window(view.steady.window, test.type)) is None:
             return {}
-        runs = [run for group in identical if group.type == test.type for run in group.runs]  # of the same type of test
+        runs = [run for group in identical if group.type == test.type for run in group.runs]  # runs of this test type
         events: dict[str, RunEvents] = {}
         for metric in catalogue.metrics:
             if series := view.recording.total(metric.slug):

@@ -69,7 +69,7 @@ class MetricAtLoad:
     se_curves: Pair[FloatArray]  # standard errors of the logarithms of `curves`, shape (n,)
     log_ratios: FloatArray  # logarithm of new over base at each load, shape (n,)
     se_ratios: FloatArray  # standard errors of `log_ratios`, shape (n,)
-    points: Pair[FloatArray]  # per minute: users, and metric at the builds' mean rate of new users; shape (minutes, 2)
+    points: Pair[FloatArray]  # users, and metric corrected to both builds' mean rate of new users; shape (minutes, 2)
 
 
 def equal_load(

@@ -22,7 +22,7 @@ from buildcompare.stats.changepoints import Ar1Noise, CalibratedPenalty, robust_
 from buildcompare.stats.levels import FEWEST, HARDLY_COVERED, LARGEST, MINUTE_S, ROUNDED, SHOWS_S, minute_means
 
 Kind = Literal["level", "spike", "drop"]
-Range = tuple[int, int]  # indices of averages, half-open
+Range = tuple[int, int]  # start and end (excluded) of a range of intervals, as indices of `_Averages.averages`
 Span = tuple[float, float]  # elapsed seconds
 
 Z95 = 1.96  # normal quantile of a two-sided 95 % interval
