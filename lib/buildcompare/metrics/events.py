@@ -30,7 +30,7 @@ TIME_95 = 7.35
 """Maximum loss of fit, in long-run variances, of the times in the 95 % interval of a change's time (Hansen 2000)."""
 LONGEST_EXCURSION_S = 1200.0
 """Maximum length of a spike or drop in seconds; if a metric returns later, it has two level shifts instead."""
-SPIKE_HALF_WIDTH = 10  # maximum number of averages in a spike, and number on each side in the running median
+SPIKE_HALF_WIDTH = 10  # maximum length of a spike in averages; the running median covers as many on each side
 FLANK = 0.5  # averages next to a spike belong to the spike if they exceed this share of `search.OUTLYING`
 
 
@@ -46,7 +46,7 @@ class MetricEvent:
     size: float
     """In the metric's unit: level after minus level before, or mean of a minute at the extreme minus level around."""
     size_percent: float | None  # change in percent of `before`; None if `before` is not positive
-    ci: tuple[float, float]  # 95 % interval of `size` from the run's noise, not corrected for selecting large changes
+    ci: tuple[float, float]  # 95 % interval of `size` from the run's noise; it ignores that large changes are selected
     before: float  # level before the event
     extreme: float  # farthest sample of a spike or drop (exaggerated by noise), or the new level of a shift
     around_s: Span  # stretch over which the levels before and after were measured
@@ -189,7 +189,7 @@ class _Averages:
     times: FloatArray  # middle of each interval, in elapsed seconds
     averages: FloatArray
     values: FloatArray  # averages divided by `unit`, or logarithms of the averages
-    unit: float | None  # None if `values` are logarithms
+    unit: float | None  # divisor of the averages (largest absolute average); None if `values` are logarithms
     width_s: float  # length of an interval
     noise: Ar1Noise = field(default_factory=Ar1Noise)  # noise of `values` without events
 
@@ -288,11 +288,11 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
         if (back := _excursion_end(run, edges, levels, at)) > at:
             beside = np.r_[slice(*before), slice(*edges[back])]
             events.append(run.excursion((before[1], edges[back][0]), beside, (before[0], edges[back][1])))
-        elif at == 1 and run.length_s(*before) < curves.SHORTEST_S:  # the window begins within an excursion
+        elif at == 1 and run.length_s(*before) < curves.SHORTEST_S:  # the window begins within a spike or drop
             events.append(run.excursion(before, np.arange(*edges[1]), (before[0], edges[1][1])))
         else:
             rise = levels[at] - levels[at - 1]
-            while (  # the shift continues in short segments of the same direction
+            while (  # the shift includes short segments that continue its rise or fall
                 back + 1 < len(edges)
                 and run.length_s(*edges[back]) <= curves.SHORTEST_S
                 and (levels[back + 1] - levels[back]) * rise > 0

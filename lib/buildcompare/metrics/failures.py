@@ -21,7 +21,7 @@ from buildcompare.stats.planning import ALPHA
 _ATTEMPTS = re.compile(r"\b(requests?|reqs?|rps|transactions|tps|queries|qps|calls|attempts|iterations)\b")
 _OUTCOME = re.compile(rf"\b({FAILED}|{SUCCEEDED})\b")
 _UNITS = ("", "requests", "transactions")
-FEW = 1e-3  # share of failed attempts; an insignificant change is not judged if the share of every run is smaller
+FEW = 1e-3  # share of failed attempts; if each run's upper bound is below it, only significant changes are judged
 MANY = 1e9  # number of attempts assumed if none are recorded; large, so that failures are Poisson-distributed
 
 
@@ -73,7 +73,7 @@ def compare_failures(
     if effect is None or effect.p_value < ALPHA or not all(each[2] for side in counted for each in side):
         return effect, None
     failed, attempts = np.array([*failures.base, *failures.new]).T
-    few = (special.gammaincinv(failed + 1.0, 1.0 - ALPHA / 2.0) < FEW * attempts).all()  # Poisson upper bounds
+    few = (special.gammaincinv(failed + 1.0, 1.0 - ALPHA / 2.0) < FEW * attempts).all()  # Poisson bounds on failures
     return (None, Reason(code=ReasonCode.FEW_FAILED)) if few else (effect, None)
 
 
@@ -81,7 +81,7 @@ def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple
     """Return a run's share of failures, its attempts (NaN if unknown), and False if `MANY` attempts were assumed."""
     level, value, seconds = run.level, run.level.value or 0.0, run.level.seconds if timed else 1.0
     attempts = (run.attempts.value if run.attempts else None) or math.nan
-    exact = run.unit.endswith("/s") == timed  # timed runs need a rate of attempts, others a number
+    exact = run.unit.endswith("/s") == timed  # runs with times need a rate of attempts, other runs a number
     rate, known = metric.unit.endswith("/s"), True
     if metric.outcome == "successes" or metric.unit in SHARES:
         share = min(max(1.0 - value / whole if metric.outcome == "successes" else value / whole, 0.0), 1.0)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 32_000_000
 """Maximum bytes of an unpacked file: 20 hours of 40 graphs take 26 MB as JSON; reading needs 25 times the memory."""
 MAX_TABLE_BYTES = 500_000_000  # maximum bytes of an unpacked text table; reading needs up to 5 times the memory
-MAX_COLUMNS = 250  # maximum columns of a table: a report draws at most 200 series
+MAX_COLUMNS = 250  # maximum number of columns of a table
 MAX_GRAPHS = 200  # maximum number of series that a report draws for one run
 HEAD_BYTES = 64_000
 _GZIP = b"\x1f\x8b"
@@ -135,7 +135,7 @@ def head_of(path: str) -> bytes:
 class Format(NamedTuple):
     """File formats that another package registers as an entry point `buildcompare.formats`."""
 
-    recognise: Callable[[bytes], bool]  # whether a file is of these formats, by its first `HEAD_BYTES` bytes, unpacked
+    recognise: Callable[[bytes], bool]  # tests for these formats by the first `HEAD_BYTES` bytes of the unpacked file
     read: Callable[[str, Catalogue], Recording]  # reads the file of this path
     parts: Callable[[Iterable[str]], set[str]] = lambda _: set()
     """Function that selects, from the file names in a folder, those that are read with another file of the same run."""

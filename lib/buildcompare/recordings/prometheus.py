@@ -144,7 +144,7 @@ def _ask(
         try:
             return None if client.stopped.is_set() else task(*arguments)
         except BaseException:
-            if not client.stopped.is_set():  # later faults only result from the stop
+            if not client.stopped.is_set():  # raise only the first fault; it stops the pull, so other queries fail
                 client.stopped.set()
                 raise
 

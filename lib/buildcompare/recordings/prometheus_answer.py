@@ -66,7 +66,7 @@ def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> An
     for chunk in chunks:
         waiting.append(chunk)
         size += len(chunk)
-        if size >= max(BATCH, len(waiting[0])):  # wait until the data double, as each round scans the unread rest again
+        if size >= max(BATCH, len(waiting[0])):  # each round scans all unread data again, so wait until they double
             waiting, size = [_take_series(b"".join(waiting), around, pairs)], 0
             if len(waiting[0]) > MAX_PART:
                 expected = f"series of at most {MAX_PART // 1_000_000} MB"
@@ -146,7 +146,7 @@ def _answer(text: bytes, pairs: list[Pairs], hide: Callable[[str], str]) -> Answ
     try:
         warned = [str(each) for each in data.get("warnings") or () if _PARTIAL.search(str(each))]
         named = [key for part in (data, data["data"]) for key in part if part[key] and "partial" in key.casefold()]
-        if warned or named:  # a warning of Thanos, or a field of VictoriaMetrics, M3 and others
+        if warned or named:  # Thanos warns of partial answers; VictoriaMetrics, M3 and others mark them in a field
             raise PassingError("one that the server calls partial: some of its stores did not answer")
         notes = [*(data.get("warnings") or ()), *(data.get("infos") or ())]
         if data["data"]["resultType"] != "matrix":

@@ -33,10 +33,10 @@ from buildcompare.recordings import prometheus_answer as answers
 
 REPEATS = 4
 BACKOFF_S = 0.5
-MAX_WAIT_S = 60  # maximum seconds to wait if a server sends Retry-After, and never longer than the time-out
+MAX_WAIT_S = 60  # maximum seconds to wait if a server sends Retry-After; a shorter `timeout_s` replaces this limit
 CONNECT_S = 10.0
 GRACE_S = 5.0  # seconds that we wait beyond the server's time-out, so that its message arrives first
-PATIENCE = 2  # maximum time of an answer with its retries, in time-outs; a time-out itself limits each pause only
+PATIENCE = 2  # maximum time for an answer and its retries, in multiples of the time-out between two parts of an answer
 MAX_SECRET_BYTES = 100_000  # maximum bytes of a file with a secret; servers refuse even much shorter headers
 MAX_BYTES = 1_000_000_000  # maximum bytes of one answer: 5,000 series of 1,081 points take about 170 MB
 MAX_PAGE = 10_000_000  # maximum bytes of an answer without samples

@@ -257,7 +257,7 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     recording = _read(run.files, catalogue, run.kind, run.labels, source.time_unit)
     if run.window is not None:
         start, end = (instant.timestamp() for instant in run.window)
-        stop_known = recording.stop_known and end >= recording.window[1]  # an earlier end cuts off the stop
+        stop_known = recording.stop_known and end >= recording.window[1]  # unknown if the recording's end is cut off
         recording = replace(recording, window=(start, end), stop_known=stop_known)
     if "rate_s" in source.model_fields_set and source.kind != "prometheus":
         recording = recording.with_rate(source.rate_s)

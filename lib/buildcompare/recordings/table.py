@@ -332,7 +332,7 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
             raise file.fault(nulls[0], "a value in each row", "none")
         series, summaries, roles = [], [], get_args(Role)
         columns = [rows[name].to_pylist() for name in (*_TEXTS, "start", "step")]
-        samples = zip(rows["times"].to_pandas(), rows["values"].to_pandas(), strict=True)  # regular times are None
+        samples = zip(rows["times"].to_pandas(), rows["values"].to_pandas(), strict=True)
         for (stated, values), *texts, start, step in zip(samples, *columns, strict=True):
             row = dict(zip(_TEXTS, texts, strict=True))
             if row["role"] == "summary":
@@ -341,7 +341,7 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
                 raise file.fault("role", f"one of {', '.join(roles)}, summary", repr(row["role"]))
             else:
                 row["labels"] = _LABELS.validate_json(row["labels"])
-                times = _grid(start, step, values.size) if stated is None else np.array(stated)
+                times = _grid(start, step, values.size) if stated is None else np.array(stated)  # None: regular times
                 series.append(Series(times=times, values=np.array(values), **row))
     except (KeyError, TypeError, ValueError, IndexError) as error:  # pyarrow's and pydantic's errors are ValueErrors
         raise file.fault("contents", EXPECTED_OURS, f"{type(error).__name__}: {error}") from None

@@ -165,5 +165,5 @@ def what_ended(error: Exception) -> tuple[int, str]:
         where = f"{named(error.filename)}: " if isinstance(error, OSError) and error.filename else ""
         found = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
         return FAILED, printable(f"buildcompare: {where}expected a machine that can do this, found {found}")
-    # A traceback does not exit with Python's code 1, because with --fail-on code 1 means a regression.
+    # The exit code of a traceback is not Python's 1, because 1 means a regression with --fail-on.
     return FAILED, "\n".join(map(printable, "".join(traceback.format_exception(error)).splitlines()))

@@ -108,7 +108,7 @@ def to_markdown(text: str) -> str:
 
 def plain(text: str) -> str:
     """Escape text so that Markdown shows it literally, on one line. The result contains no HTML comment."""
-    line = _INLINE_SYNTAX.sub(r"\\\g<0>", " ".join(text.split())).replace("\\<", "&lt;")  # no HTML comment
+    line = _INLINE_SYNTAX.sub(r"\\\g<0>", " ".join(text.split())).replace("\\<", "&lt;")  # prevents HTML comments
     return _BLOCK_SYNTAX.sub(lambda match: f"{match[0]}\\" if match[0].isdigit() else f"\\{match[0]}", line)
 
 

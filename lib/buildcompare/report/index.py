@@ -35,7 +35,7 @@ FILES = {publication.HTML: "report", publication.README: "README", publication.R
 INDEX = "index.html"
 LEDGERS = "data/history"  # folder of all ledgers
 FEWEST_POINTS = 3  # minimum number of points for a chart of levels
-NEWEST = 500  # maximum number of comparisons of each ledger on the page, apart from those with a report
+NEWEST = 500  # maximum number of latest comparisons of each ledger; comparisons with a report are shown in addition
 
 
 class UsersLine(NamedTuple):

@@ -50,7 +50,7 @@ from buildcompare.text import sentences  # noqa: E402
 
 for environment in (sections.templates(), sentences.environment()):
     for name in environment.list_templates(["j2"]):
-        if not name.startswith("sections/"):  # each is also listed without this folder
+        if not name.startswith("sections/"):  # each template in sections/ is also listed without the folder
             environment.get_template(name)
 
 # pandas stores text as Python strings: lookups in small tables take half as long as with Arrow's strings.

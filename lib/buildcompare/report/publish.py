@@ -101,7 +101,7 @@ def _settings(engine: Engine | None) -> Iterator[dict[str, object]]:
         # Each kernel has its own folder of sockets: kernels with a common folder or TCP port connect to each other.
         manager = {"connection_file": f"{sockets}/kernel.json", "transport": "ipc", "ip": f"{sockets}/k"}
         transport = {"KernelManager": manager} if os.name == "posix" else {}
-        settings = {"start_timeout": 120, "config": Config(transport), "kernel_manager_class": OwnKernel}  # 120 seconds
+        settings = {"start_timeout": 120, "config": Config(transport), "kernel_manager_class": OwnKernel}  # in seconds
         yield {**quiet, **settings, "on_cell_start": lambda cell, cell_index: processes.tell(cell_index)}
 
 
@@ -197,7 +197,7 @@ def publish(
     params, ledger = _checked(params_file, ledger_as)
     folder, identity = _folder_for(params_file, output)
     files_of_runs = artefacts.of_runs(params)
-    markdown.read_written(folder / publication.README)  # a broken marker raises an error here, before any work
+    markdown.read_written(folder / publication.README)  # check the markers of hand-written text before any work
     if isinstance(params, Comparison):
         analysis.pull_recordings(params, refresh=refresh, quiet=not progress)
     command, recorded = f"python -m buildcompare report {shlex.quote(shown_as(params_file))}", None

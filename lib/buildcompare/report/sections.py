@@ -38,7 +38,7 @@ RESULTS_MIME = "application/vnd.buildcompare.results+json"
 """MIME type of results.json in the executed notebook."""
 FRAGMENT_MIME = "application/vnd.buildcompare.fragment+json"
 """MIME type of a fragment's fields in the notebook, for the HTML exporter."""
-OPENED = "notebooks/investigate.ipynb"  # notebook that the commands beside findings open
+OPENED = "notebooks/investigate.ipynb"  # commands shown beside findings open this notebook
 HEADLINE_TESTS = 6
 """Maximum number of tests in the table below the verdict. Tests with better verdicts are in a collapsed table."""
 MOST_LABELS = 500
@@ -73,7 +73,7 @@ class Fragment:
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         fields = {name: value for name, value in vars(self).items() if value and name not in ("text", "alone")}
-        shown = {"text/html": self.styled()} if self.html else {}  # a lone heading is hidden: notebooks have their own
+        shown = {"text/html": self.styled()} if self.html else {}  # notebooks show no fragment that is only a heading
         return {**shown, "text/plain": self.text, FRAGMENT_MIME: {**fields, "html": str(self.html)}}
 
     def styled(self) -> str:
@@ -206,7 +206,7 @@ def verdict(analysis: Analysis, *, links: bool = True) -> Fragment:
     with_users = any(test.supported_users for test in tests)
     gates = [metric.name for metric in analysis.catalogue.metrics if metric.gate] + ["supported users"] * with_users
     rows = [row for test in results.tests for row in test.metrics if row.gate]
-    rows.sort(key=lambda row: not (row.deciding and row.deciding.status.changed))  # first columns: changed metrics
+    rows.sort(key=lambda row: not (row.deciding and row.deciding.status.changed))  # changed metrics in first columns
     begins = opening(results)
     top, rest = above_the_fold(results.findings, begins.states)
     return fragment(

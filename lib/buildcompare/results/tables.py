@@ -70,7 +70,7 @@ def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def _cell(value: Any) -> Any:
     """Put an apostrophe before text that a spreadsheet would take for a formula; return other values unchanged."""
-    text = value.replace("\r", "\n") if isinstance(value, str) else ""  # "\n" replaces "\r", because csv quotes it
+    text = value.replace("\r", "\n") if isinstance(value, str) else ""  # csv quotes "\n", but not "\r"
     return f"'{text}" if _FORMULA.match(text) else text or value
 
 

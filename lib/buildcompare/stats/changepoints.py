@@ -21,14 +21,14 @@ from buildcompare.stats.levels import FEWEST, ROUNDED
 PENALTY = 12.0, 40.0
 """Penalty without calibration: (first number + second / effective sample size) * long-run variance. At most 5 % of
 AR(1) series of 60 to 1080 samples then show a change if the autocorrelation is 0 to 0.9 (short series, 0.9: 12 %)."""
-PENALTY_OF_TWO = 20.0, 600.0  # numbers as in `PENALTY`, for noise around the means of three segments instead of two
+PENALTY_OF_TWO = 20.0, 600.0  # like `PENALTY`, but the noise is measured around the means of three segments, not two
 HIGHEST_PHI = 0.97  # maximum lag-1 autocorrelation of noise; above it, a series of an hour looks like a random walk
 CHANGE_PHI = 0.93
 """Maximum lag-1 autocorrelation of noise in series other than load tests. Found changes match annotated ones better
 than with `HIGHEST_PHI` (covering 0.73, not 0.71). Of 31 identical load-test pairs, 11 would show an event, not 9."""
 MAD_TO_SD = 1.0 / 0.6745
 """Standard deviation / median absolute deviation of a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
-FALSE_ALARMS = 0.03  # share of runs without a change in which a calibrated penalty may find one
+FALSE_ALARMS = 0.03  # maximum probability that a calibrated penalty finds a change in a run without changes
 OUTLYING, BESIDE = 6.0, 2
 """An outlier is over `OUTLYING` robust standard deviations from the median of itself and `BESIDE` samples on each side.
 Of AR(1) series of 70 to 1080 samples, at most 2 % contain an outlier with autocorrelation 0 to 0.9, 3 % with 0.95."""
@@ -95,7 +95,7 @@ class CalibratedPenalty:
     """Penalty learned from runs without a change. The runs should be about as long as the series to be searched."""
 
     MIN_RUNS = 10
-    no_change: tuple[float, ...]  # smallest penalty at which each run shows no change, in units of its variance
+    no_change: tuple[float, ...]  # each run's smallest penalty without a change, divided by the run's noise variance
 
     def __post_init__(self) -> None:
         count = len(self.no_change)
@@ -163,7 +163,7 @@ def changepoints(
     least = (
         ROUNDED * float(((series - series.mean()) ** 2).sum()) + 1e-300
     )  # minimum penalty: smaller gains may be floating-point errors
-    for first in (True, False) if series.size >= FEWEST else ():  # two rounds; more change nothing
+    for first in (True, False) if series.size >= FEWEST else ():  # two rounds of estimation; a third changes nothing
         around = _best_splits(series, 1) if first else changes
         if calibration is not None:
             trial = calibration.factor * ar1_noise(series, around).sd ** 2

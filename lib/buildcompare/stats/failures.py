@@ -48,7 +48,7 @@ def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succee
     if p < 0.5:
         by_chance = abs(difference / quantile(p / 2.0, df))
     sd = max(math.sqrt(squares / df * per_run), by_chance, 1e-6)
-    # Convert change and standard error from log odds to log shares, with the factor log-share change / log-odds change.
+    # Convert change and standard error from log odds to log shares; `scale` is the ratio of the two changes.
     shares = special.log_expit(-means if succeeded else means)
     if abs(difference) > 1e-6:
         scale = abs(float(shares[1] - shares[0]) / difference)

@@ -13,11 +13,11 @@ from buildcompare.recordings.recording import FloatArray
 STRONGEST = 0.99  # maximum absolute autoregressive coefficient (Andrews & Monahan 1992, section 3)
 LONGEST_LAG = 60  # maximum bandwidth in samples; an hour of samples says little about longer lags
 FEWEST = 12  # minimum number of samples to estimate noise and its autocorrelation
-HARDLY_COVERED = 0.5  # minimum share of samples present: in a minute with a mean, in the best metric of a valid run
+HARDLY_COVERED = 0.5  # minimum fraction of samples in an averaged minute, and in at least one metric of a valid run
 MINUTE_S = 60.0  # time range of rate queries, in seconds; rates that are closer in time share data
 SHOWS_S = 120.0  # a sudden change takes this long to pass through minute means of one-minute rates
 ROUNDED = 1e-9  # relative size below which a difference may be a rounding error
-LARGEST = 1e100  # event searches omit larger samples, and larger load curves are scaled down: squares would overflow
+LARGEST = 1e100  # maximum absolute sample, so that squares cannot overflow; larger samples are omitted or scaled down
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def mean_with_error(values: FloatArray) -> tuple[float, float, float]:
     for lag in range(1, math.ceil(bandwidth)):
         innovations += 2.0 * (1.0 - lag / (bandwidth + 1.0)) * float(residuals[lag:] @ residuals[:-lag]) / pairs
     # The estimate of rho has bias -(1 + 3 rho) / n (Marriott & Pope 1954, Biometrika 41) and variance (1 - rho^2) / n.
-    # To second order, errors of rho multiply the mean of 1 / (1 - rho)^2 by `bias`; the variance is divided by it.
+    # To second order, errors of rho multiply the mean of 1 / (1 - rho)^2 by `bias`. Therefore divide by `bias`.
     bias = max(1.0 + (1.0 - 3.0 * rho) / (count * (1.0 - rho)), 0.5)
     long_run = max(innovations, 0.0) / (1.0 - rho) ** 2 / bias
     n_effective = float(centred @ centred) / long_run if long_run > 0 else math.inf

@@ -30,7 +30,7 @@ repeated runs with fewer degrees of freedom is pooled with other noise. Values o
 ALIKE = 3.0
 """Number of correlated metrics of a run that count as one independent metric. In identical unbounded runs used for
 tuning, eight metrics hold as much information as 2.7 independent metrics, so about three count as one."""
-LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise; groups of 2 and 3 runs have 3 together
+LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise: the total of one group of 2 runs and one of 3
 BY_CHANCE = 0.3
 """Variances count as equal if Satterthwaite's degrees of freedom are at least this fraction of the groups' total. With
 equal variances, the fraction is below 0.3 in 1 of 400 calibrations (6 to 12 groups of 2 to 4 runs), below 0.5 in 1 of
@@ -76,7 +76,7 @@ class RunLevels:
 class NoiseAtEqualLoad:
     """Noise of one metric at equal load between the runs of one group."""
 
-    variance: float  # variance of a run's log value around that of its build, including the error within the run
+    variance: float  # variance of runs' log values around their build's log value, including the error within a run
     within: float  # component of `variance` that comes from errors within the runs
     df: float
 
@@ -219,7 +219,7 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
 
 def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
     """Noise of a metric's levels from repeated runs alone; with few runs, runs of the other test type count too."""
-    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # key: type is `test_type`; value: runs by series
+    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # True: runs of `test_type`, by group and series
     for group in groups:
         for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == slug}):
             levels[group.type == test_type].append([run.metrics[key] for run in group.runs if key in run.metrics])

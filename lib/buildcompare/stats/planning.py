@@ -28,12 +28,12 @@ further runs of a gate metric are planned to find it. Shares by power were also 
 tuning. Values of 1.5 to 2 find nearly as many changes of 10 % injected into identical unbounded runs as equal shares.
 Smaller values find more slowdowns of P99 API times by 10 % in bounded tests, whose averages are twice as noisy."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
-MOST_ADDED = 8  # further runs of each build over which the error rate is divided if no number of runs is planned
+MOST_ADDED = 8  # further runs of each build among which the error rate is divided if the final number of runs is open
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
 SPENT = 0.0425
 """Error rate of all looks together for normal statistics. It is below `ALPHA`, because t statistics have a higher rate:
 by 0.003 with 5 degrees of freedom (Jennison & Turnbull 2000, "Group Sequential Methods", 4.4; benchmarks/looks.py)."""
-LEAST = 1e-6  # minimum of `spent_late` per fraction of the runs, so that bounds of early looks can be computed
+LEAST = 1e-6  # minimum of `spent_late(part) / part`, so that critical values of early judgements can be computed
 HALVINGS = 75  # bisection steps of a root search; they shrink an interval of 1e6 to the floating-point precision of 1
 POINTS = 401  # grid points of the integral in `levels`; twice as many change a level by 1e-6
 
@@ -42,7 +42,7 @@ POINTS = 401  # grid points of the integral in `levels`; twice as many change a 
 class Looks:
     """Numbers of runs of each build at all judgements (looks) of a comparison; the last is for the present look."""
 
-    runs: tuple[float, ...] = (1.0,)  # harmonic means if the builds have different numbers of runs
+    runs: tuple[float, ...] = (1.0,)  # runs of each build at each look; the harmonic mean if builds differ
     planned: float | None = None
     """Final number of runs of each build; None if open."""
 

@@ -26,7 +26,7 @@ from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side
 from buildcompare.stats.levels import HARDLY_COVERED, MINUTE_S
 from buildcompare.text.sentences import say
 
-APART = 0.05  # Maximum relative difference of the builds' loads in a bounded test; 0.001 in published tests
+APART = 0.05  # Maximum relative difference of the builds' loads in a bounded test; published tests have 0.001
 NOT_HELD, HARDLY_HELD = 0.05, 0.25
 """Maximum fractions of time at less than `HELD` of a bounded run's load. Above the first fraction, the run is limited;
 above the second, it is invalid. Published runs have a fraction of 0, and a run with a failed load agent 0.22."""
@@ -42,7 +42,7 @@ END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
 the buckets end. A percentile above the second product has a wrong unit: errors of reading a plot are smaller."""
 THOUSANDS = 300.0  # Minimum ratio of two builds' levels that have different units; at most 3.8 in 68 published tests
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
-SHORTER = 0.5  # Minimum ratio of a bounded run's steady window to the other build's; 0.99 in published tests
+SHORTER = 0.5  # Minimum ratio of a bounded run's steady window to the other build's; published tests have 0.99
 
 Reasons = Iterator[ValidityReason]
 
@@ -188,7 +188,7 @@ def _recorded(run: RunInTest) -> Reasons:
     elif view.load is None and run.test.type == "bounded":
         yield _reason(ValidityCode.LOAD_UNKNOWN)
     silent_s = recording.duration_s - view.stop.end_s if view.stop and recording.stop_known else 0.0
-    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # otherwise the code is `gaps`
+    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # unbounded curves report `gaps`
         yield _reason(ValidityCode.SILENT_END, {"seconds": silent_s})
     samples_of = map(recording.samples, recording.graphs())
     first = [float(elapsed[finite][0]) for elapsed, values in samples_of if (finite := np.isfinite(values)).any()]
@@ -257,7 +257,7 @@ def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityR
         return _reason(
             code, numbers, invalid=stretch[1] - stretch[0] < run.view.shortest_s, from_s=begins, until_s=until
         )
-    if run.test.type == "unbounded" and fall.at_s > start:  # in the last 30 minutes
+    if run.test.type == "unbounded" and fall.at_s > start:  # the fall is in the last 30 minutes
         return _reason(code, {**numbers, "in_last_minutes": 1.0}, until_s=fall.at_s)
     if run.test.type == "unbounded" and missing:
         numbers["still_missing"] = 1.0
@@ -267,7 +267,7 @@ def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityR
 def _target(run: RunInTest) -> Reasons:
     if run.test.type != "bounded" or run.view.load is None or run.view.users is None or run.view.stop is None:
         return
-    # The load must last `shortest_s`, or one minute in a run without a steady window, which may be short.
+    # The load must last `shortest_s`. Without a steady window, one minute is enough, because the run may be short.
     top = run.sustained(run.view.shortest_s if run.view.steady.window else MINUTE_S)
     if run.test.users is not None and not top >= HELD * run.test.users:
         yield _reason(ValidityCode.TARGET_NOT_REACHED, {"reached": top, "target": run.test.users}, invalid=True)
@@ -300,7 +300,7 @@ def _last_30_minutes(run: RunInTest) -> Reasons:
     if why == "interrupted" and slope is not None and abs(slope) > STEEP:
         why = "still_climbing" if slope > 0 else "still_falling"
     faults = ["may_be_cut", "too_short", "gaps"]
-    if not any("in_last_minutes" in fall.numbers for fall in _falls(run)):  # else lost users may cause the slope
+    if not any("in_last_minutes" in fall.numbers for fall in _falls(run)):  # the slope is not due to lost users
         faults += ["still_climbing", "still_falling"]
     if why in faults:
         yield _reason(ValidityCode(why), {} if slope is None else {"slope_users_per_s": slope})
@@ -431,7 +431,7 @@ def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
         if None not in versions and _plain(label) != _plain(theirs):
             differs = not _one_version(*map(str, versions))
         else:  # compare labels without a version only if other reports name their builds
-            named = typed and ours != side  # a recording states its label in the params, and `ours` is not a default
+            named = typed and ours != side  # the params label this build, and some recording agrees with the params
             differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
         if differs:
             file, code = run.view.run.file, ValidityCode.ANOTHER_BUILD
