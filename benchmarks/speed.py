@@ -3,14 +3,14 @@
     reports    CPU of a report alone and in a batch, beside the commands papermill and nbconvert on the same notebook
     pull       wall time of pulling from a real Prometheus, beside curl with the same queries
     labels     CPU of a label series among 20,000 of a run, beside one among 2,000
-    ledger     CPU of looking back at 2,000 comparisons, and of commands on 100,000, beside work without a ledger
+    ledger     CPU of looking back at 2,000 comparisons, and of commands on 5,000, beside work without a ledger
     notebook   CPU of the first verdict of a notebook, of a window and of a margin, beside comparing the whole release
     files      CPU of reading 1 GB of k6's CSV, beside pyarrow.csv alone, and its memory
 
 Each ratio is to a reference of the same run: seconds differ between machines, ratios less so; those of wall time hold
 on idle cores only. Bounds that were asked for in CPU seconds are ratios on the machine where they were set: 0.3 of a
 choice in a notebook, 2.5 of its first verdict and 0.2 of a ledger of 2,000, where comparing took 0.3; and 5 of commands
-on 100,000, where an index of no ledger took 1.1. docs/performance.md says why the ratios are what they are. The exit
+on 5,000, where an index of no ledger took 1.1. docs/performance.md says why the ratios are what they are. The exit
 code is 1 where a bound is missed. All takes ten minutes on two cores; a part whose programs are missing is named and
 left out.
 """
