@@ -222,7 +222,7 @@ def voids(reason: ValidityReason) -> bool:
 
 
 def _lost(run: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
-    """Select the falls to below `HELD` times the load of the run: the planned load or, if higher, the lasting load."""
+    """Select the falls to below `HELD` times the load of the run: the planned or, if higher, the sustained load."""
     load = max(run.test.users or 0.0, run.sustained(run.view.shortest_s))
     return [fall for fall in falls if fall.after < HELD * load]
 
