@@ -83,7 +83,7 @@ def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
 
 
 def is_text(contents: bytes) -> bool:
-    """Test by its first bytes whether a file may be a table of text, not JSON, Parquet or a workbook."""
+    """Test whether a file may be a table of text: its first bytes are not those of JSON, Parquet or a workbook."""
     return contents.lstrip()[:1] not in (b"{", b"[", b"") and not contents.startswith((b"PAR1", b"PK\x03\x04"))
 
 
@@ -121,8 +121,8 @@ def with_labels(recording: Recording, path: str) -> Recording:
 def _read_delimited(file: InputFile, expected: str, fits: Callable[[list[str]], bool]) -> pd.DataFrame:
     """Read every field of a delimited file as text, with the line numbers of the file as the index.
 
-    The separator is comma, semicolon or tab, whichever splits the header so that `fits` accepts it; `expected`
-    describes such a header in messages.
+    The separator is comma, semicolon or tab: the one that splits the header into columns that `fits` accepts. The text
+    `expected` describes these columns in messages.
     """
     contents = _as_utf8(file)
     lines = io.BytesIO(contents)
@@ -226,7 +226,7 @@ def damaged(file: InputFile) -> InputError:
 
 
 def _read_foreign(file: InputFile) -> pa.Table:
-    """Read a Parquet file without a seal; check the number of values first, then page checksums and text lengths."""
+    """Read a Parquet file without a seal; check its number of values, page checksums and text lengths."""
     opened = ParquetFile(io.BytesIO(file.contents), page_checksum_verification=True)
     schema, metadata = opened.schema_arrow, opened.metadata
     names, is_ours = schema.names, KEY in (schema.metadata or {})
@@ -257,7 +257,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Cast a column to a number, boolean, text or time without zone, the types of a table of samples."""
+    """Cast a column to a type that tables of samples use: number, boolean, text, or time without zone."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):  # drop the zone; microseconds cover every year
         return column.cast(pa.timestamp("us"), safe=False)

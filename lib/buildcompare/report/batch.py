@@ -77,7 +77,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of an order: exit code, text, values of ``--fail-on`` that apply, and whether an old report was kept."""
+    """Result of an order: exit code, text, ``--fail-on`` conditions that hold, and whether an old report was kept."""
 
     code: int
     printed: str

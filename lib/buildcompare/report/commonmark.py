@@ -45,7 +45,7 @@ def to_html(text: str) -> Markup:
 
 
 def to_html_with_headings(text: str, taken: set[str]) -> tuple[Markup, list[tuple[str, str]]]:
-    """Render a cell; also return anchor and text of its level-2 headings. New anchors are added to `taken`."""
+    """Render a Markdown cell; also return anchor and text of each level-2 heading. New anchors are added to `taken`."""
     parser, found = _parser(headings=True), []
     tokens = parser.parse(text)
     for opening, inside in pairwise(tokens):
@@ -97,7 +97,7 @@ def to_inline_html(text: str) -> Markup:
 
 
 def to_markdown(text: str) -> str:
-    """Render `text` as Markdown with copies of its pictures; text with raw HTML appears literally."""
+    """Return `text` as Markdown that shows copies of its pictures; a text with raw HTML is escaped as a whole."""
     inside = (each for block in _parser(html=True).parse(text) for each in (block, *(block.children or ())))
     if any(each.type in ("html_block", "html_inline") for each in inside):
         return plain(text)

@@ -39,7 +39,7 @@ class HtmlReportExporter(TemplateExporter):
 class MarkdownReportExporter(Exporter):
     """``jupyter nbconvert --to buildcompare_markdown``: an executed notebook as README.md and graphs.
 
-    ``resources["graphs"]`` is the format of graphs or None, ``resources["written"]`` the text of hand-written blocks.
+    ``resources["graphs"]`` is the graphs' format (None: no graphs); ``resources["written"]`` has hand-written texts.
     """
 
     export_from_notebook = "buildcompare README"

@@ -63,7 +63,7 @@ def render(results: Results, graphs: Sequence[Figure], suffix: str | None = "svg
 
 
 def comment(results: Results, link: str | None = None) -> str:
-    """Render a comment for a pull request, of at most 60 lines without pictures; `link` is the report's address."""
+    """Render a comment for a pull request: at most 60 lines, no pictures; `link` is the report's address."""
     from buildcompare.report.terminal import table_rows  # late import: only tables of text need rich
 
     begins, rows, left_out = opening(results), [], Counter[str]()

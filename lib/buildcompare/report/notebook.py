@@ -22,7 +22,7 @@ NOT_PUBLISHED = "workbench"
 
 
 def notebook_of(report: Report) -> NotebookNode:
-    """Make a notebook that looks executed, with a cell for each section and the results."""
+    """Make a notebook that looks executed: one cell for each section, and a last cell with the results."""
     shown = [sections.parts_of(report, name) for name in sections.sections_of(report.results)]
     new: Any = v4  # nbformat has no types
     cells = [
@@ -128,7 +128,7 @@ def _with_content(parts: Iterable[Part], written: Mapping[str, str]) -> Iterator
 
 
 def _explained(html: Markup, terms: dict[str, str]) -> Markup:
-    """Explain each term at its first place in `html`, and remove it from `terms` (pattern: explanation)."""
+    """Explain each pattern in `terms` at its first match in `html`, and remove the explained patterns from `terms`."""
     for term in [*terms] if "<svg" not in html else ():
         if found := re.search(rf"(?<![\w-])({term})(?![\w-])(?=[^<>]*<)", html):
             abbr = Markup('<abbr title="{}">{}</abbr>').format(terms.pop(term), html[slice(*found.span())])

@@ -31,7 +31,7 @@ _asker: Connection | None = None  # in a child: pipe to the process that waits f
 
 
 def is_safe() -> bool:
-    """Test whether forking is safe. It is not where Python spawns children by default (Windows and macOS)."""
+    """Test whether forking is safe. Forking is unsafe where Python spawns children by default (Windows and macOS)."""
     methods = multiprocessing.get_all_start_methods()  # Python lists its default first
     return methods[0] != "spawn" and "forkserver" in methods
 
@@ -42,7 +42,7 @@ def is_child() -> bool:
 
 
 def tell(cell: int) -> None:
-    """Send the number of a cell to the process that waits for this child; without such a process the child ends."""
+    """Send the number of a cell to the process that waits for this child; end the child if that process is gone."""
     if _asker is not None:
         try:
             _asker.send((False, cell))

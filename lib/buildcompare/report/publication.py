@@ -40,7 +40,7 @@ def notebook_name(results: Results) -> str:
 
 
 def save_results(results: Results) -> str:
-    """Save results.json of an interactive notebook, unless a report is published there; return a message about it."""
+    """Save results.json of an interactive notebook, unless its folder holds a published report; return a message."""
     folder = reports() / results.comparison
     if (folder / HTML).exists():
         return f"{folder} holds a published report and was left as it is; `make report` publishes anew"

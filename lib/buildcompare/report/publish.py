@@ -44,7 +44,7 @@ class KernelInputError(InputError):
 
 
 def execute(params: Reported, *, command: str, engine: Engine | None = None) -> NotebookNode:
-    """Run the notebook of `params` with the chosen `engine`; the report shows `command`, which makes it again.
+    """Run the notebook of `params` with `engine`; the report shows `command`, with which users can repeat the report.
 
     Faulty input (a missing, empty or damaged file) raises :class:`InputError`, any other error
     :class:`ExecutionError`.
@@ -78,7 +78,7 @@ def execute(params: Reported, *, command: str, engine: Engine | None = None) -> 
 
 @contextlib.contextmanager
 def _settings(engine: Engine | None) -> Iterator[dict[str, object]]:
-    """Yield papermill's settings to run a notebook in a forked process (by default, where it is safe) or a kernel."""
+    """Yield papermill's settings for a forked process or a kernel; the default is a forked process if that is safe."""
     quiet: dict[str, object] = {"progress_bar": False, "log_output": False}
     if engine == "warm" or (engine is None and processes.is_safe()):
         from papermill.engines import papermill_engines

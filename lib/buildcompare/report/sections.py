@@ -83,7 +83,7 @@ class Fragment:
 
 
 class Report(Protocol):
-    """A comparison or a matrix of variants, from which the sections of a report are made."""
+    """A comparison of two builds or of several variants, from which the sections of a report are made."""
 
     @property
     def results(self) -> Results:
@@ -249,7 +249,7 @@ def ramp_up(analysis: Analysis) -> Iterator[Part]:
 
 
 def metrics(analysis: Analysis) -> Iterator[Part]:
-    """Show every metric over the steady windows; for unbounded tests, also show metrics at equal load."""
+    """Show the metrics of every test as tables and charts, and the mean changes over several tests."""
     yield fragment("matrix", results=analysis.results, matrix=_matrix(analysis.results.tests))
     for test in analysis.tests():
         yield fragment("test_heading", test=test.result)
@@ -283,7 +283,7 @@ def _matrix(tests: Iterable[TestResult]) -> list[tuple[str, list[Decided | None]
 def labels(analysis: Analysis) -> Fragment:
     """Show the labels of every table, largest changes first: one row per label, statistics side by side.
 
-    A long table has its first `MOST_LABELS` labels, and all that changed, have a finding, or are in one build only.
+    A long table has `MOST_LABELS` labels, plus all others that changed, have a finding, or are in one build only.
     """
     ids = _label_ids(analysis.results)
     tables: list[tuple[TestResult, list[tuple[Any, ...]]]] = []
@@ -308,7 +308,7 @@ def labels(analysis: Analysis) -> Fragment:
 
 
 def _chart_tools(drawn: Iterable[Figure], *, hint: bool = False) -> Fragment:
-    """Make the controls that all charts of a test share; with `hint`, an explanation is added."""
+    """Make the controls that all charts of a test share; `hint` adds instructions for mouse and keys."""
     group = next((figure.chart["group"] for figure in drawn if figure.chart), None)
     return replace(fragment("chart_tools", group=group, hint=hint), for_figures=True)
 

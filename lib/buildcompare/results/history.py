@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """Difference between two databases in an earlier comparison, in percent; null if unknown or of opposite sign."""
+    """Earlier difference between two databases, in percent; null if unknown or opposite to the present difference."""
 
     comparison: str
     base: Number = None
@@ -67,7 +67,7 @@ class Drift(Model):
 
 
 class BetweenComparisons(Model):
-    """Robust standard deviation of changes in users of an unchanged version, from `links` pairs; null below 5 pairs."""
+    """Robust standard deviation of one version's change in users between comparisons; null below 5 pairs (`links`)."""
 
     type: TestType
     db_engine: str | None

@@ -128,7 +128,7 @@ class RunResult(Model):
 
 
 class AlertResult(Model):
-    """When, how often and how nearly the runs of one build reached an alert threshold of the load-test coordinator."""
+    """One alert of the load-test coordinator in the runs of one build: when and how often its threshold was reached."""
 
     build: Side
     alert: str

@@ -98,7 +98,7 @@ class MixMover(Model):
 
 
 class TrafficMixResult(Model):
-    """Change of an average over labels: the sum of `mix_percent` (from shares) and `speed_percent` (from times)."""
+    """Change of an average over labels: `mix_percent` (changed shares of calls) + `speed_percent` (changed times)."""
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
@@ -238,7 +238,7 @@ class FailingLabel(Model):
 class ErrorRateResult(Tested, MetricRow):
     """One error rate in one test, in `unit`: means over the steady windows, or over whole runs for counted errors.
 
-    `delta_percent` is null if nothing failed in the base. For the interval, a third of a failure is added to each run.
+    `delta_percent` is null if nothing failed in the base. The interval is computed with 1/3 added to the failures.
     """
 
     better: Literal[Better.LOWER] = Better.LOWER
@@ -259,7 +259,7 @@ class LabelRow(Model):
 
 
 class LabelResult(Tested, LabelRow):
-    """One statistic of one label in one test; the interval is for the change without `shared_percent`."""
+    """One statistic of one label in one test; the interval is for the change after subtraction of `shared_percent`."""
 
     shared_percent: Number = None
     """Median change of all labels of the table, in percent; it is subtracted before the row is judged."""

@@ -60,7 +60,7 @@ class RampUp(Model):
 
 
 class BetweenRuns(Model):
-    """Difference between one run of each build, new minus base, and its 95 % interval from run-to-run noise."""
+    """Difference between single runs of the builds, new minus base, with its 95 % interval from run-to-run noise."""
 
     value: float
     ci_low: float

@@ -109,9 +109,9 @@ class CalibratedPenalty:
 
     @property
     def factor(self) -> float:
-        """Penalty in units of a series' variance: the larger of the maximum of `no_change` and a log-normal bound.
+        """Penalty in units of a series' variance: the maximum of the k learned runs, or a higher log-normal bound.
 
-        A new run exceeds the maximum of k runs once in k + 1 times, and the bound with probability `FALSE_ALARMS`.
+        A new run exceeds the maximum once in k + 1 times, and the bound with probability `FALSE_ALARMS`.
         """
         logs = np.log(self.no_change)
         quantile = float(stdtrit(logs.size - 1, 1.0 - FALSE_ALARMS))
@@ -226,7 +226,7 @@ def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
 
 
 def no_change_penalty(values: npt.ArrayLike) -> float:
-    """Smallest penalty at which a series shows no change: the largest reduction of its sum of squares per change."""
+    """Smallest penalty at which :func:`best_segmentation` finds no change in a series."""
     series = _checked(values)
     if series.size < 2:
         return 0.0

@@ -1,10 +1,10 @@
 """Judge differences of two builds against the noise of their runs: interval, p-value, and status.
 
-A metric is equivalent if its 90 % interval lies inside the margin (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15).
-Any other metric is changed if its adjusted p-value is below 5 % (Lakens, Scheel & Isager 2018, Advances in Methods and
-Practices in Psychological Science 1). The estimate of a gate metric must also exceed the margin. A remaining metric is
-not worse if its 95 % interval excludes a loss of twice the margin; otherwise it is inconclusive. P-values are adjusted
-within each family of metrics in a test (see :func:`family_of`), and within each statistic of a label table.
+A metric gets the first status that applies. It is equivalent if its 90 % interval lies inside the margin (Schuirmann
+1987, J. Pharmacokinet. Biopharm. 15). It is changed if its adjusted p-value is below 5 % (Lakens, Scheel & Isager 2018,
+Advances in Methods and Practices in Psychological Science 1); for a gate metric (felt by users), the estimate must also
+exceed the margin. It is not worse if its 95 % interval excludes a loss of twice the margin, and otherwise inconclusive.
+P-values are adjusted within each family of metrics (:func:`family_of`), and within each statistic of a label table.
 """
 
 import math
@@ -72,7 +72,7 @@ class Effect:
     ) -> float:
         """Smallest rise in percent that is significant with probability `POWER` at the level `level / family`.
 
-        For a gate metric, the estimate must also exceed the margin; for others, the upper end of the 90 % interval.
+        The estimate (for a gate metric) or the upper end of the 90 % interval (for others) must also exceed the margin.
         """
         reach = quantile(1.0 - level / family / 2.0, self.df) * self.sd
         return smallest_found(reach, self.sd, self.df, margin_percent, level, gate=gate)
@@ -245,7 +245,7 @@ def status_of(
 def no_worse_than(effect: Effect, margin_percent: float, better: Better | str, alpha: float = ALPHA) -> float | None:
     """Largest loss in percent inside the confidence interval (by default 95 %); 0 if the interval holds no loss.
 
-    None if the loss exceeds twice the margin, or if the metric has no better direction.
+    The result is None if this loss exceeds twice the margin, or if the metric has no better direction.
     """
     low, high = effect.interval(1.0 - alpha)
     worst = max(0.0, high if better == Better.LOWER else -low)
@@ -273,7 +273,7 @@ def judge(
 
 
 def judge_users(effect: Effect, margin: float, looks: Looks | None = None) -> TestedEffect:
-    """Judge the supported users. The p-value is multiplied by :data:`USERS`, except for a significant gain."""
+    """Judge the supported users. Unless their gain is significant, the p-value is multiplied by :data:`USERS`."""
     gain = judge(effect, margin, Better.HIGHER, family=GATE, looks=looks)
     if gain.status == Status.IMPROVEMENT:
         return gain
@@ -305,10 +305,10 @@ def family_of(metric: Metric) -> str:
 def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate: bool) -> FloatArray:
     """Return weights that divide a family's error rate among its metrics.
 
-    Outside of the gate family, a weight is the power to find a change of `SOUGHT` margins. Each gate metric first gets
-    `LEAST_SHARE` of an equal share. The rest goes in steps to the metric whose power to find `FOUND` grows most (Roeder
-    & Wasserman 2009, Statistical Science 24). A metric gets at most the p-value of an estimate equal to its margin.
-    Example: two gates with margins of 5 % and standard errors of 2 and 10 % (known exactly) get 0.19 and 0.77.
+    Without `gate`, a weight is the power to find a change of `SOUGHT` times the margin. With `gate`, each metric gets
+    `LEAST_SHARE` of an equal weight; the rest goes in steps to the metric whose power to find changes of `FOUND` times
+    the margin grows most (Roeder & Wasserman 2009, Statistical Science 24). Example: two metrics with margins of 5 %
+    and standard errors of 2 and 10 % (known exactly) get 0.19 and 0.77.
     """
     of_each = [(min(each.df, 1e9), each.sd, metric.margin_percent) for _, metric, each in members]
     df, sd, margin = np.array(of_each).reshape(-1, 3).T
@@ -333,9 +333,9 @@ def judge_labels(
 ) -> list[TestedEffect | None]:
     """Judge the rows of label tables, each given with its table, at the significance level `LABEL_ALPHA`.
 
-    Unadjusted p-values decide, because no row stops a release by itself. Of unchanged rows, at most `LABEL_ALPHA` are
-    marked. The results also hold p-values adjusted over the table. A row without a significant change is also
-    equivalent if its estimate lies inside the margin, and its 98 % interval between half and twice the time.
+    Unadjusted p-values decide, because no row stops a release by itself; at most the fraction `LABEL_ALPHA` of
+    unchanged rows is marked. P-values adjusted over the table are only returned. A row without a significant change is
+    also equivalent if its estimate lies inside the margin, and its 98 % interval lies between half and twice the time.
     """
     judged: list[TestedEffect | None] = [None] * len(effects)
     tables: dict[Hashable, list[tuple[int, Effect]]] = {}
@@ -368,9 +368,9 @@ def false_discovery(p_values: Sequence[float]) -> FloatArray:
 
 
 def holm(p_values: Sequence[float], weights: npt.ArrayLike = 1.0) -> FloatArray:
-    """Adjust p-values by Holm's procedure (1979, Scandinavian J. of Statistics 6), with the error shared by `weights`.
+    """Adjust p-values by Holm's procedure (1979, Scandinavian J. of Statistics 6); `weights` divide the error rate.
 
-    ``multipletests`` of statsmodels has no weights and is slow for the 10,000 calls of a self-check; unit tests use it.
+    ``multipletests`` of statsmodels has no weights, and is slow for 10,000 calls; unit tests compare with it.
     """
     p, weight = np.asarray(p_values, dtype=np.float64), np.broadcast_to(weights, len(p_values)).astype(np.float64)
     order = np.argsort(p / weight, kind="stable")

@@ -121,7 +121,7 @@ def minute_means(
 def mean_of_runs(values: Iterable[float | None], *, geometric: bool = False) -> float | None:
     """Mean of the values that are not None; None if there are no such values.
 
-    With `geometric`, take the geometric mean if all are above zero; it suits levels, whose changes are ratios.
+    With `geometric`, the result is the geometric mean if all values are above zero, since changes of levels are ratios.
     """
     numbers = [value for value in values if value is not None]
     if geometric and numbers and 0.0 < min(numbers) < max(numbers):

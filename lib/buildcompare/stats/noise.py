@@ -151,10 +151,10 @@ def repeat_noise(*runs: Sequence[RunLevel]) -> Noise | None:
 
 
 def pool_variances(variances: FloatArray, dfs: FloatArray) -> tuple[float, float]:
-    """Return the pooled variance of groups and its degrees of freedom; unequal variances reduce them (see `BY_CHANCE`).
+    """Return the pooled variance of groups and its degrees of freedom, which are reduced if the variances differ.
 
-    If setups differ in noise, a pooled variance has fewer degrees of freedom than the sum over the groups
-    (Satterthwaite 1946, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2).
+    The reduction follows Satterthwaite (1946, "An approximate distribution of estimates of variance components",
+    Biometrics Bulletin 2). It does not apply to differences that may be due to chance (`BY_CHANCE`).
     """
     weights, total = dfs / dfs.sum(), float(dfs.sum())
     pooled = float(weights @ variances)
@@ -176,9 +176,9 @@ def metric_noise(
 ) -> Noise | None:
     """Run-to-run noise of `metric` from repeated runs, the catalogue and earlier comparisons; None if unknown.
 
-    With few runs of a test type, the noise of the other type is pooled in, and then the catalogue's. `misread` is the
-    reading error of levels read off plots, in percent. In unbounded tests, earlier comparisons count only for metrics
-    without other noise. The tests of one batch change together, so earlier comparisons underestimate noise: for
+    If repeated runs are few, noise from the other test type and the catalogue is pooled in. `misread` is the reading
+    error of levels read off plots, in percent. In unbounded tests (rising load), earlier comparisons count only for
+    metrics without other noise. They underestimate noise, because the tests of one comparison change together: for
     supported users they give a standard deviation of 1.4 % for one run, and identical runs give 1.6 to 2.0 %.
     """
     learned, catalogue = learned_noise(metric.slug, test_type, groups), catalogue_noise(metric, test_type)
@@ -202,9 +202,9 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
     a build changes all tests alike, contrasts hold only noise; otherwise they are larger. So they are used only if they
     reduce `noise`. Without `noise`, `ENOUGH_COMPARISONS` are needed. `misread` selects values read off plots.
 
-    The rule was chosen on every second published release of the half used for tuning (63 rows of bounded tests). There,
-    95 % of contrasts lie in the 95 % intervals learned from the others (91 % without the catalogue's noise). In the
-    remaining releases, 97 % of contrasts do, and these intervals are three quarters as wide as the catalogue's.
+    The rule was chosen on every second published release in the tuning data (63 rows of bounded tests). Of these
+    contrasts, 95 % lie in the 95 % intervals learned from the others (91 % without the catalogue's noise). Of the other
+    releases' contrasts, 97 % do, and the intervals are three quarters as wide as the catalogue's.
     """
     rows = past[past["misread"] == misread] if past is not None else pd.DataFrame()
     if rows.empty:
@@ -302,7 +302,7 @@ def in_windows(noise: Noise, *builds: Sequence[RunLevel]) -> Noise:
     """Increase `noise` for runs whose windows are shorter than those that it was learned from.
 
     The variance within runs is inversely proportional to the length of the window. The standard errors of the compared
-    runs are not used, because waves of the load make them many times too large.
+    runs are not used, because slow oscillations of the load make them many times too large.
     """
     shares = np.array([1.0 / len(runs) for runs in builds])
     share = 1.0 if noise.within is None else min(1.0, noise.within**2 / noise.sd**2)

@@ -4,7 +4,7 @@ If unchanged rows are judged again after each of eight further runs, 19 % are si
 So the looks share the error rate as runs come in (Lan & DeMets 1983, "Discrete sequential boundaries for clinical
 trials", Biometrika 70). If no number of runs is planned, early looks get much of the rate (like Pocock's bounds), so
 most changes are found after few further runs. If a number is planned, the last look gets most (like O'Brien & Fleming's
-bounds), so early looks cost little power. A mixture test for any number of looks finds less (benchmarks/looks.py).
+bounds), so early looks cost little power. A mixture test detects fewer changes (benchmarks/looks.py).
 """
 
 from __future__ import annotations
@@ -137,9 +137,9 @@ def enough_runs(
 
 
 def aim(margin_percent: float, gate: bool) -> float:
-    """Change in percent that further runs should detect: the margin, or `SOUGHT` margins for a gate metric.
+    """Change in percent that further runs should detect: the margin, or `SOUGHT` times the margin with `gate`.
 
-    A true change equal to a gate's margin counts in only half of the comparisons: its estimate must exceed the margin.
+    With `gate`, only estimates above the margin count, and a true change equal to the margin gives them half the time.
     """
     return margin_percent * (SOUGHT if gate else 1.0)
 
@@ -180,8 +180,8 @@ def smallest_found(
 ) -> float:
     """Smallest rise in percent that counts as a change with probability :data:`POWER`.
 
-    The estimate must exceed `needed` (log scale). For a `gate`, it must also exceed the margin; otherwise the upper end
-    of the interval must. As `sd` is estimated, both thresholds are random, and the mean of their maximum is used (Clark
+    The estimate must exceed `needed` (log scale). With `gate`, the estimate must also exceed the margin; otherwise the
+    upper end of the interval must. As `sd` is estimated, both limits are random; their mean maximum is used (Clark
     1961, "The greatest of a finite set of random variables", Operations Research 9). `df_now` is the present `df`.
     """
     inside = 0.0 if gate else quantile(1.0 - level, df) * sd
@@ -201,8 +201,8 @@ def look_level(looks: Sequence[float], planned: float | None = None) -> float:
     looks
         Number of runs of each build at each look, in any order; for unequal numbers, their harmonic mean.
     planned
-        Final number of runs of each build. With it, all looks share the error, and most is kept for the end. Without
-        it, the first look is judged alone, and later looks share the error over up to 8 further runs.
+        Final number of runs of each build. If given, all looks share the error rate, and the last look gets most. If
+        None, the first look is judged alone, and later looks share the error rate over up to 8 further runs.
 
     Returns
     -------
@@ -237,8 +237,8 @@ def spent_late(part: float) -> float:
 def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
     """Significance levels of looks, each given as its number of runs and the fraction of the planned runs.
 
-    The distribution of a sum of normal increments is integrated look by look, leaving out sums significant earlier
-    (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). After the planned runs the level is constant.
+    The distribution of a sum of normal increments is integrated look by look; sums that were already significant are
+    left out (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). After the plan, levels are constant.
     """
     spent: list[float] = []
     sums, density = np.zeros(1), np.ones(1)

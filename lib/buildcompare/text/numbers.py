@@ -178,8 +178,8 @@ def status_words(
 ) -> str:
     """Format a status in words: ``no difference beyond 5 %``, ``no worse than 10 %``.
 
-    The word regression is for changes that fail the comparison. For a row that cannot fail it, such as a metric that
-    is no gate, give its `unit`: a change is then called slower, faster, more or less.
+    For a row that cannot fail the comparison, give its `unit`: a change is then called slower, faster, more or less,
+    instead of regression or improvement.
     Equivalence is tested with the 90 % interval (two one-sided tests at 5 %). If the displayed 95 % interval, from
     `low` to `high`, exceeds the margin, the words name the limit farther from zero instead of the margin.
     """

@@ -141,5 +141,5 @@ class Names:
         return cls(Pair(*labels), {test.name: title(test) for test in tests})
 
     def opens(self, words: str) -> str:
-        """Capitalise the first letter of `words` if there is one test; with several, a title precedes `words`."""
+        """Return `words`, capitalised if there is one test; with several tests, a title precedes the words."""
         return words[:1].upper() + words[1:] if len(self.tests) == 1 else words

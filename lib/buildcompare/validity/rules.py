@@ -83,7 +83,7 @@ class RunInTest:
 
     @cached_property
     def climb(self) -> tuple[float, float] | None:
-        """End slope and ramp slope, per second, if an unbounded run was cut on its ramp; otherwise None."""
+        """Slopes of a rising load at its end and on its ramp, per second, if the run ended too early; else None."""
         shape, reported = self.view.shape, self.view.run.supported_users
         if self.test.type == "bounded" or shape is None or shape.ramp is None:
             return None
@@ -119,7 +119,7 @@ class TestValidity:
 def judge_validity(
     test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator, labels: Pair[str]
 ) -> tuple[Validity, Views]:
-    """Judge `test`; return its validity, and its views limited to valid times and without unreliable estimates."""
+    """Judge `test`; return its validity, and `views` limited to valid times and without unreliable estimates."""
     judged = judge_runs(views.map(lambda of: [RunInTest(view, test, catalogue, coordinator, labels) for view in of]))
     return judged.test, Pair.of(lambda side: [*map(_judged, views[side], judged.runs[side])])
 
@@ -217,12 +217,12 @@ def _falls(run: RunInTest) -> Reasons:
 
 
 def voids(reason: ValidityReason) -> bool:
-    """Return whether a reason voids the estimate of supported users: users were missing in the last 30 minutes."""
+    """Test whether users were missing in the last 30 minutes, so that the supported users cannot be estimated."""
     return "in_last_minutes" in reason.numbers or "still_missing" in reason.numbers
 
 
 def _lost(run: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
-    """Select the falls after which a bounded run has less than `HELD` of its planned or highest lasting load."""
+    """Select the falls to below `HELD` times the load of the run: the planned or, if higher, the sustained load."""
     load = max(run.test.users or 0.0, run.sustained(run.view.shortest_s))
     return [fall for fall in falls if fall.after < HELD * load]
 
@@ -353,9 +353,9 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs whose curve differs from the reported users: limited if all curves are equally low, else invalid.
+    """Report runs whose curve differs from the reported users: `invalid`, or `limited` if all are similarly low.
 
-    At the user ceiling, a larger difference is allowed: users who log in again raise the curve by up to 3 %.
+    Near the maximum number of users, runs may differ more: users who log in again raise the curve by up to 3 %.
     """
     every = {(side, i): _above_report(run) for side, i, run in _each(runs)}
     differ = [each for each in every.values() if each is not None]
@@ -369,7 +369,7 @@ def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _above_report(run: RunInTest) -> float | None:
-    """Return the curve's mean / reported users - 1; None if unknown, or if a curve below the report still climbs."""
+    """Return estimated / reported users - 1; None if one is unknown, or if a curve below the report still rose."""
     estimate, reported = run.view.estimate, run.view.run.supported_users
     mean = estimate.at_least if estimate and estimate.estimated is None else estimate and estimate.estimated
     if not estimate or not mean or not reported:
