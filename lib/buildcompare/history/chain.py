@@ -159,10 +159,10 @@ class Chain:
     def usual(self) -> dict[int, tuple[int, float]]:
         """Map each key of tests to the number of its drifts and their standard deviation.
 
-        A drift is the log ratio of supported users between two tests of one version. The deviation is 1.4826 times the
-        median absolute drift, but at least the noise of two single runs. With fewer than `LEAST_COUNT` drifts, it is
-        NaN. A drift is a jump if its z-score (drift / deviation) exceeds 3.5. In simulated chains of 5 or 33 drifts
-        that scatter by 8 %, 4 to 6 % have a false jump (tests/history/test_drift.py).
+        A drift is the log ratio of supported users between two tests of one version. The standard deviation is 1.4826
+        times the median absolute drift, but at least the noise of two single runs. With fewer than `LEAST_COUNT`
+        drifts, it is NaN. A drift is a jump if its modified z-score (drift / deviation) exceeds 3.5. In simulated
+        chains of 5 or 33 drifts that scatter by 8 %, 4 to 6 % have a false jump (tests/history/test_drift.py).
         """
         assert self.noise is not None
         rows = np.flatnonzero(self._earlier >= 0)
