@@ -49,7 +49,7 @@ ParamsFile = Annotated[Path, argument("PARAMS", "A params file, such as params/v
 
 
 def _words(text: str) -> frozenset[FailOn]:
-    """Parse the value of --fail-on. Always add `invalid`; add `regression` if the value contains `inconclusive`."""
+    """Parse the words of --fail-on. `invalid` is always added; the word `inconclusive` also adds `regression`."""
     every: tuple[FailOn, ...] = get_args(FailOn)
     given = [word.strip() for word in text.split(",")]
     if wrong := [word for word in given if word not in every]:
@@ -187,7 +187,7 @@ def _write_compared(result: Any, html: Path | None, results: Path | None, others
 def _compared_to_kept(
     new: str, folder: Path, stated: dict[str, Any], settings: dict[str, Any], *, keep: bool, quiet: bool
 ) -> Any:
-    """Compare new runs with those kept in `folder`; None if no kept run fits. `keep` adds new runs unless invalid."""
+    """Compare new runs with runs kept in `folder`; return the result, or None if no kept run is comparable."""
     from buildcompare import api
     from buildcompare.comparison import baselines
     from buildcompare.config.assumed import open_catalogue
@@ -354,7 +354,7 @@ def _exit_code(shortcomings: Collection[FailOn], fail_on: Collection[FailOn] | N
 
 
 def _table(*, every: bool) -> Printed:
-    """Return the settings of the printed table: as wide as the terminal and coloured, or plain without a terminal."""
+    """Return settings of the printed table: terminal width (or `WIDTH`), colours, and whether all rows are printed."""
     return Printed(shutil.get_terminal_size((WIDTH, 0)).columns, os.isatty(1), every)
 
 

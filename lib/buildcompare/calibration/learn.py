@@ -137,7 +137,7 @@ def read_calibration(file: str, catalogue_name: str) -> Calibration:
 def groups_without(
     calibration: Calibration, recordings: Iterable[Recording]
 ) -> tuple[list[noise.RepeatedRuns], dict[str, Any]]:
-    """Return the groups without any of `recordings`, and the self-check. A run must not define its own noise."""
+    """Return groups without any of `recordings` (no run may define its own noise), and the calibration's self-check."""
     compared = {each for recording in recordings for each in ids_of(recording)}
     left_out = [group.name for group in calibration.groups if any(compared & {*run.ids} for run in group.runs)]
     kept = [group for group in calibration.groups if group.name not in left_out]
@@ -222,10 +222,10 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
 
 
 def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> noise.RunLevels:
-    """Measure a run for a calibration: metric levels, label values, and the lowest penalty that finds no change point.
+    """Measure a run for a calibration: metric levels, label values, and penalties of the search for change points.
 
-    Without a curve of users, the load is the level of a metric that follows the users (a proxy), because only ratios
-    between runs matter. Percentiles in the last bucket of a histogram are left out: the true values may be higher.
+    A metric's penalty is the lowest that finds no change point. If users were not recorded, a metric that follows them
+    is the load. Percentiles in the last bucket of a histogram are left out: the true values may be higher.
     """
     metrics = {}
     for series in view.recording.graphs():
@@ -254,11 +254,11 @@ Columns named by a number in `INJECTED`: an injected increase of that percentage
 
 
 def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> dict[str, Any] | None:
-    """Compare the runs of each group in pairs, by the noise of the other groups; None for fewer than two groups.
+    """Judge each pair of runs of a group by the noise of the other groups, and count the outcomes.
 
-    Each pair is judged as if it were two builds, then again with one metric or label of one run scaled. The counts for
-    metrics and for labels are: `rows`; `called`, rows reported as changed by mistake; `covering`, 95 % intervals that
-    include zero; and `found`, for each injected percentage, rows in which the injected increase is detected.
+    Each pair is judged as if it were two builds, then again with an injected increase of one metric or label. For
+    metrics and for labels, `rows` counts all rows, `called` false changes, `covering` 95 % intervals that include zero,
+    and `found` the detected increases of each percentage. The result is None for fewer than two groups.
     """
     if len(groups) < 2:
         return None
@@ -328,7 +328,7 @@ def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
 def _checked(
     group: noise.RepeatedRuns, pair: int, key: str, judged: Sequence[TestedEffect | None]
 ) -> list[tuple[Any, ...]]:
-    """Return the row of one metric or label, or no row if it is not judged; `judged[0]` has no injected change."""
+    """Make the row of one metric or label; return [] if the effect without injected change (`judged[0]`) is None."""
     if (plain := judged[0]) is None:
         return []
     low, high = plain.effect.interval()

@@ -88,8 +88,8 @@ def compare_to_kept(
 ) -> tuple[Any, list[KeptRuns]]:
     """Compare the runs `new` with the latest kept runs; the result is None if no kept runs are comparable.
 
-    `compare` is :func:`buildcompare.compare`. If the kept runs turn out to have another load than `new`, `compare` runs
-    again with kept runs at the load of `new`. In a benchmark, the kept runs of one build are a session.
+    `compare` is :func:`buildcompare.compare`. If the kept runs turn out to have another load than `new`, the comparison
+    is repeated with kept runs at the load of `new`. In a benchmark, the kept runs of one build count as a session.
     """
     kept = latest(folder, stated)
     result = _compared(compare, kept, new, **settings)

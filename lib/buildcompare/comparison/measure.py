@@ -35,7 +35,7 @@ UNJUDGED: Mapping[str, Any] = {"verdict": Verdict.INCONCLUSIVE, "supported_users
 
 @dataclass(frozen=True)
 class Estimates:
-    """Measurements of a test, and the noise to judge them by. Both are independent of the margins."""
+    """Measurements of a test, and the noise to judge them by; no field depends on the margins."""
 
     test: Test
     views: Views
@@ -82,8 +82,8 @@ def compare_test(
     """Measure and judge the runs of one test.
 
     The noise between runs is learned from `groups` of repeated runs and from `past` comparisons, or else taken from
-    `catalogue`. `label_noise` is the noise of labels learned from `groups`; pass it if several tests share it. `looks`
-    holds the numbers of base and new runs in earlier analyses; `planned_runs` is the final number per build.
+    `catalogue`. `label_noise` is the noise of labels; several tests can share it. `looks` holds the numbers of base and
+    new runs in earlier analyses. `planned_runs` is the planned number of runs of each build.
     """
     coordinator, label_noise = coordinator or Coordinator(), label_noise or LabelNoise(groups, catalogue.label_tables)
     names = Pair(*labels)
@@ -125,7 +125,7 @@ def compare_test(
 def _viewed(
     test: Test, recordings: TestRecordings, catalogue: Catalogue, coordinator: Coordinator, labels: Pair[str]
 ) -> tuple[schema.Validity, Views]:
-    """Return the validity of a test, and the views of its runs, cut to their valid part."""
+    """Return the validity of a test, and its evaluated runs (views), limited to their valid times."""
     repeated = test.type == "bounded" and min(len(recordings[side]) for side in SIDES) > 1
 
     def view(side: Side) -> list[RunView]:

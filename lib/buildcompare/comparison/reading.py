@@ -78,7 +78,7 @@ def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Cata
 
 
 def pull_recordings(params: Comparison, *, refresh: bool = False, quiet: bool = False) -> None:
-    """Pull the runs that are not in the cache from their server; with `refresh`, all runs that have a server."""
+    """Pull the runs that are not in the cache from their server; `refresh` pulls cached runs again."""
     catalogue = catalogue_of(params)
     pulled = [(slot, run) for slot, run in runs_of(params) if run.is_pulled]
     missing = [(slot, run) for slot, run in pulled if refresh or not is_kept(slot, run, params.source, catalogue)]

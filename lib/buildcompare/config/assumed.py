@@ -59,9 +59,9 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
 
 
 def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalogue:
-    """Add unlisted metrics in seconds, whose increase fails the comparison. `units` holds pairs of name and unit.
+    """Add the unlisted metrics of `units` that are in seconds; an increase beyond the margin fails the comparison.
 
-    The margin is the default of `operations` in a params file. If a name implies seconds, the name decides.
+    `units` holds pairs of name and unit. The margin is the default of `operations`. A name implying seconds decides.
     """
     timed = [catalogue.find(name) for name, unit in dict.fromkeys(units) if unit == "seconds"]
     settings = {"unit": "seconds", "better": Better.LOWER, "gate": True}
@@ -129,8 +129,8 @@ def given_or_open(catalogue: str | Catalogue | None) -> Catalogue:
 def recognised(names: Iterable[str]) -> str | None:
     """Return the name of the catalogue that lists the most of these metrics; None if no catalogue qualifies.
 
-    The catalogue must list at least half of the metrics. At least one listed metric must be the load or able to fail a
-    comparison, and have a name of several words, because every product uses `latency`, `cpu` and `rps`.
+    A catalogue qualifies if it lists at least half of the metrics, and if one of its matches is the load or a gate
+    metric (which can fail a comparison) with a name of several words. Names such as `cpu` are too common.
     """
     names, best = [*names], (0, "")
     for each in catalogue_names():

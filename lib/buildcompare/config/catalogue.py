@@ -33,7 +33,7 @@ class _Strict(BaseModel, extra="forbid", frozen=True): ...
 
 
 class RunSd(_Strict):
-    """Standard deviation of one run around the level of its setup, in percent."""
+    """Standard deviation of a metric between runs of one build on one setup, in percent."""
 
     bounded: float | None = Field(default=None, gt=0)
     unbounded: float | None = Field(default=None, gt=0)
@@ -79,7 +79,7 @@ class Metric(_Strict):
 
 
 def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "successes"] | None:
-    """Tell from name, unit and direction whether a metric counts failures or is a share of successes; else None."""
+    """Tell whether a metric measures failures, or the fraction of attempts that succeed; None for other metrics."""
     if unit not in COUNTED and not unit.endswith("/s"):
         return None
     if better == Better.LOWER and re.search(rf"\b{FAILED}\b", slug):
@@ -140,7 +140,7 @@ class LabelSd(_Strict):
 
 
 def unit_of_label(group: str) -> str:
-    """Return the unit of a label table's values: seconds, or for log messages a rate."""
+    """Return the unit of the values in a label table: seconds, or a rate if the table counts log messages."""
     return {"logs": "per minute", "logs by user": "per user and minute"}.get(group, "seconds")
 
 

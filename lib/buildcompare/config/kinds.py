@@ -65,10 +65,10 @@ def kind_of(document: Document) -> Kind | None:
 
 
 def kind_of_params(params: Reported) -> Kind | None:
-    """Return the kind of checked parameters; None for a comparison of two builds."""
+    """Return the kind of report that `params` ask for; None for a comparison of two builds."""
     return next((kind for kind in kinds() if isinstance(params, kind.model)), None)
 
 
 def kind_of_results(results: Results) -> Kind | None:
-    """Return the kind of results; None for a comparison of two builds."""
+    """Return the kind of report to which `results` belong; None for a comparison of two builds."""
     return next((kind for kind in kinds() if getattr(results, kind.name) is not None), None)

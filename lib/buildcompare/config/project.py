@@ -110,7 +110,7 @@ def _remove_left(parent: Path, pattern: str) -> None:
 def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
     """Lock `folder` and yield True. Without `wait`, yield False if another process holds the lock.
 
-    The system releases the lock when the process ends. A file system without locks yields `wait`, and Windows True.
+    The lock ends with the process. Windows yields True without a lock; a file system without locks yields `wait`.
     """
     if sys.platform == "win32":
         yield True
@@ -156,7 +156,7 @@ def socket_folder() -> Iterator[Path]:
 
 
 def commit(project: Path) -> str | None:
-    """Return the git commit of `project`, plus ``with changes`` if tracked files differ; None if git knows none."""
+    """Return the git commit of `project`, plus ``with changes`` if tracked files differ; None if unknown."""
     if not (project / ".git").exists():
         return None
     ask = ["describe", "--always", "--exclude=*", "--abbrev=12", "--dirty= with changes"]

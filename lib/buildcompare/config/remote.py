@@ -32,7 +32,7 @@ def is_remote(path: str | Path) -> bool:
 
 
 def fetched(address: str) -> Path:
-    """Return the path of an up-to-date copy of the file at an address; a missing file leaves no copy there."""
+    """Return the path of an up-to-date copy of a remote file; the path does not exist if the file is missing."""
     system, path = _system(address)
     copy = _copy_of(address)
     with _one_line(address, "a file that can be read"):

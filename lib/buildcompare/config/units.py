@@ -88,7 +88,7 @@ def unit_factor(fault: Callable[..., Exception], key: str, stated: str, unit: st
 
 
 def is_unit(text: str, unit: str) -> bool:
-    """Whether `text` is a suffix of values that converts to the catalogue's `unit`; any suffix if `unit` is empty."""
+    """Whether `text` is a known unit that converts to the catalogue's `unit`; an empty `unit` fits any known unit."""
     found, wanted = _suffix(text), SUFFIXES.get(unit, (_quantity(unit),))[0]
     return found is not None and (not unit or found[0] == wanted != "")
 

@@ -164,7 +164,7 @@ def _packed(header: Mapping[str, Any], floats: Sequence[np.ndarray]) -> str:
 
 
 def extremes(values: np.ndarray, piece: np.ndarray) -> np.ndarray:
-    """Find the indices of each piece's minimum and maximum; `piece` has the ascending piece number of each value."""
+    """Find the indices of each piece's minimum and maximum; `piece` (ascending) has the piece number of each value."""
     starts = np.flatnonzero(np.diff(piece, prepend=-1))
     number = np.cumsum(np.diff(piece, prepend=piece[0]) != 0)
     kept = []

@@ -1,4 +1,4 @@
-"""Draw a flame graph of two builds as SVG: widths are shares in the new build, colours show how shares changed."""
+"""Draw a flame graph of two builds as SVG: widths are shares of the new build's profile, colours show changes."""
 
 import html
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class _Node:
     below: dict[str, "_Node"] = field(default_factory=dict)
 
     def walk(self, least: float, start: float = 0.0) -> Iterator[tuple["_Node", float]]:
-        """Yield the node, and nodes below it with a share of at least `least`, each with its left edge (0 to 1)."""
+        """Yield this node and its descendants with at least `least` of a profile, each with its left edge (0 to 1)."""
         yield self, start
         for each in sorted(self.below.values(), key=lambda node: node.name):
             if max(each.shares.values()) >= least:
@@ -40,7 +40,7 @@ class _Node:
 def flame_graph(profiles: Pair[list[Profile]], labels: Pair[str], *, name: str) -> str:
     """Draw the flame graph as an HTML element; the script ``flame.js`` makes it zoomable.
 
-    `profiles` has at least one profile of each build; the graph shows mean shares. `name` says what was profiled.
+    `profiles` has at least one profile of each build; the graph shows their mean. `name` says what was profiled.
     """
     root = _Node(say("figures", "flame_root"), 0, {"base": 1.0, "new": 1.0})
     for side in SIDES:

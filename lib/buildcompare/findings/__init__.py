@@ -99,15 +99,15 @@ def find(
 
 
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Sort findings: slower labels, critical findings, supported users, warnings, regressions, then infos by rank."""
+    """Sort findings: slower labels, critical findings, supported users, warnings, regressions, then others by rank."""
     return sorted(findings, key=_order)
 
 
 def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) -> tuple[list[Finding], list[Finding]]:
-    """Split sorted findings into at most `TOP` above the fold and the rest.
+    """Split sorted findings: at most `TOP` that the page shows at once (above the fold), and the others.
 
     Findings about the recordings (`HYGIENE`) are chosen last. Of an invalid test, only the finding about its validity
-    can be above the fold. Findings that the report's opening states (ids in `stated`) go to the rest.
+    can be above the fold. Findings that the report's opening states (ids in `stated`) are never above the fold.
     """
     invalid = [each for each in findings if each.kind == FindingKind.VALIDITY and each.severity == Severity.CRITICAL]
     tests = {each.test for each in invalid if each.test}
@@ -120,7 +120,7 @@ def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) ->
 
 
 def _is_folded(found: Finding) -> bool:
-    """Test whether an info stays below the fold: it reports no clear change, or its kind has the rank `FOLDED`."""
+    """Test whether a finding has severity info and either reports no clear change or has the rank `FOLDED`."""
     if found.severity != Severity.INFO:
         return False
     status = found.evidence.get("status")
@@ -131,7 +131,7 @@ def _is_folded(found: Finding) -> bool:
 
 
 def headlines(findings: Sequence[Finding]) -> list[Finding]:
-    """Select critical findings, warnings, and infos of the kinds that a Markdown report always shows."""
+    """Select critical findings, warnings, and all findings of the kinds that a Markdown report always shows."""
     return [each for each in findings if each.severity != Severity.INFO or each.kind in HEADLINES]
 
 
@@ -165,7 +165,7 @@ def suggest(
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to repeat tests that are invalid, have limits not in `USUAL_LIMITS`, or lack a gate metric's noise."""
+    """Suggest to repeat tests that are invalid, have unusual limits, or have a gate metric whose noise is unknown."""
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED, ValidityStatus.VALID):
         for test in (each for each in tests if each.validity.status == status):
             codes = {*test.validity.codes}
@@ -206,7 +206,7 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 
 def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest further runs for one metric that probably got worse; prefer gate metrics, then the smallest p-value."""
+    """Suggest further runs for the metric that most probably got worse; metrics that decide the verdict come first."""
     rows: list[tuple[bool, float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.validity.status != ValidityStatus.INVALID):
         fields = {"slug", "name", "margin_percent"}

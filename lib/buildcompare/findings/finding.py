@@ -16,9 +16,9 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class Found:
-    """Outcome of a rule; `evidence` has every number of the finding's sentence, `test` defaults to the rule's test.
+    """Outcome of a rule, with every number of the finding's sentence in `evidence`.
 
-    Models, tuples and enums in `evidence` become plain JSON in results, NaN becomes null.
+    `test` defaults to the rule's test. In results, `evidence` is plain JSON, in which NaN becomes null.
     """
 
     kind: FindingKind
@@ -32,7 +32,7 @@ class Found:
 
 
 def finding(found: Found, names: Names, test: str | None = None) -> Finding:
-    """Make a finding with its sentence; `test` is used if the outcome names none."""
+    """Make a finding with its sentence; `test` is the default for an outcome without a test."""
     test = found.test or test
     evidence = to_jsonable_python(found.evidence, inf_nan_mode="null")
     text, detail = sentence(found.kind, evidence, names, test, **found.beside)

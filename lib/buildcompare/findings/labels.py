@@ -72,7 +72,7 @@ def labels_beyond_noise(tests: Sequence[TestResult]) -> list[SlowerLabel]:
 
 
 def beyond_noise(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Find labels that became several times slower: a warning if recorded calls show the added time, else an info."""
+    """Find labels that became several times slower; give a warning only if recorded calls show the added time."""
     if labels := labels_beyond_noise(tests):
         severity = Severity.INFO if labels[0].added_share is None else Severity.WARNING
         evidence = {"labels": labels, "not_named": max(len(labels) - MOST_LABELS, 0), "placebo": PLACEBO}
@@ -82,8 +82,8 @@ def beyond_noise(tests: Sequence[TestResult]) -> Iterator[Found]:
 def label_changed(test: TestResult) -> Iterator[Found]:
     """Find labels that changed beyond the noise of repeated runs, by p-values adjusted for all rows of their table.
 
-    A slower label is a warning, or critical if the test is a regression; it is an info if it adds less than
-    `LEAST_ADDED` to the time of its table. :func:`beyond_noise` reports labels that became several times slower.
+    A slower label is a warning, or critical if the test's verdict is regression. Labels with little added time (below
+    `LEAST_ADDED`) have severity info. :func:`beyond_noise` reports labels that became several times slower.
     """
     if test.validity.status == ValidityStatus.INVALID or min(map(len, test.runs)) < 2:
         return
@@ -188,7 +188,7 @@ def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tupl
 def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Find labels that are significantly slower in one test, and at least probably slower in another test.
 
-    The severity is info: of 19 published releases, 6 have such labels, and 5 have them if base and new are swapped.
+    Such labels are often due to chance: 6 of 19 published releases have them, and 5 if base and new are swapped.
     """
     agreed = agreeing_labels({test.name: test.labels for test in tests})
     if not agreed:

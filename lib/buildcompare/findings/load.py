@@ -1,4 +1,4 @@
-"""Make findings about supported users, about early bumps, ramp and waves of the load, and about single events."""
+"""Make findings about supported users, the course of the load, and events (sudden changes of metrics)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -42,7 +42,7 @@ def supported_users(test: TestResult) -> Iterator[Found]:
 
 
 def reported_against_estimated(test: TestResult) -> Iterator[Found]:
-    """Report curves whose supported users differ from the load-test tool's report."""
+    """Report builds whose supported users, estimated from the curves, differ from the load-test tool's report."""
     users = test.supported_users
     if users is None:
         return
@@ -57,7 +57,7 @@ def reported_against_estimated(test: TestResult) -> Iterator[Found]:
 
 
 def limited_by(test: TestResult) -> Iterator[Found]:
-    """Report the first wave, the stop and the limiting threshold of each build of an unbounded test."""
+    """Report which threshold limited each build in an unbounded test, and when its load first fell and then ended."""
     limits = test.limited_by or LimitedBy()
     waves = [ramp.wave_onset_s for ramp in (test.ramp_up.base, test.ramp_up.new)]
     if test.type != "unbounded" or (test.limited_by is None and None in waves):
@@ -104,14 +104,14 @@ def _falls(ramps: RampUps) -> list[Bump | None]:
 
 
 def bumps_alike(ramps: RampUps) -> bool:
-    """Test whether the builds have equally many early bumps, with maximum depths in a ratio of at most `DEEPER`."""
+    """Test whether both builds have equally many early bumps, and the deepest differ by at most the factor `DEEPER`."""
     depths = sorted(bump.depth_users for bump in _falls(ramps) if bump)
     similar = len(depths) < 2 or depths[1] <= DEEPER * depths[0]
     return ramps.base.early_bumps == ramps.new.early_bumps and similar
 
 
 def waves(test: TestResult) -> Iterator[Found]:
-    """Report waves whose period or depth differs more than between runs of one build."""
+    """Report that waves of the load differ in period or depth between the builds by more than run-to-run noise."""
     ramps = test.ramp_up
     differences = {measure: getattr(ramps, measure) for measure in WAVES}
     differ = [measure for measure, difference in differences.items() if difference and difference.excludes_zero]
@@ -137,9 +137,9 @@ def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def events(test: TestResult) -> Iterator[Found]:
-    """Report the largest groups of simultaneous events in which an event of only one build exceeds the margin.
+    """Report the largest groups of simultaneous events with a change beyond the margin in only one build.
 
-    The severity is info: identical runs also differ by such events, and releases have as many in base as in new.
+    The severity is info, because identical runs also have such events, and base builds have as many as new builds.
     """
     metrics = {metric.slug: metric for metric in test.metrics}
     groups = grouped((event.group or 0, event) for event in test.events)

@@ -32,8 +32,8 @@ Row = tuple[TestResult, MetricResult]
 def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Make one finding for each metric and direction of change, for metrics that changed or probably got worse.
 
-    Unbounded tests are compared at equal load, since the load-test coordinator raises each build's load until the build
-    is slow. Invalid unbounded tests are skipped; changes in other invalid tests are infos.
+    Unbounded tests are compared at equal load, because the load-test coordinator raises the load until a build is slow.
+    Invalid unbounded tests are skipped. Changes that occur only in invalid tests have severity info.
     """
     tests = [test for test in tests if test.type != "unbounded" or test.validity.status != ValidityStatus.INVALID]
     changed = (
@@ -78,7 +78,7 @@ def lost(metric: MetricResult) -> bool:
 
 
 def _severity(rows: Sequence[Row]) -> Severity:
-    """Grade a change in valid tests: a regression of a gate metric is critical, all others are infos."""
+    """Return the severity of a change in valid tests: critical for a regression of a gate metric, else info."""
     decided = [metric.deciding for _, metric in rows if metric.gate]
     return Severity.CRITICAL if any(row.status == Status.REGRESSION for row in decided if row) else Severity.INFO
 
@@ -204,7 +204,7 @@ def _row_evidence(row: Row) -> dict[str, object]:
 
 
 def traffic_mix(test: TestResult) -> Iterator[Found]:
-    """Report averages that a changed traffic mix moved, as infos: a different mix of calls makes no build slower."""
+    """Report averages that moved with the mix of calls; the severity is info, as another mix makes no build slower."""
     for metric in test.metrics:
         mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # percentiles are listed with averages
         if mix is None or is_percentile or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:

@@ -62,7 +62,7 @@ def left_out(test: TestResult) -> Iterator[Found]:
 
 
 def coverage(test: TestResult) -> Iterator[Found]:
-    """Report all gaps in one finding, and metrics that a run lacks; a metric that no run has is only an info."""
+    """Report all gaps in one finding, and metrics that a run lacks; if no run has a metric, the severity is info."""
     gaps: list[tuple[Mapping[str, object], list[SeriesCoverage]]] = []
     absent: list[tuple[tuple[FindingKind, Side, tuple[str, ...]], Mapping[str, object]]] = []
     every = [*test.runs.base, *test.runs.new]

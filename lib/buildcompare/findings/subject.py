@@ -81,7 +81,7 @@ def lab_command(
 
 
 def _first(evidence: object, keys: Set[str]) -> Mapping[str, Any]:
-    """Search nested `evidence`, from outside to inside, for a mapping with one of `keys`; return {} if none has one."""
+    """Search nested `evidence` from outside to inside for a mapping with one of `keys`; return {} without a match."""
     if isinstance(evidence, Mapping) and keys & evidence.keys():
         return evidence
     parts = evidence.values() if isinstance(evidence, Mapping) else evidence if isinstance(evidence, list) else ()

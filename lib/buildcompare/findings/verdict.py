@@ -83,7 +83,7 @@ def shortcomings(results: Results) -> frozenset[FailOn]:
 
 
 def _has_more_errors(results: Results) -> bool:
-    """Test whether, in a valid test, more requests to the new build fail than chance explains, or than are allowed."""
+    """Test whether, in a valid test, failures of the new build rose beyond chance or exceed the allowed rate."""
     valid = {test.name: test for test in results.tests if test.verdict != Verdict.INVALID}
     counts = {
         (test.name, row.slug): row
@@ -227,7 +227,7 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
 
 
 def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
-    """Count judged endpoints and find their largest undecided difference; None if an endpoint got slower."""
+    """Return the number of judged endpoints and their largest inconclusive change; None if an endpoint got slower."""
     rows = [row for test in tests for row in test.labels if row.group == "endpoint" and row.p_value is not None]
     if not rows or any(row.status == Status.REGRESSION for row in rows):
         return None
@@ -260,7 +260,7 @@ def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict
 
 
 def _excluding(results: Results) -> dict[str, object] | None:
-    """Find further runs that reduce the largest possible worsening of a gate metric to below the share `WORTH_IT`."""
+    """Find further runs that reduce a gate metric's largest possible worsening to below `WORTH_IT` times its value."""
     gates = {(title(test), metric.slug): metric for test in results.tests for metric in test.metrics if metric.gate}
     planned = [
         (_worst(metric.deciding, metric.better), test, row)

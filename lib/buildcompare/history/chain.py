@@ -115,7 +115,7 @@ class Chain:
         """One row for each test.
 
         `place` is the index of the test's comparison. Supported users and errors are NaN if unknown or zero. Tests of
-        the same type and database have the same `key`; if one comparison has several such tests, names count too.
+        one type and database have the same `key`. If a comparison has several such tests, the key includes their names.
         """
         rows = [
             (place, *test.key, test.name, *minors, *test.levels, *(test.errors or (None, None)))
@@ -157,12 +157,12 @@ class Chain:
 
     @functools.cached_property
     def usual(self) -> dict[int, tuple[int, float]]:
-        """For each key of tests, the number of links within one version and the standard deviation of their log ratios.
+        """Map each key of tests to the number of its drifts and their standard deviation.
 
-        The standard deviation is 1.4826 times the median absolute log ratio, but at least the noise of two single runs.
-        With fewer than `LEAST_COUNT` links, it is NaN. A drift of one version is a jump if its modified z-score (log
-        ratio divided by standard deviation) exceeds 3.5. In simulated chains of 5 or 33 links that scatter by 8 % and
-        have no jump, this rule finds a false jump in 4 to 6 % of the chains (tests/history/test_drift.py).
+        A drift is the log ratio of supported users between two tests of one version. The standard deviation is 1.4826
+        times the median absolute drift, but at least the noise of two single runs. With fewer than `LEAST_COUNT`
+        drifts, it is NaN. A drift is a jump if its modified z-score (drift / deviation) exceeds 3.5. In simulated
+        chains of 5 or 33 drifts that scatter by 8 %, 4 to 6 % have a false jump (tests/history/test_drift.py).
         """
         assert self.noise is not None
         rows = np.flatnonzero(self._earlier >= 0)
@@ -176,7 +176,7 @@ class Chain:
 
     @functools.cached_property
     def between(self) -> list[BetweenComparisons]:
-        """The numbers of `usual`, as rows of results.json."""
+        """Number and standard deviation of the drifts of each key of tests (see `usual`), as rows of results.json."""
         first = self.tests.groupby("key")[["type", "db_engine"]].first()
         return [
             BetweenComparisons(
@@ -205,7 +205,7 @@ class Chain:
 
     @functools.cached_property
     def errors(self) -> FloatArray:
-        """Shape (tests, 4): log ratio of error counts, its Poisson variance, usual size and number of the ratios."""
+        """Shape (tests, 4): log ratio of errors, its Poisson variance, and the key's deviation and number of ratios."""
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
         logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["place"] < self.length)
@@ -291,8 +291,8 @@ class Chain:
     def _databases(self, place: int) -> Iterator[Drift]:
         """Compare the levels of each two databases within each build; the first in alphabetical order is the reference.
 
-        `flipped` is True if the two databases had the opposite order in the last earlier new build measured on both. If
-        several tests of a comparison have the same type and database, they are left out.
+        `flipped` is True if the order differs from that in the last earlier comparison whose new build was measured on
+        both databases. If several tests of a comparison have the same type and database, they are left out.
         """
         tests = {row: self.pairs[row][1] for row in self._rows(place)}
         several = Counter(test.key for test in tests.values())
@@ -313,7 +313,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _earlier_orders(self, logs: FloatArray) -> dict[str, object]:
-        """Fields of a drift whose databases changed order; `logs`: earlier log ratios in the same order, else NaN."""
+        """List earlier comparisons with the present order of two databases; all other log ratios in `logs` are NaN."""
         places, earlier = np.flatnonzero(~np.isnan(logs).all(axis=1)), []
         for place in places[-MOST_EARLIER:]:
             percents = {side: percent(log) for side, log in zip(SIDES, logs[place], strict=True) if not math.isnan(log)}
