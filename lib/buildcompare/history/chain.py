@@ -374,7 +374,7 @@ def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] =
 def compare_to_ledger(
     ledger: Ledger, params: Comparison, tests: Sequence[TestResult], users: UsersNoise, *, simulated: bool
 ) -> Past:
-    """Compare `tests` with earlier comparisons; if the ledger lacks their comparison, it counts as the latest."""
+    """Compare `tests` with earlier comparisons in the ledger; an unrecorded comparison counts as the latest."""
     noise, margin_percent = users
     recorded = ledger.find(entry_of(params, position=1))
     is_study = recorded is not None and recorded.kind == "study"

@@ -124,8 +124,8 @@ deviation from 100 comparisons has a standard error of 7 %."""
 def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *, simulated: bool) -> Contrasts:
     """Compute squared deviations of a metric's change in each test from its mean over the comparison's tests.
 
-    They estimate noise. Only comparisons of other builds on the setup of `params` count: the latest `NEWEST` monthly
-    ones, and studies. Tests with a run of `params` (`samples`) are left out. For equal builds, 0 replaces the mean.
+    The deviations estimate noise. Only comparisons of other builds on the setup of `params` count: the latest `NEWEST`
+    monthly ones, and studies. Tests with a run of `params` (`samples`) are left out. For equal builds, the mean is 0.
     """
     now, last = entry_of(params, position=1), ledger.next_position - 1
     same, compared = {*ledger.alike(now)}, {*samples}

@@ -298,8 +298,8 @@ Published releases with a slower label: 1 with this minimum, 12 without (base an
 def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:
     """Find averages that became several times slower; return test, average and 99th percentile, the costliest first.
 
-    An average counts if it is marked as slower (or has unknown noise) and adds `LEAST_ADDED` of the table's time. If
-    calls were not recorded, `p_adjusted` must be below `ALPHA`, and the percentile slower and `FAR` times the average.
+    An average must be marked as slower (or have unknown noise) and add `LEAST_ADDED` of the table's time. Without
+    recorded calls, `p_adjusted` must be below `ALPHA`, the percentile several times slower and `FAR` times the average.
     """
     slower: list[tuple[float, str, LabelResult, LabelResult | None]] = []
     for test, rows in tables.items():
@@ -338,7 +338,7 @@ class Agreement:
 def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:
     """Find labels that became slower in several tests; labels with the strongest evidence come first.
 
-    One test must mark the label. In others, half the margin and a p-value below 2 * `LEANING` suffice: chance rarely
+    One test must mark the label; others need only half the margin and a p-value below 2 * `LEANING`, as chance rarely
     affects one label in several tests. `expected` is the number of labels that agree as strongly by chance alone.
     """
 

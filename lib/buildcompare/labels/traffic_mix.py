@@ -179,7 +179,7 @@ def explained_by_labels(
     catalogue: Catalogue,
     recorded: Mapping[str, tuple[str, TrafficMix]],
 ) -> dict[str, tuple[str, TrafficMix]]:
-    """Split more metrics than `recorded`: those that changed more than their labels, so the mix of calls changed.
+    """Return splits of metrics that changed more than their labels, which shows that the mix of calls changed.
 
     A metric is split only if it changed more than each label with a p-value below 2 * `LEANING`. An average is split
     only if no calls were recorded. A percentile is split only if each costly label has a p-value, and the mix moved the

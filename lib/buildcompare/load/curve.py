@@ -453,7 +453,7 @@ def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
 def _steady(
     start: float, end: float, method: Method, least_s: float, rate_s: float, *, since: float | None = None
 ) -> SteadyState:
-    """Return the window; if shorter than `least_s`, return a reason and a window to show, from `since` or later."""
+    """Return the window if it lasts `least_s`, else a reason and a window to show, which starts at `since` or later."""
     if end - start >= least_s:
         return SteadyState((start, end), method)
     since = start if since is None else since

@@ -80,8 +80,8 @@ def equal_load(
     Logarithms of minute means are fitted by robust least squares. Each build has a natural cubic spline over its users.
     A login costs more than a connected user, so the rate of new users is a term too, with the same coefficients for
     both builds. At each load the builds are compared at the mean of their rates. The result is the common
-    difference of all loads, from a fit with one spline shape for both builds. If it contradicts the difference of
-    separate splines at the highest load, the latter is used. The standard error includes the autocorrelation of noise.
+    difference of all loads, from a fit with one spline shape for both builds. If separate splines contradict the common
+    difference at the highest load, the result is the splines' difference. The standard error includes autocorrelation.
 
     Parameters
     ----------

@@ -339,7 +339,7 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
 
 
 def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: Sequence[str] = ()) -> FloatArray:
-    """Convert cells to values in `unit`, NaN if empty. Units are in the cells, or `stated` by names or other columns."""
+    """Convert cells to values in `unit`, NaN if empty. Units are in cells, or `stated` by names or other columns."""
     if column.dtype.kind == "m":
         column, stated = column.dt.total_seconds(), (*stated, "s")
     place = partial(_row, file, column.index)
