@@ -339,7 +339,7 @@ class Chain:
 
 
 def measure_change(levels: Pair[float | None], noise: Noise | None, runs: Pair[int]) -> Effect | None:
-    """Compare two levels, each a mean over `runs`, using the noise of single runs; None if a level or noise is unknown.
+    """Compare two mean levels over `runs` runs; None if a level or the `noise` of one run is unknown.
 
     >>> noise = Noise(sd=0.018, df=math.inf, noise_source="catalogue")
     >>> change = measure_change(Pair(8638.0, 6537.0), noise, Pair(1, 1))
@@ -353,7 +353,7 @@ def measure_change(levels: Pair[float | None], noise: Noise | None, runs: Pair[i
 
 
 def measure_repeats(builds: Iterable[Sequence[float]]) -> RepeatedMeasurements | None:
-    """Pool the variance of log levels within each of `builds`, with its chi-squared interval; None without repeats."""
+    """Pool the SD of the levels of each build, with a 95 % interval (chi-squared); None if no build has two levels."""
     each_level = [(place, math.log(level)) for place, levels in enumerate(builds) for level in levels]
     logs = pd.DataFrame(each_level, columns=["build", "level"], dtype=float).groupby("build")["level"]
     df = len(each_level) - logs.ngroups
@@ -374,7 +374,7 @@ def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] =
 def compare_to_ledger(
     ledger: Ledger, params: Comparison, tests: Sequence[TestResult], users: UsersNoise, *, simulated: bool
 ) -> Past:
-    """Compare the results of `params` with earlier comparisons in the chain; an unrecorded comparison is the last."""
+    """Compare `tests` with earlier comparisons in the ledger; an unrecorded comparison counts as the latest."""
     noise, margin_percent = users
     recorded = ledger.find(entry_of(params, position=1))
     is_study = recorded is not None and recorded.kind == "study"

@@ -44,7 +44,7 @@ _EXPECTED = "an entry that `report --record` or `history-import` wrote"
 
 
 def _pair(data: Any, default: int | None = None) -> Any:
-    """Convert a JSON object with values of base and new, of which one may be missing, to a pair."""
+    """Convert a JSON object of base and new to a pair, with `default` for missing values; return other data as is."""
     if not isinstance(data, dict) or not data.keys() <= {*SIDES}:
         return data
     return Pair(data.get("base", default), data.get("new", default))
@@ -99,7 +99,7 @@ class LedgerAtLoad(Strict):
 
 
 class ChainTest(Strict, extra="ignore"):
-    """The fields of a test that are read for every comparison; pairs have values of base and new, null if unknown."""
+    """The fields of a test that are read for every comparison. Pairs hold values of base and new, null if unknown."""
 
     name: Name
     type: TestType
@@ -180,14 +180,14 @@ class ChainEntry(Strict):
 
     @property
     def builds_compared(self) -> list[tuple[object, ...]]:
-        """Keys of the comparison: labels with versions and, if both versions are known and differ, versions alone."""
+        """Keys that identify the comparison: labels with versions; also versions alone if both are known and differ."""
         by_label = tuple((build.label, build.version) for build in self.builds)
         by_version = tuple(build.version for build in self.builds)
         return [by_label, by_version] if None not in by_version and len({*by_version}) == 2 else [by_label]
 
 
 class Entry(ChainEntry):
-    """One comparison in the ledger. Monthly comparisons form the chain; a study of a separate question is outside."""
+    """One comparison in the ledger. Monthly comparisons form the chain; studies of a separate question do not."""
 
     tests: Named[LedgerTest]  # type: ignore[assignment]  # lists are invariant; entries are never changed
 
@@ -206,7 +206,7 @@ class Ledger:
     folder
         Folder of the comparisons' files.
     read
-        Entries in any order, each with the SHA-256 of its file; an :class:`InputError` if two have the same position.
+        Entries with the SHA-256 of their files, in any order. An :class:`InputError` is raised if two share a position.
     """
 
     def __init__(self, folder: Path = Path(), read: Iterable[tuple[ChainEntry, str]] = ()) -> None:
@@ -240,7 +240,7 @@ class Ledger:
         return 1 + max(self._positions, default=0)
 
     def alike(self, other: ChainEntry) -> list[str]:
-        """Names of the entries that compare the same builds as `other`; a repeated study has several entries."""
+        """Names of the entries that compare the same builds as `other`; there are several if a study was repeated."""
         return sorted({name for builds in other.builds_compared for name in self._compared.get(builds, ())})
 
     def find(self, other: ChainEntry) -> Entry | None:
@@ -249,7 +249,7 @@ class Ledger:
         return self.entry(other.name if other.name in alike else alike[0]) if alike else None
 
     def namesake(self, entry: Entry) -> Entry | None:
-        """Return the entry that `entry` replaces, if any; raise an InputError if its name or builds are taken."""
+        """Find the entry that `entry` replaces; raise an InputError if another entry has the same name or builds."""
         if self.folder in ADDRESSES:
             raise InputError(file=self.folder, key="history", expected="a local folder", found="an address (read only)")
         builds, alike = f"{entry.base.label} with {entry.new.label}", self.alike(entry)
@@ -446,7 +446,7 @@ def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
 
 
 def place_in_words(ledger: Ledger, name: str) -> str:
-    """Say in words at which place of the chain `name` is, and which comparisons before it have a later version."""
+    """Return a sentence on the position of `name` in the chain, and on an earlier entry of a later version, if any."""
     minors = {each.name: each.new.minor or "" for each in ledger.listed if each.position is not None}
     numbers = {each: [int(part) for part in minor.split(".") if part] for each, minor in minors.items()}
     before = list(itertools.takewhile(lambda each: each != name, numbers)) if name in numbers else None

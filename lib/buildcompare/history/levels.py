@@ -57,8 +57,8 @@ class LevelSeries:
 def level_frame(releases: Sequence[Sequence[LedgerTest]]) -> pd.DataFrame:
     """One row per metric and build of each test: levels are means; `runs` is the number of runs.
 
-    Columns: release (its index), type, db_engine, name (only if tests of a release share both), test, metric, misread
-    (True if read off plots), side, level, runs.
+    Columns: release (its index), type, db_engine, name (of the test if others of its release have the same type and
+    database, else empty), test, metric, misread (True if read off plots), side, level, runs.
     """
     rows = []
     for place, tests in enumerate(releases):
@@ -122,10 +122,10 @@ deviation from 100 comparisons has a standard error of 7 %."""
 
 
 def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *, simulated: bool) -> Contrasts:
-    """Compare the change of each metric in a test with its mean change over the comparison's tests, to estimate noise.
+    """Compute squared deviations of a metric's change in each test from its mean over the comparison's tests.
 
-    Only comparisons of other builds on the setup of `params` count: the latest `NEWEST` monthly ones, and studies.
-    Tests that share runs with `params` (`samples`) are left out. If base and new are one build, zero replaces the mean.
+    The deviations estimate noise. Only comparisons of other builds on the setup of `params` count: the latest `NEWEST`
+    monthly ones, and studies. Tests with a run of `params` (`samples`) are left out. For equal builds, the mean is 0.
     """
     now, last = entry_of(params, position=1), ledger.next_position - 1
     same, compared = {*ledger.alike(now)}, {*samples}

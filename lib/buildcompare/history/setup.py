@@ -79,5 +79,5 @@ def plain_text(markdown: str) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return one text for spellings that differ in case, spaces or thousands separators."""
+    """Normalise case, spaces and thousands separators, so that different spellings give the same text."""
     return re.sub(r"(?<=\d),(?=\d{3}\b)", "", " ".join(text.casefold().split()))

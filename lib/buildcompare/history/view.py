@@ -30,7 +30,7 @@ USUAL = "data/history/mattermost"  # the default ledger of the notebook
 
 @dataclass(frozen=True, repr=False)
 class History:
-    """An analysed ledger, and those of its comparisons that are shown.
+    """An analysed ledger, of which some or all comparisons are shown.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class History:
         return [*lines, say("history", "from_run_to_run", repeats)] if repeats else lines
 
     def sentences(self, step: Step) -> Iterator[str]:
-        """Sentences about one comparison of the ledger: changes between its builds, then changes since earlier ones."""
+        """Sentences about one comparison: changes between its two builds, then changes since earlier comparisons."""
         for test, size in step.changes:
             if size and abs(size.delta_percent) > self.margin_percent and size.p_value < ALPHA:
                 yield say("history", "users_changed", step.entry, test, size)
@@ -130,7 +130,7 @@ def analyse_ledger(
 ) -> History:
     """Estimate the usual scatter between the comparisons of a whole ledger, and analyse some of its entries.
 
-    `newest` is the maximum number of monthly comparisons, and of studies (None: all). `also` adds entries by name.
+    Up to `newest` monthly comparisons and up to `newest` studies are analysed (None: all). `also` adds entries by name.
     """
     noise, _ = supported_users_noise(catalogue)
     chain = Chain(ledger.listed, noise)

@@ -1,6 +1,6 @@
 """Estimate labels' run-to-run noise, from groups of repeated runs, the comparison's own runs, or the catalogue.
 
-The constants were chosen on half of Mattermost's unbounded tests; `benchmarks/accuracy.py` checks them.
+Constants were chosen on half of Mattermost's tests that add users up to a limit; `benchmarks/accuracy.py` checks them.
 """
 
 import itertools
@@ -57,17 +57,17 @@ class TableNoise:
 class LabelNoise:
     """Noise of labels, from groups of repeated runs, or else from the catalogue's `tables`.
 
-    A whole run may be slower or faster, so a label's change is measured from the median of its table. A label's
-    deviation combines its earlier squared changes with the spread of the table, and scales with :func:`relative_noise`.
-    Each deviation is also multiplied by sqrt(spread between the two runs / usual spread). A t distribution is fitted by
-    quantiles to the changes of held-out groups, divided by their predicted deviations.
+    A whole run may be slower or faster, so changes are measured from the median change of the table. The standard
+    deviation of a label is predicted from its squared changes in `groups` and the spread of its table. It is scaled by
+    :func:`relative_noise` and by sqrt(spread between the two runs / usual spread). A t distribution is fitted by
+    quantiles to changes divided by predictions; each prediction leaves out the group of the change.
     """
 
     groups: Sequence[RepeatedRuns] = ()
     tables: Sequence[LabelTable] = ()
 
     def predict(self, rows: pd.DataFrame) -> dict[tuple[str, str, str], Noise]:
-        """Predict the noise of one run for each row from its `value`; keys: `LABEL_KEY`; skip rows of unknown noise."""
+        """Map the key (`LABEL_KEY`) of each row to the predicted noise of one run; omit rows of unknown noise."""
         noises: dict[tuple[str, str, str], Noise] = {}
         relative = relative_noise(rows, "value", "value")
         for table, keys, at in self._tables(rows):
@@ -82,9 +82,9 @@ class LabelNoise:
     ) -> pd.DataFrame:
         """Return for each row its table's `shared` change (log scale) and the remaining `effect` (None if unknown).
 
-        `rows` have the columns of `LABEL_KEY`, and base and new: means over `runs` runs; a mean of 0 gives no effect.
-        With `repeats` (a column for each key, a row for each run, the build as index), the noise also uses the scatter
-        between the comparison's own runs, and `rows` need the column calls (0 if unknown).
+        `rows` have the columns of `LABEL_KEY`, base and new. The values of base and new are means over `runs` runs; a
+        mean of 0 gives no effect. With `repeats` (a column for each key, a row for each run, the build as index), the
+        noise also uses the scatter between the comparison's own runs, and `rows` need the column calls (0 if unknown).
         """
         all_shared, effects = np.zeros(len(rows)), np.full(len(rows), None, dtype=object)
         per_pair = math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
@@ -115,7 +115,7 @@ class LabelNoise:
     def _tables(
         self, rows: pd.DataFrame, counted: npt.NDArray[np.bool_] | None = None, *, every: bool = False
     ) -> Iterator[tuple[TableNoise | None, list[tuple[str, str, str]], list[int]]]:
-        """Yield noise, keys and positions of `counted` rows by table; without `every`, skip tables of unknown noise."""
+        """Yield the noise of each table (None only with `every`), and keys and positions of its `counted` rows."""
         labels = rows[LABEL_KEY].reset_index(drop=True)
         for table, part in (labels if counted is None else labels[counted]).groupby(TABLE, sort=False):
             noise = self._noises.get(table)

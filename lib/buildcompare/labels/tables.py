@@ -266,7 +266,7 @@ def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
 
 
 def times_slower(row: LabelResult) -> float:
-    """Return the ratio of new to base, divided by the table's shared ratio; 0 if the ratio is unknown."""
+    """Return the ratio of new to base, relative to the ratio common to all labels of the table; 0 if unknown."""
     if not row.base or row.new is None or row.at_least.base or row.only_in:
         return 0.0
     return row.new / row.base / (1.0 + (row.shared_percent or 0.0) / 100.0)
@@ -281,7 +281,7 @@ def added_share(row: LabelResult) -> float | None:
 
 
 def _added_seconds(row: LabelResult) -> float | None:
-    """Return mean calls times added seconds per call, without the table's shared change; None if unknown."""
+    """Return mean calls times added seconds per call beyond the common change of the table; None if unknown."""
     calls = [each for each in row.calls or () if each is not None]
     if not calls or row.base is None or row.new is None:
         return None
@@ -296,10 +296,10 @@ Published releases with a slower label: 1 with this minimum, 12 without (base an
 
 
 def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:
-    """Find averages that became several times slower, the costliest first: (test, average, 99th percentile).
+    """Find averages that became several times slower; return test, average and 99th percentile, the costliest first.
 
-    An average counts if it is marked as slower (or its noise is unknown) and adds at least `LEAST_ADDED`. Without
-    recorded calls, `p_adjusted` must be below `ALPHA`, and the percentile must reach `SEVERAL_TIMES` and `FAR`.
+    An average must be marked as slower (or have unknown noise) and add `LEAST_ADDED` of the table's time. Without
+    recorded calls, `p_adjusted` must be below `ALPHA`, the percentile several times slower and `FAR` times the average.
     """
     slower: list[tuple[float, str, LabelResult, LabelResult | None]] = []
     for test, rows in tables.items():
@@ -336,10 +336,10 @@ class Agreement:
 
 
 def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:
-    """Find labels that one test marks as slower and other tests mark or nearly mark, the surest first.
+    """Find labels that became slower in several tests; labels with the strongest evidence come first.
 
-    Chance marks single rows of long tables, but rarely the same label in two independent tests. Each result has
-    the number of labels `expected` to agree as strongly by chance alone. `tables` has the rows of each test.
+    One test must mark the label; others need only half the margin and a p-value below 2 * `LEANING`, as chance rarely
+    affects one label in several tests. `expected` is the number of labels that agree as strongly by chance alone.
     """
 
     def chance(marked: int, slower: int, tests: int) -> float:  # probability of at least these counts without a change

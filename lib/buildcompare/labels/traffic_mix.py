@@ -1,9 +1,9 @@
 """Split the change of an average into changed speed of calls and changed traffic mix.
 
-The change of an average over all calls is the sum of a mix part (changed shares at the mean of both builds' durations)
-and a speed part (changed durations at the mean of both builds' shares). These are the symmetric weights of Marshall and
-Edgeworth, for two factors the Shapley value (Sun 1998, Energy Economics 20; Ang 2004, Energy Policy 32). Unlike
-logarithmic weights they also work for labels that only one build calls.
+The change of an average over all calls is a mix part plus a speed part. The mix part adds up, over all labels, changed
+share of calls times mean duration of both builds. The speed part adds up changed duration times mean share of calls.
+These weights of Marshall and Edgeworth give the Shapley value of two factors (Sun 1998, Energy Economics 20; Ang 2004,
+Energy Policy 32). Unlike logarithmic weights, they also work for labels that only one build calls.
 """
 
 import math
@@ -59,7 +59,7 @@ class TrafficMix:
         return replace(effect, log_ratio=effect.log_ratio - self.log_mix)
 
     def kind(self, effect: Effect | None, margin_percent: float) -> MixKind:
-        """Name the parts that moved; `unknown` if the mix moved and the noise of speed is unknown.
+        """Say whether mix, speed, both or neither changed; `unknown` if mix did and the noise of speed is unknown.
 
         `effect` is the change of the average; unlike the noise of labels, its noise includes variation of whole runs.
         """
@@ -158,7 +158,7 @@ def _reach(
 
 
 def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple[str, TrafficMix]]:
-    """Split each average (key: its slug) by its label table; leave out averages whose calls per label are unknown."""
+    """Split the change of each average (key: slug) into mix of calls and speed; omit averages with unknown calls."""
     if not tables.steady or not all(run["stat"].eq(CALLS).any() for side in tables.runs for run in side):
         return {}
     root = math.sqrt(min(map(len, tables.runs)))
@@ -179,12 +179,12 @@ def explained_by_labels(
     catalogue: Catalogue,
     recorded: Mapping[str, tuple[str, TrafficMix]],
 ) -> dict[str, tuple[str, TrafficMix]]:
-    """Add to `recorded` the splits of metrics that changed more than their labels, which only a changed mix explains.
+    """Return splits of metrics that changed more than their labels, which shows that the mix of calls changed.
 
-    A metric is split only if it changed more than each leaning label (p-value below 2 * `LEANING`). An average is split
+    A metric is split only if it changed more than each label with a p-value below 2 * `LEANING`. An average is split
     only if no calls were recorded. A percentile is split only if each costly label has a p-value, and the mix moved the
     average in the same direction by enough to matter. The speed part is the median change of the labels; for a
-    percentile, it is at least the change of each leaning label.
+    percentile, it is at least the change of each label with such a p-value. The result includes `recorded`.
     """
     splits = {**recorded}
     for table in catalogue.label_tables:
@@ -230,7 +230,7 @@ def with_traffic_mix(
     splits: Mapping[str, tuple[str, TrafficMix]],
     looks: Looks | None = None,
 ) -> list[MetricResult]:
-    """Return all rows; judge a row again at unchanged mix if split and metric changed equally within the margin."""
+    """Return all rows; a row whose split shows the same change, within the margin, is also judged at unchanged mix."""
     moved, unmixed = {}, [*effects]
     for i, (row, (metric, effect)) in enumerate(zip(rows, effects, strict=True)):
         if row.slug in splits and not row.labels:

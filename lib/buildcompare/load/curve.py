@@ -1,6 +1,6 @@
-"""Prepare a load curve, and find its turns, its falls, its stop, and its steady window.
+"""Prepare a load curve, and find its peaks and troughs, its sudden losses of users, its stop, and its steady window.
 
-Constants without a stated source are round numbers. These numbers tell faulty from sound simulated runs
+Constants without a stated source are round numbers. The numbers separate faulty from sound simulated runs
 (tests/validity), and detect the known faults of published runs without false alarms (`benchmarks/validity.py`).
 """
 
@@ -73,7 +73,7 @@ class LoadCurve:
         return max(self.step, 2.0 * self.noise)
 
     def least_fall(self, steps: float) -> float:
-        """Minimum size of a fall: `steps` actions, or 6 standard deviations of noise (peak to peak) if larger."""
+        """Minimum size of a fall: `steps` coordinator actions, but at least 6 standard deviations of the noise."""
         return max(steps * self.step, 6.0 * self.noise)
 
 
@@ -82,8 +82,8 @@ def prepare_load(
 ) -> LoadCurve | None:
     """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None if it shows no load.
 
-    The minimum of a `proxy`, its idle level, is subtracted. `step` is the number of users in one coordinator action;
-    `per_user` is what a user adds to a proxy (goroutines: about 3; if None, an action is `PROXY_STEP` of the level).
+    The minimum of a `proxy`, its idle level, is subtracted. One coordinator action adds `step` users. A user adds
+    `per_user` to a proxy (about 3 goroutines); if `per_user` is None, one action adds `PROXY_STEP` of the level.
     """
     elapsed, values = samples(curve, stop_s)
     if elapsed.size < 3:
@@ -116,7 +116,7 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
     Returns
     -------
     LoadCurve
-        Samples under load, `sample_s`, `step` of the coordinator, `noise` of a sample, `level` and `resets`.
+        Samples under load, `sample_s`, `step` of the coordinator, `noise` of a sample, `level` and `resets` (restarts).
 
     Raises
     ------
@@ -144,7 +144,7 @@ RECOVERED = 0.9  # minimum number of users that are connected after a restart, a
 
 
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
-    """Start and end of restarts with a fast recovery; the coordinator changes at most `step` users per second."""
+    """Start and end of restarts with a fast recovery; `step` is the coordinator's maximum change per second."""
     resets = []
     for fall in find_falls(pd.Series(values, elapsed), fastest_fall=step, smooth=False):
         low = int(np.argmax((elapsed > fall.at_s) & (values < HARDLY_ANY * fall.before)))
@@ -224,8 +224,8 @@ def find_falls(
 ) -> tuple[Fall, ...]:
     """Find the falls of `load` (users or a proxy, over elapsed seconds) before `stop_s`, in order of time.
 
-    The coordinator removes up to `fastest_fall` users per second (0 in a bounded test). A fall below the share
-    `hardly_any` is a restart if the share `RECOVERED` returns. With `smooth`, a single low sample is no fall.
+    The coordinator removes up to `fastest_fall` users per second (0 in a bounded test). A fall below `hardly_any` of
+    the users is a restart if `RECOVERED` of them are back later. With `smooth`, a single low sample is no fall.
     """
     elapsed, users = samples(load, stop_s)
     if users.size < 3:
@@ -425,8 +425,8 @@ def plateau_start(
     """Elapsed seconds at which a bounded run first reached its plateau; None if the load never rises.
 
     The plateau is the highest load that was held for 6 * `rate_s` seconds in total (in a short run, half its length).
-    Unlike a median, this load does not fall if agents are lost one by one. The level of the last minute is the plateau
-    if it is higher and was first reached in the last 6 * `rate_s` seconds. A proxy may keep rising by itself, so its
+    Unlike a median, this load does not fall if agents are lost one by one. A higher level of the last minute is the
+    plateau if it was first reached in the last 6 * `rate_s` seconds. A proxy may keep rising by itself, so its
     plateau is the median of the second half.
     """
     shortest_s = shortest(rate_s) + rate_s
@@ -453,7 +453,7 @@ def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
 def _steady(
     start: float, end: float, method: Method, least_s: float, rate_s: float, *, since: float | None = None
 ) -> SteadyState:
-    """Return the window, or a reason if it is shorter than `least_s`; the window `shown` starts at `since` or later."""
+    """Return the window if it lasts `least_s`, else a reason and a window to show, which starts at `since` or later."""
     if end - start >= least_s:
         return SteadyState((start, end), method)
     since = start if since is None else since

@@ -235,7 +235,7 @@ class WaveTest:
 
 @dataclass(frozen=True)
 class Waves:
-    """Waves of one run; None for numbers that are unknown."""
+    """Waves of one run; unknown numbers are None."""
 
     onset_s: float | None = None  # elapsed seconds of the peak before the first fall
     onset_users: float | None = None  # height of the peak at `onset_s`, in the curve's unit
@@ -263,7 +263,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
     onset_s
         Start of the lasting ramp; default: the onset of :func:`bumps`.
     tested_from_s
-        Start of the red-noise test if there are no falls. Default: end of the ramp; if `onset_s` is given, no test.
+        Start of the red-noise test if the run has no falls; default: the ramp's end, or no test if `onset_s` is given.
 
     Returns
     -------
@@ -325,7 +325,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
 
 
 def _from_first_row(turns: list[Turn]) -> list[Turn]:
-    """Return all falls from the beginning of the waves, which `ROW` and `PAUSE_S` define; empty if no waves begin."""
+    """Return all falls from the first `ROW` falls in a row that no long pause follows; empty if no such row exists."""
     ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > LONGEST_S]
     for first, end in pairwise([0, *ends, len(turns)]):
         last_s = turns[end - 1].trough_s if end else 0.0

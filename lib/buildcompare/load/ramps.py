@@ -172,7 +172,7 @@ def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:
 
 
 def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple[float, FloatArray, FloatArray]:
-    """Mean slope of both ramps, new minus base at equal times, and delays at equal loads (one estimate without any)."""
+    """Mean slope of both ramps, new minus base at equal times, and delays at equal loads (or a single estimate)."""
     times = np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / base.sample_s) + 1))
     one, other = (np.interp(times, curve.elapsed, curve.values) for curve in (base, new))
     gap = np.asarray(other - one, dtype=np.float64)

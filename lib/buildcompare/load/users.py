@@ -1,4 +1,4 @@
-"""Estimate the users that a run supports, as the load-test tool defines them, and find the alerts that limited them."""
+"""Estimate the supported users as the load-test tool defines them, and find the alerts that limited their number."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -44,8 +44,8 @@ def supported_users(
 ) -> Estimate:
     """Estimate the supported users: the mean of the connected users over the last 30 minutes under load.
 
-    The load-test tool ends a run when active users climb more slowly than `STOP_SLOPE`. A complete curve counts as
-    climbing above `TOLERANCE` times this slope. A curve that may be cut is used only up to `LEVEL` times this slope.
+    The load-test tool ends a run when active users climb more slowly than `STOP_SLOPE`. A curve is used up to
+    `TOLERANCE` times this slope if it is complete, and up to `LEVEL` times this slope if it may be cut.
 
     Parameters
     ----------

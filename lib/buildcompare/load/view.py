@@ -28,7 +28,7 @@ SHORTEST_S = 600.0  # minimum length of a plateau: it holds at least two waves (
 
 @dataclass(frozen=True)
 class Plateau:
-    """Plateau of a load curve, at most its last 30 minutes; times in elapsed seconds, levels in the curve's unit."""
+    """Last 30 minutes (or less) of a load curve's plateau; times in elapsed seconds, levels in the curve's unit."""
 
     window: tuple[float, float]  # start and end
     level: float  # mean over the window
@@ -39,7 +39,7 @@ class Plateau:
 
 
 def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = None) -> Plateau | None:
-    """Measure the last 30 minutes up to `stop_s`; None if fewer than 10 minutes (or samples) follow the ramp's end."""
+    """Measure the last 30 minutes up to `stop_s`; None if less than 10 minutes or 10 samples follow the ramp's end."""
     start = max(stop_s - WINDOW_S, float(curve.elapsed[0]) if ramp_end_s is None else ramp_end_s)
     elapsed, values = curve.between(start, stop_s)
     if elapsed.size < 10 or stop_s - start < SHORTEST_S:
@@ -198,7 +198,7 @@ def view_run(
 ) -> RunView:
     """Build the view of a run from its load curve, or from a proxy that follows the load.
 
-    Without users and proxy, a bounded run is viewed by its requests per second. `repeated`: builds have several runs.
+    Without users or proxy, a bounded run is viewed by its request rate. `repeated` is True if builds have several runs.
     """
     if kind == "benchmark":
         return RunView(recording, SteadyState())  # values of a benchmark have no times

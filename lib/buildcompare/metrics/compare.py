@@ -74,7 +74,7 @@ def judge_measured(
 
 
 def _decided_by(row: MetricResult, test: Test) -> str:
-    """Name the row of a metric that the verdict uses (see :class:`MetricResult`)."""
+    """Return which row the verdict uses for a metric: the value of `decided_by` in :class:`MetricResult`."""
     if test.type == "bounded":
         return "traffic_mix" if row.mix else "level"
     if row.load_adjusted is None or row.load_adjusted.p_value is None:
@@ -134,7 +134,7 @@ def _no_number(values: Pair[float | None]) -> Reason | None:
 def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) -> list[ErrorRateResult]:
     """Compare recorded error rates over the steady windows, and the params file's error counts per user and minute.
 
-    P-values are adjusted over all rows. Error counts and the user-minutes that divide them are of whole runs.
+    P-values are adjusted over all rows. Counted errors per user and minute are those of whole runs.
     """
     recorded = [series for runs in views for view in runs for series in view.recording.series]
     names = {series.metric: (series.name, series.unit) for series in recorded if series.role == "error"}
@@ -158,7 +158,7 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
 def _most_failing(views: Views, of: ErrorRateResult) -> FailingLabel | None:
     """Find the label whose rate rose most, if rates were also recorded by label; None if no rate rose.
 
-    A label that is sampled less often may exceed the rate of all labels, so each rate is limited to the rate of all.
+    A label that is sampled less often may exceed the rate of all labels, so its rate is capped at that rate.
     """
     rates = views.map(lambda runs: _rates_by_label(runs, of.slug))
     if not rates.base or of.base is None or of.new is None:

@@ -141,7 +141,7 @@ def _near(one: MetricEvent, other: MetricEvent, later_s: float = 0.0) -> bool:
 
 
 def _contrast(event: MetricEvent, run: RunEvents) -> float:
-    """Change of the mean of `run` at the time of `event`, which may be of another run; NaN without samples then."""
+    """Change of the mean of `run` at the time of `event`, which may belong to another run; NaN if it has no samples."""
     begin, end = event.start_s, event.at_s if event.kind == "level" else event.span_s[1]
     first, last = max(event.around_s[0], begin - LONGEST_EXCURSION_S), min(event.around_s[1], end + LONGEST_EXCURSION_S)
     if event.kind == "level":

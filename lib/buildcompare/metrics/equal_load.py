@@ -81,7 +81,7 @@ def equal_load(
     A login costs more than a connected user, so the rate of new users is a term too, with the same coefficients for
     both builds. At each load the builds are compared at the mean of their rates. The result is the common
     difference of all loads, from a fit with one spline shape for both builds. If separate splines contradict the common
-    one at the highest load, their difference is used. The standard error includes the autocorrelation of the noise.
+    difference at the highest load, the result is the splines' difference. The standard error includes autocorrelation.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def equal_load(
 def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -> LoadedRun | None:
     """Collect the connected users and the metrics of a run; None without a curve of users.
 
-    With `by_proxy`, a proxy of known scale replaces missing users; use it only to compare runs of one build.
+    With `by_proxy`, a proxy with a known value per user replaces missing users. Use it only for runs of one build.
     """
     load, slug, per_user = view.users, catalogue.load.slug if catalogue.load else None, 1.0
     if by_proxy and load is None and view.load_slug is not None:
@@ -143,7 +143,7 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
     """Minute means before the stop: users, rate of new users (over `SHOWS_S`), and metrics.
 
-    Only loads between `LOWEST` and `HIGHEST` count. Minutes before the last one below `LOWEST` on the ramp are omitted.
+    Only loads from `LOWEST` to `HIGHEST` count, and on the ramp only minutes after the last one below `LOWEST`.
     """
     elapsed, users = samples(run.users, run.stop_s)
     total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))
@@ -253,8 +253,8 @@ def _difference(
 
     Most changes slow a request by the same factor at every load, so the common log ratio is returned: the first
     coefficient of `shift`, a fit with one curve shape for both builds. The log ratio at the highest load replaces the
-    common one if both differ by over `CONTRADICTED` standard errors (including `noise`). In identical unbounded runs
-    (every second setup, nine metrics), their difference varies 1.2 times as much as the common log ratio.
+    common one if the two differ by over `CONTRADICTED` standard errors (including `noise`). Between runs of one build,
+    their difference varies 1.2 times as much as the common log ratio (unbounded tests, every second setup, 9 metrics).
 
     `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
     residuals to `ratios`. `doubts`, shape (n,), are the signed errors of the correction for logins at each load.

@@ -170,7 +170,7 @@ def _pairs_narrow(sessions: Mapping[Side, Sequence[Recording]]) -> bool:
 
 
 def sessions_of(runs: Mapping[Side, Sequence[Recording]]) -> Sessions | None:
-    """Return the sessions of both builds; None if no session has a name and a run's `session` is None."""
+    """Return the sessions of both builds; None if no run names a session and the session of a run is unknown."""
     stated = [run.session for side in SIDES for run in runs[side]]
     if not any(stated) and None in stated:
         return None

@@ -183,7 +183,7 @@ class Curve(NamedTuple):
 def series_of(
     file: InputFile, curves: Iterable[Curve], catalogue: Catalogue, *, apart: str = "series"
 ) -> tuple[Series, ...]:
-    """Make a series, sorted by time, from each curve; curves of equal metric and labels get a label named `apart`."""
+    """Make a series of each curve, sorted by time; the label `apart` separates curves of equal metric and labels."""
     series: list[Series] = []
     names: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
     for name, times, values, labels, place in curves:

@@ -1,6 +1,6 @@
 """Turn a table of samples (a user's DataFrame or a file's text columns) into series in the catalogue's units.
 
-Ambiguous numbers and times are refused; the message names both readings.
+Ambiguous numbers and times are refused with a message that names the possible meanings.
 """
 
 from __future__ import annotations
@@ -241,8 +241,8 @@ def _row(file: InputFile, rows: pd.Index, index: int) -> str:
 def _times(column: pd.Series, file: InputFile) -> FloatArray:
     """Convert times to seconds since 1970 or since the run's start; text without a zone is UTC.
 
-    The unit of numbers comes from the params, else from the column's name. If neither states a unit, large numbers get
-    the only unit in which they are dates. Small numbers are seconds since the run's start. Ambiguous times are refused.
+    Numbers have the unit in the params, else in the column's name. Without these, large numbers have the only unit that
+    gives plausible dates, and small numbers are seconds since the run's start. Ambiguous times are refused.
     """
     name, place = str(column.name), partial(_row, file, column.index)
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
@@ -339,7 +339,7 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
 
 
 def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: Sequence[str] = ()) -> FloatArray:
-    """Convert cells to values in `unit`, NaN if empty. A cell may contain a unit; `stated` has units from elsewhere."""
+    """Convert cells to values in `unit`, NaN if empty. Units are in cells, or `stated` by names or other columns."""
     if column.dtype.kind == "m":
         column, stated = column.dt.total_seconds(), (*stated, "s")
     place = partial(_row, file, column.index)
@@ -377,7 +377,7 @@ def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: Se
 def with_decimal_points(
     frame: pd.DataFrame, columns: Sequence[str], file: InputFile, *, clock: str | None = None
 ) -> pd.DataFrame:
-    """Rewrite the numbers in text columns, and in a numeric `clock`, with a point as decimal mark.
+    """Rewrite the numbers in text columns, and in the time column `clock` if numeric, with a point as decimal mark.
 
     A file is refused if all its numbers with a mark are ambiguous, such as ``1,234``, which may be 1.234 or 1234.
     """

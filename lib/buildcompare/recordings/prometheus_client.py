@@ -249,7 +249,7 @@ class Client:
         return SourceError(url=self.url, expected=expected, found=self._hide(found))
 
     def _line(self, text: str, limit: int = answers.MAX_WORDS) -> str:
-        """Return a server's message as one line; secrets are hidden before cutting, so that no part of one remains."""
+        """Return a server's message as one line. Secrets are hidden before the cut to `limit`, so no part remains."""
         return one_line(self._hide(text[:MAX_PAGE_WORDS]), limit)
 
 
@@ -360,7 +360,7 @@ def open_session(source: Source, url: str) -> tuple[Session, list[str]]:
 
 
 def identity(source: Source) -> str | None:
-    """Return a hash of the credentials (slow, against guessing); None if a secret is missing, empty if none is set."""
+    """Return a hash of the credentials, slow to guess; None if a secret is missing, empty without credentials."""
     try:
         sent, _ = credentials(source)
         cert = source.tls and source.tls.cert
