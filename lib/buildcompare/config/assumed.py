@@ -30,9 +30,9 @@ _DIRECTIONS = {
     r"(cpu|memory|mem|heap|rss|ram|stack|swap|gc|threads|goroutines|queue|backlog|lag|allocs?)": (Better.LOWER, False),
     rf"({LASTS}|(seconds?|secs?|s)$)": (Better.LOWER, True),
 }
-"""Words in a name -> better direction, and whether a regression fails the comparison; the first match counts."""
+"""Words in a name -> better direction, and True if a regression fails the comparison. The first match counts."""
 SUCCESS_MARGIN_PERCENT = 0.1
-"""Margin in percent for the share of successful requests, as in the catalogue `http`: one request in a thousand."""
+"""Margin in percent for the fraction of successful requests. The catalogue `http` uses the same margin."""
 _LOAD = r"(users|vus|clients|concurrency)$"
 
 
