@@ -39,7 +39,7 @@ _MOST_TESTS = 8
 
 Values: TypeAlias = Mapping[str, float | Sequence[float]]
 Input: TypeAlias = Union[pd.DataFrame, str, "os.PathLike[str]", Recording, Values]
-"""Runs as a table of samples, a recording, a benchmark's numbers by name, or the path of a file or folder."""
+"""One input: a table of samples, a recording, a mapping from metric to numbers, or the path of a file or folder."""
 
 
 def compare(

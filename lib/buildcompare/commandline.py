@@ -18,7 +18,7 @@ from buildcompare.report.batch import BAD_INPUT, FAILED, what_ended
 from buildcompare.text.numbers import printable
 
 _USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
-"""Class of usage errors in the copy of click that typer contains."""
+"""Class `UsageError` of click, taken from typer because typer contains its own copy of click."""
 
 
 class Commands(TyperGroup):

@@ -63,9 +63,9 @@ class KeptRun(Strict):
     inputs: list[str]  # Paths of the run's files; for a run pulled from a server, the path of the downloaded file
     ids: list[str]  # Hashes by `ids_of`; runs that share a hash are the same run
     metrics: dict[str, tuple[Short, Known, Known]]
-    """Series key (`stats.noise.series_key`) -> level, standard error of its logarithm, window length in seconds."""
+    """Series key (`stats.noise.series_key`) -> level, standard error of log(level), length of the steady window (s)."""
     labels: dict[str, dict[str, dict[str, tuple[Short, Known]]]]
-    """Group -> statistic -> label -> value and number of calls."""
+    """Name of a label table -> statistic (such as avg) -> label -> value and number of calls (NaN if unknown)."""
     no_change: dict[str, Short] = Field(default_factory=dict)  # Slug -> lowest penalty that finds no change point
 
     @classmethod
@@ -97,7 +97,7 @@ class KeptGroup(Strict):
     type: Literal["bounded", "unbounded"]
     runs: list[KeptRun]
     at_load: dict[str, AtLoad] = Field(default_factory=dict)
-    """Slug -> variance of log values, variance from errors within runs, degrees of freedom. Empty in bounded groups."""
+    """Metric slug -> variance of log values at equal load, its part from errors within runs, degrees of freedom."""
 
 
 class Calibration(Strict):
@@ -249,8 +249,8 @@ def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> nois
 
 INJECTED = (5.0, 10.0, 20.0, 50.0, 100.0)  # Percent by which one run of a pair is scaled
 COLUMNS = ("group", "pair", "key", "log_ratio", "called", "covering", *INJECTED)
-"""`pair`: number of the pair in its group. `called`: a change is reported. `covering`: the 95 % interval includes zero.
-Columns named by a number in `INJECTED`: an injected increase of that percentage is detected."""
+"""`pair`: number of the pair of runs in its group. `called`: True if a change is reported. `covering`: True if the 95 %
+interval includes zero. Columns named by a number in `INJECTED`: True if an increase of that percentage is detected."""
 
 
 def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from buildcompare.config.project import own_folder, writing
 from buildcompare.recordings.recording import Recording
 
 MOST = 5
-"""Maximum number of kept sets of runs that together form the base."""
+"""Maximum number of folders with kept runs that together form the base of a comparison."""
 ALIKE = 0.05
 """Largest relative difference of two comparable loads."""
 _ABOUT, _RUNS = "about.json", "runs"

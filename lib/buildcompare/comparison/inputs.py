@@ -19,7 +19,7 @@ from buildcompare.recordings.files import matching
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")
 NOT_IN_REPORTS = ("anywidget", "ipywidgets", "jupyterlab")
-"""Packages that only notebooks in JupyterLab need; the hash leaves them out, as an environment may lack them."""
+"""Packages that only notebooks in JupyterLab need. `code_sha256` omits their versions: they may not be installed."""
 
 
 def notebook_of(params: Reported) -> Path:

@@ -60,7 +60,7 @@ class TestView:
     catalogue: Catalogue
     labels: Pair[str]
     at_load: Mapping[str, MetricAtLoad]
-    """Slug -> values of the metric of both builds over connected users; filled only in valid unbounded tests."""
+    """Slug of a metric -> its values over connected users in both builds. Filled only for valid unbounded tests."""
     estimates: Estimates | None = None
     profiles: Pair[list[Profile]] | None = None
 

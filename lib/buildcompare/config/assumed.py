@@ -30,9 +30,9 @@ _DIRECTIONS = {
     r"(cpu|memory|mem|heap|rss|ram|stack|swap|gc|threads|goroutines|queue|backlog|lag|allocs?)": (Better.LOWER, False),
     rf"({LASTS}|(seconds?|secs?|s)$)": (Better.LOWER, True),
 }
-"""Words in a name -> better direction, and whether a regression fails the comparison; the first match counts."""
+"""Words in a name -> better direction, and True if a regression fails the comparison. The first match counts."""
 SUCCESS_MARGIN_PERCENT = 0.1
-"""Margin in percent for the share of successful requests, as in the catalogue `http`: one request in a thousand."""
+"""Margin in percent for the fraction of successful requests. The catalogue `http` uses the same margin."""
 _LOAD = r"(users|vus|clients|concurrency)$"
 
 
@@ -61,7 +61,8 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
 def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalogue:
     """Add the unlisted metrics of `units` that are in seconds; an increase beyond the margin fails the comparison.
 
-    `units` holds pairs of name and unit. The margin is the default of `operations`. A name implying seconds decides.
+    `units` holds pairs of name and unit. The margin is the default of `operations` in a params file. If a name implies
+    seconds, such as ``uptime_seconds``, the direction and margin of :func:`assumed_metric` are used instead.
     """
     timed = [catalogue.find(name) for name, unit in dict.fromkeys(units) if unit == "seconds"]
     settings = {"unit": "seconds", "better": Better.LOWER, "gate": True}

@@ -24,7 +24,7 @@ SUCCEEDED = r"(success(es|ful)?|availability)"
 """`FAILED` and `SUCCEEDED` match words in the names of metrics that count failures or successes."""
 SHARES = ("percent", "ratio")
 COUNTED = (*SHARES, "", "requests", "transactions", "errors")
-"""Units in which a metric can count failures or successes: shares and counts. Units that end in ``/s`` fit too."""
+"""Units of metrics that may count failures or successes. `outcome` also accepts all units that end in ``/s``."""
 _COUNTER = re.compile(r"\b(?:rate|irate|increase)\(\s*([a-zA-Z_:][\w:]*)\s*(\{[^{}]*\})?\s*\[")
 """Pattern of a counter whose rate or increase a query takes: the counter's name and selector."""
 
@@ -39,9 +39,9 @@ class RunSd(_Strict):
     unbounded: float | None = Field(default=None, gt=0)
     benchmark: float | None = Field(default=None, gt=0)
     equal_load: float | None = Field(default=None, gt=0)
-    """Standard deviation in percent between unbounded runs at equal load, without the estimation error within a run."""
+    """Standard deviation in percent between unbounded runs at equal load. Estimation errors in a run are excluded."""
     df: dict[Literal["bounded", "unbounded", "benchmark", "equal_load"], Annotated[float, Field(gt=0)]] = {}
-    """Degrees of freedom of each standard deviation: runs minus setups; 8 by default."""
+    """Degrees of freedom of each standard deviation: number of measured runs minus number of setups. Default: 8."""
 
 
 class Metric(_Strict):
@@ -62,12 +62,12 @@ class Metric(_Strict):
     reading_error_percent: float = Field(default=0.0, ge=0)
     """Error of a level that is read off a plot with overlapping curves, as a standard deviation in percent."""
     independent_tests: tuple[TestType, ...] = ()
-    """Types of test that may be pooled, because their noise is independent between the tests of one release.
+    """Types of test in which the metric is pooled over tests. Its noise must be independent between tests of a release.
 
     For unbounded tests, the noise at equal load must be independent."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
-    """If the metric is a proxy for the load: its increase per user, such as goroutines per user; None if unknown."""
+    """For a proxy of the load: increase of the metric per user, such as goroutines per user. None if unknown."""
     query: str | None = None
     known: bool = True
     """False if the catalogue does not list the metric."""
@@ -133,7 +133,7 @@ class LabelSd(_Strict):
     """Noise between runs of one build, for the labels of one table and statistic."""
 
     percent: float = Field(gt=0)
-    """Standard deviation of one run in percent, used as the scale of a t distribution with `df` degrees of freedom."""
+    """Noise of a label in one run, in percent: the scale of a t distribution with `df` degrees of freedom."""
     df: float = Field(gt=0)
     labels: dict[str, Annotated[float, Field(gt=0)]] = {}
     """Label -> standard deviation in percent, for labels that scatter far more than others, such as rare statements."""
@@ -156,7 +156,7 @@ class LabelTable(_Strict):
     average: str | None = None
     """Slug of the metric that is the average over all calls of this table; None if the catalogue has no such metric."""
     run_sd_percent: dict[Literal["avg", "p99"], LabelSd] = {}
-    """Statistic -> noise of its labels, after the change that all labels of the table share is subtracted."""
+    """Statistic -> noise of each label around the change that all labels of the table share."""
     queries: dict[Literal["avg", "p99", "calls", "buckets"], str] = {}
     """Statistic -> query for one series per value of `label`; the series of `buckets` also differ by bound (`le`).
 

@@ -22,9 +22,9 @@ MAX_LINE = 1_000
 """Maximum characters of each part of an error message, and of a line that a server sent."""
 _HIDDEN = "***"
 _PIECE = 16
-"""Parts of a secret with at least this many characters are hidden too: a truncated answer may contain only a part."""
+"""Minimum characters of a part of a secret that is hidden too. A truncated answer may contain only a part."""
 _LONG = 10_000
-"""Maximum bytes of a secret searched as hex and escapes, and maximum characters of a text searched as a whole."""
+"""Secrets of more bytes are not searched in hex or as escapes. Texts of more characters are searched line by line."""
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 

@@ -23,7 +23,7 @@ SourceKind = Literal["prometheus", "ltctl", "recorded", "grafana", "pgbench", "s
 FILE_KEYS: dict[str, str] = {
     "ltctl": "report", "recorded": "recording", "grafana": "snapshot", "pgbench": "pgbench", "sysstat": "sysstat"
 }  # fmt: skip
-"""Kind of source -> key of a run that names its file; runs without a file are pulled from a server."""
+"""Kind of source -> key of a run that holds the path of its file."""
 _FILE_KEYS = [f"`{key}`" for key in (*FILE_KEYS.values(), "values")]
 MOST_USERS = 1_000_000_000
 """Upper bound of users and of counted errors."""
@@ -270,7 +270,7 @@ class Source(Strict):
     label_step_s: Step = 60.0
     """Step of the series of label tables, in seconds; each point covers one step."""
     rate_s: Step = 60.0
-    """Seconds over which rates are taken: the value of `{rate}` in the catalogue's queries, or the window in files."""
+    """Seconds over which rates are averaged, in files and in queries of the catalogue (placeholder `{rate}`)."""
     threads: int = Field(default=5, ge=1, le=32)
     timeout_s: float = Field(default=120.0, gt=0, le=3600)
     """Limit of one query, in seconds."""
@@ -328,7 +328,7 @@ class RunFiles(NamedTuple):
     build: Side | None
     run: int
     folder: str
-    """Folder for these files among the artefacts of a report."""
+    """Folder of the run's artefacts, inside the folder `artefacts` of a report."""
 
 
 class Reported(Traced):

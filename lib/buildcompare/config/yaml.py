@@ -26,7 +26,7 @@ from buildcompare.config.project import read_text
 MAX_BYTES = 1_000_000
 """Maximum size of a file, in bytes."""
 MAX_VALUES = 20_000
-"""Maximum number of values after aliases and merges are expanded, as nested aliases can grow exponentially."""
+"""Maximum number of values in a file with all aliases and merges expanded. Nested aliases can grow exponentially."""
 _SECRET_KEYS = ("auth", "headers", "headers_env")
 """Errors never show the values of these keys."""
 _A_TIME = 'a time with its zone, such as "2024-12-11T10:00:00Z"'

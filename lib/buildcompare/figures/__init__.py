@@ -40,7 +40,7 @@ class Figure:
     """Attributes of the chart's element, from `figures.chart`."""
     caption: str = ""
     shown: bool | None = True
-    """Size on the page: large if True, small until opened if False; None hides the figure."""
+    """True shows the figure large, False shows it small until a reader opens it, None hides it."""
     alone: bool = True
     """If True, a notebook's output also has the style and script that the chart needs."""
 

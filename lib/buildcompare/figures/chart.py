@@ -22,7 +22,7 @@ from buildcompare.text.sentences import say
 WINDOWS = {"bounded": "steady", "unbounded": "last 30 min"}
 """Name of the steady window by type of test."""
 BOTH_SUSTAINED = "both sustained {:,.0f}"
-"""Text at the load where the builds are compared."""
+"""Label on a chart at the highest load that both builds sustained."""
 Find: TypeAlias = Callable[[Recording], Series | None]
 Header: TypeAlias = dict[str, Any]
 """JSON object that `chart.js` reads."""
@@ -31,7 +31,7 @@ Mark = TypedDict("Mark", {"side": Side | None, "from": tuple[float, float], "to"
 MANTISSA_BITS = 16
 """Number of mantissa bits kept, of 23 in a 32-bit float. Relative errors are at most 8e-6; charts shrink by a third."""
 MOST_SAMPLES = 5000
-"""Maximum number of samples of a curve; longer curves keep only the minimum and maximum of each sub-pixel time span."""
+"""Maximum number of samples of a curve. Longer curves keep only the minimum and maximum of each short time span."""
 
 
 def chart(

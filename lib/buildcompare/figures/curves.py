@@ -175,7 +175,7 @@ def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: Met
 
 
 Stretch = tuple[np.ndarray, np.ndarray]
-"""Elapsed minutes and values of consecutive samples."""
+"""Consecutive samples of a curve without a gap: elapsed minutes and values, shape (n,) each."""
 
 
 def stretches(test: TestView, find: chart.Find) -> dict[Side, list[Stretch]]:

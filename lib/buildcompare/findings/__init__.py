@@ -25,7 +25,7 @@ from buildcompare.results.codes import (
 from buildcompare.text.sentences import MOST_MOVERS, Names
 
 TOP = 5
-"""Maximum number of findings above the fold; the page shows the others only when a reader unfolds them."""
+"""Maximum number of findings that are always visible. The page shows the others only when a reader unfolds them."""
 MOST_SUGGESTIONS = 3  # maximum number of suggested next steps
 
 FIRST, QUIET, PAST, CHANGES, OTHERS, FOLDED = range(6)
@@ -59,7 +59,7 @@ HYGIENE = (
     FindingKind.GAPS, FindingKind.MISSING_METRICS, FindingKind.EMPTY_METRICS, FindingKind.METRICS_NOWHERE,
     FindingKind.COUNTER_RESETS, FindingKind.SERVER_VERSIONS, FindingKind.RECORDING_NOTE,
 )  # fmt: skip
-"""Kinds of findings about the recordings; they fill places above the fold that other findings leave free."""
+"""Kinds of findings about the recordings. They are visible at once only if fewer than `TOP` other findings are."""
 HEADLINES = (
     FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES, FindingKind.LOOKS,
     FindingKind.SESSIONS,
@@ -78,7 +78,7 @@ _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
     load.bumps_in_both, metrics.counted_errors, metrics.blind_spots, of_labels.labels_in_one_build, recordings.notes,
 )
 # fmt: on
-"""Rules for one test (`_OF_ONE_TEST`) and for all tests (`_ACROSS_TESTS`); findings of equal rank keep this order."""
+"""Rules for one test (`_OF_ONE_TEST`) and for all tests together (`_ACROSS_TESTS`). Their order breaks ties of rank."""
 
 
 def find(

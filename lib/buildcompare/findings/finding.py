@@ -28,7 +28,7 @@ class Found:
     metric: str | None = None
     id: str | None = None
     beside: Mapping[str, object] = field(default_factory=dict)
-    """Codes and names that the sentence also needs; results.json stores them elsewhere, so `evidence` omits them."""
+    """Codes and names that the sentence needs besides `evidence`, because results.json stores them elsewhere."""
 
 
 def finding(found: Found, names: Names, test: str | None = None) -> Finding:

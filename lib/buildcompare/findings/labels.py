@@ -24,8 +24,8 @@ API, STORE = "api", "store"
 MOST = 3
 """Maximum number of labels of one table, or of frames of a profile, that one test reports."""
 PLACEBO = {"releases": 19, "swapped": 1, "pairs": 56, "identical": 2}
-"""Number of false alarms for labels without recorded calls (`benchmarks/placebo.py`): 1 in 19 published releases with
-base and new swapped, and 2 in 56 comparisons of identical runs."""
+"""False alarms about labels without recorded calls (`benchmarks/placebo.py`): 1 in 19 published releases with base and
+new swapped, and 2 in 56 comparisons of identical runs."""
 LEAST_NEW = 0.1
 """A label that only the new build has is a warning if it takes at least this share of the time of all calls."""
 LEAST_POINTS = 1.0
@@ -51,7 +51,7 @@ class SlowerLabel:
     p99_at_least: bool
     """Whether `p99_times` is a lower bound."""
     others: dict[str, float] = field(default_factory=dict)
-    """Change of the average in other tests, in percent, by name of the test."""
+    """Name of another test -> change of the label's average time in that test, in percent."""
 
 
 def labels_beyond_noise(tests: Sequence[TestResult]) -> list[SlowerLabel]:

@@ -12,17 +12,17 @@ REPORTED_TOLERANCE_PERCENT = 1.0
 """A larger difference between reported and estimated supported users, in percent, gives a finding; in published runs
 the difference is at most 0.5 %."""
 DEEPER = 2.0
-"""Maximum ratio of the deepest early bumps of two builds with similar bumps; for published builds, the ratio is 1.6."""
+"""Maximum ratio of the deepest early bumps of two builds if their bumps count as similar; 1.6 in published builds."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
-"""Numbers of differing and of all pairs of identical unbounded runs (`benchmarks/identical.py`). `OTHER_BUMPS` counts
-different numbers of early bumps; `OTHER_TIMES` counts delays of at least `LATER_S`, in pairs with a curve of users."""
+"""Numbers of differing and of all pairs of identical unbounded runs (`benchmarks/identical.py`). `OTHER_BUMPS`: pairs
+with different numbers of early bumps. `OTHER_TIMES`: pairs with a curve of users and a delay of at least `LATER_S`."""
 OTHER_EVENTS = {"unbounded": (5, 22), "bounded": (2, 6)}
-"""By type of test: pairs of identical runs with an event in only one run, and all pairs (`benchmarks/placebo.py`)."""
+"""Type of test -> pairs of identical runs with an event in only one run, and all pairs (`benchmarks/placebo.py`)."""
 MOST_EVENTS = 5
 """Maximum number of findings about events of one test; one more finding counts the remaining events."""
 WAVES = ("wave_period_s", "wave_amplitude_users")
 LATER_S = 300.0
-"""Minimum delay for a finding, in seconds; early bumps in published curves cause shorter delays (four minutes)."""
+"""Minimum delay between builds for a finding, in seconds. Published early bumps cause shorter delays (four minutes)."""
 
 
 def supported_users(test: TestResult) -> Iterator[Found]:

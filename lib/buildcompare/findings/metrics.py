@@ -15,7 +15,7 @@ from buildcompare.stats.planning import ALPHA, percent, quantile
 from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
 
 ERRORS_PERCENT = 0.025
-"""Minimum percentage of failed requests for a finding: at this threshold mattermost-load-test-ng removes users."""
+"""Minimum percentage of failed requests for a finding. mattermost-load-test-ng removes users at the same percentage."""
 ERRORS_PER_USER_MINUTE = 1.0 / 480.0
 """Minimum number of errors per user and minute for a finding: one error per user in a day of eight hours."""
 ERRORS_TIMES = 2.0
@@ -24,7 +24,7 @@ ERRORS_TIMES = 2.0
 In a chain of comparisons, `history.chain` compares changes of error counts with their usual size.
 """
 FAILING_PERCENT = 1.0
-"""Percentage of failed requests that prevents a pass if also at least `ERRORS_TIMES` that of base (a convention)."""
+"""The new build cannot pass with this percentage of failed requests and `ERRORS_TIMES` that of base (a convention)."""
 USERS = "supported users"
 Row = tuple[TestResult, MetricResult]
 

@@ -47,11 +47,11 @@ class Cause:
     kind: CauseKind
     test: str
     name: str | None = None
-    """Name of the metric, or `USERS`; None if the cause concerns no single metric."""
+    """Name of the metric that prevents a pass, or `USERS` for supported users. None if no single metric does."""
     delta_percent: float | None = None
     decided_by: str = "level"
     loss_percent: float | None = None
-    """Largest loss of supported users that the interval includes, in percent."""
+    """Largest loss of supported users within the confidence interval, in percent. None if unknown, or for a metric."""
 
 
 def of_test(
@@ -147,7 +147,7 @@ class Opening:
     title: str
     sentence: str
     states: tuple[str, ...] = ()
-    """Ids of the findings that the opening states."""
+    """Ids of the findings that `title` and `sentence` already state."""
 
 
 def opening(results: Results) -> Opening:

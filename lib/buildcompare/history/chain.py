@@ -42,7 +42,7 @@ from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
 from buildcompare.stats.planning import percent
 
 OUTLIER = 3.5
-"""Maximum modified z-score of a usual value (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
+"""Minimum modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # minimum number of comparisons for a median
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported
 MOST_EARLIER = 20  # maximum number of earlier comparisons listed if two databases swap their order by supported users

@@ -34,9 +34,9 @@ from buildcompare.stats.noise import series_key
 from buildcompare.text.sentences import say
 
 MAKING, RECORDED = ".making", ".recorded"
-"""Subfolders of a ledger for files being written, and for complete files that are not yet moved into the ledger.
+"""Name of a ledger's subfolder while files are written to it, and its new name when all files are complete.
 
-One rename turns the first subfolder into the second."""
+The files are then moved from the renamed subfolder into the ledger."""
 PACKED = "entries.parquet"  # the whole ledger in one file, as version 0.2 could write it
 MAX_BYTES = 1_000_000  # maximum size of an entry in bytes; an entry with forty tests has some 20 kB
 _DATABASES = {"postgres": "postgresql"}  # other spelling -> name of the database

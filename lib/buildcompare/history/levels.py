@@ -117,8 +117,8 @@ def level_changes(levels: FloatArray) -> list[LevelChange]:
 NOT_OF_NOISE = {SETUP_COLUMNS["load_test_version"], "Metrics server"}
 """Settings whose change does not affect the noise between runs."""
 NEWEST = 100
-"""Maximum number of monthly comparisons (the latest) from which noise is estimated. With two databases, the standard
-deviation from 100 comparisons has a standard error of 7 %."""
+"""Maximum number of monthly comparisons (the latest) from which noise is estimated. With 100 comparisons of two
+databases each, the estimated standard deviation has a standard error of 7 %."""
 
 
 def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *, simulated: bool) -> Contrasts:

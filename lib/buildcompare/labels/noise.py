@@ -27,16 +27,16 @@ FEWEST_SETUPS = 3  # Minimum number of setups to fit the distribution: one is he
 FEWEST_ROWS = 20  # Minimum rows of a table to estimate its noise and shared change; an SD of 20 rows errs by about 16 %
 RESOLUTION = 0.01  # Minimum noise (1 %), because percentiles come from histograms with few buckets
 TYPICAL = 12.0
-"""Weight of the table's variance in the noise of a label, relative to a weight of 1 for each squared change of the
-label. Chosen from 4 to 32 on the half of Mattermost's unbounded tests used for tuning."""
+"""Weight of the table's variance in the noise of a label; each squared change of the label has the weight 1. Chosen
+from 4 to 32 on the half of Mattermost's unbounded tests used for tuning."""
 CALM = 0.8  # Probability of the lower of two quantiles that fit the t distribution; the upper is 1 - `LABEL_ALPHA`
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
 SHORT, SHALLOW = 0.3, 0.7
-"""Exponents of :func:`relative_noise`. At 2 % false alarms, the exponents raise the fraction of doubled labels that
-are found from 47 to 58 % and from 29 to 42 %, in two parts of Mattermost's unbounded tests used for tuning."""
+"""Exponents of :func:`relative_noise`. In two parts of Mattermost's unbounded tests used for tuning, the exponents
+raise the percentage of doubled labels that are found at 2 % false alarms from 47 to 58, and from 29 to 42."""
 TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
-"""Averages below `TYPICAL_S` seconds (or the table's median average if it is lower) have more noise than their table.
-Percentiles have more noise than their table if log(percentile / average) is below `TYPICAL_RATIO`, else less."""
+"""Labels with an average below `TYPICAL_S` seconds (or below the table's median average, if lower) have more noise than
+others. Percentiles have more noise if log(percentile / average) is below `TYPICAL_RATIO`, and less noise if above."""
 QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; two copies of one file have a ratio of 0
 MILLISECOND = 1e-3  # Published tables are rounded to this, in seconds
 

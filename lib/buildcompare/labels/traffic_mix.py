@@ -27,8 +27,8 @@ Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
 MATERIAL = 0.5  # Minimum change by the traffic mix that matters, as a fraction of the metric's margin
 SPEED_ALPHA = 0.01
-"""Significance level of a change of speed. The level is low because noise of other setups may be 10 % too small, which
-doubles the false changes. Chosen over 0.02 on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`)."""
+"""Significance level of a change of speed. It is low because noise from other setups may be 10 % too small, which
+doubles the false positives. Chosen over 0.02 on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`)."""
 MOST_MOVERS = 5  # Maximum number of labels in results.json; the largest few make up nearly all of the mix
 
 
@@ -46,8 +46,8 @@ class TrafficMix:
     mix_ci: Interval | None  # 95 % interval of `mix_percent`; None if the labels' noise is unknown
     speed_ci: Interval | None
     movers: pd.DataFrame
-    """Labels with a changed share, the largest part of the mix first: label, base_share_percent, new_share_percent (of
-    all calls), seconds (per call, mean of both builds), percent (part of the mix)."""
+    """Labels whose share of all calls changed, sorted by the size of `percent`. Columns: label, base_share_percent,
+    new_share_percent, seconds (per call, mean of both builds), percent (the label's part of `mix_percent`)."""
 
     def is_material(self, margin_percent: float) -> bool:
         """Test whether the mix moved the average beyond chance and by enough to matter."""

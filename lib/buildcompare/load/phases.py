@@ -22,8 +22,8 @@ from buildcompare.stats.planning import ALPHA, quantile
 
 TURN_STEPS = 8.0  # minimum rise or fall, in actions of 8 users; larger than a pixel of any published plot (56 users)
 EARLY_PART, HALF = 0.15, 0.5
-"""A peak below the fraction `EARLY_PART` of the curve's level is an early bump. A higher peak is also an early bump if
-the curve falls by the fraction `HALF` of the peak before it first reaches the fraction `HALF` of its level."""
+"""Before the curve first reaches half of its level, a peak is an early bump if it is lower than `EARLY_PART` times the
+level. A higher peak is an early bump if the curve then falls by at least half (`HALF`) of the peak."""
 FOOT = 2.0  # maximum time to the onset of a recording that starts in mid-ramp, as a multiple of `foot_s` in `bumps`
 
 
@@ -33,8 +33,8 @@ class Beginning:
 
     bumps: tuple[Bump, ...]  # early bumps in order of time; heights in the curve's unit
     onset_s: float | None
-    """Start of the lasting ramp in elapsed seconds: the last sample that is at most `LoadCurve.foot` above the lowest
-    sample before the ramp. None if the recording starts in mid-ramp, a gap may hide the start, or nothing climbs."""
+    """Start of the lasting ramp in elapsed seconds: the last sample at most `LoadCurve.foot` above the lowest sample
+    before the ramp. None if the load does not climb, or if the start was not recorded or may lie in a gap."""
 
     @property
     def bump_seconds(self) -> float:
@@ -108,11 +108,11 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
 
 
 LAG_S = 45.0
-"""Minimum length of a straight stretch in seconds. The same time before it is skipped: users connect 12 s late."""
+"""Minimum length of a straight stretch in seconds. As many seconds before it are skipped: users connect 12 s late."""
 STRAIGHT_STEPS = 3.0  # maximum distance of samples from a straight line, in actions of 8 users; larger for noisy curves
 PIXEL = 0.003  # maximum distance from the line, as a share of the level: about one pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
-"""A stretch ends at its last sample within `END_STEPS` actions of a line through its first 70 % (`TRUSTED_PART`)."""
+"""A stretch ends at its last sample within `END_STEPS` * 8 users of a line through its first 70 % (`TRUSTED_PART`)."""
 MAIN_PART = 0.35  # the ramp is the first straight stretch whose rise is at least this fraction of the largest rise
 AFTER_S = 240.0  # minimum seconds of a stretch after a kink: enough for two rises and falls of a one-minute alert query
 SLOWER = (0.2, 0.8)  # limits of the slope after a kink, relative to the slope before it (expected: a third to a half)
@@ -126,8 +126,8 @@ class Ramp:
     end_s: float  # end of the straight stretch: an alert, a bend, or the recording's end
     slope: float  # in the curve's unit per second
     kink_s: float | None
-    """Time at which the slope drops, if a second, less steep straight stretch follows; None if the curve merely bends.
-    A kink is normal: after the first alert, the load-test coordinator pauses between its actions."""
+    """End of the straight stretch in elapsed seconds, if a second, less steep one follows; else None. Such a kink is
+    normal: after the first alert, the load-test coordinator pauses between its steps."""
     complete: bool  # False if the recording ends before the ramp does
 
 
@@ -211,8 +211,8 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 
 FALL_STEPS = 5.0  # minimum fall of a wave, in actions of the coordinator
 ROW, PAUSE_S = 3, 1200.0
-"""Waves begin with `ROW` or more falls whose peaks are at most `LONGEST_S` apart: published waves have periods of 145
-to 250 s. A pause after these falls must not exceed `PAUSE_S` seconds or, if longer, the duration of these falls."""
+"""Waves begin with at least `ROW` falls whose peaks are at most `LONGEST_S` apart. Published waves have periods of 145
+to 250 s. The pause after these falls must not exceed `PAUSE_S` seconds or, if longer, the duration of these falls."""
 CYCLE_STEPS = 2.0  # minimum fall after a peak, in actions of 8 users; small, because a missed peak doubles a cycle
 FEWEST_CYCLES = 4  # minimum number of cycles for a period: four cycles have three distances
 RESOLVED, ALIASED = 8.0, 3.0
@@ -405,9 +405,9 @@ def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
 
 FEWEST_COMPARED = 8  # minimum number of cycles (for the amplitude: falls) of each run in a comparison
 PERIOD_SD, PERIOD_DF, FALL_SD, FALL_DF = 0.092, 8.0, 0.15, 11.0
-"""Noise between runs of the logarithms of the waves' period and amplitude (standard deviation and degrees of freedom),
-from Mattermost's published unbounded tests (`benchmarks/shapes.py real`). A test with the scatter of cycles within runs
-instead of this noise would find different amplitudes in 5 of 12 pairs of identical runs."""
+"""Standard deviation between runs and its degrees of freedom, for the logarithms of the waves' period and amplitude.
+Estimated from Mattermost's published unbounded tests (`benchmarks/shapes.py real`). If the scatter of cycles within
+runs were used instead, 5 of 12 pairs of identical runs would differ in amplitude."""
 
 
 def compare_waves(base: Waves, new: Waves) -> tuple[BetweenRuns | None, BetweenRuns | None]:

@@ -29,18 +29,18 @@ FEWEST = 15  # minimum number of minutes per build: together 30, three for each 
 POINTS = 41  # number of points of a curve: one for each 2.5 % of its range
 NEAR = 0.1  # the rate of new users at a load is averaged over minutes within this relative distance of the load
 DOUBT = 0.15
-"""Standard error of the correction for logins, as a share of the correction: the cost of logins may not be linear."""
+"""Standard error of the correction for logins, relative to the correction. The cost of logins may not be linear."""
 HUBER = 0.3
-"""Tuning constant (Huber 1964), so low that waves of overload hardly count. On red noise, standard errors are 0.98 of
-the true standard deviation with this constant, and 0.85 of it with the usual constant 1.345."""
+"""Tuning constant of the robust fit (Huber 1964). It is low, so that waves of overload hardly count. On red noise,
+standard errors are 0.98 of the true standard deviation with this constant, and 0.85 with the usual constant 1.345."""
 ROUNDS = 4
-"""Number of reweighting rounds. RLM of statsmodels takes nine times as long and returns no matrix for errors."""
+"""Number of reweighting rounds of the robust fit. RLM of statsmodels takes nine times as long."""
 CONTRADICTED = 3.0
 """Number of standard errors beyond which the difference at the highest load contradicts the common difference."""
 FARTHEST = 1e6
 """Values of minutes are clipped to this factor above and below the median; farther values are recording faults."""
 COSINES = 0.4
-"""`COSINES` * n^(2/3) cosines measure the slow noise of n minutes (Lazarus, Lewis, Stock & Watson 2018)."""
+"""The noise of n minutes is measured by `COSINES` * n^(2/3) slow cosines (Lazarus, Lewis, Stock & Watson 2018)."""
 
 Fit = tuple[FloatArray, FloatArray, "Residuals"]
 

@@ -27,9 +27,9 @@ Span = tuple[float, float]  # elapsed seconds
 
 Z95 = 1.96  # normal quantile of a two-sided 95 % interval
 TIME_95 = 7.35
-"""Maximum loss of fit, in long-run variances, of the times in the 95 % interval of a change's time (Hansen 2000)."""
+"""Times whose fit is at most this many long-run variances below the best are in the 95 % interval (Hansen 2000)."""
 LONGEST_EXCURSION_S = 1200.0
-"""Maximum length of a spike or drop in seconds; if a metric returns later, it has two level shifts instead."""
+"""Maximum length of a spike or drop in seconds. A metric that returns later has two level shifts instead."""
 SPIKE_HALF_WIDTH = 10  # maximum length of a spike in averages; the running median covers as many on each side
 FLANK = 0.5  # averages next to a spike belong to the spike if they exceed this share of `search.OUTLYING`
 
@@ -39,12 +39,12 @@ class MetricEvent:
     """An event of one metric in one run: a level shift, a spike or a drop."""
 
     kind: Kind
-    """``spike``, ``drop``: the metric rose or fell and returned within `LONGEST_EXCURSION_S`, or stayed away for less
-    than `curves.SHORTEST_S` at the start or end of the window. ``level``: it changed for longer."""
+    """``spike``, ``drop``: the metric is higher or lower for at most `LONGEST_EXCURSION_S`, or for less than
+    `curves.SHORTEST_S` at the start or end of the window. ``level``: the change lasts longer."""
     at_s: float  # elapsed seconds of the shift, or of the extreme of a spike or drop
     span_s: Span  # start and end of a spike or drop, or the 95 % interval of the time of a shift
     size: float
-    """In the metric's unit: level after minus level before, or mean of a minute at the extreme minus level around."""
+    """Level shift: new minus old level. Spike or drop: extreme minute minus surrounding level. In the metric's unit."""
     size_percent: float | None  # change in percent of `before`; None if `before` is not positive
     ci: tuple[float, float]  # 95 % interval of `size` from the run's noise; it ignores that large changes are selected
     before: float  # level before the event

@@ -31,7 +31,7 @@ from buildcompare.stats.noise import (
 from buildcompare.stats.planning import Looks
 
 LEAST_BETWEEN = 0.25
-"""Minimum variance between runs, as a fraction of the total variance from which the error within runs is subtracted."""
+"""Minimum variance between runs, as a fraction of the total variance (between and within runs)."""
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from buildcompare.stats.effects import holm
 from buildcompare.stats.planning import ALPHA, quantile
 
 LEAST_PERCENT = 1.0
-"""Minimum share in percent. Frames below it in both builds are left out, because fewer tests have more power."""
+"""Minimum share in percent. Frames below it in both builds are omitted, because each statistical test costs power."""
 MOST_FRAMES, MOST_FRAMES_COMPARED = 20, 500  # maximum number of frames in a table, and of compared frames
 NESTED = 0.9
-"""A frame is left out if a frame that it calls explains at least this share of its change."""
+"""A frame is omitted if the change of one of its callees is at least this fraction of the frame's change."""
 OWN_PART = 0.5
-"""Weight of the variance of a single frame between runs; a variance model of all frames has the remaining weight.
+"""Weight of a frame's observed variance between runs; the variance from a model of all frames has the remaining weight.
 Chosen among 0.25, 0.5 and 0.75 by ``benchmarks/profiles.py`` on random seeds below 250."""
 
 Shares = dict[str, float]

@@ -51,7 +51,7 @@ _OF_ZONE = re.compile(
     r"(?:Africa|America|Asia|Atlantic|Australia|Europe|Pacific)/\w+|(?:UTC|GMT)[+-]\d.*|[+-]\d\d:\d\d|CES?T|[ECMP][SD]T"
 )
 _INDEX = re.compile(r"|index|Unnamed: ?\d+|__index_level_0__|level_0")
-"""Names that pandas gives to a column with the index of a table."""
+"""Names that pandas gives to a column that was the index of a table."""
 _SECONDS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
 _DIGITS = r"(?:(?:19[7-9]|20\d)\d{0}{1}?(?:[0-5]\d){{0,2}}|\d\d{0}{1}[0-5]\d)".format(
     r"(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])", r"(?:[01]\d|2[0-3])"
