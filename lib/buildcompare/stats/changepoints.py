@@ -31,7 +31,7 @@ MAD_TO_SD = 1.0 / 0.6745
 FALSE_ALARMS = 0.03  # share of runs without a change in which a calibrated penalty may find one
 OUTLYING, BESIDE = 6.0, 2
 """An outlier is over `OUTLYING` robust standard deviations from the median of itself and `BESIDE` samples on each side.
-At most 2 % of AR(1) series (70 to 1080 samples, autocorrelation 0 to 0.9) contain an outlier; with 0.95, 3 %."""
+At most 2 % of AR(1) series (70 to 1080 samples, autocorrelation 0 to 0.9) contain an outlier; with 0.95, 3 % do."""
 
 
 def robust_sd(deviations: npt.ArrayLike) -> float:
