@@ -58,18 +58,18 @@ _DIGITS = r"(?:(?:19[7-9]|20\d)\d{0}{1}?(?:[0-5]\d){{0,2}}|\d\d{0}{1}[0-5]\d)".f
 )
 """Pattern of a date written as digits, such as 202412111000 or 2412111000."""
 _SERIALS = 36_526.0, 73_051.0
-"""The years 2000 to 2100 as day numbers of spreadsheets; day 25,569 is 1970-01-01."""
+"""Start of the years 2000 and 2100 as day numbers of a spreadsheet, in which 1970-01-01 is day 25,569."""
 _DAY_OR_MONTH = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})\b(.*)")
 _GRAFANA_NAME = re.compile(r"(.+)-data(?:-as-\w+)?-\d{4}-\d\d-\d\d.*\.csv(?:\.gz)?")
 """File name of a CSV that Grafana exports from a panel: the panel's title and the time of the export."""
 _NUMBER = r"^\s*(?P<number>[+-]?[\d.,]*\d[.,]?(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\d\s.,\x00][^\x00]*)?$"
-"""Pattern of a number, with a decimal point or comma, and its unit. In RE2, which runs it, ``\\d`` is ASCII only."""
+"""Pattern of a number, with a decimal point or comma, and its unit. RE2 runs it: ``\\d`` matches only ASCII digits."""
 _PLAIN = r"(?i)^\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)\s*$"
 _READINGS = {
     decimal: rf"^[+-]?(?:\d*(?:\{decimal}\d*)?(?:[eE][+-]?\d+)?|[1-9]\d{{0,2}}(?:\{group}\d{{3}})+(?:\{decimal}\d*)?)$"
     for decimal, group in ((".", ","), (",", "."))
 }
-"""Decimal mark -> pattern of numbers with this mark, in which the other mark groups thousands."""
+"""Decimal mark -> pattern of numbers that use this mark for decimals and the other for groups of thousands."""
 
 
 def read_frame(

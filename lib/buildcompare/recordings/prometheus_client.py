@@ -50,7 +50,7 @@ _REFUSALS: tuple[tuple[Collection[int], str | None, str], ...] = (
     ((404,), "source.url", "the query API"),
     ((400, 413, 414, 422), None, "a query that the server accepts"),
 )
-"""HTTP statuses, the key of the setting at fault (None if the query is at fault), and what was expected."""
+"""By HTTP status: key of the setting at fault (None for a faulty query), and what the message states as expected."""
 
 T = TypeVar("T")
 
@@ -290,7 +290,7 @@ class _TrickleError(Exception):
 
 
 _limit = threading.local()
-"""Limit of the current thread: `is_over()` tells whether its query has used up its time, or the pull is stopped."""
+"""Time limit of the current thread's query: `is_over()` is True after this limit, or if the client was stopped."""
 
 
 class _Response(http.client.HTTPResponse):

@@ -16,7 +16,7 @@ from buildcompare.config.outside import shown
 
 FloatArray = npt.NDArray[np.float64]
 Role = Literal["graph", "label", "bucket", "alert", "error"]
-"""Use of a series in reports. A `bucket` (of a histogram) is the rate of a label's calls that last at most `le`."""
+"""Use of a series in reports. A `bucket` holds the rate of calls that last at most the upper bound of the bucket."""
 NoteKind = Literal["simulated", "digitised", "source"]
 TESTED = 946_684_800.0, 2_145_916_800.0  # 2000 to 2037 in seconds since 1970; dates outside need a stated unit
 LATEST = 7_258_118_400.0  # the year 2200, in seconds since 1970: larger numbers are milliseconds or finer

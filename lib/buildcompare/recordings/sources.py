@@ -38,7 +38,7 @@ SOURCES: dict[str, FileSource] = {
     **{entry.name: entry.load() for entry in entry_points(group="buildcompare.sources")},
     "recorded": table.SOURCE,
 }
-"""Kind of file -> its reader. Readers are tried in this order on contents of unknown kind, tables last."""
+"""Kind of file -> its reader. If the kind is unknown, readers are tried in this order; the reader of tables is last."""
 ENDING = re.compile(r"\.(csv|tsv|txt|parquet|jsonl?|ndjson|out|log|jtl|xml)(\.gz)?$")
 _RECORDING = re.compile(rf"[^.].*{ENDING.pattern}")
 MAX_NAME = 1_000  # bound on the characters of a metric's name, a label or its value, because reports show them in full

@@ -44,8 +44,8 @@ NO_CHECKSUM = Note(
 )
 MAX_SERIES = 100_000  # maximum rows of a recording, because each row becomes several objects in memory
 MAX_VALUES = 20_000_000
-"""Maximum number of values in a file of another program, because a small file may hold many compressed values. 1,000
-series over 20 hours have 14 million values."""
+"""Maximum number of values in a file of another program. A small compressed file may hold far more. For comparison:
+1,000 series over 20 hours, with a sample every 5 s, have 14 million values."""
 MAX_TEXT, MAX_TEXT_IN_ALL = 10_000, 100_000_000
 """Maximum characters of one text, and of all texts of a column, because a small compressed file may hold long texts."""
 THREADS = False
@@ -53,7 +53,7 @@ THREADS = False
 KEY = b"buildcompare"  # key of buildcompare's metadata in a file's schema
 _SEAL, _EMPTY = "buildcompare.sha256", "0" * 64
 _SEALED = re.compile(re.escape(_SEAL.encode()) + rb".{1,3}([0-9a-f]{64})", re.DOTALL)
-"""Pattern of the checksum (seal) in the bytes of a file, because the file is checked before it is parsed."""
+"""Pattern of the checksum (seal) in the raw bytes of a file. The checksum is verified before the file is parsed."""
 _LABELS = TypeAdapter(dict[str, str])
 _TEXTS = ("metric", "name", "unit", "role", "stat", "labels")
 _SCHEMA = pa.schema(

@@ -32,10 +32,10 @@ class BuildFiles:
     """Files that are written in addition to a report, for a build server and its users."""
 
     markdown: Path | None = None
-    """File of the comment for a pull request; the text is also appended to the file that `STEP_SUMMARY` names."""
+    """File to which the comment for a pull request is written; None for no file."""
     junit: Path | None = None
     link: str | None = None
-    """Address of the report, for the comment."""
+    """Address of the report, to which the pull-request comment links; None for no link."""
 
     def write(self, results: "Results") -> None:
         """Write the files, and append the pull-request comment to the file that `STEP_SUMMARY` names, if it is set."""

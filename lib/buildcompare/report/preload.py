@@ -27,7 +27,7 @@ pandas.core.methods.to_dict pandas.core.reshape.reshape pandas.io.formats.html
 pandas.io.formats.string papermill papermill.translators patsy pyarrow.csv pyarrow.json pyarrow.parquet scipy.linalg
 seaborn
 """
-"""Modules that other code imports only at first use. Imported here, they are ready in every child."""
+"""Modules that other code imports only at first use. The fork server imports them once for all child processes."""
 for name in LATE.split():
     import_module(name)
 

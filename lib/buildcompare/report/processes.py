@@ -26,7 +26,7 @@ T = TypeVar("T")
 PRELOAD = ["buildcompare.report.preload", "buildcompare.api"]
 LEAST_MEMORY = 4_000_000_000  # minimum memory limit of a child, in bytes; memory reserved by threads counts as used
 GRACE_S = 5.0
-"""Seconds to wait for a child to end by itself, then again after SIGTERM, before it is killed."""
+"""Seconds to wait for a child process to end by itself. After SIGTERM, it gets the same time before it is killed."""
 _asker: Connection | None = None  # in a child: pipe to the process that waits for its result
 
 

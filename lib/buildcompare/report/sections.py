@@ -69,7 +69,7 @@ class Fragment:
     is_placeholder: bool = False
     """If True, the page replaces the fragment by the hand-written text of `block`, or omits it if there is no text."""
     alone: bool = True
-    """If True, the HTML of `styled` contains the styles, which a notebook lacks."""
+    """If True, `styled` adds the CSS styles, because the page (such as a notebook) has none."""
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         fields = {name: value for name, value in vars(self).items() if value and name not in ("text", "alone")}

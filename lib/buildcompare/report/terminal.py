@@ -24,7 +24,7 @@ _STYLES: dict[str, str] = {
 }  # fmt: skip
 """Styles of text, by the code of a verdict, status or severity."""
 _NUMBERS, _FOLDS = range(1, 5), ((0, 14), (5, 8), (0, 8))
-"""Indices of columns with numbers; then columns that shrink in a narrow window, in order: (index, minimum width)."""
+"""Indices of columns with numbers; (index, minimum width) of columns that shrink one by one in a narrow window."""
 Row = tuple[tuple[str, ...], Status]
 
 

@@ -49,16 +49,16 @@ class Drift(Model):
     same_version: bool
     """Whether both builds have the same major and minor version; if not, the versions may explain the difference."""
     z: Number = None
-    """Z-score (log scale) of `value` / `before`; null if the version changed or its usual deviation is unknown."""
+    """For an unchanged version: z-score of log(`value` / `before`); null with too few earlier comparisons."""
     jump: bool = False
     setup_changed: list[str] = Field(default_factory=list)
     """Settings that changed since the earlier comparison; empty if no change is recorded."""
     flipped: bool = False
-    """Whether the two databases changed their order since the last new build that was measured with both."""
+    """Whether the order of two databases by supported users changed since the last new build measured on both."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
-    """If `flipped`: the latest of the earlier comparisons in which the databases had the present order."""
+    """If `flipped`: the last earlier comparisons (at most 20) in which the databases had the same order as now."""
     earlier_comparisons: int = 0
-    """If `flipped`: number of all earlier comparisons in which the databases had the present order."""
+    """If `flipped`: number of all earlier comparisons in which the databases had the same order as now."""
 
     @property
     def beyond_chance(self) -> bool:
@@ -100,7 +100,7 @@ class HistoryResult(Model):
 
     ledger: str
     comparisons: int
-    """Number of earlier comparisons that were used, apart from those that `studies` counts."""
+    """Number of earlier comparisons of the ledger kind `monthly` that were used."""
     studies: int
     entries_sha256: str
     """SHA-256 of the ledger entries that were used; the entries are inputs of the comparison."""

@@ -23,7 +23,7 @@ class Estimate(Model):
     estimated: Number
     """Mean users over the last 30 minutes under load; null if a `reason` is given."""
     at_least: Number
-    """Lower bound for the reasons `still_climbing` and `ceiling_reached`: mean users of the last 30 min; else null."""
+    """Lower bound of the supported users, for the reasons `still_climbing` and `ceiling_reached`; else null."""
     reason: codes.NoEstimate | None
     slope_users_per_s: Number = None
     window: Window | None = None
@@ -146,7 +146,7 @@ class AlertResult(Model):
 
 
 NEAR = 0.8
-"""Minimum `nearness` that counts as near the threshold: about one more step of the load would reach the threshold."""
+"""Minimum `nearness` that counts as near. About one more step of the load would then reach the threshold."""
 
 
 class LimitedBy(Model):
@@ -186,7 +186,7 @@ class Event(Model):
     phase: Literal["steady", "ramp"] = "steady"
     """Always ``steady``; results of earlier versions of this library may also have events on the ramp."""
     at_s: float
-    """Time of the extreme value, or of the shift if `kind` is `level`, in elapsed seconds."""
+    """Elapsed seconds of the change of level (kind `level`) or of the extreme value (kinds `spike`, `drop`)."""
     span_s: Window
     size: float
     """Signed size of the change, in the metric's unit."""
@@ -228,7 +228,7 @@ class FrameResult(Model):
     base_percent: float
     new_percent: float
     points: float
-    """New minus base, in percentage points."""
+    """Share in the new build minus share in the base build, in percentage points."""
     noise_points: Number
     """Difference, in points, that unchanged builds exceed in 1 of 20 comparisons; null with one profile per build."""
     noise_share: Number
@@ -243,7 +243,7 @@ class ProfilesResult(Model):
     runs: Pair[int]
     samples: Pair[float]
     own: list[FrameResult]
-    """Shares of the samples taken in the frame itself."""
+    """Share of each frame in the samples, in percent; only samples taken in the frame itself count."""
     total: list[FrameResult]
     """Shares of the samples in the frame or its callees; a frame is left out if a callee explains its change."""
 
@@ -322,7 +322,7 @@ class PlannedRow(Model):
     unit: Literal["run", "session"] = "run"
     """What the numbers in `steps` count: runs or sessions."""
     steps: list[FurtherRunsResult]
-    """Changes detectable after one further run of each build, and after enough for 1.5 margins (at most eight runs)."""
+    """Detectable changes: with one further run of each build, and with enough (at most 8) to detect 1.5 margins."""
 
     @property
     def undecided(self) -> bool:
@@ -341,7 +341,7 @@ class TestPlan(Model):
     runs: int
     """Number of runs (or sessions) that each build has now; the smaller number if the builds differ."""
     order: list[Side] = Field(default_factory=list)
-    """Build of each further run, in order; there are as many runs as the most demanding undecided row needs."""
+    """Build of each further run, in order; empty if no row is undecided."""
     rows: list[PlannedRow]
 
     @property
@@ -409,9 +409,9 @@ class ArtefactProvenance(Model):
     """Files that one run produced, copied beside the report."""
 
     test: str
-    """Name of the test; in a matrix of variants the factor levels of the run."""
+    """Name of the test; for a run in a matrix of variants, its factor levels."""
     build: Side | None
-    """Build of the run; null in a matrix of variants, which numbers runs across builds."""
+    """Build of the run; null in a matrix of variants, where `run` counts the runs of all variants."""
     run: int
     path: str
     """Folder of the copied files, relative to the folder of the report."""

@@ -27,7 +27,7 @@ class Tested(Change):
 
 
 LEANING = 0.1
-"""One-sided adjusted p-value below which a row counts as probably worse, which prevents a pass.
+"""A row with an adjusted one-sided p-value below this level is probably worse, and prevents a pass.
 
 The value is a round number. `benchmarks/identical.py` prints how many pairs of identical runs pass with it."""
 
@@ -40,10 +40,10 @@ class Decided(Tested):
     no_worse_than_percent: Number = None
     """For the status `not_worse`: largest loss inside the interval, in percent; zero if the interval holds no loss."""
     min_detectable_percent: Number = None
-    """Smallest rise, in percent, that is significant with 80 % probability if no other row of its family changed."""
+    """Smallest rise, in percent, that is found with 80 % probability if no row judged together with it changed."""
     required_runs: int | None = None
-    """Total number of runs per build that detect a change equal to the margin (for gate metrics and supported users:
-    1.5 times the margin) with 80 % probability. Null if more than 99 runs are needed, or if the noise is unknown."""
+    """Total number of runs of each build that detect, with 80 % probability, a change of one margin (1.5 margins for
+    gate metrics and supported users). Null if more than 99 runs are needed, or if the noise is unknown."""
     required_runs_show_percent: Number = None
     """Smallest rise, in percent, that `required_runs` runs of each build show with 80 % probability."""
     run_sd_percent: Number = None
@@ -80,7 +80,7 @@ class LoadAdjustedResult(Decided):
     at_users_range: Window
     """Lowest and highest load, in connected users, at which both builds were observed."""
     constant: bool = False
-    """True if the change is estimated over all loads; False if only at the highest load, because it deviates there."""
+    """True if one change is estimated for all loads; False if the highest load has another change, which is used."""
     noise_of: Literal["equal_load", "levels", "none"] = "none"
     """Origin of the run-to-run noise: runs compared at equal load, or levels of whole runs; `none` if unknown."""
 
@@ -102,9 +102,9 @@ class TrafficMixResult(Model):
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
-    """Cause of the change; `unknown` means that the mix changed and that the noise of the speed is unknown."""
+    """What changed the metric: shares of calls (`mix`) or seconds per call (`speed`); `unknown`: mix, maybe speed."""
     counts: bool
-    """True if the changed mix moved the metric by enough to matter; the metric is then judged at unchanged mix."""
+    """True if `mix_percent` is at least half the margin, and its interval (if known) excludes zero."""
     base: float
     new: float
     delta_percent: float
@@ -124,7 +124,7 @@ class TrafficMixResult(Model):
     p_adjusted: Number = None
     p_worse_one_sided: Number = None
     status: Status
-    """Status of the metric at unchanged mix."""
+    """Status of the metric without the change that the traffic mix caused."""
     movers: list[MixMover] = Field(default_factory=list)
 
 
@@ -151,7 +151,7 @@ class MetricResult(Decided, MetricRow):
     """P-value, adjusted (Holm) over the metrics of `family`."""
     family: str | None = None
     status: Status
-    """With `better: neutral`, improvement means a rise and regression a fall."""
+    """Status of the change. With `better: neutral`, a rise is an improvement, and a fall a regression."""
     reason: Reason | None
     reading_error_percent: Number = None
     """Standard deviation, in percent, of errors in reading levels off plots. Null if no run was read off a plot."""
@@ -162,9 +162,9 @@ class MetricResult(Decided, MetricRow):
     load_adjusted: LoadAdjustedResult | None = None
     traffic_mix: TrafficMixResult | None = None
     decided_by: Literal["level", "traffic_mix", "equal_load", "none"] = "level"
-    """Row that the verdict uses. `level`: this row. `equal_load`: the row at equal load, in unbounded tests. `none`: no
-    row, because the change at equal load is unknown in an unbounded test. `traffic_mix`: the row at unchanged mix,
-    because another mix of calls changed the average; in unbounded tests, this row must not be a regression."""
+    """Row that the verdict uses. `level`: this row. `equal_load`: `load_adjusted` (unbounded tests). `traffic_mix`: the
+    row at unchanged traffic mix, because the mix changed the average; if that row is a regression, unbounded tests use
+    `equal_load`. `none`: no row, because the change at equal load is unknown in an unbounded test."""
 
     @property
     def full_name(self) -> str:
@@ -273,8 +273,8 @@ class LabelResult(Tested, LabelRow):
     window: Literal["steady", "whole_run"]
     status: Status
     """`regression`, `improvement`: `p_value` is below 0.02, and the 96 % interval reaches beyond 10 %. At most 2 % of
-    unchanged rows get either. `equivalent`: the change is below 10 %, and its 98 % interval is inside -50 to +100 %.
-    `not_worse`: `ci_high` is at most 20 %. `p_adjusted` (Benjamini-Hochberg, by table and statistic) is not used."""
+    unchanged rows have one of them. `equivalent`: the change is below 10 %, and its 98 % interval is inside -50 to
+    +100 %. `not_worse`: `ci_high` is at most 20 %. `p_adjusted` (Benjamini-Hochberg) does not affect the status."""
     only_in: Side | None
     at_least: Pair[bool]
     reason: Reason | None

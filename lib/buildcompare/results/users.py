@@ -37,9 +37,9 @@ class RampUp(Model):
     early_bumps: int | None = None
     early_bump_seconds: Number = None
     bumps: list[Bump] = Field(default_factory=list)
-    """The early bumps of a single run; empty if the fields are means over several runs."""
+    """Early bumps (rises that fall back before the lasting ramp) of a single run; empty in a mean of runs."""
     kink_s: Number = None
-    """Elapsed seconds at which the ramp gets less steep. This is normal: the load-test tool pauses after an alert."""
+    """Elapsed seconds at which the ramp gets less steep. Such a kink is normal after an alert."""
     lost_user_seconds: Number = None
     """Area between the ideal straight ramp and the curve, up to the end of the linear ramp, in user-seconds."""
     wave_onset_s: Number = None
@@ -52,7 +52,7 @@ class RampUp(Model):
     plateau_users: Number = None
     plateau_drift_users_per_s: Number = None
     equilibrium: bool | None = None
-    """Whether the users were about level in the last 30 minutes; null if unknown, and in the mean over several runs."""
+    """Whether the users hardly changed in the last 30 minutes; null if unknown or in a mean of several runs."""
     stopped_earlier_users: Number = None
     """Mean users over the first 30 minutes that met the load-test tool's stop rule; null if none met it."""
     time_to: dict[str, Number] = Field(default_factory=dict)

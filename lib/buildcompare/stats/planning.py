@@ -23,16 +23,16 @@ from buildcompare.results.codes import Better
 
 ALPHA = 0.05  # error rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
 SOUGHT = 1.5
-"""Size of a change, in margins. Metrics that are no gate share the error rate by their power to find this change, and
-further runs of a gate metric are planned to find it. Shares by power were also tried for gates, on recordings used for
-tuning. Values of 1.5 to 2 find nearly as many changes of 10 % injected into identical unbounded runs as equal shares.
-Smaller values find more slowdowns of P99 API times by 10 % in bounded tests, whose averages are twice as noisy."""
+"""Size of a change, in margins. Further runs of gate metrics are planned to find this change. Other metrics share the
+error rate in proportion to their power to find it. Such shares were also tried for gate metrics, on recordings used for
+tuning. With values of 1.5 to 2, these shares find nearly as many injected changes of 10 % in identical unbounded runs
+as equal shares. Smaller values find more slowdowns of P99 API times by 10 % in bounded tests."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
 MOST_ADDED = 8  # further runs of each build among which the error rate is divided if the final number of runs is open
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
 SPENT = 0.0425
-"""Error rate of all looks together for normal statistics. It is below `ALPHA`, because t statistics have a higher rate:
-by 0.003 with 5 degrees of freedom (Jennison & Turnbull 2000, "Group Sequential Methods", 4.4; benchmarks/looks.py)."""
+"""Total error rate of all analyses (looks) of a test, for normal statistics. It is below `ALPHA`, because t statistics
+with 5 degrees of freedom add 0.003 (Jennison & Turnbull 2000, "Group Sequential Methods", 4.4; benchmarks/looks.py)."""
 LEAST = 1e-6  # minimum of `spent_late(part) / part`, so that critical values of early judgements can be computed
 HALVINGS = 75  # bisection steps of a root search; they shrink an interval of 1e6 to the floating-point precision of 1
 POINTS = 401  # grid points of the integral in `levels`; twice as many change a level by 1e-6
@@ -44,7 +44,7 @@ class Looks:
 
     runs: tuple[float, ...] = (1.0,)  # runs of each build at each look; the harmonic mean if builds differ
     planned: float | None = None
-    """Final number of runs of each build; None if open."""
+    """Planned final number of runs of each build; None if no number was planned."""
 
     @classmethod
     def of(cls, looks: Iterable[tuple[int, int]], planned: float | None = None) -> Looks:
@@ -65,7 +65,7 @@ class FurtherRuns:
     found_percent: float
     """Smallest rise in percent that would count as a change."""
     no_worse_than_percent: float | None
-    """Largest loss, in percent, that the interval would allow if nothing changed; None without a better direction."""
+    """Smallest loss, in percent, that the interval would exclude if nothing changed; None with `better: neutral`."""
 
 
 def plan_runs(
