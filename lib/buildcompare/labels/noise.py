@@ -46,7 +46,7 @@ class TableNoise:
     """Noise between runs of one build for the labels of one table."""
 
     sd: float  # Robust SD of one run's log values over all labels
-    df: float  # Degrees of freedom of the t distribution of changes divided by predicted deviations
+    df: float  # Degrees of freedom of the t distribution that change / predicted deviation follows
     source: NoiseSource = NoiseSource.CATALOGUE
     scale: float = 1.0  # Scale of the t distribution with `df` degrees of freedom
     usual: float = math.nan  # Median ratio of a label's absolute change to its predicted deviation

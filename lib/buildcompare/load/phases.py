@@ -78,7 +78,7 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     turns = turns[: early[-1] if early else 0]
     climb_s = _onset(curve, half)
     if climb_s is not None and curve.values[0] > SMALLEST * curve.step:  # the recording may start in mid-ramp
-        # Estimate the duration of a rise by `curve.foot` from the duration of a rise by `least`.
+        # `foot_s` is the time in which the curve rises by `curve.foot`, at the speed of its rise by `least`.
         counts = int(np.argmax(np.maximum.accumulate(curve.values) - curve.values[0] >= least))
         foot_s = float(curve.elapsed[counts] - curve.elapsed[0]) * curve.foot / least
         at_once = climb_s - float(curve.elapsed[0]) <= FOOT * foot_s
@@ -110,7 +110,7 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
 LAG_S = 45.0
 """Minimum length of a straight stretch in seconds. As many seconds before it are skipped: users connect 12 s late."""
 STRAIGHT_STEPS = 3.0  # maximum distance of samples from a straight line, in actions of 8 users; larger for noisy curves
-PIXEL = 0.003  # maximum distance from the line, as a share of the level: about one pixel of a published plot
+PIXEL = 0.003  # the same distance as a share of the curve's level: about one pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
 """A stretch ends at its last sample within `END_STEPS` * 8 users of a line through its first 70 % (`TRUSTED_PART`)."""
 MAIN_PART = 0.35  # the ramp is the first straight stretch whose rise is at least this fraction of the largest rise

@@ -71,7 +71,7 @@ class Shape:
 
     curve: LoadCurve
     stop: Stop
-    proxy: bool  # True if `curve` is a proxy: heights are not numbers of users, and the size of an action is estimated
+    proxy: bool  # True if `curve` is a proxy for the load, such as goroutines: its heights are no numbers of users
     beginning: Beginning
     ramp: Ramp | None
     waves: Waves

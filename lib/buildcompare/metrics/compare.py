@@ -230,6 +230,6 @@ def _user_minutes(view: RunView, *, bounded: bool) -> float | None:
     whole = bounded or view.recording.stop_known or (view.stop is not None and view.stop.shutdown)
     if view.users is None or not (whole or (view.estimate is not None and view.estimate.reason is None)):
         return None  # the curve may end before the run does
-    users = view.users.dropna()  # gaps are interpolated
+    users = view.users.dropna()  # the integral connects the samples around a gap by a line
     area = float(np.trapezoid(users.to_numpy(), users.index.to_numpy())) / 60.0
     return area if area > 0 else None

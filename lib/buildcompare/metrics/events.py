@@ -46,7 +46,7 @@ class MetricEvent:
     size: float
     """Level shift: new minus old level. Spike or drop: extreme minute minus surrounding level. In the metric's unit."""
     size_percent: float | None  # change in percent of `before`; None if `before` is not positive
-    ci: tuple[float, float]  # 95 % interval of `size` from the run's noise; it ignores that large changes are selected
+    ci: tuple[float, float]  # 95 % interval of `size`; too narrow, because only large changes become events
     before: float  # level before the event
     extreme: float  # farthest sample of a spike or drop (exaggerated by noise), or the new level of a shift
     around_s: Span  # stretch over which the levels before and after were measured
