@@ -110,7 +110,7 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
 LAG_S = 45.0
 """Minimum length of a straight stretch in seconds. As many seconds before it are skipped: users connect 12 s late."""
 STRAIGHT_STEPS = 3.0  # maximum distance of samples from a straight line, in actions of 8 users; larger for noisy curves
-PIXEL = 0.003  # the same distance as a share of the curve's level: about one pixel of a published plot
+PIXEL = 0.003  # maximum distance of samples from a line, as a share of the level: one pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
 """A stretch ends at its last sample within `END_STEPS` * 8 users of a line through its first 70 % (`TRUSTED_PART`)."""
 MAIN_PART = 0.35  # the ramp is the first straight stretch whose rise is at least this fraction of the largest rise
