@@ -199,18 +199,20 @@ def test_reports_show_the_mix_the_errors_and_the_suggestions_apart_from_the_acti
     made = analysed(base, failing(simulate_run(QUIET, 22, traffic=dropped).recording, 0.09), db_engine="postgresql")
     suggestion = Suggestion(kind="rerun", test=None, text="Run <it> again.", evidence={})
     results = made.results.model_copy(update={"suggestions": [suggestion], "action_items": ["Ours."]})
+    (test,) = results.tests
+    risen = test.metrics[-1].model_copy(update={"base": 0.0, "new": 4.0, "delta_percent": None})
+    results.tests[0] = test.model_copy(update={"metrics": [*test.metrics[:-1], risen]})
     made = replace(made, results=results)
     page = "".join(str(part.html) for part in sections.metrics(made) if isinstance(part, sections.Fragment))
     assert "Client errors" in str(sections.errors(made).html)
-    assert "Other calls or slower calls" in page
-    assert "at unchanged traffic mix" in page
+    expected = ("Other calls or slower calls", "at unchanged traffic mix", "from 0</td>")
+    assert [words in page for words in expected] == [True] * 3
     verdict_part = str(sections.verdict(made).html)
     assert "at unchanged traffic mix" in verdict_part, "the table below the verdict counts as the verdict does"
     assert "Next, suggested by these results:" in verdict_part
     assert "Run &lt;it&gt; again." in verdict_part
     assert "Run &lt;it&gt; again." not in str(sections.action_items(made).html)
-    readme = markdown.render(results, [])
-    before, _, after = readme.partition("## Comments")
+    before, _, after = markdown.render(results, []).partition("## Comments")
     assert "Next, suggested by these results:" in before
     assert ["again." in before, "again." in after, "Ours." in after] == [True, False, True]
     case = ET.fromstring(junit.render(results)).find(".//testcase[@name='avg-api-times']")  # our own
