@@ -84,7 +84,7 @@ def compare(
     sessions
         For benchmarks only: the session of each run of the base and of the new build, such as a night or a start of
         the machine. The runs of one session count as one observation. Sessions are paired if both builds have the
-        same session names, at least three, and if pairing narrows most intervals. Each pyperf result is a session.
+        same three or more session names, and pairing narrows most intervals. Each pyperf result is a session.
     metrics
         Settings of metrics by name, in place of the catalogue's: ``unit``, ``better``, ``margin_percent``, ``gate``
         (whether a regression fails the comparison) and ``run_sd_percent`` (standard deviation between runs).
@@ -174,7 +174,7 @@ def compare(
 
 
 def _inline(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Operation]:
-    """Check the settings of metrics that the caller of `compare` gave."""
+    """Check the settings of metrics that the caller of `compare` gave, and return them by metric."""
     settings = {}
     for name, each in metrics.items():
         try:
@@ -274,7 +274,7 @@ class Shown:
         display(*shown, raw=True)  # type: ignore[no-untyped-call]  # IPython's function is untyped
 
     def save(self) -> None:
-        """Embed results.json in the notebook, and save it as a file too if no command publishes the report."""
+        """Embed results.json in the notebook; if no command publishes the report, write results.json to a file too."""
         from IPython.display import display
 
         if not self.published:
@@ -297,7 +297,7 @@ class Result(Shown, Analysis):
     catalogue
         The metrics with their units and margins.
     published
-        Whether a command runs this notebook and publishes the report.
+        Whether a command runs the notebook that makes this result, and publishes the report.
     """
 
     published: bool = False

@@ -137,7 +137,7 @@ def read_calibration(file: str, catalogue_name: str) -> Calibration:
 def groups_without(
     calibration: Calibration, recordings: Iterable[Recording]
 ) -> tuple[list[noise.RepeatedRuns], dict[str, Any]]:
-    """Return groups without any of `recordings` (no run may define its own noise), and the calibration's self-check."""
+    """Return the groups that contain none of `recordings` (no run may define its own noise), and the self-check."""
     compared = {each for recording in recordings for each in ids_of(recording)}
     left_out = [group.name for group in calibration.groups if any(compared & {*run.ids} for run in group.runs)]
     kept = [group for group in calibration.groups if group.name not in left_out]
@@ -151,7 +151,7 @@ def beside_runs(catalogue: Catalogue, groups: Sequence[noise.RepeatedRuns]) -> C
     """Scale the catalogue's noise to the laboratory in which `groups` ran.
 
     The catalogue's noise comes from another laboratory. One ratio for all metrics
-    (:func:`~buildcompare.stats.noise.laboratory_ratio`) scales this noise; a few repeated runs suffice to estimate it.
+    (:func:`~buildcompare.stats.noise.laboratory_ratio`) scales this noise; a few repeated runs suffice for this ratio.
     """
     kinds: dict[noise.Kind, Callable[[str], noise.Noise | None]] = {
         "bounded": lambda slug: noise.learned_noise(slug, "bounded", groups),
@@ -178,7 +178,7 @@ def ids_of(recording: Recording) -> list[str]:
 
 
 def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibration:
-    """Measure every run of `spec_file` as a comparison would, check the pipeline on them, and write `output`."""
+    """Measure every run of `spec_file`, check the noise on pairs of runs, and write the calibration to `output`."""
     spec = checked(CalibrationSpec, read_yaml(spec_file))
     if output.is_dir():
         raise InputError(file=output, key="--output", expected="the name of a file", found="a folder")
@@ -224,8 +224,8 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
 def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> noise.RunLevels:
     """Measure a run for a calibration: metric levels, label values, and penalties of the search for change points.
 
-    A metric's penalty is the lowest that finds no change point. If users were not recorded, a metric that follows them
-    is the load. Percentiles in the last bucket of a histogram are left out: the true values may be higher.
+    A metric's penalty is the lowest that finds no change point. If users were not recorded, a metric that follows the
+    users replaces them. Percentiles in the last bucket of a histogram are left out: the true values may be higher.
     """
     metrics = {}
     for series in view.recording.graphs():
@@ -256,9 +256,9 @@ interval includes zero. Columns named by a number in `INJECTED`: True if an incr
 def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> dict[str, Any] | None:
     """Judge each pair of runs of a group by the noise of the other groups, and count the outcomes.
 
-    Each pair is judged as if it were two builds, then again with an injected increase of one metric or label. For
-    metrics and for labels, `rows` counts all rows, `called` false changes, `covering` 95 % intervals that include zero,
-    and `found` the detected increases of each percentage. The result is None for fewer than two groups.
+    Each pair is judged as if it were two builds, then again with an injected increase of one metric or label. The
+    counts for metrics and for labels are: `rows` (all), `called` (false changes), `covering` (95 % intervals that
+    include zero) and `found` (detected increases by percentage). The result is None for fewer than two groups.
     """
     if len(groups) < 2:
         return None
@@ -328,7 +328,7 @@ def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
 def _checked(
     group: noise.RepeatedRuns, pair: int, key: str, judged: Sequence[TestedEffect | None]
 ) -> list[tuple[Any, ...]]:
-    """Make the row of one metric or label; return [] if the effect without injected change (`judged[0]`) is None."""
+    """Return a list with the row of one metric or label; it is empty if the effect without injected change is None."""
     if (plain := judged[0]) is None:
         return []
     low, high = plain.effect.interval()

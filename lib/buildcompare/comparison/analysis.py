@@ -116,7 +116,7 @@ class LearnedNoise(NamedTuple):
 
 
 def with_noise(params: Comparison, catalogue: Catalogue, every: Sequence[Recording]) -> tuple[Catalogue, LearnedNoise]:
-    """Return the catalogue with margins and noise for these runs, and the sources of the noise."""
+    """Return the catalogue with the comparison's margins and calibrated noise, and the data to learn noise from."""
     catalogue = with_times(catalogue, ((each.name, each.unit) for run in every for each in run.measurements))
     catalogue = catalogue.with_margins(params.margins)
     calibration = calibration_of(params, params.calibration) if params.calibration else None
@@ -130,7 +130,7 @@ def with_noise(params: Comparison, catalogue: Catalogue, every: Sequence[Recordi
 def _unconcluded(
     params: Comparison, tests: list[schema.TestResult], past: Past | None, origin: schema.Provenance, **more: Any
 ) -> schema.Results:
-    """Return the results of a comparison, still without findings; `past` is the comparison with the ledger, if any."""
+    """Return the results of a comparison before findings are added; `past` is None if no ledger is used."""
     history, drift, setup_differences = past or (None, [], [])
     return schema.Results(
         comparison=params.name or "",

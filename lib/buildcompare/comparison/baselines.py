@@ -78,7 +78,7 @@ def keep(folder: Path, files: Path, name: str, stated: Stated, runs: Sequence[Re
 
 
 def load_of(runs: Sequence[Recording]) -> float | None:
-    """Highest number of users in the runs, to distinguish loads; None if not recorded."""
+    """Return the load of the runs: their highest number of users. Return None if users were not recorded."""
     users = [series.values for run in runs for series in run.graphs() if series.unit == "users"]
     return max((float(np.nanmax(values)) for values in users if np.isfinite(values).any()), default=0.0) or None
 

@@ -29,7 +29,7 @@ def notebook_of(params: Reported) -> Path:
 
 
 def files_of(params: Reported) -> list[str]:
-    """List the paths of all files of the report as the params name them, including the files of pulled runs."""
+    """List the paths of all files from which the report is made, including the files of pulled runs."""
     kind = kind_of_params(params)
     named: list[str | None] = [str(notebook_of(params))]
     if catalogue := getattr(params, "metrics", None):

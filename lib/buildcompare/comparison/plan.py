@@ -21,7 +21,7 @@ def plan_tests(tests: Sequence[TestResult]) -> list[TestPlan]:
 
 
 def order_of_runs(further: int, runs: int = 1) -> list[Side]:
-    """Return the build of each further run: `further` runs of each build, after the first `runs` of each build.
+    """Return the order of the next `further` runs of each build; `runs` is the number of existing runs of each build.
 
     All runs follow the order base, new, new, base, ...; a steady drift of the machine then affects both means alike.
 
@@ -53,7 +53,7 @@ def _plan(test: TestResult) -> TestPlan:
 
 
 def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> PlannedRow:
-    """Add to a row its first step, and the first step that detects a change of :func:`aim` (else the last step)."""
+    """Add to a row the fewest further runs, and the fewest further runs that detect a change of :func:`aim`."""
     enough = next((step for step in steps if step.found_percent <= aim(row.margin_percent, True)), steps[-1])
     chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
     results = [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]

@@ -78,7 +78,7 @@ def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Cata
 
 
 def pull_recordings(params: Comparison, *, refresh: bool = False, quiet: bool = False) -> None:
-    """Pull the runs that are not in the cache from their server; `refresh` pulls cached runs again."""
+    """Pull runs from their server if they are not in the cache; with `refresh`, pull cached runs again too."""
     catalogue = catalogue_of(params)
     pulled = [(slot, run) for slot, run in runs_of(params) if run.is_pulled]
     missing = [(slot, run) for slot, run in pulled if refresh or not is_kept(slot, run, params.source, catalogue)]
@@ -150,9 +150,9 @@ Builds = dict[Side, list[Recording]]
 def with_catalogue(
     read: Callable[[Catalogue], Builds], catalogue: str | None, inline: Mapping[str, Operation]
 ) -> tuple[Builds, Catalogue, str]:
-    """Read the runs of both builds by the named catalogue; without a name, recognise a catalogue by their metrics.
+    """Read the runs of both builds by the named catalogue; without a name, by a catalogue that fits the runs' metrics.
 
-    Returns the runs, their catalogue with units and directions assumed from names, and its name ("" if unrecognised).
+    Returns the runs, the catalogue, and the name of the catalogue (empty if no catalogue fits).
     """
     if catalogue is not None:
         named = read_catalogue(catalogue).with_operations(inline)

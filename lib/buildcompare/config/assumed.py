@@ -59,9 +59,9 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
 
 
 def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalogue:
-    """Add the unlisted metrics of `units` that are in seconds; an increase beyond the margin fails the comparison.
+    """Add unlisted metrics in seconds to the catalogue, so that an increase beyond the margin fails the comparison.
 
-    `units` holds pairs of name and unit. The margin is the default of `operations` in a params file. If a name implies
+    `units` holds pairs of name and unit. The margin is the default margin of an :class:`Operation`. If a name implies
     seconds, such as ``uptime_seconds``, the direction and margin of :func:`assumed_metric` are used instead.
     """
     timed = [catalogue.find(name) for name, unit in dict.fromkeys(units) if unit == "seconds"]
@@ -102,7 +102,7 @@ def _words(pattern: str, slug: str) -> str:
 
 
 def open_catalogue(names: Iterable[str] | None = None) -> OpenCatalogue:
-    """Merge catalogues, by default all; of several metrics with one slug the first is kept."""
+    """Merge the named catalogues, or all catalogues by default. If metrics have the same slug, the first is kept."""
     read = [read_catalogue(name) for name in (catalogue_names() if names is None else names)]
     metrics: dict[str, Metric] = {}
     tables: dict[str, LabelTable] = {}
@@ -130,8 +130,8 @@ def given_or_open(catalogue: str | Catalogue | None) -> Catalogue:
 def recognised(names: Iterable[str]) -> str | None:
     """Return the name of the catalogue that lists the most of these metrics; None if no catalogue qualifies.
 
-    A catalogue qualifies if it lists at least half of the metrics, and if one of its matches is the load or a gate
-    metric (which can fail a comparison) with a name of several words. Names such as `cpu` are too common.
+    A catalogue qualifies if it lists at least half of the metrics. At least one of the listed metrics must have a name
+    of several words (names such as `cpu` are too common), and must be the load or a metric that decides the verdict.
     """
     names, best = [*names], (0, "")
     for each in catalogue_names():

@@ -90,7 +90,7 @@ def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "succes
 
 
 class Operation(_Strict):
-    """Settings of a quantity. A default is used if neither the catalogue nor the quantity's name implies a value."""
+    """Settings of a quantity. Missing values come from the catalogue or the quantity's name, else from the defaults."""
 
     unit: str = Field(default="", max_length=60)
     better: Better = Better.LOWER
@@ -101,7 +101,7 @@ class Operation(_Strict):
     """Standard deviation of one run around the level of its build, in percent; None if unknown."""
 
     def metric(self, name: str, found: Metric) -> Metric:
-        """Return the metric `found` in the catalogue for `name`, changed by these settings."""
+        """Return a copy of the catalogue's metric `found` with the name `name` and these settings."""
         understood = found.known or found.better != Better.NEUTRAL
         usual = () if found.known or found.outcome == "successes" else ("margin_percent",)
         given = {*self.model_fields_set, *usual}

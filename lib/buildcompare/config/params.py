@@ -114,7 +114,7 @@ class Run(Strict):
 
     One key holds the measurements: `report` (a file of the load-test tool), `recording` (Parquet or CSV), `snapshot`
     (of a Grafana dashboard), `pgbench` or `sysstat` (output of the program), or `values` (numbers or their file).
-    A run without such a key is pulled from the source. Only data from `start` to `end` are used, also from files.
+    A run without such a key is pulled from the source. Data before `start` and after `end` are left out.
     """
 
     report: str | None = None

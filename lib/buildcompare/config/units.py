@@ -1,4 +1,4 @@
-"""Recognise and convert units of Grafana panels, of values such as ``12.5 ms``, and in the names of metrics."""
+"""Recognise and convert units in Grafana panels, in values such as ``12.5 ms``, and in names of metrics."""
 
 import re
 from collections.abc import Callable

@@ -55,7 +55,7 @@ def chart(
     title, alt
         Heading of the chart, and its description in words.
     marks
-        Lines from ``from`` to ``to`` (elapsed seconds and value) with a ``text``, in the colour of a ``side``.
+        Lines between the points ``from`` and ``to`` (elapsed seconds, value), with a ``text`` and a ``side`` (colour).
     wide
         If True, phases have names beside their colours.
 

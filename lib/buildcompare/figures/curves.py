@@ -97,7 +97,7 @@ def _mark(points: list[tuple[float, float]], side: Side | None, text: str = "") 
 
 
 def _shift(plot: Plot, test: TestView, slug: str) -> list[chart.Mark]:
-    """Draw a line for the difference in users between the builds on their ramps; return it as marks of the chart."""
+    """Draw the difference between the builds' users on the ramps as a line; return the line as marks of the chart."""
     ramp = test.result.ramp_up
     if ramp.shift_users is None or ramp.shift_window is None or ramp.shift_status == Status.INCONCLUSIVE:
         return []

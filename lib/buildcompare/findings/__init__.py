@@ -106,8 +106,8 @@ def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
 def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) -> tuple[list[Finding], list[Finding]]:
     """Split sorted findings: at most `TOP` that the page shows at once (above the fold), and the others.
 
-    Findings about the recordings (`HYGIENE`) are chosen last. Of an invalid test, only the finding about its validity
-    can be above the fold. Findings that the report's opening states (ids in `stated`) are never above the fold.
+    Findings about the recordings (`HYGIENE`) are chosen last. If a test is invalid, only the finding about its
+    validity can be above the fold. Findings in the report's opening (ids in `stated`) are never above the fold.
     """
     invalid = [each for each in findings if each.kind == FindingKind.VALIDITY and each.severity == Severity.CRITICAL]
     tests = {each.test for each in invalid if each.test}
@@ -120,7 +120,7 @@ def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) ->
 
 
 def _is_folded(found: Finding) -> bool:
-    """Test whether a finding has severity info and either reports no clear change or has the rank `FOLDED`."""
+    """Test by kind, status and rank whether a finding always stays below the fold; its severity must be info."""
     if found.severity != Severity.INFO:
         return False
     status = found.evidence.get("status")
@@ -165,7 +165,7 @@ def suggest(
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to repeat tests that are invalid, have unusual limits, or have a gate metric whose noise is unknown."""
+    """Suggest to repeat tests that are invalid, have limits beyond supported users, or lack a gate metric's noise."""
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED, ValidityStatus.VALID):
         for test in (each for each in tests if each.validity.status == status):
             codes = {*test.validity.codes}

@@ -52,7 +52,7 @@ def finding(found: Found, names: Names, test: str | None = None) -> Finding:
 def sentence(
     kind: FindingKind, evidence: Mapping[str, Any], names: Names, test: str | None = None, **beside: object
 ) -> tuple[str, str]:
-    """Return sentence and detail of a finding; with several tests, the sentence starts with the titles of its tests."""
+    """Return sentence and detail of a finding; the sentence starts with test titles if there are several tests."""
     tests, where = evidence.get("tests"), names.tests.get(test or "", "")
     if isinstance(tests, list):
         every = len(tests) == len(names.tests) > 1

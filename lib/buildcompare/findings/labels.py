@@ -72,7 +72,7 @@ def labels_beyond_noise(tests: Sequence[TestResult]) -> list[SlowerLabel]:
 
 
 def beyond_noise(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Find labels that became several times slower; give a warning only if recorded calls show the added time."""
+    """Find labels that became several times slower; the severity is warning if calls were recorded, else info."""
     if labels := labels_beyond_noise(tests):
         severity = Severity.INFO if labels[0].added_share is None else Severity.WARNING
         evidence = {"labels": labels, "not_named": max(len(labels) - MOST_LABELS, 0), "placebo": PLACEBO}
@@ -129,7 +129,7 @@ def labels_changed(test: TestResult) -> Iterator[Found]:
 
 
 def frames(test: TestResult) -> Iterator[Found]:
-    """Find the frames of profiles that grew most: by at least `LEAST_POINTS`, and beyond noise if noise is known."""
+    """Find the frames of profiles that grew by at least `LEAST_POINTS` and, if the noise is known, beyond the noise."""
     if test.profiles is None:
         return
     noise_known = sum(test.profiles.runs) > 2  # unknown with one profile per build
@@ -175,7 +175,7 @@ def _only_in(test: TestResult, side: Side) -> tuple[tuple[str, str], ...]:
 
 
 def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tuple[float, float]]:
-    """Map each (label, table) that exists only in `side` to its largest average in seconds and share of table time."""
+    """Map each (label, table) of only `side` to average in seconds and fraction of call time in the slowest test."""
     rows = [row for test in tests for row in test.labels if row.stat == "avg" and row.only_in == side]
     largest: dict[tuple[str, str], tuple[float, float]] = {}
     for row in rows:
@@ -204,7 +204,7 @@ def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def methods_with_handlers(test: TestResult) -> Iterator[Found]:
-    """Report API handlers and database methods that got slower in one test, by p-values adjusted for whole tables."""
+    """Report the significantly slower API handlers and database methods of a test that has both."""
     slower = [row for row in test.labels if row.status == Status.REGRESSION and row.stat == "avg"]
     surely = [row for row in slower if (row.p_adjusted or 0.0) < ALPHA]
     surely.sort(key=lambda row: -(row.delta_percent or 0.0))

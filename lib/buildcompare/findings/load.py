@@ -57,7 +57,7 @@ def reported_against_estimated(test: TestResult) -> Iterator[Found]:
 
 
 def limited_by(test: TestResult) -> Iterator[Found]:
-    """Report which threshold limited each build in an unbounded test, and when its load first fell and then ended."""
+    """Report which threshold limited each build in an unbounded test, and when the load of the build fell and ended."""
     limits = test.limited_by or LimitedBy()
     waves = [ramp.wave_onset_s for ramp in (test.ramp_up.base, test.ramp_up.new)]
     if test.type != "unbounded" or (test.limited_by is None and None in waves):
@@ -69,7 +69,7 @@ def limited_by(test: TestResult) -> Iterator[Found]:
 
 
 def time_to_users(test: TestResult) -> Iterator[Found]:
-    """Report the largest delay between the builds at a round number of users."""
+    """Report the round number of users that the builds reached with the largest difference in time."""
     ramps = test.ramp_up
     both = [(mark, base, ramps.new.time_to.get(mark)) for mark, base in ramps.base.time_to.items()]
     reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]
@@ -80,7 +80,7 @@ def time_to_users(test: TestResult) -> Iterator[Found]:
 
 
 def beginning(test: TestResult) -> Iterator[Found]:
-    """Report that early bumps differ between the builds, or that one build ramps up later, and by how much."""
+    """Report builds whose load begins differently: other early bumps (rises that fall back), or a later ramp."""
     base, new, shift = test.ramp_up.base, test.ramp_up.new, test.ramp_up
     if base.early_bumps is None or new.early_bumps is None or base.onset_s is None or new.onset_s is None:
         return
@@ -99,12 +99,12 @@ def beginning(test: TestResult) -> Iterator[Found]:
 
 
 def _falls(ramps: RampUps) -> list[Bump | None]:
-    """Return the deepest early bump of each build; None for a build without bumps, or if heights are unknown."""
+    """Return the early bump of each build with the largest fall; None for a build without measured bumps."""
     return [max(ramp.bumps, key=lambda bump: bump.depth_users, default=None) for ramp in (ramps.base, ramps.new)]
 
 
 def bumps_alike(ramps: RampUps) -> bool:
-    """Test whether both builds have equally many early bumps, and the deepest differ by at most the factor `DEEPER`."""
+    """Test whether both builds have equally many early bumps, with similar largest falls (at most factor `DEEPER`)."""
     depths = sorted(bump.depth_users for bump in _falls(ramps) if bump)
     similar = len(depths) < 2 or depths[1] <= DEEPER * depths[0]
     return ramps.base.early_bumps == ramps.new.early_bumps and similar
@@ -137,9 +137,9 @@ def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def events(test: TestResult) -> Iterator[Found]:
-    """Report the largest groups of simultaneous events with a change beyond the margin in only one build.
+    """Report the largest groups of simultaneous events in which an event of only one build exceeds the margin.
 
-    The severity is info, because identical runs also have such events, and base builds have as many as new builds.
+    The severity is info, because identical runs have such events too, and base builds have as many as new builds.
     """
     metrics = {metric.slug: metric for metric in test.metrics}
     groups = grouped((event.group or 0, event) for event in test.events)

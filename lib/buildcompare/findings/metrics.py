@@ -30,7 +30,7 @@ Row = tuple[TestResult, MetricResult]
 
 
 def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Make one finding for each metric and direction of change, for metrics that changed or probably got worse.
+    """Report metrics that changed or probably got worse; tests with the same direction of change share a finding.
 
     Unbounded tests are compared at equal load, because the load-test coordinator raises the load until a build is slow.
     Invalid unbounded tests are skipped. Changes that occur only in invalid tests have severity info.
@@ -72,7 +72,7 @@ def _significant(metric: MetricResult) -> bool:
 
 
 def lost(metric: MetricResult) -> bool:
-    """Test whether a metric without a p-value is missing or zero in exactly one build."""
+    """Test whether a metric has no p-value and is missing or zero in exactly one build."""
     levels = (metric.base or 0.0, metric.new or 0.0)
     return metric.p_value is None and (levels[0] == 0.0) != (levels[1] == 0.0)
 
@@ -204,7 +204,7 @@ def _row_evidence(row: Row) -> dict[str, object]:
 
 
 def traffic_mix(test: TestResult) -> Iterator[Found]:
-    """Report averages that moved with the mix of calls; the severity is info, as another mix makes no build slower."""
+    """Report averages that may have moved because the fractions of the calls changed; the severity is info."""
     for metric in test.metrics:
         mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # percentiles are listed with averages
         if mix is None or is_percentile or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
@@ -224,7 +224,7 @@ def traffic_mix(test: TestResult) -> Iterator[Found]:
 
 
 def error_rates(test: TestResult) -> Iterator[Found]:
-    """Report error rates that rose beyond chance, or that at least doubled and reach a minimum for their unit."""
+    """Report error rates that rose beyond chance, and error rates that at least doubled to a relevant level."""
     least = {"percent": ERRORS_PERCENT, PER_USER_MINUTE: ERRORS_PER_USER_MINUTE}
     for row in test.errors:
         doubled = row.unit in least and row.base is not None and row.new is not None and row.new >= least[row.unit]

@@ -38,12 +38,12 @@ def validity(test: TestResult) -> Iterator[Found]:
 
 
 def only_usual_limits(test: TestResult) -> bool:
-    """Test whether only limits of the supported users apply to a test."""
+    """Test whether a test has limits, and all limits concern its supported users (`USUAL_LIMITS`)."""
     return test.validity.status == ValidityStatus.LIMITED and set(test.validity.codes) <= USUAL_LIMITS
 
 
 def looks(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report tests with several analyses, done or planned; several analyses lower the threshold of their p-values."""
+    """Report tests with several past or planned analyses; several analyses lower the threshold of a test's p-values."""
     several = (test for test in tests if len(test.looks) > 1 or test.level < ALPHA)
     alike = grouped(((tuple(test.looks), test.level, test.planned_runs), test.name) for test in several)
     for i, ((seen, level, planned), names) in enumerate(alike.items(), start=1):
@@ -62,7 +62,7 @@ def left_out(test: TestResult) -> Iterator[Found]:
 
 
 def coverage(test: TestResult) -> Iterator[Found]:
-    """Report all gaps in one finding, and metrics that a run lacks; if no run has a metric, the severity is info."""
+    """Report gaps, and metrics that some runs lack; metrics that all runs lack have a finding of severity info."""
     gaps: list[tuple[Mapping[str, object], list[SeriesCoverage]]] = []
     absent: list[tuple[tuple[FindingKind, Side, tuple[str, ...]], Mapping[str, object]]] = []
     every = [*test.runs.base, *test.runs.new]
@@ -191,7 +191,7 @@ def assumed(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], cata
 
 
 def _nearest(unknown: Sequence[str], wanted: Sequence[Metric]) -> list[tuple[str, str]]:
-    """Pair unknown names with the most similar metric, the most similar first, at most `MOST_MOVERS`."""
+    """Pair unknown names with similar metrics; return at most `MOST_MOVERS` pairs, the most similar pair first."""
     slugs = {slugify(name): metric.name for metric in wanted for name in (metric.slug, metric.name, *metric.aliases)}
     pairs = [
         (name, slugs[near], difflib.SequenceMatcher(None, name, near).ratio())

@@ -260,7 +260,7 @@ def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict
 
 
 def _excluding(results: Results) -> dict[str, object] | None:
-    """Find further runs that reduce a gate metric's largest possible worsening to below `WORTH_IT` times its value."""
+    """Find further runs that clearly reduce the largest possible worsening of a gate metric (see `WORTH_IT`)."""
     gates = {(title(test), metric.slug): metric for test in results.tests for metric in test.metrics if metric.gate}
     planned = [
         (_worst(metric.deciding, metric.better), test, row)
@@ -286,6 +286,6 @@ def _planned(results: Results) -> list[tuple[str, PlannedRow]]:
 
 
 def _by_name(causes: Iterable[Cause]) -> list[list[Cause]]:
-    """Group causes about the same row, the supported users first, then the largest change."""
+    """Group causes by row: first the supported users, then the other rows from the largest to the smallest change."""
     largest_first = sorted(causes, key=lambda each: (each.name != USERS, -abs(each.delta_percent or 0.0)))
     return list(grouped((each.name, each) for each in largest_first).values())

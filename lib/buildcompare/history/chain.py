@@ -92,7 +92,7 @@ FIGURES = ["users_base", "users_new", "errors_base", "errors_new"]
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """Comparisons of a ledger: first the chain in its order, then studies, which are outside the chain.
+    """Comparisons of a ledger: first the chain of successive comparisons, then studies (separate comparisons).
 
     `noise` is the run-to-run noise of the supported users; without it nothing is compared.
     """
@@ -157,7 +157,7 @@ class Chain:
 
     @functools.cached_property
     def usual(self) -> dict[int, tuple[int, float]]:
-        """Map each key of tests to the number of its drifts and their standard deviation.
+        """Map each key of tests to the number and the standard deviation of the drifts of these tests.
 
         A drift is the log ratio of supported users between two tests of one version. The standard deviation is 1.4826
         times the median absolute drift, but at least the noise of two single runs. With fewer than `LEAST_COUNT`
@@ -176,7 +176,7 @@ class Chain:
 
     @functools.cached_property
     def between(self) -> list[BetweenComparisons]:
-        """Number and standard deviation of the drifts of each key of tests (see `usual`), as rows of results.json."""
+        """Rows of results.json, one per key of tests: number and standard deviation of the drifts (see `usual`)."""
         first = self.tests.groupby("key")[["type", "db_engine"]].first()
         return [
             BetweenComparisons(
@@ -190,7 +190,7 @@ class Chain:
 
     @property
     def repeats(self) -> RepeatedMeasurements | None:
-        """Run-to-run deviation, from builds that were measured in several single runs on one recorded setup."""
+        """Run-to-run deviation, from builds that were measured more than once on the same recorded setup."""
         builds = defaultdict[tuple[object, ...], list[float]](list)
         setups = defaultdict[object, int](itertools.count().__next__)  # setup -> its number, which is a faster key
         keys = iter(self.tests["key"].tolist())
@@ -205,7 +205,7 @@ class Chain:
 
     @functools.cached_property
     def errors(self) -> FloatArray:
-        """Shape (tests, 4): log ratio of errors, its Poisson variance, and the key's deviation and number of ratios."""
+        """For each test: log ratio of errors, Poisson variance, and deviation and number of ratios of the same key."""
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
         logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["place"] < self.length)
@@ -291,8 +291,8 @@ class Chain:
     def _databases(self, place: int) -> Iterator[Drift]:
         """Compare the levels of each two databases within each build; the first in alphabetical order is the reference.
 
-        `flipped` is True if the order differs from that in the last earlier comparison whose new build was measured on
-        both databases. If several tests of a comparison have the same type and database, they are left out.
+        `flipped` is True if the order was the opposite when both databases were last measured with a new build. If a
+        comparison has several tests of the same type and database, these tests are left out.
         """
         tests = {row: self.pairs[row][1] for row in self._rows(place)}
         several = Counter(test.key for test in tests.values())
@@ -313,7 +313,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _earlier_orders(self, logs: FloatArray) -> dict[str, object]:
-        """List earlier comparisons with the present order of two databases; all other log ratios in `logs` are NaN."""
+        """List earlier comparisons with the present order of two databases; `logs` is NaN for any other order."""
         places, earlier = np.flatnonzero(~np.isnan(logs).all(axis=1)), []
         for place in places[-MOST_EARLIER:]:
             percents = {side: percent(log) for side, log in zip(SIDES, logs[place], strict=True) if not math.isnan(log)}
