@@ -186,13 +186,13 @@ def sealed(table: pa.Table, **options: Any) -> bytes:
 
 
 def is_whole(contents: bytes) -> bool | None:
-    """Whether the bytes of a sealed file still match its seal; None for a file without a seal."""
+    """Whether a file matches the SHA-256 that it contains (its seal); None for a file without a seal."""
     parts = _parts(contents)
     return parts and hashlib.sha256(parts[0] + _EMPTY.encode() + parts[2]).hexdigest().encode() == parts[1]
 
 
 def _parts(contents: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Return the bytes before, in and after a file's seal; None without a seal."""
+    """Return the bytes before, in and after a file's seal (its own SHA-256); None if the file has no seal."""
     matches = [*_SEALED.finditer(contents)]  # the seal is the last match; earlier matches are values in the table
     if contents[:4] != b"PAR1" or not matches:
         return None

@@ -38,7 +38,7 @@ class BuildFiles:
     """Address of the report, to which the pull-request comment links; None for no link."""
 
     def write(self, results: "Results") -> None:
-        """Write the files, and append the pull-request comment to the file that `STEP_SUMMARY` names, if it is set."""
+        """Write the files. Append the pull-request comment to GitHub's summary of the run, if there is one."""
         from buildcompare.report import junit, markdown  # late import: it takes long
 
         summary = os.environ.get(STEP_SUMMARY)
@@ -77,7 +77,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of an order: exit code, text, ``--fail-on`` conditions that hold, and whether an old report was kept."""
+    """Result of publishing: exit code, text, ``--fail-on`` conditions that hold, and whether an old report was kept."""
 
     code: int
     printed: str
@@ -128,7 +128,7 @@ def publish_here(order: Order) -> Outcome:
 
 
 def published(order: Order, made: Any) -> Outcome:
-    """Write the printed table and the build server's files of a published report, and make its outcome."""
+    """Write the files for a build server. Return the exit code and the printed text of the published report `made`."""
     from buildcompare.findings.verdict import opening, shortcomings  # late import: they take long
     from buildcompare.text.sentences import say
 
@@ -158,7 +158,7 @@ def guarded(order: Order, task: Callable[[Path | None], T]) -> T | Outcome:
 
 
 def what_ended(error: Exception) -> tuple[int, str]:
-    """Return the exit code and message of an error: one line, or the traceback of a bug."""
+    """Return the exit code and the text of an error. The text of a bug is the traceback; other texts are one line."""
     if isinstance(error, BuildcompareError):
         return BAD_INPUT if isinstance(error, InputError) else FAILED, printable(f"buildcompare: {error}")
     if isinstance(error, (OSError, MemoryError)):  # faults of the machine, such as a full disk

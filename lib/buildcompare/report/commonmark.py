@@ -97,7 +97,7 @@ def to_inline_html(text: str) -> Markup:
 
 
 def to_markdown(text: str) -> str:
-    """Return `text` as Markdown that shows copies of its pictures; a text with raw HTML is escaped as a whole."""
+    """Return `text` as Markdown that shows copies of its pictures. A text with raw HTML is escaped completely."""
     inside = (each for block in _parser(html=True).parse(text) for each in (block, *(block.children or ())))
     if any(each.type in ("html_block", "html_inline") for each in inside):
         return plain(text)

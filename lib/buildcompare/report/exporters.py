@@ -15,7 +15,7 @@ from buildcompare.report.sections import TEMPLATES, assets, templates
 
 
 class HtmlReportExporter(TemplateExporter):
-    """``jupyter nbconvert --to buildcompare_html``: an executed notebook as report.html.
+    """Export an executed notebook as report.html (``jupyter nbconvert --to buildcompare_html``).
 
     ``resources["beside"]`` lists the files to which the page links. ``resources["written"]`` maps each hand-written
     block of README.md to its text.
@@ -37,9 +37,9 @@ class HtmlReportExporter(TemplateExporter):
 
 
 class MarkdownReportExporter(Exporter):
-    """``jupyter nbconvert --to buildcompare_markdown``: an executed notebook as README.md and graphs.
+    """Export an executed notebook as README.md and graphs (``jupyter nbconvert --to buildcompare_markdown``).
 
-    ``resources["graphs"]`` is the graphs' format (None: no graphs); ``resources["written"]`` has hand-written texts.
+    ``resources["graphs"]`` is the graphs' format, None for no graphs. ``resources["written"]`` has hand-written texts.
     """
 
     export_from_notebook = "buildcompare README"
@@ -58,7 +58,7 @@ class MarkdownReportExporter(Exporter):
 
 
 class JUnitExporter(Exporter):
-    """``jupyter nbconvert --to buildcompare_junit``: an executed notebook as junit.xml."""
+    """Export an executed notebook as junit.xml (``jupyter nbconvert --to buildcompare_junit``)."""
 
     export_from_notebook = "buildcompare JUnit"
     output_mimetype = "application/xml"

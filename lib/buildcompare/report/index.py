@@ -53,7 +53,7 @@ class UsersLine(NamedTuple):
 
 @dataclass(frozen=True)
 class IndexRow(Step):
-    """Row of one comparison and its history; `fault` says why its results cannot be shown."""
+    """Row of the index page for one comparison; `fault` is a message if the comparison's results cannot be read."""
 
     builds: tuple[str, str] = ("", "")
     users: Sequence[UsersLine] = ()
@@ -93,9 +93,9 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
 def index_rows(
     folder: Path, ledgers: Sequence[Path], catalogue: Catalogue
 ) -> tuple[list[IndexRow], dict[Path, History]]:
-    """List the page's rows: reports outside all ledgers, entries of ledgers (newest first), unreadable reports.
+    """List the page's rows: reports that are in no ledger, then ledger entries (newest first), then unreadable reports.
 
-    Each ledger adds its `NEWEST` latest comparisons and those with a report. Also return each ledger's analysis.
+    A ledger adds its last `NEWEST` comparisons, and older ones with a report. Also return each ledger's analysis.
     """
     folders = [each for each in _folders(folder) if any((each / name).exists() for name in FILES)]
     reports = {each: _read(each / publication.RESULTS) for each in folders}
@@ -128,7 +128,7 @@ def index_rows(
 
 
 def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[str, list[tuple[LevelSeries, Markup]]]]:
-    """Return for each ledger its heading, and charts of every metric of every test over its releases."""
+    """Return for each ledger a heading, and charts that show the levels of a metric in a test over all releases."""
     chains: dict[tuple[Path | None, bool], list[IndexRow]] = {}
     for row in reversed(rows):
         if row.tests and row.entry.kind == "monthly":
@@ -201,13 +201,13 @@ def _entry(**fields: Any) -> Entry:
 
 
 def _entry_of(results: Results) -> Entry:
-    """Make an entry with the fields by which a ledger identifies the comparison of a report."""
+    """Make a ledger entry from a report's results, with only the fields that identify the comparison."""
     base, new = LedgerBuild.of(results.base.label), LedgerBuild.of(results.new.label)
     return _entry(name=results.comparison, base=base, new=new, verdict=results.verdict, simulated=results.simulated)
 
 
 def _of_report(results: Results, step: Step | None, links: Sequence[tuple[str, str]]) -> IndexRow:
-    """Make the row of a report; its history comes from the report, or else from its ledger entry (`step`)."""
+    """Make the row of a report. If the report has no history, the history in the ledger entry `step` is shown."""
     entry = _entry_of(results)
     users = [
         UsersLine(test.name, test.db_engine, at.base, at.new, at.delta_percent, at.ci_low, at.ci_high)

@@ -128,7 +128,7 @@ def _with_content(parts: Iterable[Part], written: Mapping[str, str]) -> Iterator
 
 
 def _explained(html: Markup, terms: dict[str, str]) -> Markup:
-    """Explain each pattern in `terms` at its first match in `html`, and remove the explained patterns from `terms`."""
+    """Add a tooltip to the first match in `html` of each pattern in `terms`; remove matched patterns from `terms`."""
     for term in [*terms] if "<svg" not in html else ():
         if found := re.search(rf"(?<![\w-])({term})(?![\w-])(?=[^<>]*<)", html):
             abbr = Markup('<abbr title="{}">{}</abbr>').format(terms.pop(term), html[slice(*found.span())])

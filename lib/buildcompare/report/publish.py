@@ -144,7 +144,7 @@ def _folder_for(params_file: Path, output: Path | None) -> tuple[Path, str]:
 
 
 def pictures_of(params: Reported, folder: Path) -> dict[str, bytes]:
-    """Read the pictures in the params' texts and in the hand-written blocks of README.md, by their paths as written."""
+    """Return the contents of the pictures in the params' texts and in README.md's hand-written blocks, by path."""
     texts = [*params.comments, *params.action_items, *params.setup.values()]
     texts += markdown.read_written(folder / publication.README).values()
     return {path: contents for text in texts for path, _, contents in images(text)}

@@ -83,7 +83,7 @@ class Fragment:
 
 
 class Report(Protocol):
-    """A comparison of two builds or of several variants, from which the sections of a report are made."""
+    """A comparison, from which the sections of a report are made."""
 
     @property
     def results(self) -> Results:
@@ -107,7 +107,7 @@ class EmbeddedResults:
 
 @dataclass(frozen=True)
 class Place:
-    """Links from a finding to its evidence on the page, and the command that opens it in a notebook."""
+    """Links from a finding to its evidence on the page, and the command that opens the finding in a notebook."""
 
     links: list[tuple[str, str]]
     command: str | None
@@ -119,7 +119,7 @@ OF_THE_PAST = (FindingKind.SETUP_DIFFERENCES, FindingKind.LEVEL_DRIFT, FindingKi
 
 
 def places(results: Results) -> dict[str, Place]:
-    """Collect for each finding, by its id, the links to its row, chart and event, and its notebook command."""
+    """Return the links and the notebook command of each finding, by the id of the finding."""
     about = ((finding, subject(finding, results.tests)) for finding in results.findings)
     return {each.id: Place(_links(each, of, results), _command(results, of)) for each, of in about}
 
@@ -151,7 +151,7 @@ def _links(finding: Finding, about: Subject, results: Results) -> list[tuple[str
 
 
 def _label_ids(results: Results) -> dict[tuple[str | None, str, str], str]:
-    """Return the HTML ids of those rows of label tables that have a finding, by test, group and label."""
+    """Return the HTML id of each label with a finding; a key is the test, the label table (group) and the label."""
     about_all = (subject(each, results.tests) for each in results.findings)
     rows = dict.fromkeys((about.test, *about.label[:2]) for about in about_all if about.label)
     return {row: f"label-{row[0]}-{i}" for i, row in enumerate(rows, start=1)}
@@ -273,7 +273,7 @@ def metrics(analysis: Analysis) -> Iterator[Part]:
 
 
 def _matrix(tests: Iterable[TestResult]) -> list[tuple[str, list[Decided | None]]]:
-    """Return each metric's result in every test, at equal load if known; None for tests in which it was not judged."""
+    """Return each metric's name and its result in every test; the result is None in tests without a judgement."""
     of_tests = [{metric.full_name: metric for metric in test.metrics if metric.p_value is not None} for test in tests]
     names = dict.fromkeys(name for metrics in of_tests for name in metrics)
     matrix = [(name, [metrics.get(name) for metrics in of_tests]) for name in names]
@@ -283,7 +283,7 @@ def _matrix(tests: Iterable[TestResult]) -> list[tuple[str, list[Decided | None]
 def labels(analysis: Analysis) -> Fragment:
     """Show the labels of every table, largest changes first: one row per label, statistics side by side.
 
-    A long table has `MOST_LABELS` labels, plus all others that changed, have a finding, or are in one build only.
+    A table has its first `MOST_LABELS` labels, and any label that changed, has a finding, or is in one build only.
     """
     ids = _label_ids(analysis.results)
     tables: list[tuple[TestResult, list[tuple[Any, ...]]]] = []
@@ -394,7 +394,7 @@ def sections_of(results: Results) -> Mapping[str, Section]:
 
 
 def parts_of(report: Report, name: str) -> Iterator[Part]:
-    """Make the parts of a section, with styles and script on first use; none if all its fragments are empty."""
+    """Yield the parts of a section, or nothing if all are empty. The first part of each type has styles and script."""
     section = sections_of(report.results)[name]
     made = section.parts(report)
     parts = [made] if isinstance(made, Fragment) else [*made]

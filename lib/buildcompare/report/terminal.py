@@ -31,8 +31,8 @@ Row = tuple[tuple[str, ...], Status]
 def lines(results: Results, *, width: int, coloured: bool = False, every: bool = False) -> str:
     """Render the verdict of `results`, a table for each test, and findings, in lines of at most `width` columns.
 
-    Metrics that decide the verdict and changed metrics have a row each. Critical findings and warnings are listed;
-    without a catalogue, assumptions are listed too. Other metrics and findings are listed with `every`, else counted.
+    Metrics that decide the verdict and changed metrics have a row each. Critical findings and warnings are listed, and
+    assumptions that replace a missing catalogue. With `every`, other metrics and findings are listed, else counted.
     """
     verdict, tests = opening(results), sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
     head = say("terminal", "builds", results.base.label, results.new.label, results.simulated)
@@ -83,7 +83,7 @@ def table_rows(test: TestResult, *, every: bool = False) -> tuple[list[Row], Cou
 
 
 def _levels(row: Change, unit: str) -> Pair[str]:
-    """Format both values; unknown supported users are shown by their lower bound."""
+    """Format both values. If a number of supported users is unknown, its lower bound is shown."""
     values = Pair(row.base, row.new)
     if unit != "users":
         return values.map(lambda value: numbers.short_quantity(value, unit))

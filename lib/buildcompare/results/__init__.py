@@ -1,4 +1,4 @@
-"""The schema of results.json. Models are imported on first use, so that imports of the codes load no pydantic."""
+"""The schema of results.json. The models are imported on first use, because they load pydantic, which takes long."""
 
 from importlib import import_module
 

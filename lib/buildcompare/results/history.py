@@ -62,12 +62,12 @@ class Drift(Model):
 
     @property
     def beyond_chance(self) -> bool:
-        """Whether the 95 % interval excludes zero."""
+        """Whether the 95 % interval of `delta_percent` excludes zero."""
         return (self.ci_low or 0.0) > 0 or (self.ci_high or 0.0) < 0
 
 
 class BetweenComparisons(Model):
-    """Robust standard deviation of one version's change in users between comparisons; null below 5 pairs (`links`)."""
+    """Robust standard deviation of the changes in an unchanged version's users; null below 5 changes (`links`)."""
 
     type: TestType
     db_engine: str | None

@@ -238,7 +238,7 @@ class FrameResult(Model):
 
 
 class ProfilesResult(Model):
-    """Profiles of both builds, and the frames whose share changed most, the largest first."""
+    """Profiles of both builds, and the stack frames whose share of samples changed most (largest change first)."""
 
     runs: Pair[int]
     samples: Pair[float]
@@ -296,7 +296,7 @@ class TestResult(Model):
 
 
 class FurtherRunsResult(Model):
-    """Changes that some further runs of each build would detect with a probability of 80 %."""
+    """Number of further runs of each build, and the changes that these runs would detect with a probability of 80 %."""
 
     further: int
     hours: float

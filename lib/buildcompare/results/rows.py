@@ -72,7 +72,7 @@ class Decided(Tested):
 
 
 class LoadAdjustedResult(Decided):
-    """One metric at equal load; its 95 % interval is not adjusted for the number of metrics."""
+    """One metric at equal numbers of connected users; the 95 % interval is not adjusted for the number of metrics."""
 
     users: float
     p_adjusted: Number = None
@@ -86,7 +86,7 @@ class LoadAdjustedResult(Decided):
 
 
 class MixMover(Model):
-    """A label that moved an average because its share of the calls changed."""
+    """A label that changed an average over all labels, because the label's share of the calls changed."""
 
     label: str
     base_share_percent: float
@@ -173,12 +173,12 @@ class MetricResult(Decided, MetricRow):
 
     @property
     def mix(self) -> TrafficMixResult | None:
-        """The traffic mix if it changed the average, else None."""
+        """The traffic mix if its effect on the metric is large enough (`counts`), else None."""
         return self.traffic_mix if self.traffic_mix and self.traffic_mix.counts else None
 
     @property
     def at_unchanged_mix(self) -> Self:
-        """The row at unchanged traffic mix; the row itself if the mix did not change the average."""
+        """The row without the effect of the traffic mix; the row itself if the effect is too small to count."""
         if self.mix is None:
             return self
         at_unchanged_mix = self.mix.model_dump(include={"status", "ci_low", "ci_high", "p_worse_one_sided"})
@@ -200,7 +200,7 @@ class MetricResult(Decided, MetricRow):
 
     @property
     def judged(self) -> Decided:
-        """The row that findings describe: the `deciding` row if there is one, else the row at unchanged traffic mix."""
+        """The row that findings describe: `deciding`, or `at_unchanged_mix` if `deciding` is None."""
         return self.deciding or self.at_unchanged_mix
 
 

@@ -98,7 +98,7 @@ def _distributions(test: TestResult) -> Rows:
 
 
 def _frames(test: TestResult) -> Rows:
-    """Yield a row for each stack frame with its share of samples: first without callees (own), then with (total)."""
+    """Yield each frame's share of samples: first in the frame itself (own), then in frame and callees (total)."""
     profiles = test.profiles
     for samples, rows in (("own", profiles.own), ("total", profiles.total)) if profiles else ():
         yield from ({"test": test.name, "samples": samples, **dict(row)} for row in rows)

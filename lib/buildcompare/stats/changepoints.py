@@ -109,9 +109,9 @@ class CalibratedPenalty:
 
     @property
     def factor(self) -> float:
-        """Penalty in units of a series' variance: the maximum of the k learned runs, or a higher log-normal bound.
+        """Penalty divided by a series' variance: the maximum over the k runs, or a log-normal bound if it is higher.
 
-        A new run exceeds the maximum once in k + 1 times, and the bound with probability `FALSE_ALARMS`.
+        A new run exceeds the maximum with probability 1 / (k + 1), and the bound with probability `FALSE_ALARMS`.
         """
         logs = np.log(self.no_change)
         quantile = float(stdtrit(logs.size - 1, 1.0 - FALSE_ALARMS))

@@ -3,7 +3,7 @@
 A metric gets the first status that applies. It is equivalent if its 90 % interval lies inside the margin (Schuirmann
 1987, J. Pharmacokinet. Biopharm. 15). It is changed if its adjusted p-value is below 5 % (Lakens, Scheel & Isager 2018,
 Advances in Methods and Practices in Psychological Science 1); for a gate metric (felt by users), the estimate must also
-exceed the margin. It is not worse if its 95 % interval excludes a loss of twice the margin, and otherwise inconclusive.
+exceed the margin. It is not worse if its 95 % interval excludes a loss of twice the margin. Else it is inconclusive.
 P-values are adjusted within each family of metrics (:func:`family_of`), and within each statistic of a label table.
 """
 
@@ -72,7 +72,7 @@ class Effect:
     ) -> float:
         """Smallest rise in percent that is significant with probability `POWER` at the level `level / family`.
 
-        The estimate (for a gate metric) or the upper end of the 90 % interval (for others) must also exceed the margin.
+        With `gate`, the estimate must also exceed the margin; otherwise the upper end of the 90 % interval must.
         """
         reach = quantile(1.0 - level / family / 2.0, self.df) * self.sd
         return smallest_found(reach, self.sd, self.df, margin_percent, level, gate=gate)
@@ -273,7 +273,7 @@ def judge(
 
 
 def judge_users(effect: Effect, margin: float, looks: Looks | None = None) -> TestedEffect:
-    """Judge the supported users. Unless their gain is significant, the p-value is multiplied by :data:`USERS`."""
+    """Judge the supported users. If users did not rise significantly, the p-value is multiplied by :data:`USERS`."""
     gain = judge(effect, margin, Better.HIGHER, family=GATE, looks=looks)
     if gain.status == Status.IMPROVEMENT:
         return gain
@@ -306,9 +306,9 @@ def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate
     """Return weights that divide a family's error rate among its metrics.
 
     Without `gate`, a weight is the power to find a change of `SOUGHT` times the margin. With `gate`, each metric gets
-    `LEAST_SHARE` of an equal weight; the rest goes in steps to the metric whose power to find changes of `FOUND` times
-    the margin grows most (Roeder & Wasserman 2009, Statistical Science 24). Example: two metrics with margins of 5 %
-    and standard errors of 2 and 10 % (known exactly) get 0.19 and 0.77.
+    `LEAST_SHARE` of an equal weight, and the rest is divided so that the power to find changes of `FOUND` times the
+    margin is high (Roeder & Wasserman 2009, Statistical Science 24). Example: two metrics with margins of 5 % and
+    standard errors of 2 and 10 % (known exactly) get 0.19 and 0.77.
     """
     of_each = [(min(each.df, 1e9), each.sd, metric.margin_percent) for _, metric, each in members]
     df, sd, margin = np.array(of_each).reshape(-1, 3).T
@@ -334,8 +334,8 @@ def judge_labels(
     """Judge the rows of label tables, each given with its table, at the significance level `LABEL_ALPHA`.
 
     Unadjusted p-values decide, because no row stops a release by itself; at most the fraction `LABEL_ALPHA` of
-    unchanged rows is marked. P-values adjusted over the table are only returned. A row without a significant change is
-    also equivalent if its estimate lies inside the margin, and its 98 % interval lies between half and twice the time.
+    unchanged rows is marked. P-values adjusted over the table are only returned. A row without a significant change
+    counts as equivalent if its estimate lies inside the margin, and its 98 % interval lies between -50 and +100 %.
     """
     judged: list[TestedEffect | None] = [None] * len(effects)
     tables: dict[Hashable, list[tuple[int, Effect]]] = {}

@@ -23,12 +23,12 @@ class Failures(NamedTuple):
 
 
 def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succeeded: bool = False) -> Effect | None:
-    """Compare the share of failures in the runs of two builds; None if nothing failed, or with too few runs.
+    """Compare the fraction of failed attempts in the runs of two builds; None without a failure or with too few runs.
 
     The p-value is the larger of two tests: Student's t test of the runs' log odds (Gart & Zweifel 1967, Biometrika 54),
     which allows for scatter between runs, and the exact binomial test of the sums (Przyborowski & Wilenski 1940,
     Biometrika 31), which is valid for rare failures. Quasi-binomial and beta-binomial tests are worse
-    (`benchmarks/errors.py`). With `succeeded`, the effect is the change of the share of successes.
+    (`benchmarks/errors.py`). With `succeeded`, the effect is the change of the fraction of successes.
     """
     df = len(base) + len(new) - 2
     sides = [np.array(runs, dtype=np.float64).reshape(-1, 2) for runs in (base, new)]

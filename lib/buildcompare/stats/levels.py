@@ -63,7 +63,7 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
 def level_of_samples(
     elapsed: FloatArray, samples: FloatArray, window: tuple[float, float], *, geometric: bool = False
 ) -> Level:
-    """Like :func:`measure_level`, with elapsed seconds and samples as arrays of shape (n,)."""
+    """Measure the level of a metric over a window, from its elapsed seconds and samples of shape (n,)."""
     inside = (elapsed > window[0]) & (elapsed <= window[1])
     values = samples[inside]
     usable = np.isfinite(values) & ((values > 0) | (not geometric))
@@ -102,8 +102,8 @@ def minute_means(
 ) -> FloatArray:
     """Average the finite samples of each interval of `width_s` from `start_s` on; NaN with fewer than `least` samples.
 
-    The result has `count` values, by default one for each interval up to the last sample. `closed` names the end that
-    belongs to an interval; ``right`` matches the windows of :func:`measure_level`.
+    The result has `count` values, by default one for each interval up to the last sample. A sample on a boundary
+    belongs to the later interval if `closed` is ``left``, and to the earlier interval if `closed` is ``right``.
 
     >>> minute_means(np.array([0.0, 30.0, 60.0, 190.0]), np.array([1.0, 3.0, 5.0, 7.0])).tolist()
     [2.0, 5.0, nan, 7.0]
@@ -121,7 +121,7 @@ def minute_means(
 def mean_of_runs(values: Iterable[float | None], *, geometric: bool = False) -> float | None:
     """Mean of the values that are not None; None if there are no such values.
 
-    With `geometric`, the result is the geometric mean if all values are above zero, since changes of levels are ratios.
+    With `geometric`, the result is the geometric mean if all values are above zero, else the arithmetic mean.
     """
     numbers = [value for value in values if value is not None]
     if geometric and numbers and 0.0 < min(numbers) < max(numbers):

@@ -74,7 +74,7 @@ class RunLevels:
 
 @dataclass(frozen=True)
 class NoiseAtEqualLoad:
-    """Noise of one metric at equal load between the runs of one group."""
+    """Run-to-run noise of one metric at equal numbers of connected users, from repeated runs of one build."""
 
     variance: float  # variance of runs' log values around their build's log value, including the error within a run
     within: float  # component of `variance` that comes from errors within the runs
@@ -178,8 +178,8 @@ def metric_noise(
 
     If repeated runs are few, noise from the other test type and the catalogue is pooled in. `misread` is the reading
     error of levels read off plots, in percent. In unbounded tests (rising load), earlier comparisons count only for
-    metrics without other noise. They underestimate noise, because the tests of one comparison change together: for
-    supported users they give a standard deviation of 1.4 % for one run, and identical runs give 1.6 to 2.0 %.
+    metrics without other noise, because the comparisons miss noise that is common to all tests. For supported users,
+    earlier comparisons give a standard deviation of 1.4 % for one run, and identical runs give 1.6 to 2.0 %.
     """
     learned, catalogue = learned_noise(metric.slug, test_type, groups), catalogue_noise(metric, test_type)
     noise = (
@@ -198,13 +198,13 @@ def with_reading_error(noise: Noise | None, misread: float) -> Noise | None:
 def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: bool = False) -> Noise | None:
     """Pool `noise` with noise estimated from earlier comparisons, weighted by degrees of freedom.
 
-    A contrast is the difference in a metric's change between tests of one comparison, such as on MySQL and Postgres. If
-    a build changes all tests alike, contrasts hold only noise; otherwise they are larger. So they are used only if they
-    reduce `noise`. Without `noise`, `ENOUGH_COMPARISONS` are needed. `misread` selects values read off plots.
+    A contrast is the difference in a metric's change between tests of one comparison, such as on MySQL and
+    Postgres. Contrasts overestimate noise if a build changes tests differently, so they are used only if they reduce
+    `noise`. Without `noise`, `ENOUGH_COMPARISONS` comparisons are needed. `misread` selects values read off plots.
 
-    The rule was chosen on every second published release in the tuning data (63 rows of bounded tests). Of these
-    contrasts, 95 % lie in the 95 % intervals learned from the others (91 % without the catalogue's noise). Of the other
-    releases' contrasts, 97 % do, and the intervals are three quarters as wide as the catalogue's.
+    The rule was chosen on every second published release in the tuning data (63 rows of bounded tests). In these
+    releases, 95 % intervals learned from the other contrasts contain 95 % of contrasts (91 % without the catalogue's
+    noise). In the other releases, the intervals contain 97 %, and are three quarters as wide as the catalogue's.
     """
     rows = past[past["misread"] == misread] if past is not None else pd.DataFrame()
     if rows.empty:
@@ -229,11 +229,11 @@ def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]
 
 
 def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
-    """Estimate the ratio, common to all metrics, of a laboratory's variances to the catalogue's.
+    """Estimate how many times larger a laboratory's run-to-run variances are than the catalogue's, over all metrics.
 
     `noises` holds the noise of each metric from repeated runs and from the catalogue. The result is the maximum-
     likelihood scale of an F distribution of the metrics' ratios (Smyth 2004, Statistical Applications in Genetics and
-    Molecular Biology 3), and at least 1, because few runs are often alike by chance. As metrics are correlated,
+    Molecular Biology 3). The result is at least 1, because a few runs often agree by chance. As metrics are correlated,
     `ALIKE` metrics count as one. A metric with ratio 1 and one degree of freedom is added to stabilise the estimate.
     """
     ratio, df, prior_df = np.array(
@@ -249,7 +249,7 @@ def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
 
 
 def in_laboratory(stated: RunSd, ratios: Mapping[Kind, float]) -> RunSd:
-    """Scale the catalogue's variances of a metric by the `ratios` of a laboratory (:func:`laboratory_ratio`)."""
+    """Scale a metric's noise in the catalogue to a laboratory; `ratios` has a :func:`laboratory_ratio` per kind."""
     percents = {kind: getattr(stated, kind) for kind in ratios}
     sds = {kind: math.log1p(percent / 100.0) * math.sqrt(ratios[kind]) for kind, percent in percents.items() if percent}
     dfs = {kind: min(stated.df.get(kind, CATALOGUE_DF), CATALOGUE_DF) for kind in sds}
@@ -276,10 +276,10 @@ def mixed_noise(noise: Noise, other: Noise) -> Noise:
 def beside_repeats(priors: Mapping[Key, Noise | None], repeats: Mapping[Key, Noise | None]) -> dict[Key, Noise | None]:
     """Noise of each metric of a comparison, pooled from prior noise and the scatter of the comparison's repeated runs.
 
-    If, over all metrics together, repeated runs vary more than the priors, all prior variances are multiplied by the
-    :func:`laboratory_ratio`. The uncertainty of this ratio reduces their degrees of freedom. Prior and repeats are
-    weighted by degrees of freedom. Repeats without a prior count if they have at least `LEAST_REPEATS` degrees of
-    freedom. `benchmarks/repeats.py` prints the rates of false positives.
+    If repeated runs vary more than prior noise over all metrics together, all prior variances are multiplied by the
+    :func:`laboratory_ratio`. The uncertainty of this ratio reduces the degrees of freedom of prior noise. Degrees of
+    freedom are the weights of the pooling. A metric without prior noise needs repeated runs with at least
+    `LEAST_REPEATS` degrees of freedom. `benchmarks/repeats.py` prints the rates of false positives.
     """
     both = {
         key: (here, replace(prior, df=CATALOGUE_DF) if math.isinf(prior.df) else prior)

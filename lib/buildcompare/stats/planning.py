@@ -59,7 +59,7 @@ class Looks:
 
 @dataclass(frozen=True)
 class FurtherRuns:
-    """Changes that some further runs of each build would detect with probability :data:`POWER`."""
+    """Number of further runs of each build, and changes that these runs detect with probability :data:`POWER`."""
 
     further: int
     found_percent: float
@@ -139,7 +139,7 @@ def enough_runs(
 def aim(margin_percent: float, gate: bool) -> float:
     """Change in percent that further runs should detect: the margin, or `SOUGHT` times the margin with `gate`.
 
-    With `gate`, only estimates above the margin count, and a true change equal to the margin gives them half the time.
+    With `gate`, only estimates above the margin count. A true change equal to the margin is found half the time.
     """
     return margin_percent * (SOUGHT if gate else 1.0)
 
@@ -181,7 +181,7 @@ def smallest_found(
     """Smallest rise in percent that counts as a change with probability :data:`POWER`.
 
     The estimate must exceed `needed` (log scale). With `gate`, the estimate must also exceed the margin; otherwise the
-    upper end of the interval must. As `sd` is estimated, both limits are random; their mean maximum is used (Clark
+    upper end of its interval must. As `sd` is estimated, the expected value of the higher limit is used (Clark
     1961, "The greatest of a finite set of random variables", Operations Research 9). `df_now` is the present `df`.
     """
     inside = 0.0 if gate else quantile(1.0 - level, df) * sd
@@ -224,21 +224,21 @@ def look_level(looks: Sequence[float], planned: float | None = None) -> float:
 
 
 def spent_early(part: float) -> float:
-    """Error rate of all looks up to this `part` of the runs; rises early (Lan & DeMets 1983, like Pocock)."""
+    """Error rate of judgements up to the fraction `part` of the runs (Lan & DeMets 1983, like Pocock)."""
     return SPENT * math.log1p((math.e - 1.0) * part)
 
 
 def spent_late(part: float) -> float:
-    """Error rate of all looks up to this `part` of the runs; rises late (Lan & DeMets 1983, like O'Brien & Fleming)."""
+    """Error rate of judgements up to the fraction `part` of the runs (Lan & DeMets 1983, like O'Brien & Fleming)."""
     return max(2.0 * float(special.ndtr(special.ndtri(SPENT / 2.0) / math.sqrt(part))), LEAST * part)
 
 
 @cache
 def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
-    """Significance levels of looks, each given as its number of runs and the fraction of the planned runs.
+    """Significance levels of looks (judgements), each given as its number of runs and the fraction of the planned runs.
 
-    The distribution of a sum of normal increments is integrated look by look; sums that were already significant are
-    left out (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). After the plan, levels are constant.
+    The distribution of a sum of normal increments is integrated look by look, without sums significant in earlier looks
+    (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). After the planned runs, levels are constant.
     """
     spent: list[float] = []
     sums, density = np.zeros(1), np.ones(1)

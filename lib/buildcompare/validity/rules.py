@@ -83,7 +83,7 @@ class RunInTest:
 
     @cached_property
     def climb(self) -> tuple[float, float] | None:
-        """Slopes of a rising load at its end and on its ramp, per second, if the run ended too early; else None."""
+        """Final and ramp slope of the load, per second, of a run that ended during its ramp; None for other runs."""
         shape, reported = self.view.shape, self.view.run.supported_users
         if self.test.type == "bounded" or shape is None or shape.ramp is None:
             return None
@@ -98,7 +98,7 @@ class RunInTest:
 
     @cached_property
     def covered(self) -> dict[str, float]:
-        """Share of the steady window with samples, by slug; the largest share if a metric has several series."""
+        """Fraction of the steady window that has samples, by metric; the maximum if a metric has several series."""
         parts: dict[str, float] = {}
         for series in self.view.recording.graphs() if self.view.steady.window else ():
             part = self.view.recording.coverage(series, self.view.steady.window).fraction
@@ -217,12 +217,12 @@ def _falls(run: RunInTest) -> Reasons:
 
 
 def voids(reason: ValidityReason) -> bool:
-    """Test whether users were missing in the last 30 minutes, so that the supported users cannot be estimated."""
+    """Test whether `reason` says that users were missing in the last 30 minutes, which prevents an estimate."""
     return "in_last_minutes" in reason.numbers or "still_missing" in reason.numbers
 
 
 def _lost(run: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
-    """Select the falls to below `HELD` times the load of the run: the planned or, if higher, the sustained load."""
+    """Select the falls to below `HELD` times the planned load or the sustained load, whichever is higher."""
     load = max(run.test.users or 0.0, run.sustained(run.view.shortest_s))
     return [fall for fall in falls if fall.after < HELD * load]
 
@@ -353,7 +353,7 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs whose curve differs from the reported users: `invalid`, or `limited` if all are similarly low.
+    """Report runs whose curve differs from the reported users: `limited` if all are similarly low, else `invalid`.
 
     Near the maximum number of users, runs may differ more: users who log in again raise the curve by up to 3 %.
     """
@@ -369,7 +369,7 @@ def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _above_report(run: RunInTest) -> float | None:
-    """Return estimated / reported users - 1; None if one is unknown, or if a curve below the report still rose."""
+    """Return estimated / reported users - 1; None if unknown, or if the estimate is low because the load still rose."""
     estimate, reported = run.view.estimate, run.view.run.supported_users
     mean = estimate.at_least if estimate and estimate.estimated is None else estimate and estimate.estimated
     if not estimate or not mean or not reported:
@@ -420,7 +420,7 @@ def _same_recording(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report recordings that state another build than the params; people type both names, so spelling may differ."""
+    """Report recordings that state another build than the params. Differences in case and punctuation do not count."""
     every = [(run, side, i, str(run.view.recording.provenance.get("label") or "")) for side, i, run in _each(runs)]
     typed = any(_plain(run.labels[side]) == _plain(label) for run, side, _, label in every)
     for run, side, i, label in every:
