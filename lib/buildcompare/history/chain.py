@@ -353,7 +353,7 @@ def measure_change(levels: Pair[float | None], noise: Noise | None, runs: Pair[i
 
 
 def measure_repeats(builds: Iterable[Sequence[float]]) -> RepeatedMeasurements | None:
-    """Pool the SD of the levels of each build, with a 95 % interval (chi-squared); None if no build has two levels."""
+    """Return the pooled SD of repeated levels with its 95 % interval (chi-squared); None if no build has two levels."""
     each_level = [(place, math.log(level)) for place, levels in enumerate(builds) for level in levels]
     logs = pd.DataFrame(each_level, columns=["build", "level"], dtype=float).groupby("build")["level"]
     df = len(each_level) - logs.ngroups
@@ -374,7 +374,7 @@ def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] =
 def compare_to_ledger(
     ledger: Ledger, params: Comparison, tests: Sequence[TestResult], users: UsersNoise, *, simulated: bool
 ) -> Past:
-    """Compare `tests` with earlier comparisons in the ledger; an unrecorded comparison counts as the latest."""
+    """Compare `tests` with the comparisons that precede `params` in the ledger."""
     noise, margin_percent = users
     recorded = ledger.find(entry_of(params, position=1))
     is_study = recorded is not None and recorded.kind == "study"

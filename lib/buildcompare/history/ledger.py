@@ -85,7 +85,7 @@ class LedgerBuild(Strict):
 
     @property
     def minor(self) -> str | None:
-        """Major and minor number: builds that share them count as the same version."""
+        """Major and minor number of the version, such as ``10.4`` for ``10.4.1``; None if the version is unknown."""
         return None if self.version is None else ".".join(self.version.partition("-")[0].split(".")[:2])
 
 
@@ -180,7 +180,7 @@ class ChainEntry(Strict):
 
     @property
     def builds_compared(self) -> list[tuple[object, ...]]:
-        """Keys that identify the comparison: labels with versions; also versions alone if both are known and differ."""
+        """Keys that identify the comparison: labels and versions, and versions alone if both are known and differ."""
         by_label = tuple((build.label, build.version) for build in self.builds)
         by_version = tuple(build.version for build in self.builds)
         return [by_label, by_version] if None not in by_version and len({*by_version}) == 2 else [by_label]
@@ -388,7 +388,7 @@ def entry_of(
     simulated: bool = False,
     verdict: Verdict | None = None,
 ) -> Entry:
-    """Make the ledger's entry of a comparison at `position` in the chain (None: a study); `tests` are its results."""
+    """Make the ledger's entry of a comparison with the results `tests`; without a `position`, the entry is a study."""
     steps = params.coordinator
     runs = [run for test in tests for run in (*test.runs.base, *test.runs.new)]
     servers = {f"{run.server.kind} {run.server.version}".strip()[:200] for run in runs if run.server}
@@ -418,7 +418,7 @@ def _test(test: Test, result: TestResult | None) -> LedgerTest:
 
 
 def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
-    """Extract the results of a test that a ledger keeps; metrics only if the test is not invalid."""
+    """Extract the results of a test that a ledger keeps; the metrics of an invalid test are left out."""
     users = Pair.of(lambda side: getattr(result.supported_users, side, None) or None)
     runs, rows = result.runs, result.metrics if result.validity.status != ValidityStatus.INVALID else []
     levels = {series_key(row.slug, row.labels): row.levels for row in rows}
@@ -446,7 +446,7 @@ def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
 
 
 def place_in_words(ledger: Ledger, name: str) -> str:
-    """Return a sentence on the position of `name` in the chain, and on an earlier entry of a later version, if any."""
+    """Return a sentence on the position of comparison `name`; it names a preceding comparison of a later version."""
     minors = {each.name: each.new.minor or "" for each in ledger.listed if each.position is not None}
     numbers = {each: [int(part) for part in minor.split(".") if part] for each, minor in minors.items()}
     before = list(itertools.takewhile(lambda each: each != name, numbers)) if name in numbers else None

@@ -57,8 +57,8 @@ class LevelSeries:
 def level_frame(releases: Sequence[Sequence[LedgerTest]]) -> pd.DataFrame:
     """One row per metric and build of each test: levels are means; `runs` is the number of runs.
 
-    Columns: release (its index), type, db_engine, name (of the test if others of its release have the same type and
-    database, else empty), test, metric, misread (True if read off plots), side, level, runs.
+    Columns: release (index), type, db_engine, name, test, metric, misread (True if levels are read off plots), side,
+    level, runs. The name is empty if no other test of the release has the same type and database.
     """
     rows = []
     for place, tests in enumerate(releases):
@@ -122,10 +122,10 @@ databases each, the estimated standard deviation has a standard error of 7 %."""
 
 
 def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *, simulated: bool) -> Contrasts:
-    """Compute squared deviations of a metric's change in each test from its mean over the comparison's tests.
+    """Read the ledger's comparisons, and compute squared deviations of metric changes for estimating noise.
 
-    The deviations estimate noise. Only comparisons of other builds on the setup of `params` count: the latest `NEWEST`
-    monthly ones, and studies. Tests with a run of `params` (`samples`) are left out. For equal builds, the mean is 0.
+    A deviation is a metric's change in one test minus the mean change over the comparison's tests (0 for equal builds).
+    Comparisons of the same builds as `params` or with another setup are left out, as are tests with a run in `samples`.
     """
     now, last = entry_of(params, position=1), ledger.next_position - 1
     same, compared = {*ledger.alike(now)}, {*samples}
@@ -140,7 +140,7 @@ def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *
 
 
 def _contrasts(frame: pd.DataFrame, repeated: npt.NDArray[np.int64]) -> Contrasts:
-    """Compute contrasts from a :func:`level_frame`; in the releases `repeated`, base and new are the same build."""
+    """Compute squared deviations from a :func:`level_frame`; in the releases `repeated`, base and new are one build."""
     key = ["type", "metric", "misread", "release", "test"]
     base, new = (frame[frame["side"] == side].set_index(key)[["level", "runs"]] for side in SIDES)
     both = base.add_suffix("_base").join(new.add_suffix("_new"), how="inner").reset_index()

@@ -57,7 +57,7 @@ def changed_settings(differences: Iterable[SetupDifference]) -> list[str]:
 
 
 def settings(entry: ChainEntry, common: Collection[TestKey]) -> Mapping[str, tuple[str, str]]:
-    """Map the normal form of each setting's name to (name, value); only tests with a key in `common` add settings."""
+    """Map each setting's normalised name to (name, value); numbers of users are included only for tests in `common`."""
     rows = {plain_text(name): plain_text(value) for name, value in entry.setup.items()}
     for name, number in entry.coordinator.items():
         title = COORDINATOR_COLUMNS.get(name) or f"Alert threshold - {name.removeprefix('threshold_')}"

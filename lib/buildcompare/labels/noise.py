@@ -1,6 +1,6 @@
 """Estimate labels' run-to-run noise, from groups of repeated runs, the comparison's own runs, or the catalogue.
 
-Constants were chosen on half of Mattermost's tests that add users up to a limit; `benchmarks/accuracy.py` checks them.
+Constants were chosen on half of Mattermost's unbounded tests, and `benchmarks/accuracy.py` checks the constants.
 """
 
 import itertools
@@ -57,10 +57,10 @@ class TableNoise:
 class LabelNoise:
     """Noise of labels, from groups of repeated runs, or else from the catalogue's `tables`.
 
-    A whole run may be slower or faster, so changes are measured from the median change of the table. The standard
-    deviation of a label is predicted from its squared changes in `groups` and the spread of its table. It is scaled by
-    :func:`relative_noise` and by sqrt(spread between the two runs / usual spread). A t distribution is fitted by
-    quantiles to changes divided by predictions; each prediction leaves out the group of the change.
+    A whole run may be slower or faster, so the table's median change is subtracted. The standard deviation of a label
+    combines its squared changes in `groups` with the variance of its table, and is scaled by :func:`relative_noise` and
+    sqrt(spread between the two runs / usual spread). Changes divided by standard deviations follow a t distribution. To
+    fit the t distribution, each standard deviation is estimated without the group of the change.
     """
 
     groups: Sequence[RepeatedRuns] = ()
@@ -80,11 +80,11 @@ class LabelNoise:
     def effects(
         self, rows: pd.DataFrame, runs: tuple[int, int] = (1, 1), repeats: pd.DataFrame | None = None
     ) -> pd.DataFrame:
-        """Return for each row its table's `shared` change (log scale) and the remaining `effect` (None if unknown).
+        """Return for each row its table's median log change (`shared`) and the `effect` beyond this change.
 
-        `rows` have the columns of `LABEL_KEY`, base and new. The values of base and new are means over `runs` runs; a
-        mean of 0 gives no effect. With `repeats` (a column for each key, a row for each run, the build as index), the
-        noise also uses the scatter between the comparison's own runs, and `rows` need the column calls (0 if unknown).
+        `rows` have the columns of `LABEL_KEY`, base and new (means over `runs` runs); a mean of 0 gives no effect. With
+        `repeats`, the noise also uses the scatter between the comparison's own runs. `repeats` has a column for each
+        key, a row for each run and the build as index; `rows` then need the column calls (0 if unknown).
         """
         all_shared, effects = np.zeros(len(rows)), np.full(len(rows), None, dtype=object)
         per_pair = math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
@@ -115,7 +115,7 @@ class LabelNoise:
     def _tables(
         self, rows: pd.DataFrame, counted: npt.NDArray[np.bool_] | None = None, *, every: bool = False
     ) -> Iterator[tuple[TableNoise | None, list[tuple[str, str, str]], list[int]]]:
-        """Yield the noise of each table (None only with `every`), and keys and positions of its `counted` rows."""
+        """Yield noise, keys and positions of the `counted` rows of each table; `every` adds tables of unknown noise."""
         labels = rows[LABEL_KEY].reset_index(drop=True)
         for table, part in (labels if counted is None else labels[counted]).groupby(TABLE, sort=False):
             noise = self._noises.get(table)
@@ -222,7 +222,7 @@ def _learned(changes: pd.DataFrame) -> TableNoise:
 def relative_noise(rows: pd.DataFrame, first: str, second: str) -> FloatArray:
     """Return the noise of each label relative to that of its table, from the values of two runs.
 
-    Short averages scatter more, and so do percentiles close to their label's average, which come from few calls.
+    Fast labels have more noise, and so have percentiles that are close to the label's average (a sign of few calls).
     """
     values = rows[[first, second]]
     logs = pd.DataFrame(np.log(values.where(values > 0)), rows.index)
@@ -251,7 +251,7 @@ def _rounding(values: FloatArray) -> float:
 
 @lru_cache(256)  # many comparisons learn from the same groups
 def label_pairs(group: RepeatedRuns) -> pd.DataFrame:
-    """Pair the labels of each two runs of a group: values `first` and `second`, number of the `pair`, `relative` noise.
+    """Make a row for each label that two runs of a group share: values `first` and `second`, and `relative` noise.
 
     `change` is the log ratio minus the table's median log ratio; it is divided by sqrt(2) to have the SD of one run.
     """

@@ -247,7 +247,7 @@ def expect_columns(name: str, frame: pd.DataFrame, columns: Sequence[str]) -> No
 
 
 def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weights: FloatArray) -> float:
-    """Average `values` (at `times`) with `weights` (at `at`), over the times that `times` and `at` share."""
+    """Average `values`, measured at `times`, with the `weights` measured at `at`; only common times count."""
     if not np.array_equal(times, at):
         _, first, second = np.intersect1d(times, at, assume_unique=True, return_indices=True)
         values, weights = values[first], weights[second]
@@ -256,7 +256,7 @@ def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weight
 
 
 def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
-    """Sort changed averages by the time that they add or save, then by p-value; without calls, only by p-value."""
+    """Return the changed averages, the largest added or saved time first; unknown times are sorted by p-value."""
 
     def moved(row: LabelResult) -> tuple[float, float, float]:
         p_value = 1.0 if row.p_value is None else row.p_value
@@ -281,7 +281,7 @@ def added_share(row: LabelResult) -> float | None:
 
 
 def _added_seconds(row: LabelResult) -> float | None:
-    """Return mean calls times added seconds per call beyond the common change of the table; None if unknown."""
+    """Return the seconds that all calls of a label add beyond the common change of its table; None if unknown."""
     calls = [each for each in row.calls or () if each is not None]
     if not calls or row.base is None or row.new is None:
         return None
@@ -298,8 +298,8 @@ With this minimum, 1 published release has a slower label; without it, 12 (base 
 def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:
     """Find averages that became several times slower; return test, average and 99th percentile, the costliest first.
 
-    An average must be marked as slower (or have unknown noise) and add `LEAST_ADDED` of the table's time. Without
-    recorded calls, `p_adjusted` must be below `ALPHA`, the percentile several times slower and `FAR` times the average.
+    An average counts if it is judged slower (or not judged) and adds `LEAST_ADDED` of its table's time. If calls were
+    not recorded, the change must be significant, and the 99th percentile must be at least `FAR` times the average.
     """
     slower: list[tuple[float, str, LabelResult, LabelResult | None]] = []
     for test, rows in tables.items():
@@ -338,8 +338,8 @@ class Agreement:
 def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:
     """Find labels that became slower in several tests; labels with the strongest evidence come first.
 
-    One test must mark the label; others need only half the margin and a p-value below 2 * `LEANING`, as chance rarely
-    affects one label in several tests. `expected` is the number of labels that agree as strongly by chance alone.
+    At least one test must judge the label slower. In other tests, half the margin and a p-value below 2 * `LEANING` are
+    enough, because chance rarely affects one label in several tests.
     """
 
     def chance(marked: int, slower: int, tests: int) -> float:  # probability of at least these counts without a change

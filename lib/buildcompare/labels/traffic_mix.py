@@ -1,9 +1,9 @@
 """Split the change of an average into changed speed of calls and changed traffic mix.
 
-The change of an average over all calls is a mix part plus a speed part. The mix part adds up, over all labels, changed
-share of calls times mean duration of both builds. The speed part adds up changed duration times mean share of calls.
-These weights of Marshall and Edgeworth give the Shapley value of two factors (Sun 1998, Energy Economics 20; Ang 2004,
-Energy Policy 32). Unlike logarithmic weights, they also work for labels that only one build calls.
+The change of an average over all calls is a mix part plus a speed part, both summed over labels. A label's mix part is
+the change of its share of calls times its mean duration. A label's speed part is the change of its duration times its
+mean share of calls. These Marshall-Edgeworth weights give the Shapley value of two factors (Sun 1998, Energy Economics
+20; Ang 2004, Energy Policy 32). Unlike logarithmic weights, the weights suit labels that only one build calls.
 """
 
 import math
@@ -59,7 +59,7 @@ class TrafficMix:
         return replace(effect, log_ratio=effect.log_ratio - self.log_mix)
 
     def kind(self, effect: Effect | None, margin_percent: float) -> MixKind:
-        """Say whether mix, speed, both or neither changed; `unknown` if mix did and the noise of speed is unknown.
+        """Return what changed: mix, speed, both, neither, or `unknown` if the mix changed and the effect is unknown.
 
         `effect` is the change of the average; unlike the noise of labels, its noise includes variation of whole runs.
         """
@@ -181,10 +181,10 @@ def explained_by_labels(
 ) -> dict[str, tuple[str, TrafficMix]]:
     """Return splits of metrics that changed more than their labels, which shows that the mix of calls changed.
 
-    A metric is split only if it changed more than each label with a p-value below 2 * `LEANING`. An average is split
-    only if no calls were recorded. A percentile is split only if each costly label has a p-value, and the mix moved the
-    average in the same direction by enough to matter. The speed part is the median change of the labels; for a
-    percentile, it is at least the change of each label with such a p-value. The result includes `recorded`.
+    Labels count as changed if their p-value is below 2 * `LEANING`. A metric is split only if it changed more than each
+    changed label. An average is split only if no calls were recorded. A percentile is split only if each costly label
+    has a p-value, and the mix moved the average in the same direction by enough to matter. The speed part is the median
+    change of the labels (for a percentile, at least that of each changed label). The result includes `recorded`.
     """
     splits = {**recorded}
     for table in catalogue.label_tables:
@@ -230,7 +230,7 @@ def with_traffic_mix(
     splits: Mapping[str, tuple[str, TrafficMix]],
     looks: Looks | None = None,
 ) -> list[MetricResult]:
-    """Return all rows; a row whose split shows the same change, within the margin, is also judged at unchanged mix."""
+    """Return all rows; a row is also judged at unchanged traffic mix if its split agrees with its change."""
     moved, unmixed = {}, [*effects]
     for i, (row, (metric, effect)) in enumerate(zip(rows, effects, strict=True)):
         if row.slug in splits and not row.labels:

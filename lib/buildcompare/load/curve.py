@@ -39,7 +39,7 @@ def samples(curve: pd.Series, until_s: float = math.inf) -> tuple[FloatArray, Fl
 
 
 def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
-    """Mark each sample before a gap that is longer than `HOLE_S` and than three sample distances; shape (n - 1,)."""
+    """Mark each interval between samples that exceeds both `HOLE_S` and three median intervals; shape (n - 1,)."""
     apart = np.diff(elapsed)
     return np.asarray(apart > max(HOLE_S, 3.0 * float(np.median(apart))) if apart.size else apart > 0.0, dtype=np.bool_)
 
@@ -69,7 +69,7 @@ class LoadCurve:
 
     @property
     def foot(self) -> float:
-        """Maximum height above a trough up to which samples belong to the trough."""
+        """Height of a trough: samples at most this far above its minimum belong to the trough."""
         return max(self.step, 2.0 * self.noise)
 
     def least_fall(self, steps: float) -> float:
@@ -82,8 +82,8 @@ def prepare_load(
 ) -> LoadCurve | None:
     """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None if it shows no load.
 
-    The minimum of a `proxy`, its idle level, is subtracted. One coordinator action adds `step` users. A user adds
-    `per_user` to a proxy (about 3 goroutines); if `per_user` is None, one action adds `PROXY_STEP` of the level.
+    The minimum of a `proxy`, its idle level, is subtracted. The load test adds `step` users at a time. Each user adds
+    `per_user` to a proxy (about 3 goroutines). If `per_user` is None, the proxy's step is `PROXY_STEP` times its level.
     """
     elapsed, values = samples(curve, stop_s)
     if elapsed.size < 3:
@@ -116,7 +116,7 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
     Returns
     -------
     LoadCurve
-        Samples under load, `sample_s`, `step` of the coordinator, `noise` of a sample, `level` and `resets` (restarts).
+        Samples under load, `sample_s`, `step` (users added at a time), `noise`, `level` and `resets` (restarts).
 
     Raises
     ------
@@ -425,9 +425,9 @@ def plateau_start(
     """Elapsed seconds at which a bounded run first reached its plateau; None if the load never rises.
 
     The plateau is the highest load that was held for 6 * `rate_s` seconds in total (in a short run, half its length).
-    Unlike a median, this load does not fall if agents are lost one by one. A higher level of the last minute is the
-    plateau if it was first reached in the last 6 * `rate_s` seconds. A proxy may keep rising by itself, so its
-    plateau is the median of the second half.
+    Unlike a median, this load does not fall if agents are lost one by one. If the level of the last minute is higher
+    and was first reached in the last 6 * `rate_s` seconds, this level is the plateau. A proxy may keep rising by
+    itself, so the plateau of a proxy is the median of the second half.
     """
     shortest_s = shortest(rate_s) + rate_s
     half_s = 0.5 * float(np.ptp(elapsed)) if elapsed.size else 0.0
@@ -453,7 +453,7 @@ def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
 def _steady(
     start: float, end: float, method: Method, least_s: float, rate_s: float, *, since: float | None = None
 ) -> SteadyState:
-    """Return the window if it lasts `least_s`, else a reason and a window to show, which starts at `since` or later."""
+    """Return the window if it lasts at least `least_s` seconds, else a reason and a window that is only displayed."""
     if end - start >= least_s:
         return SteadyState((start, end), method)
     since = start if since is None else since

@@ -195,7 +195,7 @@ def _stretch(curve: LoadCurve, start_s: float, *, pixel: float = PIXEL) -> tuple
 
 
 def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) -> int:
-    """Find by bisection how many first samples lie within `allowed` of a line; the result is at least `least`."""
+    """Return how many samples, counted from the first, lie within `allowed` of a straight line; at least `least`."""
 
     def straight(size: int) -> bool:
         x, y = elapsed[:size] - elapsed[:size].mean(), values[:size] - values[:size].mean()
@@ -325,7 +325,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
 
 
 def _from_first_row(turns: list[Turn]) -> list[Turn]:
-    """Return all falls from the first `ROW` falls in a row that no long pause follows; empty if no such row exists."""
+    """Find the first group of at least `ROW` falls without a long pause after it; return these and all later falls."""
     ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > LONGEST_S]
     for first, end in pairwise([0, *ends, len(turns)]):
         last_s = turns[end - 1].trough_s if end else 0.0
@@ -345,11 +345,11 @@ FEWEST_SAMPLES = 40  # minimum; 40 to 90 samples of red noise (every 15 to 60 s,
 def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> WaveTest | None:
     """Test finite values over elapsed seconds, shape (n,), for an oscillation beyond an AR(1) process.
 
-    The multitaper spectrum of the values without a smooth trend (sine tapers, Riedel & Sidorenko 1995) is divided by an
-    AR(1) spectrum fitted by Whittle's likelihood. The largest ratio in the search range is tested with Sidak's
-    correction. The ratio must exceed those of its neighbours, also outside the range, because a bend of the curve
-    raises ratios at long periods. The null hypothesis is red noise (Mann & Lees 1996), because a test against white
-    noise would find an oscillation in 95 to 100 % of red noise. Neither scipy nor statsmodels has this test.
+    A smooth trend is subtracted. The multitaper spectrum (sine tapers, Riedel & Sidorenko 1995) is divided by an AR(1)
+    spectrum fitted by Whittle's likelihood. The largest ratio in the search range is tested with Sidak's correction.
+    The ratio must be a local maximum, because a bend of the curve raises ratios at long periods. The null hypothesis is
+    red noise (Mann & Lees 1996), because a test against white noise would find an oscillation in 95 to 100 % of series
+    of red noise. Neither scipy nor statsmodels has this test.
     """
     if elapsed.size < FEWEST_SAMPLES:
         return None

@@ -172,7 +172,7 @@ def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:
 
 
 def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple[float, FloatArray, FloatArray]:
-    """Mean slope of both ramps, new minus base at equal times, and delays at equal loads (or a single estimate)."""
+    """Return mean slope, load differences (new - base) at equal times, and delays in seconds at equal load."""
     times = np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / base.sample_s) + 1))
     one, other = (np.interp(times, curve.elapsed, curve.values) for curve in (base, new))
     gap = np.asarray(other - one, dtype=np.float64)
@@ -200,7 +200,7 @@ def _error_of_median(gap: FloatArray) -> float:
 
 
 def compare_ramps(views: Views) -> RampUps:
-    """Compare the ramps of two builds: mean ramp of each, and median shift and wave differences over pairs of runs."""
+    """Compare the ramps of two builds: average each build's ramps, and take median differences over pairs of runs."""
     pairs = [(a.shape, b.shape) for a, b in zip(views.base, views.new, strict=False) if a.shape and b.shape]
     proxy = any(shape.proxy for pair in pairs for shape in pair)
     waves = [compare_waves(a.waves, b.waves) for a, b in pairs if a.waves.claimed and b.waves.claimed]

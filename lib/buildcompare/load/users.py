@@ -44,8 +44,8 @@ def supported_users(
 ) -> Estimate:
     """Estimate the supported users: the mean of the connected users over the last 30 minutes under load.
 
-    The load-test tool ends a run when active users climb more slowly than `STOP_SLOPE`. A curve is used up to
-    `TOLERANCE` times this slope if it is complete, and up to `LEVEL` times this slope if it may be cut.
+    The load-test tool ends a run when active users climb more slowly than `STOP_SLOPE`. A complete curve may climb at
+    most `TOLERANCE` times as fast, and a curve that may be cut at most `LEVEL` times as fast.
 
     Parameters
     ----------

@@ -177,7 +177,7 @@ class RunView:
         return measure_level(self.users, self.steady.window).value
 
     def level(self, series: Series) -> Level | None:
-        """Level of this run's series with the metric and labels of `series`; None without such a series or a window."""
+        """Level of the run's series that has the metric and labels of `series`; None if series or window is missing."""
         same = self.recording.find(series.metric, series.labels)
         window = self.steady.window or self.steady.shown
         if same is None or window is None:
@@ -235,7 +235,7 @@ def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
 
 
 def _without_users(run: RunView, catalogue: Catalogue) -> RunView:
-    """View a bounded run by its request rate, or else by its first graph (metrics felt by users come first)."""
+    """Find the steady window of a bounded run from its request rate, or else from a graph (user-facing first)."""
     rates = (metric for metric in catalogue.metrics if metric.unit in RATES and metric.better == Better.HIGHER)
     for rate in rates:
         if (load := _filled(run.recording, rate)) is not None:

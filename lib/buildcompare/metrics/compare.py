@@ -74,7 +74,7 @@ def judge_measured(
 
 
 def _decided_by(row: MetricResult, test: Test) -> str:
-    """Return which row the verdict uses for a metric: the value of `decided_by` in :class:`MetricResult`."""
+    """Return the result that the verdict uses for a metric: a value of `decided_by` in :class:`MetricResult`."""
     if test.type == "bounded":
         return "traffic_mix" if row.mix else "level"
     if row.load_adjusted is None or row.load_adjusted.p_value is None:
@@ -132,9 +132,9 @@ def _no_number(values: Pair[float | None]) -> Reason | None:
 
 
 def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) -> list[ErrorRateResult]:
-    """Compare recorded error rates over the steady windows, and the params file's error counts per user and minute.
+    """Compare the error rates of two builds; p-values are adjusted over all rows.
 
-    P-values are adjusted over all rows. Counted errors per user and minute are those of whole runs.
+    Recorded rates cover the steady windows; error counts of the params file, per user and minute, cover whole runs.
     """
     recorded = [series for runs in views for view in runs for series in view.recording.series]
     names = {series.metric: (series.name, series.unit) for series in recorded if series.role == "error"}
@@ -156,9 +156,9 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
 
 
 def _most_failing(views: Views, of: ErrorRateResult) -> FailingLabel | None:
-    """Find the label whose rate rose most, if rates were also recorded by label; None if no rate rose.
+    """Find the label whose error rate rose most; None if no rate rose or no rates were recorded by label.
 
-    A label that is sampled less often may exceed the rate of all labels, so its rate is capped at that rate.
+    The rate of a label is capped at the rate of all labels together, because a mean over few samples may be too high.
     """
     rates = views.map(lambda runs: _rates_by_label(runs, of.slug))
     if not rates.base or of.base is None or of.new is None:

@@ -86,9 +86,9 @@ def match_events(
     """Match the events of two runs, group them, and select warnings; the result is ordered by group and time.
 
     Events of the test itself (the ramp's end, a job at a fixed time) show in both builds at about the same elapsed
-    time. An event is a warning if the other build does not show it, and if its interval lies beyond the margin of the
-    metric. The intervals hold for all series at once (95 %). A spike or drop must also show in a second metric, or lie
-    beyond `LONE` margins. Runs and margins (percent) are given by slug; a metric without a margin has no warnings.
+    time. An event is a warning if the other build does not show it, and if its 95 % interval (adjusted for the number
+    of series) lies beyond the margin of the metric. A spike or drop must also show in a second metric, or exceed `LONE`
+    times the margin. Runs and margins (percent) are given by slug; a metric without a margin has no warnings.
     """
     pairs = zip(SIDES, (base, new), (new, base), strict=True)
     events = [
@@ -141,7 +141,7 @@ def _near(one: MetricEvent, other: MetricEvent, later_s: float = 0.0) -> bool:
 
 
 def _contrast(event: MetricEvent, run: RunEvents) -> float:
-    """Change of the mean of `run` at the time of `event`, which may belong to another run; NaN if it has no samples."""
+    """Mean of `run` during `event` minus its mean around the event (a shift: after minus before); NaN if unknown."""
     begin, end = event.start_s, event.at_s if event.kind == "level" else event.span_s[1]
     first, last = max(event.around_s[0], begin - LONGEST_EXCURSION_S), min(event.around_s[1], end + LONGEST_EXCURSION_S)
     if event.kind == "level":

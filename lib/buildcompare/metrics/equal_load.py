@@ -77,11 +77,11 @@ def equal_load(
 ) -> dict[str, MetricAtLoad]:
     """Compare metrics of two builds at the highest load that both sustained.
 
-    Logarithms of minute means are fitted by robust least squares. Each build has a natural cubic spline over its users.
-    A login costs more than a connected user, so the rate of new users is a term too, with the same coefficients for
-    both builds. At each load the builds are compared at the mean of their rates. The result is the common
-    difference of all loads, from a fit with one spline shape for both builds. If separate splines contradict the common
-    difference at the highest load, the result is the splines' difference. The standard error includes autocorrelation.
+    Logarithms of minute means are fitted by robust least squares, with natural cubic splines over the users. A login
+    costs more than a connected user, so the rate of new users is another term, with the same coefficients for both
+    builds. Builds are compared at the mean of their rates of new users. A fit with one spline shape for both builds
+    gives a difference common to all loads. This common difference is the result, but if separate splines contradict it
+    at the highest load, their difference is the result. The standard error includes autocorrelation.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
     """Minute means before the stop: users, rate of new users (over `SHOWS_S`), and metrics.
 
-    Only loads from `LOWEST` to `HIGHEST` count, and on the ramp only minutes after the last one below `LOWEST`.
+    Only loads from `LOWEST` to `HIGHEST` count. Minutes before the ramp's last minute below `LOWEST` are omitted.
     """
     elapsed, users = samples(run.users, run.stop_s)
     total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))
@@ -232,7 +232,7 @@ def _climb_at(loads: FloatArray, users: FloatArray, climb: FloatArray) -> FloatA
 
 
 def _fit(matrix: FloatArray, logs: FloatArray, run: FloatArray) -> Fit:
-    """Fit `logs` by the design `matrix`: return coefficients, the weights that map `logs` to them, and residuals.
+    """Fit `logs` by the design `matrix`; return the coefficients, the weighted inverse of `matrix`, and the residuals.
 
     `run` is the number of each minute's run. Outliers get smaller weights (Huber).
     """
@@ -249,12 +249,12 @@ def _fit(matrix: FloatArray, logs: FloatArray, run: FloatArray) -> Fit:
 def _difference(
     ratios: FloatArray, weights: FloatArray, doubts: FloatArray, residuals: Residuals, shift: Fit, noise: float
 ) -> tuple[float, float, bool]:
-    """Return the log ratio at the highest load, its standard error, and whether it is the common one of all loads.
+    """Return the log ratio at the highest load, its standard error, and whether the log ratio is common to all loads.
 
-    Most changes slow a request by the same factor at every load, so the common log ratio is returned: the first
-    coefficient of `shift`, a fit with one curve shape for both builds. The log ratio at the highest load replaces the
-    common one if the two differ by over `CONTRADICTED` standard errors (including `noise`). Between runs of one build,
-    their difference varies 1.2 times as much as the common log ratio (unbounded tests, every second setup, 9 metrics).
+    Most changes slow requests equally at every load, so the common log ratio is returned: the first coefficient of
+    `shift`, a fit with one curve shape for both builds. The log ratio at the highest load replaces the common one if
+    the two differ by over `CONTRADICTED` standard errors. The errors include `noise`, because the difference also
+    varies between runs: 1.2 times as much as the common log ratio (unbounded tests, every second setup, 9 metrics).
 
     `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
     residuals to `ratios`. `doubts`, shape (n,), are the signed errors of the correction for logins at each load.
@@ -281,9 +281,9 @@ class Residuals:
         """Long-run variance of the noise, from its slowest oscillations (equal-weighted cosine estimator).
 
         Residuals are multiplied by the slowest cosines of each run. The sum of the squared products is divided by the
-        degrees of freedom (cosines left free by the fit) minus 2, as in the variance of Student's t. Load waves
-        are faster than these cosines and do not count. An autoregression would mistake the waves for a long memory, so
-        its errors would be two to four times as large.
+        degrees of freedom that the fit leaves, minus 2, as in the variance of Student's t. Load waves are faster than
+        these cosines and do not count. An autoregression would mistake the waves for slow noise, and would give
+        standard errors two to four times as large.
 
         References
         ----------

@@ -152,7 +152,7 @@ def find_events(
 
 
 def no_change(series: pd.Series, window: tuple[float, float]) -> float:
-    """Smallest penalty per changepoint that leaves a run without any (for `CalibratedPenalty`); NaN for a short run."""
+    """Smallest penalty per changepoint at which a run shows no changepoint; NaN if the run is too short."""
     values = _averages(series, window).values
     return search.no_change_of(values) if values.size >= FEWEST else math.nan
 
@@ -230,7 +230,7 @@ class _Averages:
         return self.excursion(away, quiet if quiet.size else beside, (first, last))
 
     def shift(self, before: Range, first: Range, last: Range, *, lasting: bool) -> MetricEvent:
-        """Measure a level shift of one or several steps: from segment `before`, first to `first`, finally to `last`."""
+        """Measure the shift from segment `before` to segment `last`; `first` is the segment that follows `before`."""
         level, size = self.mean(before), self.mean(last) - self.mean(before)
         variance = self.noise.mean_variance(before[1] - before[0]) + self.noise.mean_variance(last[1] - last[0])
         # The shift lies where a step fits the samples best.
@@ -246,7 +246,7 @@ class _Averages:
     def event(
         self, kind: Kind, at: float, span: Span, height: tuple[float, float, float], half: float, around: Range
     ) -> MetricEvent:
-        """Make an event; `height` is (level, size, extreme), `half` is half the interval in units of `values`."""
+        """Make an event from its `height` (level, size, extreme) and `half`, the half-width of the size's interval."""
         level, size, extreme = height
         half = half * (level if self.unit is None else self.unit)
         percent = size / level * 100.0 if level > ROUNDED * abs(size) else None

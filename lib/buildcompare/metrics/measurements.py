@@ -130,7 +130,7 @@ def measure_measurements(
 def noise_of_sessions(sessions: Sequence[FloatArray]) -> Noise:
     """Return the default noise of the mean of one session: :data:`BETWEEN_SESSIONS` plus the scatter of its batches.
 
-    The degrees of freedom are those of :data:`BETWEEN_SESSIONS`: they are few, which gives the noise heavy tails.
+    The noise keeps the few degrees of freedom of :data:`BETWEEN_SESSIONS`, so its t distribution has heavy tails.
     """
     parts = [np.array_split(each, min(BATCHES, each.size)) for each in sessions if each.size and each.min() > 0.0]
     within = repeat_noise(*([RunLevel(float(np.exp(np.log(part).mean()))) for part in each] for each in parts))
@@ -170,7 +170,7 @@ def _pairs_narrow(sessions: Mapping[Side, Sequence[Recording]]) -> bool:
 
 
 def sessions_of(runs: Mapping[Side, Sequence[Recording]]) -> Sessions | None:
-    """Return the sessions of both builds; None if no run names a session and the session of a run is unknown."""
+    """Return the sessions of both builds; None if the runs do not state their sessions."""
     stated = [run.session for side in SIDES for run in runs[side]]
     if not any(stated) and None in stated:
         return None

@@ -127,7 +127,7 @@ def _numbers(values: Sequence[Any]) -> list[int]:
 
 
 def _message(data: bytes, budget: Iterator[int]) -> dict[int, list[Any]]:
-    """Parse a message to a map from field number to values (integers or bytes); each field uses up one of `budget`."""
+    """Parse a message: map each field number to values (integers or bytes); `budget` limits the number of fields."""
     fields: dict[int, list[Any]] = defaultdict(list)
     place, end = 0, len(data)
     for _ in budget:

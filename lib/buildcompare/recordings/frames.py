@@ -241,8 +241,8 @@ def _row(file: InputFile, rows: pd.Index, index: int) -> str:
 def _times(column: pd.Series, file: InputFile) -> FloatArray:
     """Convert times to seconds since 1970 or since the run's start; text without a zone is UTC.
 
-    Numbers have the unit in the params, else in the column's name. Without these, large numbers have the only unit that
-    gives plausible dates, and small numbers are seconds since the run's start. Ambiguous times are refused.
+    The unit of numbers is stated in the params or in the column's name. If no unit is stated, large numbers have the
+    unit that gives plausible dates, and small numbers are seconds since the run's start. Ambiguous times are refused.
     """
     name, place = str(column.name), partial(_row, file, column.index)
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
@@ -339,7 +339,7 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
 
 
 def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: Sequence[str] = ()) -> FloatArray:
-    """Convert cells to values in `unit`, NaN if empty. Units are in cells, or `stated` by names or other columns."""
+    """Convert cells to numbers in `unit`, NaN if empty; `stated` are the units of cells that contain no unit."""
     if column.dtype.kind == "m":
         column, stated = column.dt.total_seconds(), (*stated, "s")
     place = partial(_row, file, column.index)

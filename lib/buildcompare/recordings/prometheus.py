@@ -188,7 +188,7 @@ def _answer(client: Client, question: Question, piece: range) -> Answer:
 
 @contextmanager
 def _about(question: Question) -> Iterator[None]:
-    """Add the name of the query to an error that has no key yet."""
+    """Add the name of the query to an error that does not yet name the faulty setting or query."""
     try:
         yield
     except (InputError, SourceError) as error:
@@ -212,7 +212,7 @@ def _joined(parts: Sequence[Answer], url: str) -> Answer:
 
 
 def _step_ms(answer: Answer, asked: range) -> int:
-    """Return the largest step (ms) that fits the times of all series; the requested step if none has three points."""
+    """Return the greatest common divisor (ms) of all sample steps; the requested step if no series has three points."""
     distinct = {id(times): times for _, times, _ in answer.series if times.size > 2}.values()
     steps = [np.rint(np.diff(times) * 1000 / asked.step).astype(int) for times in distinct]
     return asked.step * int(np.gcd.reduce(np.concatenate(steps))) if steps else asked.step

@@ -91,7 +91,7 @@ def _take_series(text: bytes, around: bytearray, pairs: list[Pairs]) -> bytes:
 
 
 def _parsed(series: list[bytes], usual: FloatArray) -> Iterator[Pairs]:
-    """Parse series like ``1,"2"],[3,"4"`` to times and values; successive series with equal times share an array."""
+    """Parse series like ``1,"2"],[3,"4"`` to times and values; series with equal times may share an array."""
     text = b"],[".join([*series, b""])
     quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == ord('"'))
     try:

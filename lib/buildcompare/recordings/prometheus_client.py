@@ -144,7 +144,7 @@ class Client:
 
     @cached_property
     def _server(self) -> tuple[partial[Any], str]:
-        """Return a function that sends requests, and the start of their addresses: a path, or a URL for a proxy.
+        """Return a function that sends requests, and the prefix of request addresses (a path, or a URL for a proxy).
 
         The result is cached, because preparing it takes more CPU time than the rest of a small query.
         """
@@ -360,7 +360,7 @@ def open_session(source: Source, url: str) -> tuple[Session, list[str]]:
 
 
 def identity(source: Source) -> str | None:
-    """Return a hash of the credentials, slow to guess; None if a secret is missing, empty without credentials."""
+    """Return a hash of the credentials; None if a secret is missing, an empty text if the source has no credentials."""
     try:
         sent, _ = credentials(source)
         cert = source.tls and source.tls.cert

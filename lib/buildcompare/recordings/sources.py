@@ -406,8 +406,8 @@ def is_kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue) -> bool:
 def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh: bool = False) -> InputFile | None:
     """Return the file in `slot` if it was pulled by this request and with these credentials, else None.
 
-    A file that was not pulled raises an error, and so does a damaged file without `refresh`. With `refresh`, pulled and
-    damaged files give None. If a secret is missing now, credentials are not compared.
+    A file that was not pulled raises an error. With `refresh`, the result is None for pulled files and for damaged
+    files. Credentials are compared only if all secrets are available.
     """
     if not resolve(slot.path).exists():
         return None
