@@ -19,7 +19,7 @@ from buildcompare.recordings.files import matching
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")
 NOT_IN_REPORTS = ("anywidget", "ipywidgets", "jupyterlab")
-"""Packages that only notebooks in JupyterLab need. `code_sha256` omits their versions: they may not be installed."""
+"""Optional packages that only notebooks in JupyterLab need. The hash `code_sha256` ignores these packages."""
 
 
 def notebook_of(params: Reported) -> Path:

@@ -39,7 +39,7 @@ class RunSd(_Strict):
     unbounded: float | None = Field(default=None, gt=0)
     benchmark: float | None = Field(default=None, gt=0)
     equal_load: float | None = Field(default=None, gt=0)
-    """Standard deviation in percent between unbounded runs at equal load. Estimation errors in a run are excluded."""
+    """Standard deviation between unbounded runs at the same load, in percent. Errors within runs are not included."""
     df: dict[Literal["bounded", "unbounded", "benchmark", "equal_load"], Annotated[float, Field(gt=0)]] = {}
     """Degrees of freedom of each standard deviation: number of measured runs minus number of setups. Default: 8."""
 
@@ -62,9 +62,9 @@ class Metric(_Strict):
     reading_error_percent: float = Field(default=0.0, ge=0)
     """Error of a level that is read off a plot with overlapping curves, as a standard deviation in percent."""
     independent_tests: tuple[TestType, ...] = ()
-    """Types of test in which the metric is pooled over tests. Its noise must be independent between tests of a release.
+    """Types of test for which changes of the metric are averaged over several tests of a comparison.
 
-    For unbounded tests, the noise at equal load must be independent."""
+    The metric's noise must be independent between these tests. In unbounded tests, only noise at equal load matters."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
     """For a proxy of the load: increase of the metric per user, such as goroutines per user. None if unknown."""
@@ -156,7 +156,7 @@ class LabelTable(_Strict):
     average: str | None = None
     """Slug of the metric that is the average over all calls of this table; None if the catalogue has no such metric."""
     run_sd_percent: dict[Literal["avg", "p99"], LabelSd] = {}
-    """Statistic -> noise of each label around the change that all labels of the table share."""
+    """Statistic -> noise of each label between runs, after the median change of all labels is subtracted."""
     queries: dict[Literal["avg", "p99", "calls", "buckets"], str] = {}
     """Statistic -> query for one series per value of `label`; the series of `buckets` also differ by bound (`le`).
 

@@ -22,9 +22,9 @@ MAX_LINE = 1_000
 """Maximum characters of each part of an error message, and of a line that a server sent."""
 _HIDDEN = "***"
 _PIECE = 16
-"""Minimum characters of a part of a secret that is hidden too. A truncated answer may contain only a part."""
+"""Minimum length of a part of a secret that is hidden, in characters. A truncated answer may hold only such a part."""
 _LONG = 10_000
-"""Secrets of more bytes are not searched in hex or as escapes. Texts of more characters are searched line by line."""
+"""Maximum bytes of secrets that are also hidden in hex and as escapes. Longer texts are searched line by line."""
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 

@@ -137,7 +137,7 @@ def own_folder(parent: Path, prefix: str, suffix: str = "") -> Iterator[Path]:
 
 
 SOCKET_PATH = 60
-"""Maximum characters of TMPDIR as the parent of socket folders. Systems allow 104 to 108 in the path of a socket."""
+"""Maximum characters of TMPDIR. A longer TMPDIR is avoided for sockets: systems limit their paths to 104 to 108."""
 
 
 def short_parent() -> Path:

@@ -42,7 +42,7 @@ class Figure:
     shown: bool | None = True
     """True shows the figure large, False shows it small until a reader opens it, None hides it."""
     alone: bool = True
-    """If True, a notebook's output also has the style and script that the chart needs."""
+    """If True, the output in a notebook contains the style and script that the chart needs."""
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Figure:

@@ -30,7 +30,7 @@ SHADES = {phase: phase.removeprefix("early_") for phase in get_args(PhaseName)}
 DARK = ("early_bumps", "shutdown")  # Phases with light text
 NARROW = 0.045  # Narrowest phase whose name is drawn, as a share of the axis
 ROOM = 1.05
-"""Ratio of an axis's end to the highest value or the last sample."""
+"""Upper end of an axis, divided by the largest value drawn along the axis."""
 
 
 def graphs(test: TestView) -> Iterator[Figure]:

@@ -53,13 +53,13 @@ RANKS = {
     FindingKind.RECORDING_NOTE: FOLDED,
     FindingKind.MORE_EVENTS: FOLDED,
 }
-"""Rank of each kind, by which infos are sorted; unlisted kinds have the rank `OTHERS`. Findings of rank `FIRST` precede
-warnings. Warnings of rank `PAST` follow other warnings. Infos of rank `FOLDED` are never above the fold."""
+"""Kind of finding -> rank, by which findings of severity info are sorted; other kinds have the rank `OTHERS`. Findings
+of rank `FIRST` precede warnings. Warnings of rank `PAST` follow other warnings. Infos of rank `FOLDED` start hidden."""
 HYGIENE = (
     FindingKind.GAPS, FindingKind.MISSING_METRICS, FindingKind.EMPTY_METRICS, FindingKind.METRICS_NOWHERE,
     FindingKind.COUNTER_RESETS, FindingKind.SERVER_VERSIONS, FindingKind.RECORDING_NOTE,
 )  # fmt: skip
-"""Kinds of findings about the recordings. They are visible at once only if fewer than `TOP` other findings are."""
+"""Kinds of findings about recordings. Other findings are chosen first for the `TOP` places that are always visible."""
 HEADLINES = (
     FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES, FindingKind.LOOKS,
     FindingKind.SESSIONS,

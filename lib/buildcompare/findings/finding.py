@@ -28,7 +28,7 @@ class Found:
     metric: str | None = None
     id: str | None = None
     beside: Mapping[str, object] = field(default_factory=dict)
-    """Codes and names that the sentence needs besides `evidence`, because results.json stores them elsewhere."""
+    """Codes and names that the finding's sentence needs but `evidence` does not contain."""
 
 
 def finding(found: Found, names: Names, test: str | None = None) -> Finding:

@@ -11,7 +11,7 @@ from buildcompare.text.sentences import Names
 USUAL_Z = 2.0
 """Maximum size of a usual drift, in standard deviations (19 of 20 drifts are smaller); a larger drift is a warning."""
 NAMES = Names(Pair("base", "new"), {})
-"""Placeholder names. The sentences of these findings take the names of builds and tests from the evidence."""
+"""Placeholder names. Sentences about earlier comparisons take the names of builds and tests from the evidence."""
 
 
 def find(

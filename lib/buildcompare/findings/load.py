@@ -12,10 +12,10 @@ REPORTED_TOLERANCE_PERCENT = 1.0
 """A larger difference between reported and estimated supported users, in percent, gives a finding; in published runs
 the difference is at most 0.5 %."""
 DEEPER = 2.0
-"""Maximum ratio of the deepest early bumps of two builds if their bumps count as similar; 1.6 in published builds."""
+"""Maximum ratio of depths between the deepest early bumps of two builds with similar bumps (published builds: 1.6)."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
-"""Numbers of differing and of all pairs of identical unbounded runs (`benchmarks/identical.py`). `OTHER_BUMPS`: pairs
-with different numbers of early bumps. `OTHER_TIMES`: pairs with a curve of users and a delay of at least `LATER_S`."""
+"""Number of pairs of identical unbounded runs that differ, and number of all pairs (`benchmarks/identical.py`). For
+`OTHER_BUMPS`, the numbers of early bumps differ. For `OTHER_TIMES`, one curve of users is `LATER_S` or more later."""
 OTHER_EVENTS = {"unbounded": (5, 22), "bounded": (2, 6)}
 """Type of test -> pairs of identical runs with an event in only one run, and all pairs (`benchmarks/placebo.py`)."""
 MOST_EVENTS = 5

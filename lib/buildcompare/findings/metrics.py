@@ -24,7 +24,7 @@ ERRORS_TIMES = 2.0
 In a chain of comparisons, `history.chain` compares changes of error counts with their usual size.
 """
 FAILING_PERCENT = 1.0
-"""The new build cannot pass with this percentage of failed requests and `ERRORS_TIMES` that of base (a convention)."""
+"""A new build with at least this percentage of failed requests, and `ERRORS_TIMES` times that of base, cannot pass."""
 USERS = "supported users"
 Row = tuple[TestResult, MetricResult]
 

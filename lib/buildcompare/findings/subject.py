@@ -15,7 +15,7 @@ OF_THE_LOAD = (
     Kind.BEGINNING, Kind.BUMPS_CHANGED, Kind.BUMPS_IN_BOTH, Kind.TIME_TO_USERS, Kind.WAVES, Kind.VALIDITY,
     Kind.LEVEL_DRIFT, Kind.PREVIOUS_NEW, Kind.BETWEEN_DATABASES,
 )  # fmt: skip
-"""Kinds of findings about the load; their metric is the one that records the load, such as connected users."""
+"""Kinds of findings about the metric that records the load, such as connected users."""
 OF_A_TABLE = (
     Kind.LABELS, Kind.LABEL_CHANGED, Kind.LABELS_BEYOND_NOISE, Kind.LABELS_IN_SEVERAL_TESTS,
     Kind.LABELS_IN_ONE_BUILD, Kind.NO_LABEL_TABLE, Kind.METHODS_WITH_HANDLERS,

@@ -51,7 +51,7 @@ class Cause:
     delta_percent: float | None = None
     decided_by: str = "level"
     loss_percent: float | None = None
-    """Largest loss of supported users within the confidence interval, in percent. None if unknown, or for a metric."""
+    """For supported users: largest loss in the confidence interval, in percent; None if unknown."""
 
 
 def of_test(

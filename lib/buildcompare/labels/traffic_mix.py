@@ -27,8 +27,8 @@ Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
 MATERIAL = 0.5  # Minimum change by the traffic mix that matters, as a fraction of the metric's margin
 SPEED_ALPHA = 0.01
-"""Significance level of a change of speed. It is low because noise from other setups may be 10 % too small, which
-doubles the false positives. Chosen over 0.02 on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`)."""
+"""Significance level of a change of speed. It is low because noise from another setup may be 10 % too small. Such noise
+doubles the false positives. 0.02 was rejected on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`)."""
 MOST_MOVERS = 5  # Maximum number of labels in results.json; the largest few make up nearly all of the mix
 
 

@@ -20,11 +20,11 @@ from buildcompare.stats.levels import LARGEST, MINUTE_S
 
 WINDOW_S, STOP_STEPS = 1800.0, 0.025
 """Stop rule of mattermost-load-test-ng: a run stops once the least-squares slope of active users in the last `WINDOW_S`
-seconds is below 0.2 users/s (`STOP_STEPS` actions of 8 users per second). A run does not stop within `WINDOW_S` seconds
-of its first alert. The tool reports the mean over the last `WINDOW_S` seconds as supported users."""
+seconds is below 0.2 users/s (`STOP_STEPS` times 8 users per second). A run does not stop within `WINDOW_S` seconds of
+its first alert. The tool reports the mean over the last `WINDOW_S` seconds as supported users."""
 TOLERANCE = 2.0
-"""Maximum slope of a curve at its plateau, as a multiple of the stop rule's slope. Published curves of connected users
-(the half used for tuning) end at up to 1.35 times the stop rule's slope if they are complete."""
+"""Maximum slope of a curve at its plateau, divided by the slope at which the load-test tool stops a run. Complete
+curves of connected users in published tests (the half used for tuning) end at a ratio of up to 1.35."""
 USERS_INC = 8.0  # users that mattermost-load-test-ng's coordinator adds or removes in one action
 FASTEST_FALL = 4.0  # maximum number of users that the coordinator removes per second: 8 every 2 s
 ROUNDING = 1.5  # factor on the coordinator's rate, to allow for sampling and rounding

@@ -33,8 +33,8 @@ class Beginning:
 
     bumps: tuple[Bump, ...]  # early bumps in order of time; heights in the curve's unit
     onset_s: float | None
-    """Start of the lasting ramp in elapsed seconds: the last sample at most `LoadCurve.foot` above the lowest sample
-    before the ramp. None if the load does not climb, or if the start was not recorded or may lie in a gap."""
+    """Start of the lasting ramp in elapsed seconds: the time of the last sample near the lowest load before the ramp.
+    None if the load does not climb, or if the recording may lack the start."""
 
     @property
     def bump_seconds(self) -> float:
@@ -108,11 +108,11 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
 
 
 LAG_S = 45.0
-"""Minimum length of a straight stretch in seconds. As many seconds before it are skipped: users connect 12 s late."""
+"""Minimum seconds of a straight stretch. The same time is skipped before each stretch, as users connect 12 s late."""
 STRAIGHT_STEPS = 3.0  # maximum distance of samples from a straight line, in actions of 8 users; larger for noisy curves
 PIXEL = 0.003  # maximum distance of samples from a line, as a share of the level: one pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
-"""A stretch ends at its last sample within `END_STEPS` * 8 users of a line through its first 70 % (`TRUSTED_PART`)."""
+"""A stretch ends at its last sample within `END_STEPS` * 8 users of a fit to its first 70 % (`TRUSTED_PART`)."""
 MAIN_PART = 0.35  # the ramp is the first straight stretch whose rise is at least this fraction of the largest rise
 AFTER_S = 240.0  # minimum seconds of a stretch after a kink: enough for two rises and falls of a one-minute alert query
 SLOWER = (0.2, 0.8)  # limits of the slope after a kink, relative to the slope before it (expected: a third to a half)
@@ -212,7 +212,7 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 FALL_STEPS = 5.0  # minimum fall of a wave, in actions of the coordinator
 ROW, PAUSE_S = 3, 1200.0
 """Waves begin with at least `ROW` falls whose peaks are at most `LONGEST_S` apart. Published waves have periods of 145
-to 250 s. The pause after these falls must not exceed `PAUSE_S` seconds or, if longer, the duration of these falls."""
+to 250 s. The time to the next fall must not exceed `PAUSE_S` seconds or, if longer, the duration of the first falls."""
 CYCLE_STEPS = 2.0  # minimum fall after a peak, in actions of 8 users; small, because a missed peak doubles a cycle
 FEWEST_CYCLES = 4  # minimum number of cycles for a period: four cycles have three distances
 RESOLVED, ALIASED = 8.0, 3.0
@@ -242,7 +242,7 @@ class Waves:
     falls: tuple[Turn, ...] = ()  # all falls (peak to next trough) from `onset_s` to the end of the load
     cycles: tuple[float, ...] = ()  # seconds between peaks; the falls between them may be too small for `falls`
     period_s: float | None = None
-    """Typical length of `cycles` in seconds. In a noisy curve, a spectral peak must confirm or replace this length."""
+    """Typical length of `cycles` in seconds; in a noisy curve, the period of the spectral peak if the two differ."""
     amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
     regularity: float | None = None  # 1 minus the robust relative standard deviation of `cycles`; 1 if all are equal
     test: WaveTest | None = None  # None if the curve is too short, constant, or without a spectral peak

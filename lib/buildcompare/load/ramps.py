@@ -80,9 +80,9 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
 
 
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
-"""Without repeated runs, one run's delay has the standard deviation sqrt(`LEAST_SD_S`^2 + (`ONSET_SD` * mean onset)^2)
-in seconds. In simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`), the deviation is 10 to 13 s with at most one
-early bump, and 0.04 to 0.07 of the onset with more. Real runs vary more, so both constants are 1.5 times as large."""
+"""Without repeated runs, a run's delay has the standard deviation sqrt(`LEAST_SD_S`^2 + (`ONSET_SD` * start of the
+ramp)^2) in seconds. In simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`), it is 10 to 13 s with at most one
+early bump, and 0.04 to 0.07 of the start with more. Real runs vary more, so both constants are 1.5 times as large."""
 FIRST_S = 120.0  # seconds at the start of the common ramp whose shift is compared with the whole ramp's shift
 LEVELS = 101  # number of loads at which delays are measured: one for each percent of the common range of loads
 
@@ -93,8 +93,8 @@ class Shift:
 
     users: float  # median of new minus base at equal times, in the curve's unit
     users_ci: tuple[float, float]
-    """95 % interval of `users`. It includes the noise within runs, the variation between runs, and the variation of the
-    shift during the ramp."""
+    """95 % interval of `users`. It accounts for noise within runs, for variation between runs, and for changes of the
+    difference between the builds during the ramp."""
     seconds: float  # median delay at equal users; positive if the new build is later
     window: tuple[float, float]  # elapsed seconds of the common ramp: later onset to first wave (or earlier ramp's end)
     noise_source: Literal["runs", "simulated"]  # source of the run-to-run variation

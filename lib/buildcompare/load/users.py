@@ -26,12 +26,12 @@ CEILING = 0.95  # runs above this share of the user ceiling are limited by it (c
 SILENT_S = 120.0  # maximum time without samples at a run's start or end: twice the range of an alert query
 CUT_TOLERANCE_S = 60.0  # maximum seconds between the ends of two curves that may have been cut to the same length
 CUT_SLOPE = 1.15
-"""Factor on the stop rule's slope. A base curve that ends together with the new curve may be cut (end before its run)
-if it is steeper. Published curves without a shutdown have 0.98 to 1.12 times the stop rule's slope if they are whole,
-and at least 1.19 times if they lack more than 1 % of their users."""
+"""Slope at the end of a curve, divided by `STOP_SLOPE`. A base curve with a larger ratio may be cut (end before its
+run) if it ends together with the new curve. Published curves without a shutdown have ratios of 0.98 to 1.12 if they are
+whole, and of at least 1.19 if they lack more than 1 % of their users."""
 LEVEL = 0.5
-"""Factor on the stop rule's slope. A curve that may be cut is used only up to this slope: more time would add no users.
-Cut published curves have 1.0 to 2.5 times the stop rule's slope, so a factor of 0.9 would also exclude them."""
+"""Slope at the end of a curve, divided by `STOP_SLOPE`. A curve that may be cut is used only up to this ratio: a
+flatter curve would not rise further. Cut published curves have ratios of 1.0 to 2.5; a limit of 0.9 would suffice."""
 
 
 def supported_users(

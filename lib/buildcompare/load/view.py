@@ -77,7 +77,7 @@ class Shape:
     waves: Waves
     plateau: Plateau | None
     lost: float | None
-    """User-seconds between a straight ramp from the first sample and the curve. None if the ramp's start is unknown."""
+    """User-seconds that the curve lacks, compared with a straight ramp. None if the ramp or its start is unknown."""
     top_s: float | None  # elapsed seconds at which a bounded run reached its plateau; None if unbounded
 
     @property

@@ -22,11 +22,11 @@ from buildcompare.stats.planning import ALPHA
 
 SMALLEST_SHARE = 0.2  # events smaller than this multiple of the metric's margin are omitted
 SAME_S = 360.0
-"""Maximum seconds between matching events: jobs of the server vary by minutes. Drops also match by their time before
-the end, when agents leave. Without the rule for drops, 1 of 37 pairs of identical unbounded runs has two warnings."""
+"""Maximum seconds between matching events of two runs: jobs of the server vary by minutes. For drops, the time may also
+be counted from the end of each run. Without this rule, 1 of 37 pairs of identical unbounded runs has two warnings."""
 ALIKE = 0.5  # minimum ratio between the sizes of matching events
 LONE = 6.0
-"""A spike or drop that no other metric shows is a warning from this multiple of the margin on. Identical runs of
+"""Minimum size, in margins, at which a spike or drop is a warning even if no other metric shows it. Identical runs of
 published Mattermost tests have spikes of 6 margins in p99 store times (+60 %) and drops of 6 margins in CPU (-31 %)."""
 
 EVENT = [name for name in Event.model_fields if name != "phase"]

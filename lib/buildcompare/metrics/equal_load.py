@@ -29,7 +29,7 @@ FEWEST = 15  # minimum number of minutes per build: together 30, three for each 
 POINTS = 41  # number of points of a curve: one for each 2.5 % of its range
 NEAR = 0.1  # the rate of new users at a load is averaged over minutes within this relative distance of the load
 DOUBT = 0.15
-"""Standard error of the correction for logins, relative to the correction. The cost of logins may not be linear."""
+"""Relative standard error of the correction for the cost of logins, because this cost may not be linear."""
 HUBER = 0.3
 """Tuning constant of the robust fit (Huber 1964). It is low, so that waves of overload hardly count. On red noise,
 standard errors are 0.98 of the true standard deviation with this constant, and 0.85 with the usual constant 1.345."""

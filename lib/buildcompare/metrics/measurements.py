@@ -23,8 +23,8 @@ from buildcompare.stats.planning import ALPHA, quantile
 QUANTILES = (0.5, 0.9, 0.99)  # quantiles in distributions: the usual targets for request times
 ENOUGH_TO_CHOOSE = 15  # minimum metrics to decide on pairing; deciding by 5 raises false positives from 5 to 5.5 %
 BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
-"""Default noise of times between sessions, from 181 benchmarks of CPython in two sessions of one commit (pairs 0 and 1
-of benchmarks/sessions.py). In two other pairs of sessions of one commit, 95 % of the 95 % intervals include zero."""
+"""Default noise of times between sessions, from two pairs of sessions of one commit (181 benchmarks of CPython, pairs 0
+and 1 of benchmarks/sessions.py). In two other pairs, 95 % of the 95 % intervals include zero."""
 BATCHES = 5  # parts into which a session's values are split to measure their scatter
 
 

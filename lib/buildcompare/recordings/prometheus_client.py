@@ -50,7 +50,7 @@ _REFUSALS: tuple[tuple[Collection[int], str | None, str], ...] = (
     ((404,), "source.url", "the query API"),
     ((400, 413, 414, 422), None, "a query that the server accepts"),
 )
-"""By HTTP status: key of the setting at fault (None for a faulty query), and what the message states as expected."""
+"""HTTP statuses, key of the faulty setting (None if the query is faulty), and what the error says was expected."""
 
 T = TypeVar("T")
 

@@ -36,7 +36,7 @@ class Drift(Model):
     db_engine: str | None
     side: Side
     label: str
-    """Name of the build whose level is judged; `against_label` names the build of the reference."""
+    """Name of the judged build; `against_label` is the name of the build that it is compared with."""
     against_label: str
     before: Number
     value: Number
@@ -54,7 +54,7 @@ class Drift(Model):
     setup_changed: list[str] = Field(default_factory=list)
     """Settings that changed since the earlier comparison; empty if no change is recorded."""
     flipped: bool = False
-    """Whether the order of two databases by supported users changed since the last new build measured on both."""
+    """True if the order of two databases by supported users differs from the last time that a new build ran on both."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
     """If `flipped`: the last earlier comparisons (at most 20) in which the databases had the same order as now."""
     earlier_comparisons: int = 0

@@ -146,7 +146,7 @@ class AlertResult(Model):
 
 
 NEAR = 0.8
-"""Minimum `nearness` that counts as near. About one more step of the load would then reach the threshold."""
+"""Minimum `nearness` that counts as near: about one more step of the load would reach the threshold."""
 
 
 class LimitedBy(Model):
@@ -304,7 +304,7 @@ class FurtherRunsResult(Model):
     found_percent: float
     """Smallest rise, in percent, that would be reported."""
     no_worse_than_percent: Number
-    """Smallest loss in percent that the interval would exclude if builds were equal; null with `better: neutral`."""
+    """Smallest loss, in percent, beyond the confidence interval if builds are equal; null with `better: neutral`."""
 
 
 class PlannedRow(Model):
@@ -322,7 +322,7 @@ class PlannedRow(Model):
     unit: Literal["run", "session"] = "run"
     """What the numbers in `steps` count: runs or sessions."""
     steps: list[FurtherRunsResult]
-    """Detectable changes: with one further run of each build, and with enough (at most 8) to detect 1.5 margins."""
+    """Changes detectable with one further run, and with the runs (at most 8) that detect a change of 1.5 margins."""
 
     @property
     def undecided(self) -> bool:

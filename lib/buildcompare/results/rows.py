@@ -40,7 +40,7 @@ class Decided(Tested):
     no_worse_than_percent: Number = None
     """For the status `not_worse`: largest loss inside the interval, in percent; zero if the interval holds no loss."""
     min_detectable_percent: Number = None
-    """Smallest rise, in percent, that is found with 80 % probability if no row judged together with it changed."""
+    """Smallest rise, in percent, that is found with 80 % probability if no other row changed."""
     required_runs: int | None = None
     """Total number of runs of each build that detect, with 80 % probability, a change of one margin (1.5 margins for
     gate metrics and supported users). Null if more than 99 runs are needed, or if the noise is unknown."""
@@ -76,11 +76,11 @@ class LoadAdjustedResult(Decided):
 
     users: float
     p_adjusted: Number = None
-    """P-value, adjusted (Holm) within a family of metrics: gates, errors, times that are no gate, or the rest."""
+    """P-value, adjusted (Holm) within a group of metrics: errors, gates (felt by users), other times, or the rest."""
     at_users_range: Window
     """Lowest and highest load, in connected users, at which both builds were observed."""
     constant: bool = False
-    """True if one change is estimated for all loads; False if the highest load has another change, which is used."""
+    """True if the result is a common change for all loads; False if it is the change at the highest load only."""
     noise_of: Literal["equal_load", "levels", "none"] = "none"
     """Origin of the run-to-run noise: runs compared at equal load, or levels of whole runs; `none` if unknown."""
 
@@ -102,7 +102,7 @@ class TrafficMixResult(Model):
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
-    """What changed the metric: shares of calls (`mix`) or seconds per call (`speed`); `unknown`: mix, maybe speed."""
+    """What changed: shares of calls (`mix`) or seconds per call (`speed`). `unknown`: the mix and perhaps the speed."""
     counts: bool
     """True if `mix_percent` is at least half the margin, and its interval (if known) excludes zero."""
     base: float
@@ -163,8 +163,8 @@ class MetricResult(Decided, MetricRow):
     traffic_mix: TrafficMixResult | None = None
     decided_by: Literal["level", "traffic_mix", "equal_load", "none"] = "level"
     """Row that the verdict uses. `level`: this row. `equal_load`: `load_adjusted` (unbounded tests). `traffic_mix`: the
-    row at unchanged traffic mix, because the mix changed the average; if that row is a regression, unbounded tests use
-    `equal_load`. `none`: no row, because the change at equal load is unknown in an unbounded test."""
+    row at unchanged traffic mix, if the mix changed the average; in unbounded tests, only if that row is no regression.
+    `none`: no row, because the change at equal load is unknown in an unbounded test."""
 
     @property
     def full_name(self) -> str:
@@ -218,7 +218,7 @@ class PooledResult(MetricRow):
     ci_high: Number
     p_value: Number
     p_adjusted: Number
-    """P-value, adjusted (Holm) within a family of pooled rows: gates, errors, times that are no gate, or the rest."""
+    """P-value, adjusted (Holm) within a group of rows: errors, gates (felt by users), other times, or the rest."""
     status: Status
     no_worse_than_percent: Number = None
     min_detectable_percent: Number = None
@@ -272,9 +272,9 @@ class LabelResult(Tested, LabelRow):
     """Change in percent over the whole runs, if the source also summarises whole runs; else null."""
     window: Literal["steady", "whole_run"]
     status: Status
-    """`regression`, `improvement`: `p_value` is below 0.02, and the 96 % interval reaches beyond 10 %. At most 2 % of
-    unchanged rows have one of them. `equivalent`: the change is below 10 %, and its 98 % interval is inside -50 to
-    +100 %. `not_worse`: `ci_high` is at most 20 %. `p_adjusted` (Benjamini-Hochberg) does not affect the status."""
+    """`regression`, `improvement` (at most 2 % of unchanged rows): `p_value` is below 0.02, and the 96 % interval
+    reaches beyond 10 %. `equivalent`: the change is below 10 %, and its 98 % interval is inside -50 to +100 %.
+    `not_worse`: `ci_high` is at most 20 %. `p_adjusted` (Benjamini-Hochberg) does not affect the status."""
     only_in: Side | None
     at_least: Pair[bool]
     reason: Reason | None

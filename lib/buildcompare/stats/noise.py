@@ -24,17 +24,17 @@ LENT_DF = 4.0
 """Maximum degrees of freedom of noise from runs of the other test type or from other labels of a table. In simulated
 identical builds (2 to 5 runs each), 0.7 to 3.2 % of labels are marked as changed. A maximum of 8 marks up to 3.6 %."""
 CATALOGUE_DF = 8.0
-"""Default degrees of freedom of a catalogue's noise, and their maximum after scaling to another laboratory. Noise from
-repeated runs with fewer degrees of freedom is pooled with other noise. Values of 4 and 6 leave more rows undecided; 15
-gives more wrong results (simulated comparisons, seeds from 1,000,000; identical unbounded runs used for tuning)."""
+"""Default degrees of freedom of a catalogue's noise. Noise scaled to another laboratory has at most this number. Noise
+from repeated runs with fewer degrees of freedom is pooled with other noise. With 4 or 6, more rows are undecided; with
+15, more are wrong (simulated comparisons, seeds from 1,000,000; identical unbounded runs used for tuning)."""
 ALIKE = 3.0
 """Number of correlated metrics of a run that count as one independent metric. In identical unbounded runs used for
 tuning, eight metrics hold as much information as 2.7 independent metrics, so about three count as one."""
 LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise: the total of one group of 2 runs and one of 3
 BY_CHANCE = 0.3
-"""Variances count as equal if Satterthwaite's degrees of freedom are at least this fraction of the sum over all groups.
-With equal variances, the fraction is below 0.3 in 1 of 400 calibrations (6 to 12 groups of 2 to 4 runs), and below 0.5
-in 1 of 27. A value of 0.5 finds a third fewer injected 20 % changes of times (identical unbounded runs for tuning)."""
+"""Minimum ratio of Satterthwaite's degrees of freedom to the sum over all groups if the groups' variances count as
+equal. Equal variances give a ratio below 0.3 in 1 of 400 calibrations (6 to 12 groups of 2 to 4 runs), and below 0.5 in
+1 of 27. A minimum of 0.5 finds a third fewer injected 20 % changes of times (identical unbounded runs for tuning)."""
 LEAST_REPEATS = 2  # minimum degrees of freedom of noise from repeats alone; with 1, intervals are +-13 standard errors
 LEAST_SD = 1e-4  # minimum standard deviation (log scale): runs agree to the last digit only because values are rounded
 CATALOGUE_S = 1800.0  # shortest window, in seconds, from which the catalogues' noise was learned
@@ -92,8 +92,8 @@ class RepeatedRuns:
 
 
 CONTRAST = ("comparison", "squares", "df", "misread")
-"""Columns of a table of tests: number of the comparison, squared deviation of the test's log ratio from the
-comparison's mean (scaled to one run), degrees of freedom of the square, and whether levels were read off plots."""
+"""Columns of a table with one row per test: number of the comparison, squared deviation of the test's log(new / base)
+from the comparison's mean (scaled to one run), degrees of freedom, and whether levels were read off plots."""
 Contrasts = Mapping[tuple[str, str], pd.DataFrame]
 """Test type and slug of a metric -> table with the columns `CONTRAST`."""
 Key = TypeVar("Key")

@@ -32,7 +32,7 @@ STATUS_WORDS = {
 STATUS_SYMBOLS = {Status.REGRESSION: "✗", Status.IMPROVEMENT: "✓", Status.EQUIVALENT: "=", Status.NOT_WORSE: "≤",
                   Status.INCONCLUSIVE: "?", Status.NOT_COMPARABLE: "∅"}  # fmt: skip
 DECIDED_WORDS = {"traffic_mix": "at unchanged traffic mix", "equal_load": "at equal load"}
-"""Words that name the row deciding a metric, by code in `decided_by`; the code `level` has no words."""
+"""Code in `decided_by` -> words for the value that decides a metric; the code `level` has no words."""
 VERDICT_WORDS = {Verdict.PASS: "Pass", Verdict.REGRESSION: "Regression", Verdict.INCONCLUSIVE: "Cannot tell",
                  Verdict.INVALID: "Invalid test"}  # fmt: skip
 _SMALL = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}

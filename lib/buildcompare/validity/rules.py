@@ -28,13 +28,13 @@ from buildcompare.text.sentences import say
 
 APART = 0.05  # Maximum relative difference of the builds' loads in a bounded test; published tests have 0.001
 NOT_HELD, HARDLY_HELD = 0.05, 0.25
-"""Maximum fractions of a bounded run's plateau with a load below `HELD` times the highest lasting load. Above the
-first, the run is limited; above the second, invalid. Published runs: 0; a run with a failed load agent: 0.22."""
+"""Maximum fractions of a bounded run's plateau with a load below `HELD` times the highest lasting load. A run is
+limited above `NOT_HELD`, invalid above `HARDLY_HELD`. Published runs have 0, one with a failed load agent 0.22."""
 REPORTED = 0.02
 """Maximum relative difference of a curve's mean from the reported supported users; published runs: up to 0.0044."""
 CLIMBING = 1 / 3
-"""An unbounded run ended during its ramp if its slopes in the last 5 and 30 minutes exceed `STEEP` and this fraction of
-the ramp's slope. Complete runs reach 0.27. At least 67 of 68 shortened curves are detected (benchmarks/validity.py)."""
+"""An unbounded run ended during its ramp if the last 5 and 30 minutes are steeper than `STEEP` and this fraction of the
+ramp's slope. Complete runs reach 0.27. At least 67 of 68 shortened curves are detected (benchmarks/validity.py)."""
 LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
 """Longest plausible average and percentile; longer times are probably milliseconds. Published averages: up to 0.3 s."""
 END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
