@@ -1,7 +1,7 @@
 """Compare the load tests of two builds.
 
-Exit codes: 0 done, 3 bad input or data, 4 execution failure. With --fail-on, the exit code is 1 for a
-regression or errors, and 2 for an invalid or inconclusive test.
+Exit codes: 0 done, 3 bad input or data, 4 execution failure.
+With --fail-on also 1 for a regression or errors, and 2 for an invalid or inconclusive test.
 """
 
 import contextlib
