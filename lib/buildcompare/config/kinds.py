@@ -28,7 +28,7 @@ class Kind:
     name: str
     """Name of the field in results.json that holds results of this kind."""
     folder: Path
-    """Folder of the package of this kind; it contains a folder ``templates``."""
+    """Folder of the Python package that implements this kind of report; it contains a folder ``templates``."""
     notebook: str
     markdown: str
     """Name of the template of README.md."""

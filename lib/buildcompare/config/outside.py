@@ -24,7 +24,7 @@ _HIDDEN = "***"
 _PIECE = 16
 """Minimum length of a part of a secret that is hidden, in characters. A truncated answer may hold only such a part."""
 _LONG = 10_000
-"""Maximum bytes of secrets that are also hidden in hex and as escapes. Longer texts are searched line by line."""
+"""Secrets of up to so many bytes are also hidden in hex and as escapes. Longer texts are searched line by line."""
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 

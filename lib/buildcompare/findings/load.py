@@ -12,7 +12,7 @@ REPORTED_TOLERANCE_PERCENT = 1.0
 """A larger difference between reported and estimated supported users, in percent, gives a finding; in published runs
 the difference is at most 0.5 %."""
 DEEPER = 2.0
-"""Maximum ratio of depths between the deepest early bumps of two builds with similar bumps (published builds: 1.6)."""
+"""Early bumps of two builds are similar if their deepest falls differ at most by this factor (published tests: 1.6)."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
 """Number of pairs of identical unbounded runs that differ, and number of all pairs (`benchmarks/identical.py`). For
 `OTHER_BUMPS`, the numbers of early bumps differ. For `OTHER_TIMES`, one curve of users is `LATER_S` or more later."""
@@ -69,7 +69,7 @@ def limited_by(test: TestResult) -> Iterator[Found]:
 
 
 def time_to_users(test: TestResult) -> Iterator[Found]:
-    """Report the round number of users that the builds reached with the largest difference in time."""
+    """Report the round number of users (1,000, 2,000, ...) for which the times of the two builds differ most."""
     ramps = test.ramp_up
     both = [(mark, base, ramps.new.time_to.get(mark)) for mark, base in ramps.base.time_to.items()]
     reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]

@@ -45,7 +45,7 @@ OUTLIER = 3.5
 """Minimum modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # minimum number of comparisons for a median
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported
-MOST_EARLIER = 20  # maximum number of earlier comparisons listed if two databases swap their order by supported users
+MOST_EARLIER = 20  # if another database now supports more users, at most so many earlier comparisons are listed
 UsersNoise = tuple[Noise | None, float]
 """Run-to-run noise of supported users (None: unknown), and their smallest change that matters, in percent."""
 Past = tuple[HistoryResult, list[Drift], list[SetupDifference]]
@@ -277,7 +277,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _bumps(self, place: int) -> Iterator[BumpsChanged]:
-        """Yield each test in which early bumps appeared or disappeared in both builds since the linked earlier test."""
+        """Yield each test in which both builds gained, or both lost, early bumps since the earlier comparison."""
         for row in self._rows(place):
             earlier, old = self.pairs[max(int(self._earlier[row]), 0)]
             here, there = self.pairs[row][1].early_bumps, old.early_bumps

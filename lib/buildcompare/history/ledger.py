@@ -180,7 +180,7 @@ class ChainEntry(Strict):
 
     @property
     def builds_compared(self) -> list[tuple[object, ...]]:
-        """Keys that identify the comparison: labels and versions, and versions alone if both are known and differ."""
+        """Keys that identify the comparison: labels and versions; versions alone too if the builds' versions differ."""
         by_label = tuple((build.label, build.version) for build in self.builds)
         by_version = tuple(build.version for build in self.builds)
         return [by_label, by_version] if None not in by_version and len({*by_version}) == 2 else [by_label]
@@ -393,7 +393,7 @@ def entry_of(
     runs = [run for test in tests for run in (*test.runs.base, *test.runs.new)]
     servers = {f"{run.server.kind} {run.server.version}".strip()[:200] for run in runs if run.server}
     return Entry(
-        name=params.name or "comparison",  # only named comparisons are recorded
+        name=params.name or "comparison",  # a placeholder: a comparison without a name is never recorded
         kind="study" if position is None else "monthly",
         position=position,
         base=LedgerBuild.of(params.base.label),

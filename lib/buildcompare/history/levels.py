@@ -140,7 +140,7 @@ def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *
 
 
 def _contrasts(frame: pd.DataFrame, repeated: npt.NDArray[np.int64]) -> Contrasts:
-    """Compute squared deviations from a :func:`level_frame`; in the releases `repeated`, base and new are one build."""
+    """Compute squared deviations from rows of :func:`level_frame`; releases `repeated` compare a build with itself."""
     key = ["type", "metric", "misread", "release", "test"]
     base, new = (frame[frame["side"] == side].set_index(key)[["level", "runs"]] for side in SIDES)
     both = base.add_suffix("_base").join(new.add_suffix("_new"), how="inner").reset_index()

@@ -29,7 +29,7 @@ RESOLUTION = 0.01  # Minimum noise (1 %), because percentiles come from histogra
 TYPICAL = 12.0
 """Weight of a table's variance in the weighted mean that predicts the variance of a label. Each squared change of the
 label has the weight 1. Values of 4 to 32 were tried on the half of Mattermost's unbounded tests used for tuning."""
-CALM = 0.8  # Probability of the lower of two quantiles that fit the t distribution; the upper is 1 - `LABEL_ALPHA`
+CALM = 0.8  # The t distribution is fitted to two quantiles of the data: this one and 1 - `LABEL_ALPHA`
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
 SHORT, SHALLOW = 0.3, 0.7
 """Exponents of :func:`relative_noise`. At 2 % false alarms, they raise the detected percentage of labels made twice as

@@ -185,7 +185,7 @@ def label_table(
 
 
 def _means(frame: pd.DataFrame, tops: Mapping[str, float | None]) -> pd.DataFrame:
-    """Average the finite values of each label and statistic, and flag averages that include a lower bound."""
+    """Average the finite values of each label and statistic; flag averages of values known as a minimum only."""
     top = frame["group"].map(tops).astype(float).where(frame["stat"].str.startswith("p"))
     values = frame["value"].astype(float)
     levels = frame[LABEL_KEY].assign(value=values.where(np.isfinite(values)), at_least=values >= top)
@@ -273,7 +273,7 @@ def times_slower(row: LabelResult) -> float:
 
 
 def added_share(row: LabelResult) -> float | None:
-    """Return the time that a label adds, divided by the base's total time of the label's table; None if unknown."""
+    """Return the added time of a label, as a fraction of the base's time of all calls in its table; None if unknown."""
     added, share = _added_seconds(row), row.time_share.base if row.time_share else None
     if added is None or not share or not row.calls or not row.calls.base or not row.base:
         return None
@@ -342,7 +342,7 @@ def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreeme
     enough, because chance rarely affects one label in several tests.
     """
 
-    def chance(marked: int, slower: int, tests: int) -> float:  # probability of at least these counts without a change
+    def chance(marked: int, slower: int, tests: int) -> float:  # probability of these counts or more by chance
         both = ((n, special.bdtrc(marked - 1, n, LABEL_ALPHA / 2.0 / LEANING)) for n in range(slower, tests + 1))
         lean = LEANING, 1.0 - LEANING
         return float(sum(math.comb(tests, n) * lean[0] ** n * lean[1] ** (tests - n) * enough for n, enough in both))

@@ -152,7 +152,7 @@ def _reach(
     if shared[sd.notna()].sum() < 0.9 * shared.sum():
         return None
     half = quantile(1.0 - ALPHA / 2.0, min(each.df for each in by_label.values()))
-    # The mean of two builds has half the variance of one build, and their difference has twice this variance.
+    # With one build's variance v, the mean of two builds has the variance v / 2, and their difference 2 v.
     of_mix = half * math.sqrt(float(((moved * sd) ** 2).sum()) / 2.0)
     return of_mix, half * math.sqrt(float(((shared * sd) ** 2).sum()) * 2.0)
 

@@ -25,7 +25,7 @@ its first alert. The tool reports the mean over the last `WINDOW_S` seconds as s
 TOLERANCE = 2.0
 """Maximum slope of a curve at its plateau, divided by the slope at which the load-test tool stops a run. Complete
 curves of connected users in published tests (the half used for tuning) end at a ratio of up to 1.35."""
-USERS_INC = 8.0  # users that mattermost-load-test-ng's coordinator adds or removes in one action
+USERS_INC = 8.0  # users that mattermost-load-test-ng adds or removes in one step
 FASTEST_FALL = 4.0  # maximum number of users that the coordinator removes per second: 8 every 2 s
 ROUNDING = 1.5  # factor on the coordinator's rate, to allow for sampling and rounding
 HOLE_S = 90.0  # every early bump lasts longer than this, so only a longer gap between samples can hide a bump
@@ -44,8 +44,8 @@ def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
     return np.asarray(apart > max(HOLE_S, 3.0 * float(np.median(apart))) if apart.size else apart > 0.0, dtype=np.bool_)
 
 
-PROXY_STEP = 1.2e-3  # estimated size of a coordinator action, as a fraction of a proxy's level: 8 of 6000 to 8000 users
-SMALLEST = 10.0  # minimum level of a curve under load, as a multiple of one coordinator action
+PROXY_STEP = 1.2e-3  # size of one step (8 users) as a fraction of a proxy's level, which stands for 6000 to 8000 users
+SMALLEST = 10.0  # minimum level of a curve under load, in steps of 8 users
 NOISE_UP_TO_S = 20.0  # maximum sample distance in seconds for estimating noise; with larger distances, `noise` is 0
 SIGNAL = 30.0  # minimum level of a curve under load, as a multiple of the noise's SD; published curves have 87 or more
 
@@ -57,7 +57,7 @@ class LoadCurve:
     elapsed: FloatArray
     values: FloatArray  # finite samples under load, outside of resets; `elapsed` and `values` have shape (n,)
     sample_s: float  # median distance of samples in seconds
-    step: float  # size of one action of the coordinator, in the curve's unit
+    step: float  # what the load-test tool adds or removes in one step (8 users), in the curve's unit
     noise: float  # standard deviation of a sample's noise
     level: float  # 98 % quantile of the values, so that single high samples do not count
     resets: tuple[tuple[float, float], ...]  # start and end of each loss of most users with a fast recovery
@@ -73,7 +73,7 @@ class LoadCurve:
         return max(self.step, 2.0 * self.noise)
 
     def least_fall(self, steps: float) -> float:
-        """Minimum size of a fall: `steps` coordinator actions, but at least 6 standard deviations of the noise."""
+        """Minimum number of users in a fall: `steps` times `step`, but at least 6 standard deviations of the noise."""
         return max(steps * self.step, 6.0 * self.noise)
 
 
@@ -204,7 +204,7 @@ class Fall(NamedTuple):
     at_s: float  # elapsed seconds of the last sample before the fall
     before: float  # users at `at_s`
     after: float  # lowest number of users after the fall
-    back_s: float | None  # elapsed seconds when the users were back; None if never
+    back_s: float | None  # elapsed seconds when the lost users had returned; None if they never did
 
 
 AT_ONCE_S = 30.0  # maximum duration of a sudden loss: connections of a lost agent time out within half a minute

@@ -20,7 +20,7 @@ from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.levels import MINUTE_S, ROUNDED
 from buildcompare.stats.planning import ALPHA, quantile
 
-TURN_STEPS = 8.0  # minimum rise or fall, in actions of 8 users; larger than a pixel of any published plot (56 users)
+TURN_STEPS = 8.0  # minimum rise or fall, in steps of 8 users; larger than a pixel of any published plot (56 users)
 EARLY_PART, HALF = 0.15, 0.5
 """Before the curve first reaches half of its level, a peak is an early bump if it is lower than `EARLY_PART` times the
 level. A higher peak is an early bump if the curve then falls by at least half (`HALF`) of the peak."""
@@ -108,13 +108,13 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
 
 
 LAG_S = 45.0
-"""Minimum seconds of a straight stretch. The same time is skipped before each stretch, as users connect 12 s late."""
-STRAIGHT_STEPS = 3.0  # maximum distance of samples from a straight line, in actions of 8 users; larger for noisy curves
+"""Minimum seconds of a straight stretch. As many seconds are skipped before each stretch, as users connect late."""
+STRAIGHT_STEPS = 3.0  # maximum distance of samples from a straight line, in steps of 8 users; larger for noisy curves
 PIXEL = 0.003  # maximum distance of samples from a line, as a share of the level: one pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
 """A stretch ends at its last sample within `END_STEPS` * 8 users of a fit to its first 70 % (`TRUSTED_PART`)."""
 MAIN_PART = 0.35  # the ramp is the first straight stretch whose rise is at least this fraction of the largest rise
-AFTER_S = 240.0  # minimum seconds of a stretch after a kink: enough for two rises and falls of a one-minute alert query
+AFTER_S = 240.0  # minimum seconds of a stretch after a kink: long enough for alerts to turn the curve up and down twice
 SLOWER = (0.2, 0.8)  # limits of the slope after a kink, relative to the slope before it (expected: a third to a half)
 
 
@@ -161,7 +161,7 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     curve = load_curve(users)
     onset_s = bumps(curve).onset_s if onset_s is None else onset_s
     start_s = float(curve.elapsed[0]) if onset_s is None else onset_s + LAG_S
-    # A further stretch must start below half of the level. Above, the curve slowly approaches the equilibrium.
+    # A further stretch must start below half of the curve's level. Above half, the curve only levels off slowly.
     until_s = float(curve.elapsed[int(np.argmax(curve.values >= HALF * curve.level))])
     stretches: list[tuple[float, float, float]] = []
     while (not stretches or start_s < until_s) and (stretch := _stretch(curve, start_s)):
@@ -209,11 +209,11 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 
 # ---- Waves ----------------------------------------------------------------------------------------------------------
 
-FALL_STEPS = 5.0  # minimum fall of a wave, in actions of the coordinator
+FALL_STEPS = 5.0  # minimum fall of a wave, in steps of 8 users
 ROW, PAUSE_S = 3, 1200.0
 """Waves begin with at least `ROW` falls whose peaks are at most `LONGEST_S` apart. Published waves have periods of 145
 to 250 s. The time to the next fall must not exceed `PAUSE_S` seconds or, if longer, the duration of the first falls."""
-CYCLE_STEPS = 2.0  # minimum fall after a peak, in actions of 8 users; small, because a missed peak doubles a cycle
+CYCLE_STEPS = 2.0  # minimum fall after a peak, in steps of 8 users; small, because a missed peak doubles a cycle
 FEWEST_CYCLES = 4  # minimum number of cycles for a period: four cycles have three distances
 RESOLVED, ALIASED = 8.0, 3.0
 """Minimum samples per cycle: `RESOLVED` for the amplitude, `ALIASED` for the period. Peaks and troughs lie between
@@ -325,7 +325,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
 
 
 def _from_first_row(turns: list[Turn]) -> list[Turn]:
-    """Find the first group of at least `ROW` falls without a long pause after it; return these and all later falls."""
+    """Find the first group of at least `ROW` falls that no long pause follows; return its falls and all later falls."""
     ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > LONGEST_S]
     for first, end in pairwise([0, *ends, len(turns)]):
         last_s = turns[end - 1].trough_s if end else 0.0

@@ -81,8 +81,8 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
 
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
 """Without repeated runs, a run's delay has the standard deviation sqrt(`LEAST_SD_S`^2 + (`ONSET_SD` * start of the
-ramp)^2) in seconds. In simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`), it is 10 to 13 s with at most one
-early bump, and 0.04 to 0.07 of the start with more. Real runs vary more, so both constants are 1.5 times as large."""
+ramp)^2) in seconds. In simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`), this is 10 to 13 s for ramps with
+one or two starts, else 0.04 to 0.07 times the start. As real runs vary more, both constants are 1.5 times as large."""
 FIRST_S = 120.0  # seconds at the start of the common ramp whose shift is compared with the whole ramp's shift
 LEVELS = 101  # number of loads at which delays are measured: one for each percent of the common range of loads
 
@@ -111,9 +111,9 @@ def shift(
 ) -> Shift | None:
     """Measure how far the ramp of the new run is shifted against the ramp of the base.
 
-    A few alerts in the first minutes decide how late a ramp starts, so samples of one run do not show how much the
-    delay varies between runs. Without `sd_s`, this variation is taken from simulated runs. It grows with the onset of
-    the ramp, because the number of bumps before the ramp is random.
+    Alerts in the first minutes stop the ramp and let it start again, so its delay varies between runs by chance.
+    Samples of one run do not show this variation. Without `sd_s`, the variation in simulated runs is used. It grows
+    with the start time of the ramp.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ class MetricAtLoad:
     new: float
     log_ratio: float  # logarithm of `new` over `base`
     se_log: float  # standard error of `log_ratio`
-    constant: bool  # True if `log_ratio` is the common difference of all loads
+    constant: bool  # True if `log_ratio` holds at every load, not only at `at_users`
     users: FloatArray  # the loads, shape (n,)
     curves: Pair[FloatArray]  # the metric at these loads, shape (n,)
     se_curves: Pair[FloatArray]  # standard errors of the logarithms of `curves`, shape (n,)

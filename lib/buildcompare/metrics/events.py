@@ -66,7 +66,7 @@ class MetricEvent:
 
 @dataclass(frozen=True)
 class RunEvents:
-    """Events of one metric in one run, with the averages that were searched."""
+    """Events of one metric in one run, with the averages of samples in which they were found."""
 
     events: tuple[MetricEvent, ...]
     times_s: FloatArray  # middle of each averaging interval, in elapsed seconds

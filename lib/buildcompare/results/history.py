@@ -67,7 +67,7 @@ class Drift(Model):
 
 
 class BetweenComparisons(Model):
-    """Robust standard deviation of the changes in an unchanged version's users; null below 5 changes (`links`)."""
+    """How much the supported users of one version vary between comparisons: robust SD; null below 5 pairs (`links`)."""
 
     type: TestType
     db_engine: str | None

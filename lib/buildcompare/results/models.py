@@ -64,7 +64,7 @@ class ValidityReason(Model):
     because: Reason | None = None
     from_s: Number = None
     until_s: Number = None
-    """The run is valid from `from_s` to `until_s`, in elapsed seconds; null if the reason does not limit this end."""
+    """The run is valid from `from_s` to `until_s`, in elapsed seconds. Null: not limited by the fault in `code`."""
     numbers: dict[str, Number] = Field(default_factory=dict)
     """Observed and expected values by name; times are in elapsed seconds."""
 
@@ -304,7 +304,7 @@ class FurtherRunsResult(Model):
     found_percent: float
     """Smallest rise, in percent, that would be reported."""
     no_worse_than_percent: Number
-    """Smallest loss, in percent, beyond the confidence interval if builds are equal; null with `better: neutral`."""
+    """The further runs would rule out a larger loss (percent) if the builds are equal; null with `better: neutral`."""
 
 
 class PlannedRow(Model):

@@ -162,8 +162,8 @@ class MetricResult(Decided, MetricRow):
     load_adjusted: LoadAdjustedResult | None = None
     traffic_mix: TrafficMixResult | None = None
     decided_by: Literal["level", "traffic_mix", "equal_load", "none"] = "level"
-    """Row that the verdict uses. `level`: this row. `equal_load`: `load_adjusted` (unbounded tests). `traffic_mix`: the
-    row at unchanged traffic mix, if the mix changed the average; in unbounded tests, only if that row is no regression.
+    """Row that the verdict uses. `level`: this row. `equal_load`: `load_adjusted` (unbounded tests). `traffic_mix`: its
+    row at unchanged mix, if the mix changed the average (in unbounded tests only if the status there is no regression).
     `none`: no row, because the change at equal load is unknown in an unbounded test."""
 
     @property

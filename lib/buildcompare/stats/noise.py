@@ -32,9 +32,9 @@ ALIKE = 3.0
 tuning, eight metrics hold as much information as 2.7 independent metrics, so about three count as one."""
 LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise: the total of one group of 2 runs and one of 3
 BY_CHANCE = 0.3
-"""Minimum ratio of Satterthwaite's degrees of freedom to the sum over all groups if the groups' variances count as
-equal. Equal variances give a ratio below 0.3 in 1 of 400 calibrations (6 to 12 groups of 2 to 4 runs), and below 0.5 in
-1 of 27. A minimum of 0.5 finds a third fewer injected 20 % changes of times (identical unbounded runs for tuning)."""
+"""Variances of groups count as equal if Satterthwaite's degrees of freedom are at least this fraction of all groups'.
+Of calibrations with equal variances (6 to 12 groups of 2 to 4 runs), 1 of 400 has a fraction below 0.3, and 1 of 27
+below 0.5. With 0.5, a third fewer changes of 20 % injected into times are found (identical runs used for tuning)."""
 LEAST_REPEATS = 2  # minimum degrees of freedom of noise from repeats alone; with 1, intervals are +-13 standard errors
 LEAST_SD = 1e-4  # minimum standard deviation (log scale): runs agree to the last digit only because values are rounded
 CATALOGUE_S = 1800.0  # shortest window, in seconds, from which the catalogues' noise was learned

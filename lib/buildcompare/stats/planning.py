@@ -42,7 +42,7 @@ POINTS = 401  # grid points of the integral in `levels`; twice as many change a 
 class Looks:
     """Numbers of runs of each build at all judgements (looks) of a comparison; the last is for the present look."""
 
-    runs: tuple[float, ...] = (1.0,)  # runs of each build at each look; the harmonic mean if builds differ
+    runs: tuple[float, ...] = (1.0,)  # runs of each build at each judgement; the harmonic mean if the builds differ
     planned: float | None = None
     """Planned final number of runs of each build; None if no number was planned."""
 
@@ -65,7 +65,7 @@ class FurtherRuns:
     found_percent: float
     """Smallest rise in percent that would count as a change."""
     no_worse_than_percent: float | None
-    """Smallest loss, in percent, beyond the confidence interval if builds are equal; None with `better: neutral`."""
+    """The further runs would rule out a larger loss (percent) if the builds are equal; None with `better: neutral`."""
 
 
 def plan_runs(

@@ -188,7 +188,7 @@ def _recorded(run: RunInTest) -> Reasons:
     elif view.load is None and run.test.type == "bounded":
         yield _reason(ValidityCode.LOAD_UNKNOWN)
     silent_s = recording.duration_s - view.stop.end_s if view.stop and recording.stop_known else 0.0
-    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # else a gap of the curve
+    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # else: a gap of the curve# else a gap of the curve is reported
         yield _reason(ValidityCode.SILENT_END, {"seconds": silent_s})
     samples_of = map(recording.samples, recording.graphs())
     first = [float(elapsed[finite][0]) for elapsed, values in samples_of if (finite := np.isfinite(values)).any()]
@@ -431,7 +431,7 @@ def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
         if None not in versions and _plain(label) != _plain(theirs):
             differs = not _one_version(*map(str, versions))
         else:  # without a version, compare names if the recordings name builds as the params do
-            named = typed and ours != side  # the params label this build, and some recording agrees with the params
+            named = typed and ours != side  # the params name this build, and a recording uses names of the params
             differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
         if differs:
             file, code = run.view.run.file, ValidityCode.ANOTHER_BUILD
