@@ -31,7 +31,7 @@ LEAST_SHARE = 0.1  # minimum error rate of a gate metric (felt by users), divide
 STEPS = 40  # number of critical values tried for each gate metric (felt by users); 20 or 80 find as many changes
 GATE = "gate"  # name of the family of metrics that users feel
 USERS = 5.0
-"""Factor on the p-value of a loss of supported users. With it, 0.5 % of unchanged tests show a false loss (gate metrics:
+"""Factor on the p-value of a loss of supported users. With it, 0.5 % of unchanged tests show a loss (for gate metrics
 2.5 %). Of losses of 10 % injected into identical unbounded runs used for tuning, 80-84 % are found."""
 
 
