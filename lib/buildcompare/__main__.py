@@ -375,7 +375,7 @@ def _progress(is_shown: bool, total: int | None = None) -> Iterator[Callable[[st
             shown.enter_context(bar)
 
         def step(text: str) -> None:
-            if not bar.live.is_started:  # `pull` shows a bar of its own before the first step
+            if not bar.live.is_started:  # start late, as downloads show their own bar before the first step
                 shown.enter_context(bar)
             bar.update(task, description=text, advance=1)
 

@@ -33,7 +33,7 @@ class Commands(TyperGroup):
             error.show(file=text)
             print_text("\n".join(map(printable, text.getvalue().splitlines())), error=True)
             code = BAD_INPUT
-        except (typer.Abort, SystemExit):  # replace click's exit code 1, which means a regression here
+        except (typer.Abort, SystemExit):  # click would exit with 1, the exit code for a regression
             code = FAILED
         except Exception as error:
             code, message = what_ended(error)

@@ -286,7 +286,7 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) ->
         others = [each for each in groups if each is not group]
         find = beside_runs(catalogue, others).find
         metrics = {key: find(noise.slug_of(key)) for run in group.runs for key in run.metrics}
-        # Leave out the load in bounded tests, because the test sets it. Leave out metrics without noise from `others`.
+        # Leave out the load in bounded tests (the test sets it) and metrics without noise learned from `others`.
         judged_here = {k: m for k, m in metrics.items() if group.type == "unbounded" or not m.load}
         noises = {key: noise.metric_noise(metric, group.type, others) for key, metric in judged_here.items()}
         learned = {key: each for key, each in noises.items() if each and each.noise_source == NoiseSource.CALIBRATION}
@@ -297,7 +297,7 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) ->
                 judged = []
                 for percent in (0.0, *INJECTED):
                     scaled = effect and replace(effect, log_ratio=effect.log_ratio + math.log1p(percent / 100.0))
-                    if metrics[key].load:  # judge the load alone, as supported users are judged
+                    if metrics[key].load:  # judge the load like supported users, apart from the other metrics
                         judged.append(judge_users(scaled, metrics[key].margin_percent) if scaled else None)
                         continue
                     together = {k: scaled if k == key else each for k, each in plain.items() if not metrics[k].load}
