@@ -162,7 +162,7 @@ def with_catalogue(
     units = _units(runs)
     name = recognised(each for each in units if each not in inline)
     listed = open_catalogue([name] if name else []).with_operations(inline)
-    if any(listed.find(each) != every.find(each) for each in units):  # read again if both define a metric differently
+    if any(listed.find(each) != every.find(each) for each in units):  # read again if the catalogues differ on a metric
         runs = read(listed)
         units = _units(runs)
     return runs, with_assumed(listed, units), name or ""

@@ -88,7 +88,7 @@ def write_files(contents: Mapping[Path, str | bytes]) -> None:
             _remove_left(file.parent, f".{glob.escape(file.name)}.*.part")
             halves[file] = stack.enter_context(own_folder(file.parent, f".{file.name}.", ".part")) / file.name
             try:
-                halves[file].write_bytes(whole.encode() if isinstance(whole, str) else whole)  # bytes keep line ends
+                halves[file].write_bytes(whole.encode() if isinstance(whole, str) else whole)  # keeps \n on Windows
             except OSError as error:
                 error.filename = error.filename or str(file)  # the error of a full disk names no file
                 raise

@@ -75,7 +75,7 @@ def copied_back(address: str, depth: int = 100) -> Iterator[Path]:
             there = {file.removeprefix(path).strip("/"): file for file in system.find(path, maxdepth=depth)}
             for name in there:
                 (here / name).parent.mkdir(parents=True, exist_ok=True)
-                (here / name).write_text(address)  # placeholder text: a file written over it counts as changed
+                (here / name).write_text(address)  # placeholder text; if it is overwritten, the file is copied back
             wanted = [name for name in there if name.rpartition("/")[2] in _READ]
             system.get([there[name] for name in wanted], [str(here / name) for name in wanted])
         before = _contents(here)
