@@ -37,8 +37,8 @@ def graphs(test: TestView) -> Iterator[Figure]:
     """Draw one figure per metric; figures of changed metrics are open on the page."""
     load, valid = test.catalogue.load, test.result.validity.status != ValidityStatus.INVALID
     for metric, name in zip(test.result.metrics, names(test.result.metrics, test.result.name), strict=True):
-        changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # else see `at_equal_load`
-        elsewhere = load is not None and metric.slug == load.slug and rises(test.result)  # `users` draws the load
+        changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # closed for equal-load results
+        elsewhere = load is not None and metric.slug == load.slug and rises(test.result)  # load is in figure `users`
         yield replace(graph(test, metric, name), caption=metric.full_name, shown=None if elsewhere else changed)
 
 
@@ -213,7 +213,7 @@ def _with_curves(
     low, high = (min(0.0, factor * float(values.min())), factor * top) if top else (0.0, 1.0)
     y, least = (ROOM * low, ROOM * high), factor * float(values[1:].min(initial=top))
     if outcome(metric.slug, metric.unit, metric.better) == "successes" and 0 < least < high:
-        y = (least - 0.1 * (high - least), high + 0.1 * (high - least))  # not from 0, to keep a loss of 1 % visible
+        y = (least - 0.1 * (high - least), high + 0.1 * (high - least))  # axis starts near `least` to show 1 % losses
     plot = Plot(size, title, x=(0.0, ROOM * (last or 1.0)), y=y, ylabel=unit, below=below)
     first = [(side, run) for side in SIDES for run in test.result.runs[side][:1]]
     windows = Counter((run.window[0], run.window[1]) for _, run in first if run.window)

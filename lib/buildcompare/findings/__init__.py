@@ -46,9 +46,9 @@ RANKS = {
     FindingKind.LABELS_BEYOND_NOISE: CHANGES,
     FindingKind.LABEL_CHANGED: CHANGES,
     FindingKind.ASSUMED: FOLDED,
-    FindingKind.BLIND_SPOTS: FOLDED,  # the summary of a passed comparison has similar numbers
+    FindingKind.BLIND_SPOTS: FOLDED,  # folded, as the summary of a passed comparison has similar numbers
     FindingKind.LABELS: FOLDED,
-    FindingKind.COUNTED_ERRORS: FOLDED,  # a separate table shows counted errors
+    FindingKind.COUNTED_ERRORS: FOLDED,  # folded, as a separate table shows counted errors
     FindingKind.LABELS_IN_ONE_BUILD: FOLDED,
     FindingKind.RECORDING_NOTE: FOLDED,
     FindingKind.MORE_EVENTS: FOLDED,
@@ -126,7 +126,7 @@ def _is_folded(found: Finding) -> bool:
     status = found.evidence.get("status")
     unsure = found.kind == FindingKind.METRIC and status == Status.INCONCLUSIVE
     as_before = found.kind == FindingKind.SUPPORTED_USERS and status in (Status.EQUIVALENT, Status.NOT_WORSE)
-    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # each change has a finding
+    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # changes have own findings
     return unsure or as_before or counted or RANKS.get(found.kind) == FOLDED
 
 
