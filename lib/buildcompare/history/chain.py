@@ -45,7 +45,7 @@ OUTLIER = 3.5
 """Minimum modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # minimum number of comparisons for a median
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported
-MOST_EARLIER = 20  # if another database now supports more users, at most so many earlier comparisons are listed
+MOST_EARLIER = 20  # maximum number of listed earlier comparisons in which the same database as now supported more users
 UsersNoise = tuple[Noise | None, float]
 """Run-to-run noise of supported users (None: unknown), and their smallest change that matters, in percent."""
 Past = tuple[HistoryResult, list[Drift], list[SetupDifference]]
@@ -57,7 +57,7 @@ class ErrorChange(NamedTuple):
 
     test: LedgerTest
     delta_percent: float  # change of the error count; in unbounded tests, relative to the change of the supported users
-    usual_percent: float  # robust standard deviation of this test's changes over all comparisons of the chain
+    usual_percent: float  # robust SD of this test's changes over all comparisons that have a position in the ledger
     comparisons: int  # number of comparisons with error counts of this test
 
 

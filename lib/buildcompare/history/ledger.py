@@ -302,7 +302,7 @@ def read_ledger(folder: Path) -> Ledger:
         expected = "only JSON files (`history-pack --undo` of version 0.2 writes them)"
         raise InputError(file=folder / PACKED, key="history", expected=expected, found="packed entries")
     if (folder / RECORDED).exists():
-        with _locked(folder):  # `_locked` first completes the recording of a killed process
+        with _locked(folder):  # `_locked` first finishes what a killed process began to record
             pass
     return Ledger(folder, (_read(file, ChainEntry) for file in sorted(folder.glob("*.json"), key=str)))
 

@@ -22,14 +22,14 @@ from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.effects import LABEL_ALPHA, Effect
 from buildcompare.stats.noise import LABEL_KEY, LEAST_REPEATS, LENT_DF, Noise, RepeatedRuns, RunLevels, beside_repeats
 
-TABLE = ["group", "stat"]  # Columns that define a table; each table's noise is learned separately
+TABLE = ["group", "stat"]  # Columns that identify a table of labels; the noise of each table is learned separately
 FEWEST_SETUPS = 3  # Minimum number of setups to fit the distribution: one is held out, at least two remain
-FEWEST_ROWS = 20  # Minimum rows of a table to estimate its noise and shared change; an SD of 20 rows errs by about 16 %
+FEWEST_ROWS = 20  # Minimum rows of a label table to learn noise and median change; an SD of 20 rows errs by about 16 %
 RESOLUTION = 0.01  # Minimum noise (1 %), because percentiles come from histograms with few buckets
 TYPICAL = 12.0
 """Weight of a table's variance in the weighted mean that predicts the variance of a label. Each squared change of the
 label has the weight 1. Values of 4 to 32 were tried on the half of Mattermost's unbounded tests used for tuning."""
-CALM = 0.8  # The t distribution is fitted to two quantiles of the data: this one and 1 - `LABEL_ALPHA`
+CALM = 0.8  # Lower quantile of |change / SD| to which a t distribution is fitted; the upper is 1 - `LABEL_ALPHA`
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
 SHORT, SHALLOW = 0.3, 0.7
 """Exponents of :func:`relative_noise`. At 2 % false alarms, they raise the detected percentage of labels made twice as
@@ -50,7 +50,7 @@ class TableNoise:
     source: NoiseSource = NoiseSource.CATALOGUE
     scale: float = 1.0  # Scale of the t distribution with `df` degrees of freedom
     usual: float = math.nan  # Median ratio of a label's absolute change to its predicted deviation
-    labels: Mapping[str, float] = field(default_factory=dict)  # Log SDs of labels that scatter more than the table
+    labels: Mapping[str, float] = field(default_factory=dict)  # SD of log values of very noisy labels; others have `sd`
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def _learned(changes: pd.DataFrame) -> TableNoise:
     """Estimate the noise of a table from the changes of its labels in all groups."""
     sd = max(robust_sd(changes["change"]), RESOLUTION)
     by_label, by_group = (changes.groupby(keys)["square"] for keys in (["label"], ["label", "setup"]))
-    # To hold out the group of a change, subtract its sums from those over all groups.
+    # Hold out the group of each change: subtract the group's sums from the sums over all groups.
     squares, count = (by_label.transform(what) - by_group.transform(what) for what in ("sum", "count"))
     scores = changes["change"].abs() / _shrunk(sd, squares, count)
     usual = float(scores.median())

@@ -161,7 +161,7 @@ def label_table(
     values, at_least = (np.array([side[name].reindex(keys) for side in sides]) for name in ("value", "at_least"))
     absent = np.array([~keys.isin(side.index) for side in sides])
     pooled = [{group for group, label, _ in side.index if label.startswith(OTHERS)} for side in sides]
-    faults = {  # fault -> flags of the rows with this fault in base and in new; the first is a row's reason
+    faults = {  # fault -> flags of the rows with this fault in base and in new; a row's first fault is its reason
         ReasonCode.AMONG_OTHERS: absent & [keys.get_level_values("group").isin(groups) for groups in pooled],
         ReasonCode.ONLY_IN: absent[::-1],
         ReasonCode.NEVER_CALLED: np.isnan(values),
@@ -289,7 +289,7 @@ def _added_seconds(row: LabelResult) -> float | None:
 
 
 SEVERAL_TIMES = 3.0  # Minimum ratio of new to base of a label that counts as several times slower; a round number
-LEAST_ADDED = 0.02  # Minimum time that a slower label adds, as a fraction of the base's total time of the label's table
+LEAST_ADDED = 0.02  # Minimum added time of a slower label, divided by the base's total time of all labels in the table
 FAR = 6.0
 """Minimum ratio of 99th percentile to average of a slower label without recorded calls. Labels with few calls have a
 lower ratio. 1 published release has a slower label, and 1 with base and new swapped; without the minimum, 12 and 7."""
@@ -322,7 +322,7 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
 
 # ---- Several tests --------------------------------------------------------------------------------------------------
 
-MOST_EXPECTED = 1.0  # Labels are reported if chance alone is expected to make fewer than this many agree between tests
+MOST_EXPECTED = 1.0  # Report a label if chance is expected to make fewer than this many labels slower in as many tests
 
 
 @dataclass(frozen=True)
@@ -332,7 +332,7 @@ class Agreement:
     label: Mapping[str, str]  # The columns of `LABEL_KEY`
     rows: Mapping[str, LabelResult]  # Slower rows of the label by name of the test, the largest change first
     marked: int  # Number of tests that mark the label
-    expected: float  # Number of labels that chance alone is expected to mark or nearly mark in as many tests
+    expected: float  # Number of labels expected by chance alone to have at least this `marked` and this many `rows`
 
 
 def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:

@@ -29,7 +29,7 @@ MATERIAL = 0.5  # Minimum change by the traffic mix that matters, as a fraction 
 SPEED_ALPHA = 0.01
 """Significance level of a change of speed. It is low because noise from another setup may be 10 % too small. Such noise
 doubles the false positives. 0.02 was rejected on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`)."""
-MOST_MOVERS = 5  # Maximum number of labels in results.json; the largest few make up nearly all of the mix
+MOST_MOVERS = 5  # Maximum number of labels in results.json; a few explain nearly all of the change by traffic mix
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +250,7 @@ def _result(
 ) -> TrafficMixResult:
     mix, speed = split.mix_ci or (None, None), split.speed_ci or (None, None)
     at_unchanged_mix: dict[str, object] = {"status": row.status}
-    if judged is not None:  # widen the interval of speed by the noise between whole runs
+    if judged is not None:  # base the interval of `speed_percent` on the noise between whole runs
         low, high = judged.interval
         chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0
         speed = split.speed_percent - chance, split.speed_percent + chance
