@@ -200,7 +200,7 @@ def find_turns(elapsed: FloatArray, values: FloatArray, least: float) -> list[Tu
 class Fall(NamedTuple):
     """A loss of users that is faster than the coordinator removes them, because an agent or the server failed."""
 
-    kind: Literal["lost", "restart"]  # `restart`: few users were left, and they came back
+    kind: Literal["lost", "restart"]  # `restart`: most users were lost and later returned; otherwise `lost`
     at_s: float  # elapsed seconds of the last sample before the fall
     before: float  # users at `at_s`
     after: float  # lowest number of users after the fall
@@ -210,7 +210,7 @@ class Fall(NamedTuple):
 AT_ONCE_S = 30.0  # maximum duration of a sudden loss: connections of a lost agent time out within half a minute
 HARDLY_ANY = 0.5  # restarts, interruptions and long shutdowns leave less than this fraction of the users
 HELD = 0.97  # a loss leaves less than this fraction of the users: 0.95 if 1 of 20 agents is lost (plots err by 0.4 %)
-IDLE = 0.1  # falls from below this fraction of the peak load are ignored; idle servers keep 0.003 to 0.14 of goroutines
+IDLE = 0.1  # minimum load before a fall, divided by the peak (goroutines of idle servers: 0.003 to 0.14 of the peak)
 LOW_S = 300.0  # maximum seconds from a fall to its lowest point, and to the return of users in a reset (fast restart)
 
 

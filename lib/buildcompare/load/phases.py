@@ -24,7 +24,7 @@ TURN_STEPS = 8.0  # minimum rise or fall, in steps of 8 users; larger than a pix
 EARLY_PART, HALF = 0.15, 0.5
 """Before the curve first reaches half of its level, a peak is an early bump if it is lower than `EARLY_PART` times the
 level. A higher peak is an early bump if the curve then falls by at least half (`HALF`) of the peak."""
-FOOT = 2.0  # maximum time to the onset of a recording that starts in mid-ramp, as a multiple of `foot_s` in `bumps`
+FOOT = 2.0  # in mid-ramp recordings, maximum time from first sample to onset, as a multiple of `foot_s` in `bumps`
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     turns = turns[: early[-1] if early else 0]
     climb_s = _onset(curve, half)
     if climb_s is not None and curve.values[0] > SMALLEST * curve.step:  # the recording may start in mid-ramp
-        # `foot_s` is the time in which the curve rises by `curve.foot`, at the speed of its rise by `least`.
+        # The curve first rises by `least`. At the same speed, it rises by `curve.foot` in `foot_s` seconds.
         counts = int(np.argmax(np.maximum.accumulate(curve.values) - curve.values[0] >= least))
         foot_s = float(curve.elapsed[counts] - curve.elapsed[0]) * curve.foot / least
         at_once = climb_s - float(curve.elapsed[0]) <= FOOT * foot_s
@@ -219,7 +219,7 @@ RESOLVED, ALIASED = 8.0, 3.0
 """Minimum samples per cycle: `RESOLVED` for the amplitude, `ALIASED` for the period. Peaks and troughs lie between
 samples, so the amplitude of a saw-tooth appears an eighth too small on average with 8 samples per cycle, and a quarter
 too small with 4 samples. Samples one minute apart show waves of 100 s as waves of 150 s."""
-SWING = 0.5  # minimum `WaveTest.swing` of a spectral peak, as a fraction of the median fall; overtones swing less
+SWING = 0.5  # minimum `WaveTest.swing` of a spectral peak, divided by the median fall; peaks of overtones have less
 NEAR = 0.25  # periods, or frequencies, within this relative distance count as the same oscillation
 
 

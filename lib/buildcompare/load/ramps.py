@@ -83,7 +83,7 @@ LEAST_SD_S, ONSET_SD = 20.0, 0.1
 """Without repeated runs, a run's delay has the standard deviation sqrt(`LEAST_SD_S`^2 + (`ONSET_SD` * start of the
 ramp)^2) in seconds. In simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`), this is 10 to 13 s for ramps with
 one or two starts, else 0.04 to 0.07 times the start. As real runs vary more, both constants are 1.5 times as large."""
-FIRST_S = 120.0  # seconds at the start of the common ramp whose shift is compared with the whole ramp's shift
+FIRST_S = 120.0  # length of the common ramp's first part in seconds; its delay is compared with the whole ramp's delay
 LEVELS = 101  # number of loads at which delays are measured: one for each percent of the common range of loads
 
 
@@ -96,9 +96,9 @@ class Shift:
     """95 % interval of `users`. It accounts for noise within runs, for variation between runs, and for changes of the
     difference between the builds during the ramp."""
     seconds: float  # median delay at equal users; positive if the new build is later
-    window: tuple[float, float]  # elapsed seconds of the common ramp: later onset to first wave (or earlier ramp's end)
+    window: tuple[float, float]  # start and end of the time in which both builds ramp up, in elapsed seconds
     noise_source: Literal["runs", "simulated"]  # source of the run-to-run variation
-    p_value: float  # two-sided p-value for the hypothesis of no shift
+    p_value: float  # two-sided p-value for the hypothesis that the delay `seconds` is 0
 
     @property
     def significant(self) -> bool:
@@ -142,7 +142,7 @@ def shift(
     slope, gap, delays = _gaps(one.curve, other.curve, window)
     _, first_gap, first_delays = _gaps(one.curve, other.curve, (window[0], min(window[0] + FIRST_S, window[1])))
     users, seconds = float(np.median(gap)), float(np.median(delays))
-    # A shift may be constant in users, or in seconds (if the slope changes at a kink). Use the one that varies less.
+    # Ramps may differ by constant users or, if a kink changes the slope, constant seconds. Use the smaller variation.
     wandering_s = math.hypot(users - float(np.median(first_gap)), float(gap.std())) / slope
     if delays.size > 1:
         wandering_s = min(wandering_s, math.hypot(seconds - float(np.median(first_delays)), float(delays.std())))

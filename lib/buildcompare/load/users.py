@@ -115,7 +115,7 @@ def with_estimates(test: Test, views: Views) -> Views:
         may_be_cut = not seen and stop is not None and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in other)
         known_end_s = view.recording.duration_s if stop_known else None
         estimate = supported_users(view.users, stop=stop, known_end_s=known_end_s, ceiling=test.users)
-        # Published plots end with the base's curve, which may cut off a new curve. A steep base curve may be cut, too.
+        # Published plots end with the base's curve, so a new curve may end early. A steep base curve may do so, too.
         if may_be_cut and (side == "new" or (estimate.slope_users_per_s or 0.0) > CUT_SLOPE * STOP_SLOPE):
             estimate = supported_users(view.users, stop=stop, may_be_cut=True, ceiling=test.users)
         return replace(view, estimate=estimate)
@@ -151,7 +151,7 @@ def compare_supported_users(
     judged: dict[str, object] = {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
     if effect and band:
         judged = judge_users(effect, band, looks).deciding_row()
-    elif delta is None and noise and best.base and at_least.new:  # a lower bound gives only `ci_low`
+    elif delta is None and noise and best.base and at_least.new:  # new has only a lower bound, so only `ci_low` is set
         bound = measure_effect(levels.base, [RunLevel(at_least.new)], noise)
         judged |= {"ci_low": bound.interval()[0] if bound else None}
     return SupportedUsersResult(

@@ -64,7 +64,7 @@ def judge_measured(
         fields["load_adjusted"] = (at_load or {}).get(each.row.slug)
         if tested:
             fields |= tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family}
-            if each.row.reason and not tested.status.changed:  # too few sessions to show that nothing changed
+            if each.row.reason and not tested.status.changed:  # inconclusive: too few sessions to exclude a change
                 fields |= {"status": Status.INCONCLUSIVE, "no_worse_than_percent": None, "p_worse_one_sided": None}
         rows.append(MetricResult.model_validate(fields))
     if test.type == "benchmark":
@@ -229,7 +229,7 @@ def _user_minutes(view: RunView, *, bounded: bool) -> float | None:
     """Return the area below the curve of users, in user-minutes; None without a curve, or if it may be cut."""
     whole = bounded or view.recording.stop_known or (view.stop is not None and view.stop.shutdown)
     if view.users is None or not (whole or (view.estimate is not None and view.estimate.reason is None)):
-        return None  # the curve may end before the run does
+        return None  # unknown, because the curve may end before the run
     users = view.users.dropna()  # the integral connects the samples around a gap by a line
     area = float(np.trapezoid(users.to_numpy(), users.index.to_numpy())) / 60.0
     return area if area > 0 else None
