@@ -30,8 +30,8 @@ TIME_95 = 7.35
 """Times in the 95 % interval of a shift fit at most this many long-run variances worse than the best (Hansen 2000)."""
 LONGEST_EXCURSION_S = 1200.0
 """Maximum length of a spike or drop in seconds. A metric that returns later has two level shifts instead."""
-SPIKE_HALF_WIDTH = 10  # maximum length of a spike in averages; the running median covers as many on each side
-FLANK = 0.5  # averages next to a spike belong to the spike if they exceed this share of `search.OUTLYING`
+SPIKE_HALF_WIDTH = 10  # maximum length of a spike, and half-width of the running median, in averaging intervals
+FLANK = 0.5  # a spike includes adjacent averages that deviate by this fraction of the minimum deviation of its peak
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class MetricEvent:
     size: float
     """Level shift: new minus old level. Spike or drop: extreme minute minus surrounding level. In the metric's unit."""
     size_percent: float | None  # change in percent of `before`; None if `before` is not positive
-    ci: tuple[float, float]  # 95 % interval of `size`; too narrow, because only large changes become events
+    ci: tuple[float, float]  # 95 % interval of `size`, not corrected for the selection of large changes (too narrow)
     before: float  # level before the event
     extreme: float  # farthest sample of a spike or drop (exaggerated by noise), or the new level of a shift
     around_s: Span  # stretch over which the levels before and after were measured
@@ -233,7 +233,7 @@ class _Averages:
         """Measure the shift from segment `before` to segment `last`; `first` is the segment that follows `before`."""
         level, size = self.mean(before), self.mean(last) - self.mean(before)
         variance = self.noise.mean_variance(before[1] - before[0]) + self.noise.mean_variance(last[1] - last[0])
-        # The shift lies where a step fits the samples best.
+        # The change is placed at the sample where a step between the two means fits best.
         rise, near = self.mean(first) - level, (max(before[0], before[1] - 2), min(first[1], first[0] + 2))
         elapsed, values = self.samples_between(*self.span_s(near))
         at = float(elapsed[(np.cumsum(values - level - rise / 2) * math.copysign(1.0, rise)).argmin()])
@@ -292,7 +292,7 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
             events.append(run.excursion(before, np.arange(*edges[1]), (before[0], edges[1][1])))
         else:
             rise = levels[at] - levels[at - 1]
-            while (  # the shift includes short segments that continue its rise or fall
+            while (  # steps in one direction with short segments between them are one change
                 back + 1 < len(edges)
                 and run.length_s(*edges[back]) <= curves.SHORTEST_S
                 and (levels[back + 1] - levels[back]) * rise > 0

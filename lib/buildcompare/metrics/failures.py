@@ -21,7 +21,7 @@ from buildcompare.stats.planning import ALPHA
 _ATTEMPTS = re.compile(r"\b(requests?|reqs?|rps|transactions|tps|queries|qps|calls|attempts|iterations)\b")
 _OUTCOME = re.compile(rf"\b({FAILED}|{SUCCEEDED})\b")
 _UNITS = ("", "requests", "transactions")
-FEW = 1e-3  # share of failed attempts; if each run's upper bound is below it, only significant changes are judged
+FEW = 1e-3  # an insignificant change is not judged if every run's share of failures (upper bound) is below this
 MANY = 1e9  # number of attempts assumed if none are recorded; large, so that failures are Poisson-distributed
 
 
@@ -81,7 +81,7 @@ def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple
     """Return the share of failures, the attempts (NaN: unknown), and False if the share assumes `MANY` attempts."""
     level, value, seconds = run.level, run.level.value or 0.0, run.level.seconds if timed else 1.0
     attempts = (run.attempts.value if run.attempts else None) or math.nan
-    exact = run.unit.endswith("/s") == timed  # runs with times need a rate of attempts, other runs a number
+    exact = run.unit.endswith("/s") == timed  # attempts must be a rate in runs with times, and a count in others
     rate, known = metric.unit.endswith("/s"), True
     if metric.outcome == "successes" or metric.unit in SHARES:
         share = min(max(1.0 - value / whole if metric.outcome == "successes" else value / whole, 0.0), 1.0)

@@ -21,7 +21,7 @@ from buildcompare.stats.noise import LEAST_REPEATS, Contrasts, Noise, RepeatedRu
 from buildcompare.stats.planning import ALPHA, quantile
 
 QUANTILES = (0.5, 0.9, 0.99)  # quantiles in distributions: the usual targets for request times
-ENOUGH_TO_CHOOSE = 15  # minimum metrics to decide on pairing; deciding by 5 raises false positives from 5 to 5.5 %
+ENOUGH_TO_CHOOSE = 15  # metrics needed to decide whether to pair sessions; with 5, false positives rise from 5 to 5.5 %
 BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
 """Default noise of times between sessions, from two pairs of sessions of one commit (181 benchmarks of CPython, pairs 0
 and 1 of benchmarks/sessions.py). In two other pairs, 95 % of the 95 % intervals include zero."""
@@ -36,7 +36,7 @@ class Measured:
     row: MetricResult
     effect: Effect | None  # None if not computed yet, or if the metric cannot be judged
     levels: Pair[list[RunLevel]]
-    noise: Noise | None  # noise from all sources but the scatter of `levels`; None if no other source exists
+    noise: Noise | None  # noise from other sources than the scatter of `levels`, such as the catalogue; None if unknown
 
 
 def level_of_build(metric: Metric, runs: Sequence[Level]) -> float | None:
@@ -76,7 +76,7 @@ def with_effects(measured: Sequence[Measured], *, paired: bool = False) -> list[
             few = ReasonCode.FEW_RUNS if max(map(len, each.levels)) > 1 else ReasonCode.NO_NOISE
             why = Reason(code=few if all_positive(*each.levels) else ReasonCode.NOT_POSITIVE)
         elif effect.noise_source == NoiseSource.SESSIONS and not ((here := repeats[at]) and here.df >= LEAST_REPEATS):
-            why = Reason(code=ReasonCode.FEW_SESSIONS)  # too few sessions to show no change; changes are still reported
+            why = Reason(code=ReasonCode.FEW_SESSIONS)  # too few sessions to show equivalence; changes are reported
         completed[at] = replace(each, effect=effect, row=each.row.model_copy(update={"reason": why}))
     return completed
 

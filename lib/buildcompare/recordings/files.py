@@ -135,7 +135,7 @@ def head_of(path: str) -> bytes:
 class Format(NamedTuple):
     """File formats that another package registers as an entry point `buildcompare.formats`."""
 
-    recognise: Callable[[bytes], bool]  # tests for these formats by the first `HEAD_BYTES` bytes of the unpacked file
+    recognise: Callable[[bytes], bool]  # tests if `read` can read a file with these first `HEAD_BYTES` unpacked bytes
     read: Callable[[str, Catalogue], Recording]  # reads the file of this path
     parts: Callable[[Iterable[str]], set[str]] = lambda _: set()
     """Function that selects, from the file names in a folder, those that are read with another file of the same run."""

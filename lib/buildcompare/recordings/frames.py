@@ -27,7 +27,7 @@ from buildcompare.recordings.series import LATEST, TESTED, FloatArray, Note, Ser
 EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
 MAX_LABELS = 47
 EARLIEST = 1e8  # March 1973 in seconds since 1970; smaller times count from the start of the run
-LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 90_000.0  # outside these limits, the time unit is ambiguous
+LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 90_000.0  # elapsed times beyond these need a stated unit
 _UNLESS = {
     "rows": "it is an index",
     "clock": "they are dates or times of day, as 1059 or 45637",
@@ -325,7 +325,7 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
     seconds = np.asarray(dates.dt.as_unit("us").astype("int64").to_numpy() / 1e6)[codes]  # nanoseconds overflow in 2262
     hours, steps = seconds // 3600 % 24, np.diff(seconds)
     half_days = (np.abs(steps + 41_400.0) <= 1_800.0) & (hours.min() >= 1) & (hours.max() <= 12)
-    is_alone = unique.size == seconds.size and np.count_nonzero(steps < 0) == 1  # one curve; its clock goes back once
+    is_alone = unique.size == seconds.size and np.count_nonzero(steps < 0) == 1  # distinct times that decrease once
     hour = (steps <= -3_000.0) & (steps >= -3_600.0) & is_alone
     for marks, expected in ((half_days, "24-hour times"), (hour, "each hour once")):
         if marks.any() and not zoned.any():

@@ -177,7 +177,7 @@ def _answer(client: Client, question: Question, piece: range) -> Answer:
     """Ask a question for one range of times; raise an error if the answer has values at other times."""
     with _about(question):
         answer = client.query_range(question.query, piece[0] / 1000, piece[-1] / 1000, piece.step / 1000)
-        for times in {id(times): times for _, times, _ in answer.series}.values():  # most series share one array
+        for times in {id(times): times for _, times, _ in answer.series}.values():  # check each array of times once
             steps = (times * 1000.0 - piece[0]) / piece.step
             places = np.rint(steps)
             near = (np.abs(steps - places) * piece.step < 1.0) & (places >= 0) & (places < len(piece))

@@ -66,7 +66,7 @@ def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> An
     for chunk in chunks:
         waiting.append(chunk)
         size += len(chunk)
-        if size >= max(BATCH, len(waiting[0])):  # each round scans all unread data again, so wait until they double
+        if size >= max(BATCH, len(waiting[0])):  # parsing rescans all unread bytes, so wait until they have doubled
             waiting, size = [_take_series(b"".join(waiting), around, pairs)], 0
             if len(waiting[0]) > MAX_PART:
                 expected = f"series of at most {MAX_PART // 1_000_000} MB"
@@ -113,7 +113,7 @@ def _numbers(text: bytes, opening: IndexArray, closing: IndexArray) -> Pairs:
     around = zip((opening - 1, closing + 1, closing + 2, closing + 3), b",],[", strict=True)
     if not all((letters[places] == letter).all() for places, letter in around):
         raise ValueError("other letters between numbers")
-    offsets = np.full(4 * closing.size + 1, letters.size)  # starts of a sample's parts: time, ``,"``, value, ``"],[``
+    offsets = np.full(4 * closing.size + 1, letters.size)  # starts in `text` of each time, ``,"``, value and ``"],[``
     offsets[0], offsets[4:-1:4] = 0, closing[:-1] + 4
     offsets[1::4], offsets[2::4], offsets[3::4] = opening - 1, opening + 1, closing
     is_number = np.full(closing.size // 2 + 1, 0b01010101, np.uint8)  # bitmap: Arrow parses only times and values

@@ -42,7 +42,7 @@ class _Named:
 class Series(_Named):
     """One time series."""
 
-    metric: str  # slug of the metric in the catalogue; if unlisted, made from its name
+    metric: str  # slug in the catalogue, or a slug made from `name` if the catalogue does not list the metric
     name: str
     unit: str
     times: FloatArray  # seconds since 1970 (UTC), strictly increasing, shape (n,)
@@ -72,7 +72,7 @@ class Series(_Named):
 class Measurement(_Named):
     """Numbers of one run without times: a benchmark's result, or one number per request or iteration."""
 
-    metric: str  # slug of the metric in the catalogue; if unlisted, made from its name
+    metric: str  # slug in the catalogue, or a slug made from `name` if the catalogue does not list the metric
     name: str
     unit: str
     values: FloatArray  # finite, in `unit`, shape (n,)

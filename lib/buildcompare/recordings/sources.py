@@ -257,7 +257,7 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     recording = _read(run.files, catalogue, run.kind, run.labels, source.time_unit)
     if run.window is not None:
         start, end = (instant.timestamp() for instant in run.window)
-        stop_known = recording.stop_known and end >= recording.window[1]  # unknown if the recording's end is cut off
+        stop_known = recording.stop_known and end >= recording.window[1]  # the window may end before the run stops
         recording = replace(recording, window=(start, end), stop_known=stop_known)
     if "rate_s" in source.model_fields_set and source.kind != "prometheus":
         recording = recording.with_rate(source.rate_s)
@@ -287,7 +287,7 @@ def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue
         try:
             raw = np.atleast_1d(np.asarray(given))
             numbers = np.empty(0) if raw.dtype.kind in "US" else raw.astype(np.float64)
-        except (TypeError, ValueError):  # text, or lists of different lengths
+        except (TypeError, ValueError):  # values that are not numbers, or nested lists of unequal lengths
             numbers = np.empty(0)
         measured = Measurement.of(name, numbers, catalogue)
         least = np.nextafter(0.0, 1.0) if measured.unit == "seconds" else 0.0  # rates may be 0, times may not
@@ -443,7 +443,7 @@ def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
         "catalogue": catalogue.model_dump(mode="json"),
         **({"rate_s": source.rate_s} if catalogue.leaves_rates_open else {}),
     }
-    if source.headers:  # a header may choose the tenant, and so the answer
+    if source.headers:  # hash headers too: they may choose the tenant whose data the server returns
         request["headers"] = {name.casefold(): value for name, value in source.headers.items()}
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 

@@ -56,7 +56,7 @@ for environment in (sections.templates(), sentences.environment()):
 # pandas stores text as Python strings: lookups in small tables take half as long as with Arrow's strings.
 pd.options.mode.string_storage = "python"
 formats()
-Results.model_rebuild()  # builds the schema, which includes the results of other packages
+Results.model_rebuild()  # builds the schema, with the result models that other packages register
 running_code(root())
 code_sha256()
 nbformat.writes(nbformat.v4.new_notebook())  # type: ignore[no-untyped-call]  # makes nbformat compile its schema of notebooks

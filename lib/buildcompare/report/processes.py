@@ -24,7 +24,7 @@ from buildcompare.config.project import locked, short_parent, socket_folder
 
 T = TypeVar("T")
 PRELOAD = ["buildcompare.report.preload", "buildcompare.api"]
-LEAST_MEMORY = 4_000_000_000  # minimum memory limit of a child, in bytes; memory reserved by threads counts as used
+LEAST_MEMORY = 4_000_000_000  # minimum memory limit of a child in bytes; large, as memory reserved by threads counts
 GRACE_S = 5.0
 """Seconds to wait for a child process to end by itself. After SIGTERM, it gets the same time before it is killed."""
 _asker: Connection | None = None  # in a child: pipe to the process that waits for its result
@@ -92,7 +92,7 @@ def in_child(
 def memory() -> int:
     """Return the memory that this machine or this container may use, in bytes."""
     least = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with contextlib.suppress(OSError, ValueError):  # raised outside a container, or if it has no limit
+    with contextlib.suppress(OSError, ValueError):  # raised outside a container, or in one without a memory limit
         least = min(least, int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
     return least
 

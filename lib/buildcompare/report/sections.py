@@ -73,7 +73,7 @@ class Fragment:
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         fields = {name: value for name, value in vars(self).items() if value and name not in ("text", "alone")}
-        shown = {"text/html": self.styled()} if self.html else {}  # notebooks show no fragment that is only a heading
+        shown = {"text/html": self.styled()} if self.html else {}  # no HTML for a fragment with only a heading
         return {**shown, "text/plain": self.text, FRAGMENT_MIME: {**fields, "html": str(self.html)}}
 
     def styled(self) -> str:
@@ -227,7 +227,7 @@ def verdict(analysis: Analysis, *, links: bool = True) -> Fragment:
 
 def summary(analysis: Analysis) -> Fragment:
     """Show the verdict, the findings and the metrics in a notebook's cell."""
-    shown = verdict(analysis, links=False)  # the targets of links are on the page, not in the notebook
+    shown = verdict(analysis, links=False)  # no links, because their targets exist only on the report's page
     return fragment("summary", results=analysis.results, title=title(analysis).html, verdict=shown.html)
 
 

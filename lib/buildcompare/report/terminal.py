@@ -98,7 +98,7 @@ def _judged(test: TestResult) -> Iterator[tuple[str, Change | None, str, Better,
         yield USERS, test.supported_users, "users", Better.HIGHER, True, test.supported_users.band_percent
     judged_as_users = {run.load_curve for run in test.runs.base} if test.supported_users else set()
     for metric in (each for each in test.metrics if each.slug not in judged_as_users):
-        at_own_load = metric if metric.status.changed and not metric.gate else None  # used if `metric.deciding` is None
+        at_own_load = metric if metric.status.changed and not metric.gate else None  # shown if `deciding` is None
         row = metric.deciding or at_own_load
         yield metric.full_name, row, metric.unit, metric.better, metric.gate, metric.margin_percent
     for rate in test.errors:

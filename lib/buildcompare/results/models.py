@@ -432,7 +432,7 @@ class Provenance(Model):
 class Results(Model):
     """The whole of results.json."""
 
-    model_config = ConfigDict(defer_build=True)  # built at first use, because the schema's packages import this module
+    model_config = ConfigDict(defer_build=True)  # built at first use, to avoid circular imports with other packages
 
     schema_version: Literal[2] = 2
     comparison: str

@@ -21,7 +21,7 @@ from buildcompare.stats.levels import FEWEST, ROUNDED
 PENALTY = 12.0, 40.0
 """Penalty without calibration: (first number + second / effective sample size) * long-run variance. At most 5 % of
 AR(1) series (60 to 1080 samples, autocorrelation 0 to 0.9) show a change. Exception: 12 % of short series with 0.9."""
-PENALTY_OF_TWO = 20.0, 600.0  # like `PENALTY`, but the noise is measured around the means of three segments, not two
+PENALTY_OF_TWO = 20.0, 600.0  # numbers as in `PENALTY`, for noise around the means of three segments instead of two
 HIGHEST_PHI = 0.97  # maximum lag-1 autocorrelation of noise; above it, a series of an hour looks like a random walk
 CHANGE_PHI = 0.93
 """Maximum lag-1 autocorrelation of noise in series other than load tests. Covering score on annotated changes: 0.73
@@ -95,7 +95,7 @@ class CalibratedPenalty:
     """Penalty learned from runs without a change. The runs should be about as long as the series to be searched."""
 
     MIN_RUNS = 10
-    no_change: tuple[float, ...]  # each run's smallest penalty without a change, divided by the run's noise variance
+    no_change: tuple[float, ...]  # per run, the smallest penalty that yields no change, divided by the noise variance
 
     def __post_init__(self) -> None:
         count = len(self.no_change)

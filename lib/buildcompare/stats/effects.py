@@ -27,7 +27,7 @@ LABEL_MARGIN_PERCENT = 10.0  # equals the catalogue's `margin_percent` of averag
 FOUND = 1.5, 2.0, 4.0, 8.0
 """Changes, in multiples of the margin, for which the error rate is divided among gate metrics. In CPython's benchmarks,
 this division finds more injected slowdowns of 10 to 50 % than one in proportion to power, and as many of 7.5 %."""
-LEAST_SHARE = 0.1  # minimum error rate of a gate metric (felt by users), divided by an equal share of the family's rate
+LEAST_SHARE = 0.1  # each gate metric (felt by users) gets at least this fraction of an equal share of the error rate
 STEPS = 40  # number of critical values tried for each gate metric (felt by users); 20 or 80 find as many changes
 GATE = "gate"  # name of the family of metrics that users feel
 USERS = 5.0
@@ -92,7 +92,7 @@ class TestedEffect:
     are too correlated for Benjamini & Hochberg: several false positives would raise the threshold of the others."""
     status: Status
     family: str = ""
-    size: float = 1.0  # error rate of the family divided by this row's; the number of rows if all rates are equal
+    size: float = 1.0  # error rate of the family divided by this effect's; with equal rates, the number of effects
     looks: Looks | None = None  # numbers of runs at each look (repeated judgement); None if judged only once
 
     @property
@@ -321,7 +321,7 @@ def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate
     share = 2.0 * special.stdtr(df, -critical) / level
     power = sum(special.stdtr(df, np.log1p(times * margin / 100.0) / sd - critical) for times in FOUND)
     cost, gain = np.diff(share, axis=0), np.diff(power, axis=0)
-    # Raise the gain / cost of a step to the maximum of the metric's later steps, so that earlier steps come first.
+    # Worth: maximum gain / cost of this and all later steps of a metric. Sorting keeps the metric's steps in order.
     worth = np.maximum.accumulate((gain / np.maximum(cost, 1e-300))[::-1])[::-1]
     best_first = np.argsort(-worth, axis=None, kind="stable")
     taken = best_first[np.cumsum(cost.flat[best_first]) <= 1.0 - share[0].sum()]
@@ -348,7 +348,7 @@ def judge_labels(
             status = status_of(effect, effect.p_value, margin_percent, Better.LOWER, alpha=LABEL_ALPHA)
             low, high = effect.interval(1.0 - LABEL_ALPHA)
             if not status.changed and abs(effect.delta_percent) < margin_percent and low > -50.0 and high < 100.0:
-                status = Status.EQUIVALENT  # equivalent even if the interval exceeds the margin, as for most labels
+                status = Status.EQUIVALENT  # the interval may exceed the margin, because most labels' intervals do
             family = str(table), len(members)
             judged[i] = TestedEffect(effect, margin_percent, Better.LOWER, float(p), status, *family)
     return judged

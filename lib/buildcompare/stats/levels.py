@@ -13,7 +13,7 @@ from buildcompare.recordings.recording import FloatArray
 STRONGEST = 0.99  # maximum absolute autoregressive coefficient (Andrews & Monahan 1992, section 3)
 LONGEST_LAG = 60  # maximum bandwidth in samples; an hour of samples says little about longer lags
 FEWEST = 12  # minimum number of samples to estimate noise and its autocorrelation
-HARDLY_COVERED = 0.5  # minimum fraction of the expected samples: in a minute for its mean, in a run to be valid
+HARDLY_COVERED = 0.5  # minimum fraction of the expected samples for a minute's mean, and for a valid run
 MINUTE_S = 60.0  # time range of rate queries, in seconds; rates that are closer in time share data
 SHOWS_S = 120.0  # a sudden change takes this long to pass through minute means of one-minute rates
 ROUNDED = 1e-9  # relative size below which a difference may be a rounding error

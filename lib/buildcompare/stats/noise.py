@@ -30,7 +30,7 @@ from repeated runs with fewer degrees of freedom is pooled with other noise. Wit
 ALIKE = 3.0
 """Number of correlated metrics of a run that count as one independent metric. In identical unbounded runs used for
 tuning, eight metrics hold as much information as 2.7 independent metrics, so about three count as one."""
-LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise: the total of one group of 2 runs and one of 3
+LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise: as many as one group of 2 and one of 3 runs have
 BY_CHANCE = 0.3
 """Variances of groups count as equal if Satterthwaite's degrees of freedom are at least this fraction of all groups'.
 Of calibrations with equal variances (6 to 12 groups of 2 to 4 runs), 1 of 400 has a fraction below 0.3, and 1 of 27
@@ -66,7 +66,7 @@ class RunLevel:
 class RunLevels:
     """Levels of one run in a calibration."""
 
-    metrics: Mapping[str, RunLevel] = field(default_factory=dict)  # keys are those of :func:`series_key`
+    metrics: Mapping[str, RunLevel] = field(default_factory=dict)  # levels by slug and labels (:func:`series_key`)
     labels: pd.DataFrame = field(default_factory=lambda: NO_LABELS)
     """One row per label and statistic: `LABEL_KEY`, value (seconds) and calls in the window (NaN if unknown)."""
     no_change: Mapping[str, float] = field(default_factory=dict)  # by slug: smallest penalty that leaves no changepoint
@@ -219,7 +219,7 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
 
 def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
     """Noise of a metric's levels from repeated runs alone; with few runs, runs of the other test type count too."""
-    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # True: runs of `test_type`, by group and series
+    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # True: runs of `test_type`; False: other runs
     for group in groups:
         for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == slug}):
             levels[group.type == test_type].append([run.metrics[key] for run in group.runs if key in run.metrics])
@@ -241,7 +241,7 @@ def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
     ).T
     weight = np.where(np.arange(ratio.size) < len(noises), 1.0 / ALIKE, 1.0)
 
-    def surplus(log_scale: float) -> float:  # positive if the ratios are larger than this scale
+    def surplus(log_scale: float) -> float:  # positive below the maximum-likelihood scale, negative above
         expected = prior_df * math.exp(log_scale) + df * ratio
         return float(weight @ ((df + prior_df) * df * ratio / expected - df))
 

@@ -28,12 +28,12 @@ other metrics, the error rate is divided in proportion to the power to find this
 used for tuning, this division with 1.5 to 2 finds nearly as many injected changes of 10 % in identical unbounded runs
 as equal parts. Smaller values find more slowdowns of P99 API times by 10 % in bounded tests."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
-MOST_ADDED = 8  # further runs of each build among which the error rate is divided if the final number of runs is open
+MOST_ADDED = 8  # further runs of each build that share the error rate if no final number of runs is planned
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
 SPENT = 0.0425
 """Total error rate of all analyses (looks) of a test, for normal statistics. It is below `ALPHA`, because t statistics
 with 5 degrees of freedom add 0.003 (Jennison & Turnbull 2000, "Group Sequential Methods", 4.4; benchmarks/looks.py)."""
-LEAST = 1e-6  # minimum of `spent_late(part) / part`, so that critical values of early judgements can be computed
+LEAST = 1e-6  # minimum of `spent_late(part) / part`; an error rate of 0 would have no critical value
 HALVINGS = 75  # bisection steps of a root search; they shrink an interval of 1e6 to the floating-point precision of 1
 POINTS = 401  # grid points of the integral in `levels`; twice as many change a level by 1e-6
 

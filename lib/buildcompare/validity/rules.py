@@ -188,7 +188,7 @@ def _recorded(run: RunInTest) -> Reasons:
     elif view.load is None and run.test.type == "bounded":
         yield _reason(ValidityCode.LOAD_UNKNOWN)
     silent_s = recording.duration_s - view.stop.end_s if view.stop and recording.stop_known else 0.0
-    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # else: a gap of the curve
+    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # else reported as a gap in users
         yield _reason(ValidityCode.SILENT_END, {"seconds": silent_s})
     samples_of = map(recording.samples, recording.graphs())
     first = [float(elapsed[finite][0]) for elapsed, values in samples_of if (finite := np.isfinite(values)).any()]
@@ -250,14 +250,14 @@ def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityR
     elif lost > 0.0:  # also state "one in 11 users": one of eleven load agents may have failed
         numbers |= {"lost_percent": 100.0 * lost / fall.before, "one_in": fall.before / lost}
     start = run.view.steady.window[0] if run.view.steady.window else fall.at_s
-    missing = fall.back_s is None or fall.back_s > start  # still missing when the steady window begins
+    missing = fall.back_s is None or fall.back_s > start  # users are still missing when the steady window begins
     if run.test.type == "bounded" and missing:
         whole = run.view.steady.window or (stretch[0], math.inf)
         begins, until = (None if at == edge else at for at, edge in zip(stretch, whole, strict=True))
         return _reason(
             code, numbers, invalid=stretch[1] - stretch[0] < run.view.shortest_s, from_s=begins, until_s=until
         )
-    if run.test.type == "unbounded" and fall.at_s > start:  # the fall is in the last 30 minutes
+    if run.test.type == "unbounded" and fall.at_s > start:  # the load falls in the last 30 minutes
         return _reason(code, {**numbers, "in_last_minutes": 1.0}, until_s=fall.at_s)
     if run.test.type == "unbounded" and missing:
         numbers["still_missing"] = 1.0
@@ -431,7 +431,7 @@ def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
         if None not in versions and _plain(label) != _plain(theirs):
             differs = not _one_version(*map(str, versions))
         else:  # without a version, compare names if the recordings name builds as the params do
-            named = typed and ours != side  # the params name this build, and a recording uses names of the params
+            named = typed and ours != side  # the params name this build, and at least one recording has such a name
             differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
         if differs:
             file, code = run.view.run.file, ValidityCode.ANOTHER_BUILD
