@@ -97,7 +97,7 @@ class KeptGroup(Strict):
     type: Literal["bounded", "unbounded"]
     runs: list[KeptRun]
     at_load: dict[str, AtLoad] = Field(default_factory=dict)
-    """Metric slug -> total variance of log values at equal load, variance of errors within runs, degrees of freedom."""
+    """Metric slug -> total variance of log values at equal load, variance within runs alone, and degrees of freedom."""
 
 
 class Calibration(Strict):

@@ -17,7 +17,7 @@ FOLDER = "artefacts"
 """Name of the folder of artefacts inside a report's folder."""
 MAX_FILES = 2_000
 MAX_BYTES = 200_000_000
-"""Maximum number and maximum total bytes of artefact files in one report, because a report is often kept in git."""
+"""Maximum number (`MAX_FILES`) and total bytes of a report's artefact files, because reports are often kept in git."""
 
 
 _RUN = re.compile(r"(?i)\.(?:x?html?|xht|shtml|svgz?|xml|xslt?|mhtml?|mht)$")
@@ -29,7 +29,7 @@ class Artefact:
 
     source: Path
     named: str
-    """Path of the file, beginning with the path of the file or of its folder as written in the params."""
+    """Path of the file in the params. If the params name a folder: the folder's path, then the file's path inside."""
     place: PurePosixPath
     bytes: int
 

@@ -62,9 +62,9 @@ class Metric(_Strict):
     reading_error_percent: float = Field(default=0.0, ge=0)
     """Error of a level that is read off a plot with overlapping curves, as a standard deviation in percent."""
     independent_tests: tuple[TestType, ...] = ()
-    """Types of test for which changes of the metric are averaged over several tests of a comparison.
+    """Types of test in which the metric's noise is independent between the tests of a comparison.
 
-    The metric's noise must be independent between these tests. In unbounded tests, only noise at equal load matters."""
+    The metric's changes are averaged over tests of such a type. In unbounded tests, only noise at equal load counts."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
     """For a proxy of the load: increase of the metric per user, such as goroutines per user. None if unknown."""
@@ -160,7 +160,7 @@ class LabelTable(_Strict):
     queries: dict[Literal["avg", "p99", "calls", "buckets"], str] = {}
     """Statistic -> query for one series per value of `label`; the series of `buckets` also differ by bound (`le`).
 
-    `{window}` is replaced by the step of the series, such as 60s; in queries over a whole run, by the run's length."""
+    `{window}` is replaced by the step of the series, such as 60s, or by the run's length if a query covers the run."""
 
 
 class Question(NamedTuple):

@@ -22,9 +22,9 @@ MAX_LINE = 1_000
 """Maximum characters of each part of an error message, and of a line that a server sent."""
 _HIDDEN = "***"
 _PIECE = 16
-"""Minimum length of a part of a secret that is hidden, in characters. A truncated answer may hold only such a part."""
+"""Minimum characters of a part of a secret for the part to be hidden. Truncated answers may hold only a part."""
 _LONG = 10_000
-"""Secrets of up to so many bytes are also hidden in hex and as escapes. Longer texts are searched line by line."""
+"""Secrets over `_LONG` bytes are not hidden in hex or escapes. Texts over `_LONG` characters are searched by line."""
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 

@@ -28,7 +28,7 @@ _FILE_KEYS = [f"`{key}`" for key in (*FILE_KEYS.values(), "values")]
 MOST_USERS = 1_000_000_000
 """Upper bound of users and of counted errors."""
 SLUG = re.compile(r"(?!(?i:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
-"""Pattern of names that become file or folder names: no separators, no dot at either end, no device of Windows."""
+"""Pattern of names for files and folders: no separators, no dot at either end, no name that Windows reserves (con)."""
 
 
 _CREDENTIALS = re.compile(
@@ -121,7 +121,7 @@ class Run(Strict):
     recording: str | None = None
     snapshot: str | None = None
     pgbench: Files | None = None
-    """One file, or the logs of all threads of the run; ``*`` matches several files."""
+    """Output of pgbench: one file, or the logs of all threads of the run. In a path, ``*`` matches several files."""
     sysstat: str | None = None
     values: Annotated[Numbers | Annotated[str, Tag("file")], ONE_OR_FILE] | None = None
     """Metric -> number, or list with one number per request or iteration. A string is the path of a file or folder."""

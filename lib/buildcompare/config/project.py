@@ -137,7 +137,7 @@ def own_folder(parent: Path, prefix: str, suffix: str = "") -> Iterator[Path]:
 
 
 SOCKET_PATH = 60
-"""Maximum characters of TMPDIR. A longer TMPDIR is avoided for sockets: systems limit their paths to 104 to 108."""
+"""Maximum characters of TMPDIR as a parent of sockets: systems limit paths of sockets to 104 to 108 characters."""
 
 
 def short_parent() -> Path:

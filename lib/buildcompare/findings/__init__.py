@@ -53,13 +53,13 @@ RANKS = {
     FindingKind.RECORDING_NOTE: FOLDED,
     FindingKind.MORE_EVENTS: FOLDED,
 }
-"""Kind of finding -> rank, by which findings of severity info are sorted; other kinds have the rank `OTHERS`. Findings
-of rank `FIRST` precede warnings. Warnings of rank `PAST` follow other warnings. Infos of rank `FOLDED` start hidden."""
+"""Kind of finding -> rank; other kinds have the rank `OTHERS`. Findings of severity info are sorted by rank, and start
+hidden at rank `FOLDED`. Findings of rank `FIRST` precede warnings. Warnings of rank `PAST` follow other warnings."""
 HYGIENE = (
     FindingKind.GAPS, FindingKind.MISSING_METRICS, FindingKind.EMPTY_METRICS, FindingKind.METRICS_NOWHERE,
     FindingKind.COUNTER_RESETS, FindingKind.SERVER_VERSIONS, FindingKind.RECORDING_NOTE,
 )  # fmt: skip
-"""Kinds of findings about recordings. Other findings are chosen first for the `TOP` places that are always visible."""
+"""Kinds of findings about recordings. The `TOP` places that are always visible go to findings of other kinds first."""
 HEADLINES = (
     FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES, FindingKind.LOOKS,
     FindingKind.SESSIONS,
@@ -78,7 +78,7 @@ _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
     load.bumps_in_both, metrics.counted_errors, metrics.blind_spots, of_labels.labels_in_one_build, recordings.notes,
 )
 # fmt: on
-"""Rules for one test (`_OF_ONE_TEST`) and for all tests together (`_ACROSS_TESTS`). Their order breaks ties of rank."""
+"""Functions that make findings about one test (`_OF_ONE_TEST`) or all tests. Equal ranks keep the functions' order."""
 
 
 def find(

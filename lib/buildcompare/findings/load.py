@@ -12,17 +12,17 @@ REPORTED_TOLERANCE_PERCENT = 1.0
 """A larger difference between reported and estimated supported users, in percent, gives a finding; in published runs
 the difference is at most 0.5 %."""
 DEEPER = 2.0
-"""Early bumps of two builds are similar if their deepest falls differ at most by this factor (published tests: 1.6)."""
+"""Maximum ratio of the builds' largest falls of the load before the ramp that count as similar (published: 1.6)."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
-"""Number of pairs of identical unbounded runs that differ, and number of all pairs (`benchmarks/identical.py`). For
-`OTHER_BUMPS`, the numbers of early bumps differ. For `OTHER_TIMES`, one curve of users is `LATER_S` or more later."""
+"""Number of differing pairs, and number of all pairs, of identical unbounded runs (`benchmarks/identical.py`).
+`OTHER_BUMPS`: numbers of early load rises differ. `OTHER_TIMES`: one run reaches a load `LATER_S` s or more later."""
 OTHER_EVENTS = {"unbounded": (5, 22), "bounded": (2, 6)}
 """Type of test -> pairs of identical runs with an event in only one run, and all pairs (`benchmarks/placebo.py`)."""
 MOST_EVENTS = 5
 """Maximum number of findings about events of one test; one more finding counts the remaining events."""
 WAVES = ("wave_period_s", "wave_amplitude_users")
 LATER_S = 300.0
-"""Minimum delay between builds for a finding, in seconds. Published early bumps cause shorter delays (four minutes)."""
+"""Minimum delay of a build's load for a finding, in seconds. Published early load rises cause less (four minutes)."""
 
 
 def supported_users(test: TestResult) -> Iterator[Found]:

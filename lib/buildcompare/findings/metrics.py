@@ -19,9 +19,9 @@ ERRORS_PERCENT = 0.025
 ERRORS_PER_USER_MINUTE = 1.0 / 480.0
 """Minimum number of errors per user and minute for a finding: one error per user in a day of eight hours."""
 ERRORS_TIMES = 2.0
-"""Minimum ratio of new to base error rate for a finding; a convention, since the noise of these rates is often unknown.
+"""Minimum ratio of new to base error rate for a finding. The ratio is a convention, because noise is often unknown.
 
-In a chain of comparisons, `history.chain` compares changes of error counts with their usual size.
+For comparisons of successive builds, `history.chain` also compares changes of error counts with their usual size.
 """
 FAILING_PERCENT = 1.0
 """A new build with at least this percentage of failed requests, and `ERRORS_TIMES` times that of base, cannot pass."""

@@ -21,7 +21,7 @@ USUAL_LIMITS = {
     ValidityCode.CEILING_REACHED,
     ValidityCode.OTHER_RUNS,
 }
-"""Codes of limits that concern only the supported users; the report states such limits beside the supported users."""
+"""Validity codes that concern only the supported users. A limited test with only such codes gets no warning."""
 MIN_COVERAGE = 0.98
 """Minimum share of the expected samples; a series with less has gaps. Published series have at least 0.99."""
 ALIKE = 0.6

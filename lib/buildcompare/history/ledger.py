@@ -142,7 +142,7 @@ class LedgerTest(ChainTest, extra="forbid"):
     """Length of each run's steady window, in seconds."""
     samples: list[str] = Field(default_factory=list)  # SHA-256 of each run's samples
     written: Users | None = None
-    """Supported users that a published report states for this test; a pair of nulls if it states none."""
+    """Supported users of base and new in a published report (null if not stated); None if no report is known."""
 
     @property
     def all_looks(self) -> list[tuple[int, int]]:

@@ -27,13 +27,13 @@ FEWEST_SETUPS = 3  # Minimum number of setups to fit the distribution: one is he
 FEWEST_ROWS = 20  # Minimum rows of a label table to learn noise and median change; an SD of 20 rows errs by about 16 %
 RESOLUTION = 0.01  # Minimum noise (1 %), because percentiles come from histograms with few buckets
 TYPICAL = 12.0
-"""Weight of a table's variance in the weighted mean that predicts the variance of a label. Each squared change of the
-label has the weight 1. Values of 4 to 32 were tried on the half of Mattermost's unbounded tests used for tuning."""
+"""A label's variance is predicted as a weighted mean: the variance of its label table has this weight, and each squared
+change of the label has weight 1. Values of 4 to 32 were tried on half of Mattermost's unbounded tests, for tuning."""
 CALM = 0.8  # Lower quantile of |change / SD| to which a t distribution is fitted; the upper is 1 - `LABEL_ALPHA`
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
 SHORT, SHALLOW = 0.3, 0.7
-"""Exponents of :func:`relative_noise`. At 2 % false alarms, they raise the detected percentage of labels made twice as
-slow: from 47 to 58 and from 29 to 42, in two parts of Mattermost's unbounded tests used for tuning."""
+"""Exponents of :func:`relative_noise`. In two parts of Mattermost's unbounded tests used for tuning, the exponents
+raise the detected percentage of labels made twice as slow from 47 to 58 and from 29 to 42, at 2 % false alarms."""
 TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 """Labels with an average below `TYPICAL_S` seconds (or below the table's median average, if lower) have more noise than
 others. Percentiles have more noise if log(percentile / average) is below `TYPICAL_RATIO`, and less noise if above."""

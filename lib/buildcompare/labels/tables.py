@@ -291,8 +291,8 @@ def _added_seconds(row: LabelResult) -> float | None:
 SEVERAL_TIMES = 3.0  # Minimum ratio of new to base of a label that counts as several times slower; a round number
 LEAST_ADDED = 0.02  # Minimum added time of a slower label, divided by the base's total time of all labels in the table
 FAR = 6.0
-"""Minimum ratio of 99th percentile to average of a slower label without recorded calls. Labels with few calls have a
-lower ratio. 1 published release has a slower label, and 1 with base and new swapped; without the minimum, 12 and 7."""
+"""Minimum ratio of 99th percentile to average of a slower label without recorded calls; few calls give a lower ratio.
+Slower labels occur in 1 published release (1 if base and new are swapped), and without the minimum in 12 (7)."""
 
 
 def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:

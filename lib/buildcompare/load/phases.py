@@ -108,11 +108,11 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
 
 
 LAG_S = 45.0
-"""Minimum seconds of a straight stretch. As many seconds are skipped before each stretch, as users connect late."""
+"""Minimum seconds of a straight part of the ramp, and seconds skipped before it because users connect with a delay."""
 STRAIGHT_STEPS = 3.0  # maximum distance of samples from a straight line, in steps of 8 users; larger for noisy curves
 PIXEL = 0.003  # maximum distance of samples from a line, as a share of the level: one pixel of a published plot
 TRUSTED_PART, END_STEPS = 0.7, 2.0
-"""A stretch ends at its last sample within `END_STEPS` * 8 users of a fit to its first 70 % (`TRUSTED_PART`)."""
+"""A straight part of the ramp ends at the last sample within `END_STEPS` * 8 users of a line through its first 70 %."""
 MAIN_PART = 0.35  # the ramp is the first straight stretch whose rise is at least this fraction of the largest rise
 AFTER_S = 240.0  # minimum seconds of a stretch after a kink: long enough for alerts to turn the curve up and down twice
 SLOWER = (0.2, 0.8)  # limits of the slope after a kink, relative to the slope before it (expected: a third to a half)
@@ -126,8 +126,8 @@ class Ramp:
     end_s: float  # end of the straight stretch: an alert, a bend, or the recording's end
     slope: float  # in the curve's unit per second
     kink_s: float | None
-    """End of the straight stretch in elapsed seconds, if a second, less steep one follows; else None. Such a kink is
-    normal: after the first alert, the load-test coordinator pauses between its steps."""
+    """Elapsed seconds at which the ramp becomes less steep but stays straight; None without such a kink. A kink is
+    normal: after the first alert, the load-test coordinator pauses between its steps of 8 users."""
     complete: bool  # False if the recording ends before the ramp does
 
 
@@ -211,8 +211,8 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 
 FALL_STEPS = 5.0  # minimum fall of a wave, in steps of 8 users
 ROW, PAUSE_S = 3, 1200.0
-"""Waves begin with at least `ROW` falls whose peaks are at most `LONGEST_S` apart. Published waves have periods of 145
-to 250 s. The time to the next fall must not exceed `PAUSE_S` seconds or, if longer, the duration of the first falls."""
+"""Waves of the load begin with at least `ROW` falls with peaks up to `LONGEST_S` s apart (published: 145 to 250 s).
+The pause after these falls is at most `PAUSE_S` seconds or the duration of these falls, whichever is longer."""
 CYCLE_STEPS = 2.0  # minimum fall after a peak, in steps of 8 users; small, because a missed peak doubles a cycle
 FEWEST_CYCLES = 4  # minimum number of cycles for a period: four cycles have three distances
 RESOLVED, ALIASED = 8.0, 3.0
@@ -242,7 +242,7 @@ class Waves:
     falls: tuple[Turn, ...] = ()  # all falls (peak to next trough) from `onset_s` to the end of the load
     cycles: tuple[float, ...] = ()  # seconds between peaks; the falls between them may be too small for `falls`
     period_s: float | None = None
-    """Typical length of `cycles` in seconds; in a noisy curve, the period of the spectral peak if the two differ."""
+    """Typical length of `cycles` in seconds. In a noisy curve, a spectral peak's differing period counts instead."""
     amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
     regularity: float | None = None  # 1 minus the robust relative standard deviation of `cycles`; 1 if all are equal
     test: WaveTest | None = None  # None if the curve is too short, constant, or without a spectral peak

@@ -81,8 +81,8 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
 
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
 """Without repeated runs, a run's delay has the standard deviation sqrt(`LEAST_SD_S`^2 + (`ONSET_SD` * start of the
-ramp)^2) in seconds. In simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`), this is 10 to 13 s for ramps with
-one or two starts, else 0.04 to 0.07 times the start. As real runs vary more, both constants are 1.5 times as large."""
+ramp)^2) in seconds. Simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`) give 10 to 13 s for ramps with one or
+two starts, and 0.04 to 0.07 times the start for others. The constants are 1.5 times as large: real runs vary more."""
 FIRST_S = 120.0  # length of the common ramp's first part in seconds; its delay is compared with the whole ramp's delay
 LEVELS = 101  # number of loads at which delays are measured: one for each percent of the common range of loads
 

@@ -30,8 +30,8 @@ CUT_SLOPE = 1.15
 run) if it ends together with the new curve. Published curves without a shutdown have ratios of 0.98 to 1.12 if they are
 whole, and of at least 1.19 if they lack more than 1 % of their users."""
 LEVEL = 0.5
-"""Slope at the end of a curve, divided by `STOP_SLOPE`. A curve that may be cut is used only up to this ratio: a
-flatter curve would not rise further. Cut published curves have ratios of 1.0 to 2.5; a limit of 0.9 would suffice."""
+"""Maximum slope at the end of a curve that may be cut (end before its run), divided by `STOP_SLOPE`. A flatter curve
+would not rise further. Published cut curves have ratios of 1.0 to 2.5, so a maximum of 0.9 would suffice."""
 
 
 def supported_users(

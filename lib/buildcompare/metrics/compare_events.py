@@ -22,8 +22,8 @@ from buildcompare.stats.planning import ALPHA
 
 SMALLEST_SHARE = 0.2  # events smaller than this multiple of the metric's margin are omitted
 SAME_S = 360.0
-"""Maximum seconds between matching events of two runs: jobs of the server vary by minutes. The times of drops may also
-be counted from the ends of the runs: otherwise 1 of 37 pairs of identical unbounded runs has two false warnings."""
+"""Maximum seconds between matching events of two runs, because jobs of the server vary by minutes. Drops also match by
+the time to the end of the run; otherwise, 1 of 37 pairs of identical unbounded runs has two false warnings."""
 ALIKE = 0.5  # minimum ratio between the sizes of matching events
 LONE = 6.0
 """Minimum size, in margins, at which a spike or drop is a warning even if no other metric shows it. Identical runs of

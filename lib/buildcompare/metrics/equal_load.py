@@ -38,7 +38,7 @@ ROUNDS = 4
 CONTRADICTED = 3.0
 """Number of standard errors beyond which the difference at the highest load contradicts the common difference."""
 FARTHEST = 1e6
-"""Values of minutes are clipped to this factor above and below the median; farther values are recording faults."""
+"""Means over one minute are limited to this factor above and below the median. Values beyond are recording faults."""
 COSINES = 0.4
 """The noise of n minutes is measured by `COSINES` * n^(2/3) slow cosines (Lazarus, Lewis, Stock & Watson 2018)."""
 

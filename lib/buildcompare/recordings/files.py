@@ -138,7 +138,7 @@ class Format(NamedTuple):
     recognise: Callable[[bytes], bool]  # tests if `read` can read a file with these first `HEAD_BYTES` unpacked bytes
     read: Callable[[str, Catalogue], Recording]  # reads the file of this path
     parts: Callable[[Iterable[str]], set[str]] = lambda _: set()
-    """Function that selects, from the file names in a folder, those that are read with another file of the same run."""
+    """Function that takes the file names in a folder; returns the names read together with another file of the run."""
 
 
 @cache
