@@ -290,7 +290,7 @@ class _TrickleError(Exception):
 
 
 _limit = threading.local()
-"""Time limit of the current thread's query: `is_over()` is True after this limit, or if the client was stopped."""
+"""Holds each thread's function `is_over()`: whether the request is past its time limit or the client was stopped."""
 
 
 class _Response(http.client.HTTPResponse):

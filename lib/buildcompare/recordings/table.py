@@ -44,8 +44,8 @@ NO_CHECKSUM = Note(
 )
 MAX_SERIES = 100_000  # maximum rows of a recording, because each row becomes several objects in memory
 MAX_VALUES = 20_000_000
-"""Maximum number of values in a file of another program. A small compressed file may hold far more. For comparison:
-1,000 series over 20 hours, with a sample every 5 s, have 14 million values."""
+"""Maximum number of values in a Parquet file without our checksum. A small compressed file may hold far more values.
+For comparison: 1,000 series over 20 hours, with a sample every 5 s, have 14 million values."""
 MAX_TEXT, MAX_TEXT_IN_ALL = 10_000, 100_000_000
 """Maximum characters of one text, and of all texts of a column, because a small compressed file may hold long texts."""
 THREADS = False

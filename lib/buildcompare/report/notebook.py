@@ -18,7 +18,7 @@ from buildcompare.results import Results
 from buildcompare.text import sentences
 
 NOT_PUBLISHED = "workbench"
-"""Tag of cells that reports leave out."""
+"""Notebook cells with this tag are not shown on the published page."""
 
 
 def notebook_of(report: Report) -> NotebookNode:

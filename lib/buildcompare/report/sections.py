@@ -42,7 +42,7 @@ OPENED = "notebooks/investigate.ipynb"  # commands shown beside findings open th
 HEADLINE_TESTS = 6
 """Maximum number of tests in the table below the verdict. Tests with better verdicts are in a collapsed table."""
 MOST_LABELS = 500
-"""Number of labels to which the page cuts a long table (see `labels`); thousands of labels take many megabytes."""
+"""Maximum number of labels in a table (exceptions: see `labels`). Thousands of labels would take many megabytes."""
 CALLABLE = (
     (commonmark, "aligned cell code destination plain to_html to_inline_html to_markdown"),
     (sentences, "say"),

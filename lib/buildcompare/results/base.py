@@ -54,7 +54,7 @@ class Length(Model):
     run_s: float
     needed_s: float
     rate_s: Number
-    """Longest rate window, in seconds, for which this run is long enough; null if there is none."""
+    """Maximum `rate_s` (seconds over which rates are taken) for which the run is long enough; null if there is none."""
 
 
 class Reason(Model):

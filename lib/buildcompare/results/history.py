@@ -30,7 +30,7 @@ class Drift(Model):
     kind: DriftKind
     comparison: str
     against: str
-    """Name of the earlier comparison; for the kind `between_databases`, the other database."""
+    """Name of the earlier comparison; for the kind `between_databases`, name of the reference database."""
     test: str
     type: TestType
     db_engine: str | None
@@ -49,14 +49,14 @@ class Drift(Model):
     same_version: bool
     """Whether both builds have the same major and minor version; if not, the versions may explain the difference."""
     z: Number = None
-    """For an unchanged version: z-score of log(`value` / `before`); null with too few earlier comparisons."""
+    """Z-score of log(`value` / `before`), only for unchanged versions; null with too few earlier comparisons."""
     jump: bool = False
     setup_changed: list[str] = Field(default_factory=list)
     """Settings that changed since the earlier comparison; empty if no change is recorded."""
     flipped: bool = False
-    """True if the order of two databases by supported users differs from the last time that a new build ran on both."""
+    """True if two databases swapped their order by supported users since new builds were last tested on both."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
-    """If `flipped`: the last earlier comparisons (at most 20) in which the databases had the same order as now."""
+    """If `flipped`: the most recent earlier comparisons (at most 20) that found the present order of the databases."""
     earlier_comparisons: int = 0
     """If `flipped`: number of all earlier comparisons in which the databases had the same order as now."""
 

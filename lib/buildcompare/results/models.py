@@ -64,7 +64,7 @@ class ValidityReason(Model):
     because: Reason | None = None
     from_s: Number = None
     until_s: Number = None
-    """The run is valid from `from_s` to `until_s`, in elapsed seconds. Null: not limited by the fault in `code`."""
+    """Elapsed seconds at which the valid part of the run ends; null if the reason does not limit its end."""
     numbers: dict[str, Number] = Field(default_factory=dict)
     """Observed and expected values by name; times are in elapsed seconds."""
 
@@ -146,7 +146,7 @@ class AlertResult(Model):
 
 
 NEAR = 0.8
-"""Minimum `nearness` that counts as near: about one more step of the load would reach the threshold."""
+"""An alert with at least this `nearness` is near its threshold: about one more step of the load would reach it."""
 
 
 class LimitedBy(Model):
@@ -193,7 +193,7 @@ class Event(Model):
     size_percent: Number
     ci: tuple[Number, Number] | None
     group: int | None
-    """Number, from 1, that simultaneous events of a build have in common; never null in new results."""
+    """Number, from 1, of a group of simultaneous events in one build; null only in results of earlier versions."""
     matched: bool
     warning: bool = False
     """True if the event is in one build only and significantly larger than the metric's margin."""
@@ -245,7 +245,7 @@ class ProfilesResult(Model):
     own: list[FrameResult]
     """Share of each frame in the samples, in percent; only samples taken in the frame itself count."""
     total: list[FrameResult]
-    """Shares of the samples in the frame or its callees; a frame is left out if a callee explains its change."""
+    """Share of each frame with callees, in percent. Omitted: frames with at least 90 % of their change in a callee."""
 
 
 class Sessions(Model):
@@ -302,9 +302,9 @@ class FurtherRunsResult(Model):
     hours: float
     """Hours that the further runs of both builds take, if they last as long as the recorded runs."""
     found_percent: float
-    """Smallest rise, in percent, that would be reported."""
+    """Smallest rise, in percent, that would be reported as a change after the further runs (probability 80 %)."""
     no_worse_than_percent: Number
-    """The further runs would rule out a larger loss (percent) if the builds are equal; null with `better: neutral`."""
+    """If builds are equal, further runs would exclude losses above this percentage; null with `better: neutral`."""
 
 
 class PlannedRow(Model):
@@ -322,7 +322,7 @@ class PlannedRow(Model):
     unit: Literal["run", "session"] = "run"
     """What the numbers in `steps` count: runs or sessions."""
     steps: list[FurtherRunsResult]
-    """Changes detectable with one further run, and with the runs (at most 8) that detect a change of 1.5 margins."""
+    """Plans with one further run, and with the fewest further runs (at most 8) that detect 1.5 times the margin."""
 
     @property
     def undecided(self) -> bool:
@@ -341,7 +341,7 @@ class TestPlan(Model):
     runs: int
     """Number of runs (or sessions) that each build has now; the smaller number if the builds differ."""
     order: list[Side] = Field(default_factory=list)
-    """Build of each further run, in order; empty if no row is undecided."""
+    """Build of each further run, in order; empty if all rows are decided."""
     rows: list[PlannedRow]
 
     @property

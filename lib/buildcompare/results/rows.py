@@ -76,7 +76,7 @@ class LoadAdjustedResult(Decided):
 
     users: float
     p_adjusted: Number = None
-    """P-value, adjusted (Holm) within a group of metrics: errors, gates (felt by users), other times, or the rest."""
+    """P-value, adjusted (Holm) within the metric's family: errors, gate metrics, other times, or other metrics."""
     at_users_range: Window
     """Lowest and highest load, in connected users, at which both builds were observed."""
     constant: bool = False
@@ -102,7 +102,7 @@ class TrafficMixResult(Model):
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
-    """What changed: shares of calls (`mix`) or seconds per call (`speed`). `unknown`: the mix and perhaps the speed."""
+    """What changed: shares of calls (`mix`) or seconds per call (`speed`). `unknown`: mix changed; speed is unknown."""
     counts: bool
     """True if `mix_percent` is at least half the margin, and its interval (if known) excludes zero."""
     base: float
@@ -144,9 +144,9 @@ class MetricResult(Decided, MetricRow):
     labels: dict[str, str] = Field(default_factory=dict)
     margin_percent: float
     levels: Pair[list[float]]
-    """Level of each run, if known. `base` and `new` are their geometric means (for failures, arithmetic means)."""
+    """Level (mean) of each run, if known. `base` and `new` are geometric means of levels (arithmetic for failures)."""
     mean: Pair[Number]
-    """Arithmetic mean of the samples from which a level is computed, averaged over the runs of each build."""
+    """Arithmetic mean of a run's samples, averaged over the runs of each build; null if no run has usable samples."""
     p_adjusted: Number = None
     """P-value, adjusted (Holm) over the metrics of `family`."""
     family: str | None = None
@@ -162,9 +162,9 @@ class MetricResult(Decided, MetricRow):
     load_adjusted: LoadAdjustedResult | None = None
     traffic_mix: TrafficMixResult | None = None
     decided_by: Literal["level", "traffic_mix", "equal_load", "none"] = "level"
-    """Row that the verdict uses. `level`: this row. `equal_load`: `load_adjusted` (unbounded tests). `traffic_mix`: its
-    row at unchanged mix, if the mix changed the average (in unbounded tests only if the status there is no regression).
-    `none`: no row, because the change at equal load is unknown in an unbounded test."""
+    """Row that the verdict uses. `level`: this row. `traffic_mix`: this row at unchanged traffic mix, if a changed mix
+    affected it (in unbounded tests, only if the row at unchanged mix is no regression). `equal_load`: `load_adjusted`,
+    in other unbounded tests. `none`: no row, because an unbounded test has an unknown change at equal load."""
 
     @property
     def full_name(self) -> str:
@@ -218,12 +218,12 @@ class PooledResult(MetricRow):
     ci_high: Number
     p_value: Number
     p_adjusted: Number
-    """P-value, adjusted (Holm) within a group of rows: errors, gates (felt by users), other times, or the rest."""
+    """P-value, adjusted (Holm) within the metric's family: errors, gate metrics, other times, or other metrics."""
     status: Status
     no_worse_than_percent: Number = None
     min_detectable_percent: Number = None
     between_percent: Number
-    """Standard deviation of the change between tests, in percent, beyond the run-to-run noise of the tests."""
+    """Standard deviation, in percent, of the changes of the tests; the part due to run-to-run noise is removed."""
     noise_source: NoiseSource
 
 
@@ -262,7 +262,7 @@ class LabelResult(Tested, LabelRow):
     """One statistic of one label in one test; the interval is for the change after subtraction of `shared_percent`."""
 
     shared_percent: Number = None
-    """Median change of all labels of the table, in percent; it is subtracted before the row is judged."""
+    """Median change of all labels, in percent; 0 below 20 labels. Only the row's change beyond the median is judged."""
     noise_source: NoiseSource = NoiseSource.NONE
     p_adjusted: Number = None
     calls: Pair[Number] | None = None
@@ -272,9 +272,9 @@ class LabelResult(Tested, LabelRow):
     """Change in percent over the whole runs, if the source also summarises whole runs; else null."""
     window: Literal["steady", "whole_run"]
     status: Status
-    """`regression`, `improvement` (at most 2 % of unchanged rows): `p_value` is below 0.02, and the 96 % interval
-    reaches beyond 10 %. `equivalent`: the change is below 10 %, and its 98 % interval is inside -50 to +100 %.
-    `not_worse`: `ci_high` is at most 20 %. `p_adjusted` (Benjamini-Hochberg) does not affect the status."""
+    """`regression` or `improvement`: `p_value` is below 0.02, and the 96 % interval reaches beyond 10 %. By chance, at
+    most 2 % of unchanged rows get either status. `equivalent`: the change is below 10 %, its 98 % interval is inside
+    -50 to +100 %. `not_worse`: `ci_high` is at most 20 %. The status ignores `p_adjusted` (Benjamini-Hochberg)."""
     only_in: Side | None
     at_least: Pair[bool]
     reason: Reason | None

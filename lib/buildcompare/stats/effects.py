@@ -25,8 +25,8 @@ from buildcompare.stats.planning import ALPHA, SOUGHT, Looks, enough_runs, perce
 LABEL_ALPHA = 0.02  # significance level of each label row: by chance, 4 of 200 unchanged rows are marked
 LABEL_MARGIN_PERCENT = 10.0  # equals the catalogue's `margin_percent` of averages over all labels
 FOUND = 1.5, 2.0, 4.0, 8.0
-"""Changes, in multiples of the margin, for which the error rate is divided among gate metrics. In CPython's benchmarks,
-this division finds more injected slowdowns of 10 to 50 % than one in proportion to power, and as many of 7.5 %."""
+"""The error rate is divided among gate metrics to find changes of these sizes (multiples of the margin). In CPython's
+benchmarks, a division in proportion to power finds as many injected slowdowns of 7.5 %, but fewer of 10 to 50 %."""
 LEAST_SHARE = 0.1  # each gate metric (felt by users) gets at least this fraction of an equal share of the error rate
 STEPS = 40  # number of critical values tried for each gate metric (felt by users); 20 or 80 find as many changes
 GATE = "gate"  # name of the family of metrics that users feel

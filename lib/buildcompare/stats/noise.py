@@ -21,7 +21,7 @@ from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats.planning import root
 
 LENT_DF = 4.0
-"""Maximum degrees of freedom of noise from runs of the other test type or from other labels of a table. In simulated
+"""Maximum degrees of freedom of noise from runs of another test type or from other labels of a table. In simulated
 identical builds (2 to 5 runs each), 0.7 to 3.2 % of labels are marked as changed. A maximum of 8 marks up to 3.6 %."""
 CATALOGUE_DF = 8.0
 """Default degrees of freedom of a catalogue's noise. Noise scaled to another laboratory has at most this number. Noise
@@ -32,7 +32,7 @@ ALIKE = 3.0
 tuning, eight metrics hold as much information as 2.7 independent metrics, so about three count as one."""
 LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise: as many as one group of 2 and one of 3 runs have
 BY_CHANCE = 0.3
-"""Variances of groups count as equal if Satterthwaite's degrees of freedom are at least this fraction of all groups'.
+"""Variances of groups count as equal if Satterthwaite's degrees of freedom reach this fraction of the groups' total.
 Of calibrations with equal variances (6 to 12 groups of 2 to 4 runs), 1 of 400 has a fraction below 0.3, and 1 of 27
 below 0.5. With 0.5, a third fewer changes of 20 % injected into times are found (identical runs used for tuning)."""
 LEAST_REPEATS = 2  # minimum degrees of freedom of noise from repeats alone; with 1, intervals are +-13 standard errors

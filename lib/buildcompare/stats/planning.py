@@ -23,10 +23,10 @@ from buildcompare.results.codes import Better
 
 ALPHA = 0.05  # error rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
 SOUGHT = 1.5
-"""Size of a change, in multiples of the margin. Further runs of gate metrics are planned to find this change. Among
-other metrics, the error rate is divided in proportion to the power to find this change. For gate metrics on recordings
-used for tuning, this division with 1.5 to 2 finds nearly as many injected changes of 10 % in identical unbounded runs
-as equal parts. Smaller values find more slowdowns of P99 API times by 10 % in bounded tests."""
+"""Size of a change, in multiples of the margin. Further runs of gate metrics are planned to find this change. The
+error rate of other metrics is divided in proportion to the power to find this change. For gate metrics, such a division
+with 1.5 to 2 finds nearly as many changes of 10 % (injected into identical unbounded runs used for tuning) as equal
+parts. Smaller values find more slowdowns of P99 API times by 10 % in bounded tests."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
 MOST_ADDED = 8  # further runs of each build that share the error rate if no final number of runs is planned
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
@@ -63,9 +63,9 @@ class FurtherRuns:
 
     further: int
     found_percent: float
-    """Smallest rise in percent that would count as a change."""
+    """Smallest rise, in percent, that would count as a change after the further runs (probability :data:`POWER`)."""
     no_worse_than_percent: float | None
-    """The further runs would rule out a larger loss (percent) if the builds are equal; None with `better: neutral`."""
+    """If builds are equal, further runs would exclude losses above this percentage; None with `better: neutral`."""
 
 
 def plan_runs(
