@@ -387,7 +387,7 @@ _READING = {"calibrate", "compare", "init", "plan"}
 
 
 def _survive_aborts() -> None:
-    """Continue in a forked child, so that the parent can report aborts: pyarrow aborts on some faulty Parquet files."""
+    """Continue in a forked child. If pyarrow aborts the child on a faulty file, the parent reports the abort."""
     child = os.fork()
     if child == 0:
         return

@@ -274,7 +274,7 @@ class Shown:
         display(*shown, raw=True)  # type: ignore[no-untyped-call]  # IPython's function is untyped
 
     def save(self) -> None:
-        """Embed results.json in the notebook; if no command publishes the report, write results.json to a file too."""
+        """Embed results.json in the notebook. In a notebook run by hand, also save a file if no report is published."""
         from IPython.display import display
 
         if not self.published:
@@ -297,7 +297,7 @@ class Result(Shown, Analysis):
     catalogue
         The metrics with their units and margins.
     published
-        Whether a command runs the notebook that makes this result, and publishes the report.
+        True if a command such as ``report`` runs the notebook and publishes the report; False if run by hand.
     """
 
     published: bool = False
@@ -309,7 +309,7 @@ class Result(Shown, Analysis):
 
     @functools.cached_property
     def metrics(self) -> pd.DataFrame:
-        """One row for each metric of each test: levels, change in percent with its 95 % interval, status."""
+        """One row for each metric of each test: both means, change in percent with its 95 % interval, status."""
         return frame((test.name, row) for test in self.results.tests for row in test.metrics)
 
     @functools.cached_property
@@ -388,7 +388,7 @@ class Result(Shown, Analysis):
         Returns
         -------
         Axes
-            Matplotlib axes with the steady windows shaded; the title states the levels and the change.
+            Matplotlib axes with the steady windows shaded; the title states the mean of each build and the change.
 
         Raises
         ------

@@ -70,7 +70,7 @@ class KeptRun(Strict):
 
     @classmethod
     def of(cls, recording: Recording, levels: noise.RunLevels) -> KeptRun:
-        """Convert the measured `levels` of a recording to the form of the file."""
+        """Convert the measured `levels` of a recording to a run of the calibration file."""
         labels: dict[str, dict[str, dict[str, tuple[float, float]]]] = {}
         for group, label, stat, value, calls in levels.labels.itertuples(index=False, name=None):
             labels.setdefault(group, {}).setdefault(stat, {})[label] = (value, calls)
@@ -137,7 +137,7 @@ def read_calibration(file: str, catalogue_name: str) -> Calibration:
 def groups_without(
     calibration: Calibration, recordings: Iterable[Recording]
 ) -> tuple[list[noise.RepeatedRuns], dict[str, Any]]:
-    """Return the groups that contain none of `recordings` (no run may define its own noise), and the self-check."""
+    """Return the groups without `recordings` (no run may define its own noise), and a summary for results.json."""
     compared = {each for recording in recordings for each in ids_of(recording)}
     left_out = [group.name for group in calibration.groups if any(compared & {*run.ids} for run in group.runs)]
     kept = [group for group in calibration.groups if group.name not in left_out]
@@ -256,9 +256,9 @@ interval includes zero. Columns named by a number in `INJECTED`: True if an incr
 def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> dict[str, Any] | None:
     """Judge each pair of runs of a group by the noise of the other groups, and count the outcomes.
 
-    Each pair is judged as if it were two builds, then again with an injected increase of one metric or label. The
-    counts for metrics and for labels are: `rows` (all), `called` (false changes), `covering` (95 % intervals that
-    include zero) and `found` (detected increases by percentage). The result is None for fewer than two groups.
+    Each pair is judged as if it were two builds, then again with an injected increase of one metric or label. For
+    metrics and for labels, the result counts all judgements (`rows`), false changes (`called`), 95 % intervals that
+    include zero (`covering`) and detected increases by percentage (`found`). With fewer than two groups, return None.
     """
     if len(groups) < 2:
         return None
@@ -328,7 +328,7 @@ def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
 def _checked(
     group: noise.RepeatedRuns, pair: int, key: str, judged: Sequence[TestedEffect | None]
 ) -> list[tuple[Any, ...]]:
-    """Return a list with the row of one metric or label; it is empty if the effect without injected change is None."""
+    """Return a list with the self-check's row of one metric or label; the list is empty if the change is unknown."""
     if (plain := judged[0]) is None:
         return []
     low, high = plain.effect.interval()

@@ -1,4 +1,4 @@
-"""Plan further runs of each test: how many the metrics and supported users need, and how many hours they take."""
+"""Plan how many further runs each test needs to judge its metrics and supported users, and how long they take."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def order_of_runs(further: int, runs: int = 1) -> list[Side]:
 
 
 def plan_text(results: Results) -> str:
-    """Write the plan in words: undecided rows, changes that further runs would show, and the order of the runs."""
+    """Write the plan in words: inconclusive results, changes that further runs would show, and the runs' order."""
     titles = {test.name: title(test) for test in results.tests}
     open_ = [plan for plan in results.plan if plan.undecided]
     if not open_:
@@ -53,7 +53,7 @@ def _plan(test: TestResult) -> TestPlan:
 
 
 def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> PlannedRow:
-    """Add to a row the fewest further runs, and the fewest further runs that detect a change of :func:`aim`."""
+    """Add to a row up to two plans: the fewest further runs, and the fewest that detect the change by :func:`aim`."""
     enough = next((step for step in steps if step.found_percent <= aim(row.margin_percent, True)), steps[-1])
     chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
     results = [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]
@@ -61,7 +61,7 @@ def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> Plan
 
 
 def _planned(test: TestResult) -> Iterator[tuple[PlannedRow, list[FurtherRuns]]]:
-    """Yield each row that decides the verdict and has known noise, with the changes that further runs would detect."""
+    """Yield gate metrics and supported users with known noise, each with the changes that further runs would detect."""
     looks = Looks.of(test.looks).runs
     gates, users = [metric for metric in test.metrics if metric.gate], test.supported_users
     judged = sum(each.p_value is not None for each in gates)

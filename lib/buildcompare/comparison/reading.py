@@ -64,7 +64,7 @@ def parameters_of(file: str, given: dict[str, Any], read: Callable[[Path], P], c
 
 
 def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Catalogue:
-    """Return `catalogue`, or the one that `params` name, with the operations and margins of `params`."""
+    """Return `catalogue`, or the catalogue that `params` name, with the metric settings and margins of `params`."""
     try:
         catalogue = read_catalogue(catalogue or params.metrics)
     except InputError as error:

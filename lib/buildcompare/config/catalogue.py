@@ -90,7 +90,7 @@ def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "succes
 
 
 class Operation(_Strict):
-    """Settings of a quantity. Missing values come from the catalogue or the quantity's name, else from the defaults."""
+    """Settings of one metric. A missing value comes from the catalogue or the metric's name, else from the defaults."""
 
     unit: str = Field(default="", max_length=60)
     better: Better = Better.LOWER
@@ -130,7 +130,7 @@ class Alert(ErrorRate):
 
 
 class LabelSd(_Strict):
-    """Noise between runs of one build, for the labels of one table and statistic."""
+    """Noise between runs of one build, for one statistic (avg or p99) of the labels in one label table."""
 
     percent: float = Field(gt=0)
     """Noise of a label in one run, in percent: the scale of a t distribution with `df` degrees of freedom."""

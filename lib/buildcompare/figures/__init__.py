@@ -140,7 +140,7 @@ def _file(name: str) -> str:
 
 
 def names(metrics: Iterable[MetricResult], test: str) -> list[str]:
-    """Name the graphs of a test's metrics like published performance reports: ``mysql_bounded_0_rps``."""
+    """Name the graph of each metric of a test as in published performance reports: ``mysql_bounded_0_rps``."""
     taken: set[str] = set()
     labels = (("".join(f"-{value}" for value in each.labels.values()), each.slug) for each in metrics)
     stems = (slug + "".join(c if c.isalnum() or c in "._-" else "-" for c in label)[:80] for label, slug in labels)

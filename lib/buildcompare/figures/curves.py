@@ -97,7 +97,7 @@ def _mark(points: list[tuple[float, float]], side: Side | None, text: str = "") 
 
 
 def _shift(plot: Plot, test: TestView, slug: str) -> list[chart.Mark]:
-    """Draw the difference between the builds' users on the ramps as a line; return the line as marks of the chart."""
+    """Draw a line between the ramps of both builds, with their gap in users; return the line as marks for the chart."""
     ramp = test.result.ramp_up
     if ramp.shift_users is None or ramp.shift_window is None or ramp.shift_status == Status.INCONCLUSIVE:
         return []
@@ -241,7 +241,7 @@ MOST_NAMES = 8  # Maximum number of release names below the axis
 
 
 def over_releases(series: LevelSeries, releases: Sequence[str], changes: Mapping[int, str]) -> str:
-    """Draw the levels of both builds over releases as SVG; `changes` maps the index of a release to a text."""
+    """Draw a metric of both builds over releases as SVG; `changes` maps a release's index to the text drawn there."""
     top = 1.06 * float(np.nanmax(series.levels))
     factor, unit = unit_scale(top, series.unit)
     every = math.ceil(len(releases) / MOST_NAMES)

@@ -120,7 +120,7 @@ def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) ->
 
 
 def _is_folded(found: Finding) -> bool:
-    """Test by kind, status and rank whether a finding always stays below the fold; its severity must be info."""
+    """Test by kind, status and rank whether a finding always starts hidden; only findings of severity info do."""
     if found.severity != Severity.INFO:
         return False
     status = found.evidence.get("status")
@@ -165,7 +165,7 @@ def suggest(
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to repeat tests that are invalid, have limits beyond supported users, or lack a gate metric's noise."""
+    """Suggest to repeat tests if they are invalid, lack a gate metric's noise, or have only partly valid metrics."""
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED, ValidityStatus.VALID):
         for test in (each for each in tests if each.validity.status == status):
             codes = {*test.validity.codes}

@@ -1,4 +1,4 @@
-"""Make findings about earlier comparisons: setup, drift and databases."""
+"""Make findings about earlier comparisons: changed setup, drift of one version's results, and databases."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -46,7 +46,7 @@ def find(
 def former_setup(
     history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Suggestion]:
-    """Suggest to return to the former setup and, with it, to repeat the test that has the largest unusual drift."""
+    """If settings changed, suggest to repeat a test on the former setup: the test with the largest unusual drift."""
     changed = [row for row in setup_differences if row.kind == SetupChange.CHANGED]
     rows = [row for row in drift if _is_drift(row, history.margin_percent) and _is_unusual(row)]
     rows = [row for row in rows if changed and row.against == changed[0].against]

@@ -109,7 +109,7 @@ def _gravity(test: TestResult, row: LabelResult) -> Severity:
 
 
 def labels_changed(test: TestResult) -> Iterator[Found]:
-    """Find the labels that moved most, count changed rows, and state how many rows would change by chance."""
+    """Report labels whose time changed most, the number of significant changes, and the number expected by chance."""
     judged = [row for row in test.labels if row.p_value is not None]
     slower = [row for row in judged if row.status == Status.REGRESSION]
     faster = [row for row in judged if row.status == Status.IMPROVEMENT]
@@ -129,7 +129,7 @@ def labels_changed(test: TestResult) -> Iterator[Found]:
 
 
 def frames(test: TestResult) -> Iterator[Found]:
-    """Find the frames of profiles that grew by at least `LEAST_POINTS` and, if the noise is known, beyond the noise."""
+    """Find frames whose share of the profile grew by at least `LEAST_POINTS` and, if noise is known, beyond noise."""
     if test.profiles is None:
         return
     noise_known = sum(test.profiles.runs) > 2  # unknown with one profile per build
@@ -175,7 +175,7 @@ def _only_in(test: TestResult, side: Side) -> tuple[tuple[str, str], ...]:
 
 
 def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tuple[float, float]]:
-    """Map each (label, table) of only `side` to average in seconds and fraction of call time in the slowest test."""
+    """Return the cost of labels that only `side` has: average (s) and fraction of call time in the slowest test."""
     rows = [row for test in tests for row in test.labels if row.stat == "avg" and row.only_in == side]
     largest: dict[tuple[str, str], tuple[float, float]] = {}
     for row in rows:

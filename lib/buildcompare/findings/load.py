@@ -80,7 +80,7 @@ def time_to_users(test: TestResult) -> Iterator[Found]:
 
 
 def beginning(test: TestResult) -> Iterator[Found]:
-    """Report builds whose load begins differently: other early bumps (rises that fall back), or a later ramp."""
+    """Report builds whose load begins differently: unlike early bumps (rises that fall back), or a delayed ramp."""
     base, new, shift = test.ramp_up.base, test.ramp_up.new, test.ramp_up
     if base.early_bumps is None or new.early_bumps is None or base.onset_s is None or new.onset_s is None:
         return
@@ -99,12 +99,12 @@ def beginning(test: TestResult) -> Iterator[Found]:
 
 
 def _falls(ramps: RampUps) -> list[Bump | None]:
-    """Return the early bump of each build with the largest fall; None for a build without measured bumps."""
+    """Return, for each build, the early bump (rise before the ramp) with the largest fall; None without bumps."""
     return [max(ramp.bumps, key=lambda bump: bump.depth_users, default=None) for ramp in (ramps.base, ramps.new)]
 
 
 def bumps_alike(ramps: RampUps) -> bool:
-    """Test whether both builds have equally many early bumps, with similar largest falls (at most factor `DEEPER`)."""
+    """Test whether both builds have equally many early bumps (rises before the ramp), with similar largest falls."""
     depths = sorted(bump.depth_users for bump in _falls(ramps) if bump)
     similar = len(depths) < 2 or depths[1] <= DEEPER * depths[0]
     return ramps.base.early_bumps == ramps.new.early_bumps and similar
@@ -122,7 +122,7 @@ def waves(test: TestResult) -> Iterator[Found]:
 
 
 def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report similar early bumps in both builds; tests with the same number of bumps share a finding."""
+    """Report similar early bumps (rises before the ramp) in both builds; tests with equal numbers share a finding."""
     shown = (test for test in tests if test.type == "unbounded" and test.ramp_up.base.early_bumps)
     alike = (test for test in shown if bumps_alike(test.ramp_up))
     for count, having in grouped((test.ramp_up.base.early_bumps, test) for test in alike).items():
@@ -137,7 +137,7 @@ def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def events(test: TestResult) -> Iterator[Found]:
-    """Report the largest groups of simultaneous events in which an event of only one build exceeds the margin.
+    """Report simultaneous events (sudden metric changes) if one of them is in only one build and exceeds the margin.
 
     The severity is info, because identical runs have such events too, and base builds have as many as new builds.
     """

@@ -163,7 +163,7 @@ LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # reasons of load m
 
 
 def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report, for each type of test, the metrics that differ beyond chance, and how far the others moved."""
+    """Report, for each type of test, which metrics changed, are equivalent, not worse, undecided or not judged."""
     for kind in ("bounded", "unbounded"):
         alike = [test for test in tests if test.type == kind and test.validity.status != ValidityStatus.INVALID]
         rows = [(test, metric) for test in alike for metric in test.metrics]
@@ -224,7 +224,7 @@ def traffic_mix(test: TestResult) -> Iterator[Found]:
 
 
 def error_rates(test: TestResult) -> Iterator[Found]:
-    """Report error rates that rose beyond chance, and error rates that at least doubled to a relevant level."""
+    """Report error rates that rose beyond chance, or that at least doubled and reach a minimum (in `least`)."""
     least = {"percent": ERRORS_PERCENT, PER_USER_MINUTE: ERRORS_PER_USER_MINUTE}
     for row in test.errors:
         doubled = row.unit in least and row.base is not None and row.new is not None and row.new >= least[row.unit]

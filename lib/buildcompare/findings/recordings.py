@@ -38,7 +38,7 @@ def validity(test: TestResult) -> Iterator[Found]:
 
 
 def only_usual_limits(test: TestResult) -> bool:
-    """Test whether a test has limits, and all limits concern its supported users (`USUAL_LIMITS`)."""
+    """Test whether the validity of a test is limited only for its supported users (codes in `USUAL_LIMITS`)."""
     return test.validity.status == ValidityStatus.LIMITED and set(test.validity.codes) <= USUAL_LIMITS
 
 

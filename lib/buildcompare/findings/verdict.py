@@ -227,7 +227,7 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
 
 
 def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
-    """Return the number of judged endpoints and their largest inconclusive change; None if an endpoint got slower."""
+    """Return the number of judged endpoints and the largest inconclusive change; None if any endpoint got slower."""
     rows = [row for test in tests for row in test.labels if row.group == "endpoint" and row.p_value is not None]
     if not rows or any(row.status == Status.REGRESSION for row in rows):
         return None
@@ -238,7 +238,7 @@ def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
 
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
-    """Return the largest possible worsening (percent) of gate metrics and supported users; skip equivalent rows."""
+    """Map gate metrics and supported users to their largest possible worsening in percent; skip equivalent results."""
     rows = [each for test in tests for each in gate_rows(test) if each[1] and each[1].status != Status.EQUIVALENT]
     worst = [(name, _worst(row, better)) for name, row, better in rows]
     return {name: max(sizes) for name, sizes in grouped(worst).items() if max(sizes) > 0}
@@ -252,7 +252,7 @@ def _worst(row: Decided | None, better: Better) -> float:
 
 
 def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict[str, object] | None:
-    """For the rows `about` (test's title, row's name), find the planned further runs that take the fewest hours."""
+    """Return the planned further runs that take the fewest hours, among the rows `about` (test's title, row's name)."""
     matching = [(test, row) for test, row in _planned(results) if (test, row.name) in about]
     test, row = min(matching, key=lambda each: each[1].steps[-1].hours, default=(None, None))
     named = {"test": test if len(results.tests) > 1 else None}
@@ -260,7 +260,7 @@ def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict
 
 
 def _excluding(results: Results) -> dict[str, object] | None:
-    """Find further runs that clearly reduce the largest possible worsening of a gate metric (see `WORTH_IT`)."""
+    """Find further runs that reduce a gate metric's largest possible worsening to below `WORTH_IT` of its size."""
     gates = {(title(test), metric.slug): metric for test in results.tests for metric in test.metrics if metric.gate}
     planned = [
         (_worst(metric.deciding, metric.better), test, row)
@@ -286,6 +286,6 @@ def _planned(results: Results) -> list[tuple[str, PlannedRow]]:
 
 
 def _by_name(causes: Iterable[Cause]) -> list[list[Cause]]:
-    """Group causes by row: first the supported users, then the other rows from the largest to the smallest change."""
+    """Group causes by metric: supported users first, then metrics from the largest to the smallest change."""
     largest_first = sorted(causes, key=lambda each: (each.name != USERS, -abs(each.delta_percent or 0.0)))
     return list(grouped((each.name, each) for each in largest_first).values())

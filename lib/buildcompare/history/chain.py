@@ -65,7 +65,7 @@ class ErrorChange(NamedTuple):
 class Step:
     """One comparison of a ledger against earlier ones; `before` is the name of the previous comparison, if any.
 
-    `changes` has each test that measured supported users, with their change from base to new (None if unknown).
+    `changes` lists tests with measured supported users, and the users' change from base to new (None if unknown).
     """
 
     entry: Entry
@@ -78,7 +78,7 @@ class Step:
 
     @property
     def same_version(self) -> list[Drift]:
-        """Drift of one version since an earlier comparison."""
+        """Differences in supported users between two measurements of the same version."""
         return [row for row in self.drift if row.kind == DriftKind.SAME_VERSION and row.same_version]
 
     @property
@@ -131,7 +131,7 @@ class Chain:
 
     @functools.cached_property
     def _log_users(self) -> FloatArray:
-        """Log supported users, shape (comparisons, keys of tests, builds); NaN if unknown."""
+        """Logarithm of the supported users, shape (comparisons, keys of tests, builds); NaN if unknown."""
         logs = np.full((len(self.entries), int(self.tests["key"].max()) + 1, 2), np.nan)
         logs[self.tests["place"], self.tests["key"]] = np.log(self.tests[FIGURES[:2]])
         return logs
@@ -205,7 +205,7 @@ class Chain:
 
     @functools.cached_property
     def errors(self) -> FloatArray:
-        """For each test: log ratio of errors, Poisson variance, and deviation and number of ratios of the same key."""
+        """One row per test: log ratio of errors, Poisson variance, then SD and number of ratios with the same key."""
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
         logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["place"] < self.length)
@@ -230,7 +230,7 @@ class Chain:
         return range(*self.tests["place"].searchsorted([place, place + 1]))
 
     def _row(self, kind: DriftKind, rows: Pair[int], sides: Pair[Side], against: str) -> Drift | None:
-        """Compare the levels of the tests in two rows, the second with the first; None if a level is unknown."""
+        """Compare supported users of two tests, the second row with the first; None if users or noise is unknown."""
         (old_entry, old), (entry, test) = (self.pairs[row] for row in rows)
         before, value = old.levels[sides.base], test.levels[sides.new]
         change = measure_change(Pair(before, value), self.noise, Pair(old.runs[sides.base], test.runs[sides.new]))
@@ -277,7 +277,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _bumps(self, place: int) -> Iterator[BumpsChanged]:
-        """Yield each test in which both builds gained, or both lost, early bumps since the earlier comparison."""
+        """Yield tests in which early bumps (rises before the ramp) newly appeared in, or vanished from, both builds."""
         for row in self._rows(place):
             earlier, old = self.pairs[max(int(self._earlier[row]), 0)]
             here, there = self.pairs[row][1].early_bumps, old.early_bumps
@@ -289,10 +289,10 @@ class Chain:
                 yield BumpsChanged(test=test, against=earlier.name, before=there, now=here, setup_changed=changed)
 
     def _databases(self, place: int) -> Iterator[Drift]:
-        """Compare the levels of each two databases within each build; the first in alphabetical order is the reference.
+        """Compare the supported users of each two databases, per build; the alphabetically first is the reference.
 
-        `flipped` is True if the order was the opposite when both databases were last measured with a new build. If a
-        comparison has several tests of the same type and database, these tests are left out.
+        `flipped` is True if the database with more users now had fewer users when both were last measured with a new
+        build. If a comparison has several tests of the same type and database, these tests are left out.
         """
         tests = {row: self.pairs[row][1] for row in self._rows(place)}
         several = Counter(test.key for test in tests.values())
@@ -313,7 +313,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _earlier_orders(self, logs: FloatArray) -> dict[str, object]:
-        """List earlier comparisons with the present order of two databases; `logs` is NaN for any other order."""
+        """List earlier comparisons in which two databases had the same order as now; elsewhere `logs` is NaN."""
         places, earlier = np.flatnonzero(~np.isnan(logs).all(axis=1)), []
         for place in places[-MOST_EARLIER:]:
             percents = {side: percent(log) for side, log in zip(SIDES, logs[place], strict=True) if not math.isnan(log)}
