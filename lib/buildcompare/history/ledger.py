@@ -180,14 +180,14 @@ class ChainEntry(Strict):
 
     @property
     def builds_compared(self) -> list[tuple[object, ...]]:
-        """Keys that identify the comparison: labels and versions; versions alone too if the builds' versions differ."""
+        """Keys that identify the builds. If both versions are known and differ, a second key omits the labels."""
         by_label = tuple((build.label, build.version) for build in self.builds)
         by_version = tuple(build.version for build in self.builds)
         return [by_label, by_version] if None not in by_version and len({*by_version}) == 2 else [by_label]
 
 
 class Entry(ChainEntry):
-    """One comparison in the ledger. Monthly comparisons form the chain; studies of a separate question do not."""
+    """One comparison in the ledger: a monthly comparison with a position, or a separate study without a position."""
 
     tests: Named[LedgerTest]  # type: ignore[assignment]  # lists are invariant; entries are never changed
 
@@ -206,7 +206,7 @@ class Ledger:
     folder
         Folder of the comparisons' files.
     read
-        Entries with the SHA-256 of their files, in any order. An :class:`InputError` is raised if two share a position.
+        Entries with the SHA-256 of their files, in any order. Two entries at one position raise an :class:`InputError`.
     """
 
     def __init__(self, folder: Path = Path(), read: Iterable[tuple[ChainEntry, str]] = ()) -> None:
@@ -221,7 +221,7 @@ class Ledger:
 
     @property
     def listed(self) -> list[ChainEntry]:
-        """All entries: the chain in its order, then the studies by name."""
+        """All entries: monthly comparisons by position, then separate studies by name."""
         return sorted(self.by_name.values(), key=lambda each: (each.position or math.inf, each.name))
 
     def entry(self, name: str) -> Entry:
@@ -236,11 +236,11 @@ class Ledger:
 
     @property
     def next_position(self) -> int:
-        """The position after the last comparison of the chain."""
+        """The position of the next monthly comparison: one above the highest position in the ledger."""
         return 1 + max(self._positions, default=0)
 
     def alike(self, other: ChainEntry) -> list[str]:
-        """Names of the entries that compare the same builds as `other`; there are several if a study was repeated."""
+        """Sorted names of all entries (separate studies included) that compare the same builds as `other`."""
         return sorted({name for builds in other.builds_compared for name in self._compared.get(builds, ())})
 
     def find(self, other: ChainEntry) -> Entry | None:
@@ -249,7 +249,7 @@ class Ledger:
         return self.entry(other.name if other.name in alike else alike[0]) if alike else None
 
     def namesake(self, entry: Entry) -> Entry | None:
-        """Find the entry that `entry` replaces; raise an InputError if another entry has the same name or builds."""
+        """Return the entry that `entry` replaces, or None; raise an InputError if names or builds conflict."""
         if self.folder in ADDRESSES:
             raise InputError(file=self.folder, key="history", expected="a local folder", found="an address (read only)")
         builds, alike = f"{entry.base.label} with {entry.new.label}", self.alike(entry)
@@ -358,8 +358,8 @@ def record(folder: Path, entries: Sequence[Entry], *, at_end: bool = False) -> L
     """Write `entries` into the ledger at `folder`, all or none, even if the process is killed; return the whole ledger.
 
     A comparison that is recorded again keeps its position and the list of its earlier analyses. With `at_end`, new
-    comparisons are appended to the chain in the order of `entries`, whatever their `position`. Raises an InputError if
-    another comparison has the same name, builds or position, or if measured and simulated comparisons would mix.
+    monthly comparisons follow all others in the order of `entries`, whatever their `position`. Raises an InputError if
+    another comparison has the same name, builds or position, or if the ledger would mix measured and simulated entries.
     """
     with _locked(folder):
         ledger, placed = read_ledger(folder), []
@@ -388,7 +388,7 @@ def entry_of(
     simulated: bool = False,
     verdict: Verdict | None = None,
 ) -> Entry:
-    """Make the ledger's entry of a comparison with the results `tests`; without a `position`, the entry is a study."""
+    """Make a ledger entry from params and results: a monthly comparison, or a separate study if `position` is None."""
     steps = params.coordinator
     runs = [run for test in tests for run in (*test.runs.base, *test.runs.new)]
     servers = {f"{run.server.kind} {run.server.version}".strip()[:200] for run in runs if run.server}
@@ -446,7 +446,7 @@ def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
 
 
 def place_in_words(ledger: Ledger, name: str) -> str:
-    """Return a sentence on the position of comparison `name`; it names a preceding comparison of a later version."""
+    """Return a sentence on the position of comparison `name`, and on a later version recorded before it (if any)."""
     minors = {each.name: each.new.minor or "" for each in ledger.listed if each.position is not None}
     numbers = {each: [int(part) for part in minor.split(".") if part] for each, minor in minors.items()}
     before = list(itertools.takewhile(lambda each: each != name, numbers)) if name in numbers else None

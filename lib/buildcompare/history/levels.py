@@ -37,7 +37,7 @@ class LevelChange(NamedTuple):
 
 @dataclass(frozen=True)
 class LevelSeries:
-    """One metric of one test over releases, NaN if a release has no level of it."""
+    """Levels of one metric of one test over releases; NaN for a release without a level."""
 
     key: tuple[str, str, str]  # type, database, and name if a release has several tests of this type and database
     test: str  # title of the test
@@ -124,7 +124,7 @@ databases each, the estimated standard deviation has a standard error of 7 %."""
 def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *, simulated: bool) -> Contrasts:
     """Read the ledger's comparisons, and compute squared deviations of metric changes for estimating noise.
 
-    A deviation is a metric's change in one test minus the mean change over the comparison's tests (0 for equal builds).
+    A deviation is a metric's change in a test minus the mean over the comparison's tests (or 0 if base equals new).
     Comparisons of the same builds as `params` or with another setup are left out, as are tests with a run in `samples`.
     """
     now, last = entry_of(params, position=1), ledger.next_position - 1
@@ -140,7 +140,7 @@ def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *
 
 
 def _contrasts(frame: pd.DataFrame, repeated: npt.NDArray[np.int64]) -> Contrasts:
-    """Compute squared deviations from rows of :func:`level_frame`; releases `repeated` compare a build with itself."""
+    """Compute squared deviations of metric changes in `frame`; in releases `repeated`, base and new are one build."""
     key = ["type", "metric", "misread", "release", "test"]
     base, new = (frame[frame["side"] == side].set_index(key)[["level", "runs"]] for side in SIDES)
     both = base.add_suffix("_base").join(new.add_suffix("_new"), how="inner").reset_index()

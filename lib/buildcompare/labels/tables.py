@@ -185,7 +185,7 @@ def label_table(
 
 
 def _means(frame: pd.DataFrame, tops: Mapping[str, float | None]) -> pd.DataFrame:
-    """Average the finite values of each label and statistic; flag averages of values known as a minimum only."""
+    """Average the finite values of each label and statistic; flag an average if a value in it is a lower bound."""
     top = frame["group"].map(tops).astype(float).where(frame["stat"].str.startswith("p"))
     values = frame["value"].astype(float)
     levels = frame[LABEL_KEY].assign(value=values.where(np.isfinite(values)), at_least=values >= top)
@@ -256,7 +256,7 @@ def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weight
 
 
 def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
-    """Return the changed averages, the largest added or saved time first; unknown times are sorted by p-value."""
+    """Return averages that changed, by size of the time added or saved; those of unknown time are last, by p-value."""
 
     def moved(row: LabelResult) -> tuple[float, float, float]:
         p_value = 1.0 if row.p_value is None else row.p_value
@@ -298,8 +298,8 @@ Slower labels occur in 1 published release (1 if base and new are swapped), and 
 def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:
     """Find averages that became several times slower; return test, average and 99th percentile, the costliest first.
 
-    An average counts if it is judged slower (or not judged) and adds `LEAST_ADDED` of its table's time. If calls were
-    not recorded, the change must be significant, and the 99th percentile must be at least `FAR` times the average.
+    An average must be judged slower, or lack a p-value, and must add `LEAST_ADDED` of its table's time. If calls were
+    not recorded, the change must be significant instead, and the 99th percentile at least `FAR` times the average.
     """
     slower: list[tuple[float, str, LabelResult, LabelResult | None]] = []
     for test, rows in tables.items():

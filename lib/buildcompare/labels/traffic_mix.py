@@ -50,7 +50,7 @@ class TrafficMix:
     new_share_percent, seconds (per call, mean of both builds), percent (the label's part of `mix_percent`)."""
 
     def is_material(self, margin_percent: float) -> bool:
-        """Test whether the mix moved the average beyond chance and by enough to matter."""
+        """Whether the traffic mix changed the average by enough to matter. An interval that contains 0 gives False."""
         by_chance = self.mix_ci is not None and self.mix_ci[0] <= 0 <= self.mix_ci[1]
         return abs(self.mix_percent) >= MATERIAL * margin_percent and not by_chance
 
@@ -59,9 +59,9 @@ class TrafficMix:
         return replace(effect, log_ratio=effect.log_ratio - self.log_mix)
 
     def kind(self, effect: Effect | None, margin_percent: float) -> MixKind:
-        """Return what changed: mix, speed, both, neither, or `unknown` if the mix changed and the effect is unknown.
+        """Return what changed: traffic mix, speed, both, neither; `unknown` if the mix changed and `effect` is None.
 
-        `effect` is the change of the average; unlike the noise of labels, its noise includes variation of whole runs.
+        `effect` is the change of the average. The noise in `effect` includes variation of whole runs.
         """
         material = self.is_material(margin_percent)
         if effect is not None and self.unmixed(effect).p_value < SPEED_ALPHA:
@@ -158,7 +158,7 @@ def _reach(
 
 
 def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple[str, TrafficMix]]:
-    """Split the change of each average (key: slug) into mix of calls and speed; omit averages with unknown calls."""
+    """Split the change of each average, by slug, into traffic mix and speed; omit averages with unknown calls."""
     if not tables.steady or not all(run["stat"].eq(CALLS).any() for side in tables.runs for run in side):
         return {}
     root = math.sqrt(min(map(len, tables.runs)))
@@ -179,12 +179,12 @@ def explained_by_labels(
     catalogue: Catalogue,
     recorded: Mapping[str, tuple[str, TrafficMix]],
 ) -> dict[str, tuple[str, TrafficMix]]:
-    """Return splits of metrics that changed more than their labels, which shows that the mix of calls changed.
+    """Split the changes of metrics that changed more than their labels, so that the mix of calls explains the rest.
 
-    Labels count as changed if their p-value is below 2 * `LEANING`. A metric is split only if it changed more than each
-    changed label. An average is split only if no calls were recorded. A percentile is split only if each costly label
-    has a p-value, and the mix moved the average in the same direction by enough to matter. The speed part is the median
-    change of the labels (for a percentile, at least that of each changed label). The result includes `recorded`.
+    A metric is split if it changed significantly, and more than each label with a p-value below 2 * `LEANING`. The
+    speed part is the median change of the labels (for a percentile, at least the change of each such label). Averages
+    are split only if no calls were recorded. Percentiles are split only if each costly label has a p-value, and if the
+    mix changed the average in the same direction by enough to matter. The result includes `recorded`.
     """
     splits = {**recorded}
     for table in catalogue.label_tables:
@@ -230,7 +230,7 @@ def with_traffic_mix(
     splits: Mapping[str, tuple[str, TrafficMix]],
     looks: Looks | None = None,
 ) -> list[MetricResult]:
-    """Return all rows; a row is also judged at unchanged traffic mix if its split agrees with its change."""
+    """Return all rows. A row whose split fits the measured change gets a second judgement, at unchanged traffic mix."""
     moved, unmixed = {}, [*effects]
     for i, (row, (metric, effect)) in enumerate(zip(rows, effects, strict=True)):
         if row.slug in splits and not row.labels:

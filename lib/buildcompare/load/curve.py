@@ -69,7 +69,7 @@ class LoadCurve:
 
     @property
     def foot(self) -> float:
-        """Height of a trough: samples at most this far above its minimum belong to the trough."""
+        """Maximum height of a trough's samples above the trough's minimum, in the unit of `values`."""
         return max(self.step, 2.0 * self.noise)
 
     def least_fall(self, steps: float) -> float:
@@ -144,7 +144,7 @@ RECOVERED = 0.9  # minimum number of users that are connected after a restart, a
 
 
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
-    """Start and end of restarts with a fast recovery; `step` is the coordinator's maximum change per second."""
+    """Start and end (s) of restarts with a fast recovery; the load test changes `values` by up to `step` per second."""
     resets = []
     for fall in find_falls(pd.Series(values, elapsed), fastest_fall=step, smooth=False):
         low = int(np.argmax((elapsed > fall.at_s) & (values < HARDLY_ANY * fall.before)))
@@ -159,7 +159,7 @@ def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple
 
 
 class Turn(NamedTuple):
-    """A fall from a peak to the next trough, with the trough before the peak (for the first fall, the first sample)."""
+    """A fall from a peak to a trough, and the rise to the peak from the previous trough (or the first sample)."""
 
     rise_s: float
     rise_from: float
@@ -224,8 +224,8 @@ def find_falls(
 ) -> tuple[Fall, ...]:
     """Find the falls of `load` (users or a proxy, over elapsed seconds) before `stop_s`, in order of time.
 
-    The coordinator removes up to `fastest_fall` users per second (0 in a bounded test). A fall below `hardly_any` of
-    the users is a restart if `RECOVERED` of them are back later. With `smooth`, a single low sample is no fall.
+    Falls are faster than the load test removes users: `fastest_fall` per second (0 if bounded). In a restart, less than
+    the fraction `hardly_any` remains, and `RECOVERED` of the users return. `smooth` ignores single low samples.
     """
     elapsed, users = samples(load, stop_s)
     if users.size < 3:
@@ -280,9 +280,9 @@ class Stop:
 def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> Stop | None:
     """Find where the load stops at the end of a curve; None without a finite sample.
 
-    A shutdown is a final fall that is faster than the coordinator removes users, and after which users do not return.
-    If many users stay for a long time after the fall, it is a loss of load instead. Without a shutdown, the stop is the
-    last sample. The coordinator removes up to `fastest_fall` users per second; None if the curve is not in users.
+    A shutdown is a final fall: users leave faster than the load test removes them, and do not return. The load test
+    removes up to `fastest_fall` users per second; None if the curve is not in users. A fall after which many users stay
+    for a long time is no shutdown. Without a shutdown, the stop is the last sample.
     """
     elapsed, values = samples(load)
     if not values.size:
@@ -400,9 +400,9 @@ def shortest(rate_s: float, repeated: pd.Series | None = None) -> float:
 
 
 def mser_window(curve: pd.Series, *, rate_s: float = MINUTE_S, repeated: bool = False) -> SteadyState:
-    """Find a steady window by MSER-5 (White 1997, Simulation 69).
+    """Find a steady window by MSER-5 (White 1997, Simulation 69); if `repeated`, use all of a run below 50 samples.
 
-    Omit leading batches of 5 samples so that the rest has the smallest standard error; keep short repeated runs whole.
+    Leading batches of 5 samples are omitted, so that the rest has the smallest standard error.
     """
     elapsed, values = samples(curve)
     batches = values[: values.size // 5 * 5].reshape(-1, 5).mean(axis=1)
@@ -453,7 +453,7 @@ def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
 def _steady(
     start: float, end: float, method: Method, least_s: float, rate_s: float, *, since: float | None = None
 ) -> SteadyState:
-    """Return the window if it lasts at least `least_s` seconds, else a reason and a window that is only displayed."""
+    """Return the window; if shorter than `least_s` seconds, return a reason and a window that is not judged."""
     if end - start >= least_s:
         return SteadyState((start, end), method)
     since = start if since is None else since

@@ -132,7 +132,7 @@ class Ramp:
 
 
 def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp | None:
-    """Measure the straight part of the lasting ramp: slope, end, and kink.
+    """Measure the straight part of the lasting ramp: slope, end, and kink (the start of a less steep part).
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
 
 
 def _from_first_row(turns: list[Turn]) -> list[Turn]:
-    """Find the first group of at least `ROW` falls that no long pause follows; return its falls and all later falls."""
+    """Return all falls from the first group of at least `ROW` falls; a group followed by a long pause is skipped."""
     ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > LONGEST_S]
     for first, end in pairwise([0, *ends, len(turns)]):
         last_s = turns[end - 1].trough_s if end else 0.0

@@ -33,7 +33,7 @@ def round_marks(plateaus: list[float], levels: int = 5) -> list[int]:
 
 
 def time_to_users(users: pd.Series, marks: list[int]) -> dict[int, float | None]:
-    """Elapsed seconds at which `users` first reached each mark; None if never, at the first sample, or during a gap."""
+    """Map each mark to the elapsed seconds when `users` first reached the mark; None if never or not recorded."""
     elapsed, values = samples(users)
     unseen = holes(elapsed)
     first = {mark: int(np.argmax(values >= mark)) for mark in marks}  # index; 0 if never reached
@@ -111,8 +111,8 @@ def shift(
 ) -> Shift | None:
     """Measure how far the ramp of the new run is shifted against the ramp of the base.
 
-    Alerts in the first minutes stop the ramp and let it start again, so its delay varies between runs by chance.
-    Samples of one run do not show this variation. Without `sd_s`, the variation in simulated runs is used. It grows
+    The delay of a ramp varies between runs by chance, because alerts in the first minutes stop and restart the ramp.
+    Samples of one run do not show this variation. Without `sd_s`, the variation in simulated runs is used, which grows
     with the start time of the ramp.
 
     Parameters

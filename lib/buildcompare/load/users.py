@@ -44,8 +44,8 @@ def supported_users(
 ) -> Estimate:
     """Estimate the supported users: the mean of the connected users over the last 30 minutes under load.
 
-    The load-test tool ends a run when active users climb more slowly than `STOP_SLOPE`. A complete curve may climb at
-    most `TOLERANCE` times as fast, and a curve that may be cut at most `LEVEL` times as fast.
+    The load-test tool ends a run when active users climb more slowly than `STOP_SLOPE`. An estimate needs a slope of at
+    most `TOLERANCE` times `STOP_SLOPE`, or `LEVEL` times `STOP_SLOPE` if the curve may end before its run.
 
     Parameters
     ----------

@@ -235,7 +235,7 @@ def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
 
 
 def _without_users(run: RunView, catalogue: Catalogue) -> RunView:
-    """Find the steady window of a bounded run from its request rate, or else from a graph (user-facing first)."""
+    """Find the steady window of a bounded run from its request rate, or else from a graph (gate metrics first)."""
     rates = (metric for metric in catalogue.metrics if metric.unit in RATES and metric.better == Better.HIGHER)
     for rate in rates:
         if (load := _filled(run.recording, rate)) is not None:

@@ -80,8 +80,8 @@ def equal_load(
     Logarithms of minute means are fitted by robust least squares, with natural cubic splines over the users. A login
     costs more than a connected user, so the rate of new users is another term, with the same coefficients for both
     builds. Builds are compared at the mean of their rates of new users. A fit with one spline shape for both builds
-    gives a difference common to all loads. This common difference is the result, but if separate splines contradict it
-    at the highest load, their difference is the result. The standard error includes autocorrelation.
+    gives the result: a difference common to all loads. If separate splines contradict this difference at the highest
+    load, the difference between these splines is the result. The standard error includes autocorrelation.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
     """Minute means before the stop: users, rate of new users (over `SHOWS_S`), and metrics.
 
-    Only loads from `LOWEST` to `HIGHEST` count. Minutes before the ramp's last minute below `LOWEST` are omitted.
+    Only loads from `LOWEST` to `HIGHEST` count, from the minute on in which the ramp finally exceeds `LOWEST`.
     """
     elapsed, users = samples(run.users, run.stop_s)
     total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))
@@ -252,12 +252,12 @@ def _difference(
     """Return the log ratio at the highest load, its standard error, and whether the log ratio is common to all loads.
 
     Most changes slow requests equally at every load, so the common log ratio is returned: the first coefficient of
-    `shift`, a fit with one curve shape for both builds. The log ratio at the highest load replaces the common one if
-    the two differ by over `CONTRADICTED` standard errors. The errors include `noise`, because the difference also
-    varies between runs: 1.2 times as much as the common log ratio (unbounded tests, every second setup, 9 metrics).
+    `shift`, a fit with one curve shape for both builds. The ratio at the highest load is returned instead if it is over
+    `CONTRADICTED` standard errors from the common ratio. The errors include `noise`, because the difference of both
+    ratios varies between runs: 1.2 times as much as the common ratio (unbounded tests, every second setup, 9 metrics).
 
     `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
-    residuals to `ratios`. `doubts`, shape (n,), are the signed errors of the correction for logins at each load.
+    residuals to `ratios`. `doubts`, shape (n,), are signed errors of `ratios` from the correction for logins.
     """
     errors = np.hypot(residual_errors(weights, residuals), doubts)
     doubt = float(np.average(doubts, weights=1.0 / np.maximum(errors, 1e-12) ** 2))

@@ -79,7 +79,7 @@ class RunEvents:
         return replace(self, events=tuple(large))
 
     def mean(self, start_s: float, end_s: float) -> float:
-        """Mean of the averages between two times; NaN without any."""
+        """Mean of the averages between two times (elapsed seconds); NaN if no average lies between them."""
         inside = self.averages[(self.times_s >= start_s) & (self.times_s < end_s)]
         return float(inside.mean()) if inside.size else math.nan
 
@@ -306,7 +306,7 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
 
 
 def _excursion_end(run: _Averages, edges: Sequence[Range], levels: list[float], at: int) -> int:
-    """Find the segment in which the metric is back after an excursion in segment `at`; `at` if it does not come back.
+    """Return the segment where the metric is back after an excursion (spike or drop) in segment `at`; else `at`.
 
     The metric is back where its level is nearest to the earlier level, within half of the excursion's size.
     """

@@ -114,9 +114,9 @@ def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = (), *, misrea
     """Return the noise of `metric` between runs at equal load, without the error within runs; None if unknown.
 
     The first available source is used: repeated unbounded runs at equal load (pooled with the catalogue's value), the
-    levels of repeated runs, or the catalogue's value. Earlier comparisons are not used: their noise is too small. The
-    catalogue's noise is larger, but its 95 % intervals contain only 92 % of the differences between tests (every second
-    release in the half of the recordings used for tuning). `misread` is the reading error of plots in percent.
+    levels of repeated runs, or the catalogue's value. Earlier comparisons are not used, as they underestimate the
+    noise. With the catalogue's larger value, 95 % intervals contain only 92 % of the differences between tests (every
+    second release in the half of the recordings used for tuning). `misread` is the reading error of plots in percent.
     """
     catalogue = catalogue_noise(metric, "equal_load") or catalogue_noise(metric, "unbounded")
     learned = learned_at_load(metric.slug, groups)

@@ -39,7 +39,7 @@ _OF_LABELS = ("label", "bucket")  # roles of queries with a series per label, pu
 def prometheus_client(source: Source | str) -> PrometheusConnect:
     """Return a PrometheusConnect for discovery, metadata and ad-hoc queries in notebooks.
 
-    Our session replaces the default, which has no time-out, repeats timed-out queries, and puts long queries in URLs.
+    Our session replaces the default one, which waits forever, retries too often, and puts long queries in URLs.
     """
     source = Source(kind="prometheus", url=source) if isinstance(source, str) else source
     session, _ = open_session(source, str(source.url))

@@ -249,7 +249,7 @@ class Client:
         return SourceError(url=self.url, expected=expected, found=self._hide(found))
 
     def _line(self, text: str, limit: int = answers.MAX_WORDS) -> str:
-        """Return a server's message as one line. Secrets are hidden before the cut to `limit`, so no part remains."""
+        """Return a server's message as one line. Secrets are hidden before the line is cut to `limit` characters."""
         return one_line(self._hide(text[:MAX_PAGE_WORDS]), limit)
 
 
