@@ -200,11 +200,11 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
 
     A contrast is the difference in a metric's change between tests of one comparison, such as on MySQL and
     Postgres. Contrasts overestimate noise if a build changes tests differently, so they are used only if they reduce
-    `noise`. Without `noise`, `ENOUGH_COMPARISONS` comparisons are needed. With `misread`, only contrasts of levels read
-    off plots are used; without, only contrasts of other levels. The rule was chosen on every second published release
-    in the tuning data (63 rows of bounded tests). In these releases, 95 % intervals contain 95 % of contrasts that
-    they were not learned from (91 % without the catalogue's noise). In the remaining releases, the intervals contain 97 % of
-    contrasts, and have three quarters of the width of intervals from the catalogue's noise.
+    `noise`. Without `noise`, `ENOUGH_COMPARISONS` comparisons are needed. `misread` is True for levels read off plots.
+
+    The rule was chosen on every second published release in the tuning data (63 rows of bounded tests). In these
+    releases, 95 % intervals learned from other contrasts contain 95 % of contrasts (91 % without catalogue noise).
+    In the remaining releases, intervals hold 97 %, and have three quarters of the width of the catalogue's intervals.
     """
     rows = past[past["misread"] == misread] if past is not None else pd.DataFrame()
     if rows.empty:
