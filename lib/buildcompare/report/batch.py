@@ -64,9 +64,9 @@ class Printed:
 
 @dataclass(frozen=True)
 class Order:
-    """A report to make: the params file, settings of `publish`, and settings of the printed table, if any.
+    """A report to make, with the arguments of `publish` (`settings`) and the additional outputs (`table`, `files`).
 
-    The setting `output` may be a URL of another file system.
+    The argument `output` in `settings` may be a URL, for a folder on a remote file system.
     """
 
     params: Path
@@ -158,7 +158,7 @@ def guarded(order: Order, task: Callable[[Path | None], T]) -> T | Outcome:
 
 
 def what_ended(error: Exception) -> tuple[int, str]:
-    """Return the exit code and the text of an error. The text of a bug is the traceback; other texts are one line."""
+    """Return an error's exit code and printed text: the traceback of an unexpected error, one line for other errors."""
     if isinstance(error, BuildcompareError):
         return BAD_INPUT if isinstance(error, InputError) else FAILED, printable(f"buildcompare: {error}")
     if isinstance(error, (OSError, MemoryError)):  # faults of the machine, such as a full disk

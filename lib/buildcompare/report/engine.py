@@ -88,7 +88,7 @@ def _shell(outputs: _Outputs) -> Any:
 
 
 class WarmEngine:
-    """Papermill engine that runs cells in a child of the fork server, or in this process if it is such a child.
+    """Papermill engine that runs cells in a child of the fork server. Inside such a child, no further child starts.
 
     The class does not inherit from papermill's engine, because papermill imports this module during its own import.
     """
@@ -100,7 +100,7 @@ class WarmEngine:
 
     @staticmethod
     def nb_language(nb: Any, language: str | None = None) -> str:
-        """Return the notebook's language, in which papermill writes its parameters."""
+        """Return the programming language in which papermill writes the parameters into the notebook."""
         return language or "python"
 
     @classmethod

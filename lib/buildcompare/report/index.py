@@ -71,9 +71,9 @@ class IndexRow(Step):
 def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "mattermost") -> tuple[Path, int]:
     """Write the index page into the folder of all reports; return its path and its number of rows.
 
-    `ledgers` are folders; the default is the ledgers that the reports use, and all ledgers in ``data/history``. For
-    comparisons without a report, the noise comes from the catalogue `metrics`. A damaged ledger raises an InputError.
-    A report that cannot be read becomes a row that names the fault.
+    `ledgers` are folders. By default, they are all ledgers in ``data/history`` and the ledgers that reports use.
+    `metrics` names a catalogue; for comparisons without a report, the catalogue gives the noise. A damaged ledger
+    raises an InputError. A report that cannot be read becomes a row that names the fault.
     """
     catalogue = read_catalogue(metrics)
     rows, views = index_rows(folder, ledgers, catalogue)
@@ -93,9 +93,9 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
 def index_rows(
     folder: Path, ledgers: Sequence[Path], catalogue: Catalogue
 ) -> tuple[list[IndexRow], dict[Path, History]]:
-    """List the page's rows: reports that are in no ledger, then ledger entries (newest first), then unreadable reports.
+    """Return the rows of the index page, and the analysis of each ledger by folder.
 
-    A ledger adds its last `NEWEST` comparisons, and older ones with a report. Also return each ledger's analysis.
+    The order is: reports that are in no ledger, ledger entries (newest first, studies last), and unreadable reports.
     """
     folders = [each for each in _folders(folder) if any((each / name).exists() for name in FILES)]
     reports = {each: _read(each / publication.RESULTS) for each in folders}
@@ -128,7 +128,7 @@ def index_rows(
 
 
 def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[str, list[tuple[LevelSeries, Markup]]]]:
-    """Return for each ledger a heading, and charts that show the levels of a metric in a test over all releases."""
+    """Return a heading and charts for each ledger. Each chart shows one metric of one test over all releases."""
     chains: dict[tuple[Path | None, bool], list[IndexRow]] = {}
     for row in reversed(rows):
         if row.tests and row.entry.kind == "monthly":

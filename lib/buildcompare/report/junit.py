@@ -1,4 +1,4 @@
-"""Write the comparison as JUnit XML for build servers, with a test case for each status."""
+"""Write the comparison as JUnit XML for build servers: each compared metric or error rate is a test case."""
 
 from xml.sax.saxutils import escape
 

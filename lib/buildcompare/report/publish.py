@@ -118,7 +118,7 @@ class Published:
 
 
 def folder_of(params_file: Path, output: Path | None) -> Path:
-    """Return the absolute folder of this file's report: `output`, or by default one with the name of the file."""
+    """Return the absolute folder of a params file's report: `output`, or else a folder with the params file's name."""
     return (output or publication.reports() / params_file.stem).absolute()
 
 

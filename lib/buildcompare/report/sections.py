@@ -232,7 +232,7 @@ def summary(analysis: Analysis) -> Fragment:
 
 
 def ramp_up(analysis: Analysis) -> Iterator[Part]:
-    """Show the ramp of each test whose load rises, with curve and times; tests with a changed ramp come first."""
+    """Show the ramp of each test whose load rises, as a chart and in tables; tests with a changed ramp come first."""
     with_findings = {each.test for each in analysis.results.findings if each.kind in OF_THE_RAMP}
     hinted, drawn = False, False
     rising = [test for test in analysis.tests() if curves.rises(test.result)]
@@ -354,7 +354,7 @@ def fragment(name: str, **values: object) -> Fragment:
 
 @functools.cache
 def assets(name: str, *styles: str, component: str = "") -> Mapping[str, object]:
-    """Return a page's styles, its script followed by `component`, and the script's hash for the security policy."""
+    """Return a page's styles, its script (with `component` appended), and the script's hash for the security policy."""
     script = (TEMPLATES / f"{name}.js").read_text("utf-8") + component
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     css = "\n".join([figures.theme(), *((TEMPLATES / f"{style}.css").read_text("utf-8") for style in styles)])
@@ -394,7 +394,7 @@ def sections_of(results: Results) -> Mapping[str, Section]:
 
 
 def parts_of(report: Report, name: str) -> Iterator[Part]:
-    """Yield the parts of a section, or nothing if all are empty. The first part of each type has styles and script."""
+    """Yield a section's parts, or nothing if all are empty. The first fragment and the first chart have the styles."""
     section = sections_of(report.results)[name]
     made = section.parts(report)
     parts = [made] if isinstance(made, Fragment) else [*made]

@@ -31,8 +31,8 @@ Row = tuple[tuple[str, ...], Status]
 def lines(results: Results, *, width: int, coloured: bool = False, every: bool = False) -> str:
     """Render the verdict of `results`, a table for each test, and findings, in lines of at most `width` columns.
 
-    Metrics that decide the verdict and changed metrics have a row each. Critical findings and warnings are listed, and
-    assumptions that replace a missing catalogue. With `every`, other metrics and findings are listed, else counted.
+    Tables show supported users, gate metrics and changed metrics. Findings are listed if they are critical, warnings,
+    or assumptions in place of a catalogue. Other metrics and findings are counted; with `every`, they are listed too.
     """
     verdict, tests = opening(results), sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
     head = say("terminal", "builds", results.base.label, results.new.label, results.simulated)

@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """Earlier difference between two databases, in percent; null if unknown or opposite to the present difference."""
+    """Earlier difference in users between two databases, in percent; null if unknown or now of opposite sign."""
 
     comparison: str
     base: Number = None
@@ -25,7 +25,7 @@ class DatabaseOrder(Model):
 
 
 class Drift(Model):
-    """Supported users of one build in one test, compared with a reference that depends on `kind`."""
+    """Supported users of one build in one test, compared with another comparison, build or database (see `kind`)."""
 
     kind: DriftKind
     comparison: str
@@ -67,7 +67,7 @@ class Drift(Model):
 
 
 class BetweenComparisons(Model):
-    """How much the supported users of one version vary between comparisons: robust SD; null below 5 pairs (`links`)."""
+    """Robust standard deviation of changes in users between comparisons of a version; null below 5 pairs (`links`)."""
 
     type: TestType
     db_engine: str | None

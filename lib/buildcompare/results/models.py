@@ -171,7 +171,7 @@ class LimitedBy(Model):
         return use if use is not None and use.share_steady > 0.0 else None
 
     def near(self, build: Side) -> list[AlertResult]:
-        """The alerts with a `nearness` of at least `NEAR`, the nearest first."""
+        """The alerts whose `nearness` (95th percentile / threshold) is at least `NEAR`, in descending order."""
         near = [use for use in self.of(build) if (use.nearness or 0.0) >= NEAR]
         return sorted(near, key=lambda use: -(use.nearness or 0.0))
 

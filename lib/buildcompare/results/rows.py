@@ -98,7 +98,7 @@ class MixMover(Model):
 
 
 class TrafficMixResult(Model):
-    """Change of an average over labels: `mix_percent` (changed shares of calls) + `speed_percent` (changed times)."""
+    """Change of an average over labels: effect of call shares (`mix_percent`) + effect of times (`speed_percent`)."""
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
@@ -187,7 +187,7 @@ class MetricResult(Decided, MetricRow):
 
     @property
     def deciding(self) -> Decided | None:
-        """The row that the verdict uses, by `decided_by`; None if it uses none."""
+        """The row that the verdict uses, according to `decided_by`; None if `decided_by` is ``none``."""
         match self.decided_by:
             case "equal_load":
                 return self.load_adjusted or self
@@ -200,7 +200,7 @@ class MetricResult(Decided, MetricRow):
 
     @property
     def judged(self) -> Decided:
-        """The row that findings describe: `deciding`, or `at_unchanged_mix` if `deciding` is None."""
+        """The row that findings describe: the row that the verdict uses, else the row at an unchanged traffic mix."""
         return self.deciding or self.at_unchanged_mix
 
 
@@ -236,9 +236,9 @@ class FailingLabel(Model):
 
 
 class ErrorRateResult(Tested, MetricRow):
-    """One error rate in one test, in `unit`: means over the steady windows, or over whole runs for counted errors.
+    """One error rate in one test: mean over the steady windows, or over whole runs for counts in the params file.
 
-    `delta_percent` is null if nothing failed in the base. The interval is computed with 1/3 added to the failures.
+    `delta_percent` is null if nothing failed in the base. The interval is computed after 1/3 is added to the failures.
     """
 
     better: Literal[Better.LOWER] = Better.LOWER
@@ -259,7 +259,7 @@ class LabelRow(Model):
 
 
 class LabelResult(Tested, LabelRow):
-    """One statistic of one label in one test; the interval is for the change after subtraction of `shared_percent`."""
+    """One statistic of one label in one test; the interval is for the change relative to the table's median change."""
 
     shared_percent: Number = None
     """Median change of all labels, in percent; 0 below 20 labels. Only the row's change beyond the median is judged."""

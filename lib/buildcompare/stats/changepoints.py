@@ -109,7 +109,7 @@ class CalibratedPenalty:
 
     @property
     def factor(self) -> float:
-        """Penalty divided by a series' variance: the maximum over the k runs, or a log-normal bound if it is higher.
+        """Penalty in units of noise variance: the maximum of the k runs' penalties, or a log-normal bound if higher.
 
         A new run exceeds the maximum with probability 1 / (k + 1), and the bound with probability `FALSE_ALARMS`.
         """

@@ -70,9 +70,9 @@ class Effect:
     def min_detectable_percent(
         self, margin_percent: float = 0.0, family: float = 1.0, level: float = ALPHA, *, gate: bool = False
     ) -> float:
-        """Smallest rise in percent that is significant with probability `POWER` at the level `level / family`.
+        """Smallest rise in percent that counts as a change with probability `POWER`, at the level `level / family`.
 
-        With `gate`, the estimate must also exceed the margin; otherwise the upper end of the 90 % interval must.
+        The margin must be below the estimate (with `gate`) or below the upper end of the 90 % interval (without).
         """
         reach = quantile(1.0 - level / family / 2.0, self.df) * self.sd
         return smallest_found(reach, self.sd, self.df, margin_percent, level, gate=gate)
@@ -273,7 +273,7 @@ def judge(
 
 
 def judge_users(effect: Effect, margin: float, looks: Looks | None = None) -> TestedEffect:
-    """Judge the supported users. If users did not rise significantly, the p-value is multiplied by :data:`USERS`."""
+    """Judge the supported users. To limit false losses, the p-value is multiplied by `USERS` if no gain is found."""
     gain = judge(effect, margin, Better.HIGHER, family=GATE, looks=looks)
     if gain.status == Status.IMPROVEMENT:
         return gain
@@ -305,10 +305,10 @@ def family_of(metric: Metric) -> str:
 def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate: bool) -> FloatArray:
     """Return weights that divide a family's error rate among its metrics.
 
-    Without `gate`, a weight is the power to find a change of `SOUGHT` times the margin. With `gate`, each metric gets
-    `LEAST_SHARE` of an equal weight, and the rest is divided so that the power to find changes of `FOUND` times the
-    margin is high (Roeder & Wasserman 2009, Statistical Science 24). Example: two metrics with margins of 5 % and
-    standard errors of 2 and 10 % (known exactly) get 0.19 and 0.77.
+    Without `gate`, a weight is the power to find a change of `SOUGHT` times the margin. With `gate`, weights are chosen
+    for a high power to find changes of `FOUND` times the margin (Roeder & Wasserman 2009, Statistical Science 24). Each
+    weight is at least `LEAST_SHARE` / number of metrics, and their sum is at most 1. Example: two metrics with margins
+    of 5 % and exactly known standard errors of 2 and 10 % get the weights 0.19 and 0.77.
     """
     of_each = [(min(each.df, 1e9), each.sd, metric.margin_percent) for _, metric, each in members]
     df, sd, margin = np.array(of_each).reshape(-1, 3).T
@@ -333,9 +333,9 @@ def judge_labels(
 ) -> list[TestedEffect | None]:
     """Judge the rows of label tables, each given with its table, at the significance level `LABEL_ALPHA`.
 
-    Unadjusted p-values decide, because no row stops a release by itself; at most the fraction `LABEL_ALPHA` of
-    unchanged rows is marked. P-values adjusted over the table are only returned. A row without a significant change
-    counts as equivalent if its estimate lies inside the margin, and its 98 % interval lies between -50 and +100 %.
+    The status depends on unadjusted p-values, because no row stops a release by itself. At most the fraction
+    `LABEL_ALPHA` of unchanged rows is wrongly called changed. A row without a significant change is equivalent if its
+    estimate is inside the margin, and its 98 % interval is between -50 and +100 %.
     """
     judged: list[TestedEffect | None] = [None] * len(effects)
     tables: dict[Hashable, list[tuple[int, Effect]]] = {}

@@ -64,7 +64,7 @@ class RunLevel:
 
 @dataclass(frozen=True, eq=False)
 class RunLevels:
-    """Levels of one run in a calibration."""
+    """Levels of metrics and labels in one of the repeated runs from which noise is learned."""
 
     metrics: Mapping[str, RunLevel] = field(default_factory=dict)  # levels by slug and labels (:func:`series_key`)
     labels: pd.DataFrame = field(default_factory=lambda: NO_LABELS)
@@ -200,11 +200,11 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
 
     A contrast is the difference in a metric's change between tests of one comparison, such as on MySQL and
     Postgres. Contrasts overestimate noise if a build changes tests differently, so they are used only if they reduce
-    `noise`. Without `noise`, `ENOUGH_COMPARISONS` comparisons are needed. `misread` selects values read off plots.
+    `noise`. Without `noise`, `ENOUGH_COMPARISONS` comparisons are needed. `misread` is True for levels read off plots.
 
     The rule was chosen on every second published release in the tuning data (63 rows of bounded tests). In these
-    releases, 95 % intervals learned from the other contrasts contain 95 % of contrasts (91 % without the catalogue's
-    noise). In the other releases, the intervals contain 97 %, and are three quarters as wide as the catalogue's.
+    releases, 95 % intervals learned from other contrasts contain 95 % of contrasts (91 % without catalogue noise).
+    In the remaining releases, intervals hold 97 %, and have three quarters of the width of the catalogue's intervals.
     """
     rows = past[past["misread"] == misread] if past is not None else pd.DataFrame()
     if rows.empty:
@@ -249,7 +249,7 @@ def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
 
 
 def in_laboratory(stated: RunSd, ratios: Mapping[Kind, float]) -> RunSd:
-    """Scale a metric's noise in the catalogue to a laboratory; `ratios` has a :func:`laboratory_ratio` per kind."""
+    """Scale a metric's catalogue noise to another laboratory; `ratios` has the ratio of variances by kind of noise."""
     percents = {kind: getattr(stated, kind) for kind in ratios}
     sds = {kind: math.log1p(percent / 100.0) * math.sqrt(ratios[kind]) for kind, percent in percents.items() if percent}
     dfs = {kind: min(stated.df.get(kind, CATALOGUE_DF), CATALOGUE_DF) for kind in sds}
@@ -258,7 +258,7 @@ def in_laboratory(stated: RunSd, ratios: Mapping[Kind, float]) -> RunSd:
 
 
 def catalogue_noise(metric: Metric, of: Kind) -> Noise | None:
-    """Noise of the kind `of` in the catalogue, with its degrees of freedom; None if the catalogue does not state it."""
+    """Noise of `metric` in the catalogue, in one type of test or at equal load (`of`); None if it is not stated."""
     percent = getattr(metric.run_sd_percent, of)
     if not percent:
         return None

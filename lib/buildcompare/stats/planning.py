@@ -180,8 +180,8 @@ def smallest_found(
 ) -> float:
     """Smallest rise in percent that counts as a change with probability :data:`POWER`.
 
-    The estimate must exceed `needed` (log scale). With `gate`, the estimate must also exceed the margin; otherwise the
-    upper end of its interval must. As `sd` is estimated, the expected value of the higher limit is used (Clark
+    The estimate must exceed `needed` (log scale). The margin must be below the estimate (with `gate`) or below the
+    upper end of its interval (without). As `sd` is estimated, the expected maximum of both limits is used (Clark
     1961, "The greatest of a finite set of random variables", Operations Research 9). `df_now` is the present `df`.
     """
     inside = 0.0 if gate else quantile(1.0 - level, df) * sd
@@ -224,20 +224,20 @@ def look_level(looks: Sequence[float], planned: float | None = None) -> float:
 
 
 def spent_early(part: float) -> float:
-    """Error rate of judgements up to the fraction `part` of the runs (Lan & DeMets 1983, like Pocock)."""
+    """Total error rate of judgements up to the fraction `part` of runs (Lan & DeMets 1983, like Pocock)."""
     return SPENT * math.log1p((math.e - 1.0) * part)
 
 
 def spent_late(part: float) -> float:
-    """Error rate of judgements up to the fraction `part` of the runs (Lan & DeMets 1983, like O'Brien & Fleming)."""
+    """Total error rate of judgements up to the fraction `part` of runs (Lan & DeMets 1983, like O'Brien & Fleming)."""
     return max(2.0 * float(special.ndtr(special.ndtri(SPENT / 2.0) / math.sqrt(part))), LEAST * part)
 
 
 @cache
 def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
-    """Significance levels of looks (judgements), each given as its number of runs and the fraction of the planned runs.
+    """Significance levels of looks (judgements); a look is its number of runs, and their fraction of the planned runs.
 
-    The distribution of a sum of normal increments is integrated look by look, without sums significant in earlier looks
+    The density of a sum of normal increments is integrated look by look, without sums that were significant before
     (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). After the planned runs, levels are constant.
     """
     spent: list[float] = []
@@ -262,7 +262,7 @@ def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], f
 
 
 def _bound(share: float, sums: FloatArray, density: FloatArray, sd: float) -> float:
-    """Bound that the absolute sum exceeds with probability `share` after adding a normal increment of `sd`."""
+    """Bound that the absolute value of a random sum plus a normal increment exceeds with probability `share`."""
 
     def beyond(bound: float) -> float:
         return float(density @ (special.ndtr((-bound - sums) / sd) + special.ndtr((sums - bound) / sd))) - share

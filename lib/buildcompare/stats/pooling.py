@@ -73,7 +73,7 @@ def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[Pool
 
 
 def _effect(metric: MetricResult) -> Effect | None:
-    """Convert the row that decided a metric (level, or row at equal load) to an effect; None without such a row."""
+    """Convert the row that the verdict uses to an effect; None without standard error, or at unchanged traffic mix."""
     row = metric.deciding
     if metric.decided_by not in ("level", "equal_load") or row is None or row.delta_percent is None:
         return None

@@ -65,7 +65,7 @@ def macros(file: str) -> Any:
 
 
 def compiled(module: str) -> BytecodeCache:
-    """Make a cache of compiled templates beside the byte code of `module`, the file that configures the templates."""
+    """Make a cache of compiled templates beside `module`'s byte code; entries expire if `module` or Jinja changes."""
     from jinja2.bccache import Bucket, FileSystemBytecodeCache
 
     place, setup = Path(module).with_name("__pycache__"), Path(module).read_text("utf-8") + version("jinja2")

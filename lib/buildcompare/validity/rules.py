@@ -76,14 +76,14 @@ class RunInTest:
 
     @cached_property
     def levels(self) -> dict[str, float]:
-        """Positive levels in the steady window, by slug, of the catalogue's metrics except the load."""
+        """Level of each metric in the steady window, by slug; the load and levels not above zero are left out."""
         series = (self.view.recording.find(metric.slug) for metric in self.catalogue.metrics if not metric.load)
         levels = {each.metric: self.view.level(each) for each in series if each}
         return {slug: level.value for slug, level in levels.items() if level and level.value and level.value > 0.0}
 
     @cached_property
     def climb(self) -> tuple[float, float] | None:
-        """Final and ramp slope of the load, per second, of a run that ended during its ramp; None for other runs."""
+        """Slope of the load at the end and over the ramp, per second; None if the run did not end during its ramp."""
         shape, reported = self.view.shape, self.view.run.supported_users
         if self.test.type == "bounded" or shape is None or shape.ramp is None:
             return None
@@ -119,7 +119,7 @@ class TestValidity:
 def judge_validity(
     test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator, labels: Pair[str]
 ) -> tuple[Validity, Views]:
-    """Judge `test`; return its validity, and `views` limited to valid times and without unreliable estimates."""
+    """Return the validity of `test`, and its runs (`views`) limited to valid times, without unreliable estimates."""
     judged = judge_runs(views.map(lambda of: [RunInTest(view, test, catalogue, coordinator, labels) for view in of]))
     return judged.test, Pair.of(lambda side: [*map(_judged, views[side], judged.runs[side])])
 
@@ -222,7 +222,7 @@ def voids(reason: ValidityReason) -> bool:
 
 
 def _lost(run: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
-    """Select the falls to below `HELD` times the planned load or the sustained load, whichever is higher."""
+    """Select the losses of users to below `HELD` times the planned load or the sustained load (the higher of both)."""
     load = max(run.test.users or 0.0, run.sustained(run.view.shortest_s))
     return [fall for fall in falls if fall.after < HELD * load]
 
@@ -353,7 +353,7 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs whose curve differs from the reported users: `limited` if all are similarly low, else `invalid`.
+    """Report runs whose curve contradicts the reported users, as invalid (as limited if all runs are similarly low).
 
     Near the maximum number of users, runs may differ more: users who log in again raise the curve by up to 3 %.
     """
