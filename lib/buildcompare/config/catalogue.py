@@ -258,7 +258,7 @@ class Catalogue(_Strict):
         return Metric(name=name, slug=wanted, known=False)
 
     def with_operations(self, operations: Mapping[str, Operation]) -> Catalogue:
-        """Return a copy that first lists the metrics set by `operations`; they replace metrics of the same slug."""
+        """Return a copy with the metrics of `operations` in front; each replaces a metric with the same slug."""
         made = tuple(each.metric(name, self.find(name)) for name, each in operations.items())
         slugs = {metric.slug for metric in made}
         if len(slugs) < len(made):

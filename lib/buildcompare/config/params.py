@@ -84,7 +84,7 @@ Values = Annotated[
 ]
 Numbers = Annotated[dict[str, Values], Field(min_length=1), Tag("numbers")]
 ONE_OR_FILE = Discriminator(lambda value: "file" if isinstance(value, str) else "numbers")
-"""Discriminator between the path of a file and numbers by name."""
+"""Discriminator: a path of a file, or a mapping from names to numbers."""
 # Whole numbers become text. Decimals and booleans are refused, because YAML changes 10.10 to 10.1 and `yes` to true.
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 

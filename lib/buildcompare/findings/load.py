@@ -12,7 +12,7 @@ REPORTED_TOLERANCE_PERCENT = 1.0
 """A larger difference between reported and estimated supported users, in percent, gives a finding; in published runs
 the difference is at most 0.5 %."""
 DEEPER = 2.0
-"""Maximum ratio of the builds' largest falls of the load before the ramp that count as similar (published: 1.6)."""
+"""Early bumps of two builds are similar if the ratio of their largest falls is at most this (published tests: 1.6)."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
 """Number of differing pairs, and number of all pairs, of identical unbounded runs (`benchmarks/identical.py`).
 `OTHER_BUMPS`: numbers of early load rises differ. `OTHER_TIMES`: one run reaches a load `LATER_S` s or more later."""
@@ -69,7 +69,7 @@ def limited_by(test: TestResult) -> Iterator[Found]:
 
 
 def time_to_users(test: TestResult) -> Iterator[Found]:
-    """Report the round number of users (1,000, 2,000, ...) for which the times of the two builds differ most."""
+    """Report the round number of users (1,000, 2,000, ...) that the builds reach at the most different times."""
     ramps = test.ramp_up
     both = [(mark, base, ramps.new.time_to.get(mark)) for mark, base in ramps.base.time_to.items()]
     reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]
@@ -99,7 +99,7 @@ def beginning(test: TestResult) -> Iterator[Found]:
 
 
 def _falls(ramps: RampUps) -> list[Bump | None]:
-    """Return, for each build, the early bump (rise before the ramp) with the largest fall; None without bumps."""
+    """Return each build's early bump (the load rises and falls before the ramp) that falls most; None without bumps."""
     return [max(ramp.bumps, key=lambda bump: bump.depth_users, default=None) for ramp in (ramps.base, ramps.new)]
 
 

@@ -224,7 +224,7 @@ def traffic_mix(test: TestResult) -> Iterator[Found]:
 
 
 def error_rates(test: TestResult) -> Iterator[Found]:
-    """Report error rates that rose beyond chance, or that at least doubled and reach a minimum (in `least`)."""
+    """Report error rates that rose beyond chance, or that at least doubled to more than a negligible rate."""
     least = {"percent": ERRORS_PERCENT, PER_USER_MINUTE: ERRORS_PER_USER_MINUTE}
     for row in test.errors:
         doubled = row.unit in least and row.base is not None and row.new is not None and row.new >= least[row.unit]

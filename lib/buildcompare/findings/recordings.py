@@ -21,7 +21,7 @@ USUAL_LIMITS = {
     ValidityCode.CEILING_REACHED,
     ValidityCode.OTHER_RUNS,
 }
-"""Validity codes that concern only the supported users. A limited test with only such codes gets no warning."""
+"""Validity codes that concern only the supported users. A test that has only such codes gets no warning."""
 MIN_COVERAGE = 0.98
 """Minimum share of the expected samples; a series with less has gaps. Published series have at least 0.99."""
 ALIKE = 0.6

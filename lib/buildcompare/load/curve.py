@@ -209,7 +209,7 @@ class Fall(NamedTuple):
 
 AT_ONCE_S = 30.0  # maximum duration of a sudden loss: connections of a lost agent time out within half a minute
 HARDLY_ANY = 0.5  # restarts, interruptions and long shutdowns leave less than this fraction of the users
-HELD = 0.97  # a loss leaves less than this fraction of the users: 0.95 if 1 of 20 agents is lost (plots err by 0.4 %)
+HELD = 0.97  # users count as lost below this fraction; a lost agent of 20 leaves 0.95, and plots are read within 0.4 %
 IDLE = 0.1  # minimum load before a fall, divided by the peak (goroutines of idle servers: 0.003 to 0.14 of the peak)
 LOW_S = 300.0  # maximum seconds from a fall to its lowest point, and to the return of users in a reset (fast restart)
 

@@ -172,7 +172,7 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     if not most > 0:
         return None
     start_s, end_s, slope = next(s for s, rise in zip(stretches, rises, strict=True) if rise >= MAIN_PART * most)
-    # A tolerance of one pixel would count the slow approach to the equilibrium as a kink, so it is 0 here.
+    # Without the tolerance of one pixel of a plot: it would make the slow approach to the equilibrium a kink.
     after = _stretch(curve, end_s + LAG_S, pixel=0.0)
     kinked = after and after[1] - after[0] >= AFTER_S and SLOWER[0] * slope <= after[2] <= SLOWER[1] * slope
     return Ramp(start_s, end_s, slope, end_s if kinked else None, complete=bool(end_s < curve.elapsed[-1]))

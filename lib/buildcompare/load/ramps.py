@@ -142,7 +142,7 @@ def shift(
     slope, gap, delays = _gaps(one.curve, other.curve, window)
     _, first_gap, first_delays = _gaps(one.curve, other.curve, (window[0], min(window[0] + FIRST_S, window[1])))
     users, seconds = float(np.median(gap)), float(np.median(delays))
-    # Ramps may differ by constant users or, if a kink changes the slope, constant seconds. Use the smaller variation.
+    # Ramps lie a constant number of users apart or, after a kink, of seconds. Use the distance that varies less.
     wandering_s = math.hypot(users - float(np.median(first_gap)), float(gap.std())) / slope
     if delays.size > 1:
         wandering_s = min(wandering_s, math.hypot(seconds - float(np.median(first_delays)), float(delays.std())))

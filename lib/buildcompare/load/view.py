@@ -33,7 +33,7 @@ class Plateau:
     window: tuple[float, float]  # start and end
     level: float  # mean over the window
     drift: float  # least-squares slope per second over the window
-    settled: bool | None  # True if |`drift`| is below `TOLERANCE` * stop slope; None if `window` is under 29.7 min
+    settled: bool | None  # True if |`drift`| is small enough for the stop rule; None if `window` is under 29.7 min
     settled_s: float | None  # earliest time at which the stop rule would have allowed a stop; None if never
     earliest_level: float | None  # mean over the last 30 minutes before `settled_s`
 

@@ -27,7 +27,7 @@ LOWEST, HIGHEST = 0.3, 2.0  # loads used, relative to the highest common load; b
 KNOTS = 4  # number of knots of a spline: enough for a saturating metric, few enough for a ramp of half an hour
 FEWEST = 15  # minimum number of minutes per build: together 30, three for each of ten coefficients
 POINTS = 41  # number of points of a curve: one for each 2.5 % of its range
-NEAR = 0.1  # the rate of new users at a load is averaged over minutes within this relative distance of the load
+NEAR = 0.1  # the rate of new users at a load is averaged over minutes whose load differs by at most 10 %
 DOUBT = 0.15
 """Relative standard error of the correction for the cost of logins, because this cost may not be linear."""
 HUBER = 0.3
@@ -209,7 +209,7 @@ def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float, noise: fl
 
 
 def _splines(users: FloatArray, loads: FloatArray, top: float) -> tuple[FloatArray, FloatArray]:
-    """Spline bases at the users of each minute and at the loads of the curves, shape (n, knots) each."""
+    """Evaluate the spline basis at the users of each minute and at the loads of the curves: a column for each knot."""
     from patsy import cr
 
     knots = np.linspace(float(users.min()), top, KNOTS) / top

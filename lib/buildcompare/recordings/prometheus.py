@@ -21,7 +21,7 @@ from buildcompare.recordings.prometheus_answer import Answer
 from buildcompare.recordings.prometheus_client import Client, open_session, timeouts
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
 
-WINDOW_KEYS = "start, end"  # key in errors about the window, such as a window without samples
+WINDOW_KEYS = "start, end"  # keys that an error names if the window is wrong, such as one without samples
 MAX_POINTS = 10_999  # maximum points of one query; a server refuses more than 11,000
 MAX_PIECES = 500  # maximum queries for one window: 5.5 million points per series, or a year at 6 s
 _OF_WINDOW = re.compile(r"\b(start|end|range)\s*\(\s*\)", re.IGNORECASE)

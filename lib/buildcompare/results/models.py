@@ -75,7 +75,7 @@ class Validity(Model):
     status: ValidityStatus
     valid_from_s: Number = None
     valid_until_s: Number = None
-    """Elapsed seconds up to which a limited run may be judged; null if the end of the run is not limited."""
+    """Elapsed seconds after which the run must not be judged; null if it may be judged to its end."""
     reasons: list[ValidityReason] = Field(default_factory=list)
 
     @property
@@ -411,7 +411,7 @@ class ArtefactProvenance(Model):
     test: str
     """Name of the test; for a run in a matrix of variants, its factor levels."""
     build: Side | None
-    """Build of the run; null in a matrix of variants, where `run` counts the runs of all variants."""
+    """Build of the run; null if several variants are compared. Then `run` is a running number over all variants."""
     run: int
     path: str
     """Folder of the copied files, relative to the folder of the report."""

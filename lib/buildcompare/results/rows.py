@@ -76,7 +76,7 @@ class LoadAdjustedResult(Decided):
 
     users: float
     p_adjusted: Number = None
-    """P-value, adjusted (Holm) within the metric's family: errors, gate metrics, other times, or other metrics."""
+    """P-value, adjusted (Holm) over the metric's family: error rates, gate metrics, durations, or remaining metrics."""
     at_users_range: Window
     """Lowest and highest load, in connected users, at which both builds were observed."""
     constant: bool = False
@@ -98,7 +98,7 @@ class MixMover(Model):
 
 
 class TrafficMixResult(Model):
-    """Change of an average over labels: effect of call shares (`mix_percent`) + effect of times (`speed_percent`)."""
+    """Change of an average time: part from the mix of calls (`mix_percent`), and from their times (`speed_percent`)."""
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
@@ -162,9 +162,9 @@ class MetricResult(Decided, MetricRow):
     load_adjusted: LoadAdjustedResult | None = None
     traffic_mix: TrafficMixResult | None = None
     decided_by: Literal["level", "traffic_mix", "equal_load", "none"] = "level"
-    """Row that the verdict uses. `level`: this row. `traffic_mix`: this row at unchanged traffic mix, if a changed mix
-    affected it (in unbounded tests, only if the row at unchanged mix is no regression). `equal_load`: `load_adjusted`,
-    in other unbounded tests. `none`: no row, because an unbounded test has an unknown change at equal load."""
+    """Change that the verdict uses. `level`: that of the levels. `traffic_mix`: that at unchanged mix of calls, if the
+    mix affected the metric; in unbounded tests only if it is no regression. Other unbounded tests use the change at
+    equal load (`equal_load`), or no change if that is unknown (`none`)."""
 
     @property
     def full_name(self) -> str:
@@ -218,7 +218,7 @@ class PooledResult(MetricRow):
     ci_high: Number
     p_value: Number
     p_adjusted: Number
-    """P-value, adjusted (Holm) within the metric's family: errors, gate metrics, other times, or other metrics."""
+    """P-value, adjusted (Holm) over the metric's family: error rates, gate metrics, durations, or remaining metrics."""
     status: Status
     no_worse_than_percent: Number = None
     min_detectable_percent: Number = None

@@ -40,7 +40,7 @@ def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succee
     difference, part = float(means[1] - means[0]), of / (attempts + of)
     squares = sum(float(((each - each.mean()) ** 2).sum()) for each in odds)
     per_run = 1.0 / len(base) + 1.0 / len(new)
-    # Binomial probabilities of at most and at least `more` failures; incomplete beta functions allow fractional counts.
+    # Binomial probabilities: failures <= `more`, and failures >= `more`. Incomplete beta functions allow fractions.
     at_most = float(special.betainc(failed, more + 1.0, 1.0 - part)) if failed > 0 else 1.0
     at_least = float(special.betainc(more, failed + 1.0, part)) if more > 0 else 1.0
     p = max(min(1.0, 2.0 * at_most, 2.0 * at_least), 1e-300)

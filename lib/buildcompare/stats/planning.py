@@ -28,7 +28,7 @@ error rate of other metrics is divided in proportion to the power to find this c
 with 1.5 to 2 finds nearly as many changes of 10 % (injected into identical unbounded runs used for tuning) as equal
 parts. Smaller values find more slowdowns of P99 API times by 10 % in bounded tests."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
-MOST_ADDED = 8  # further runs of each build that share the error rate if no final number of runs is planned
+MOST_ADDED = 8  # without a planned number, the error rate is divided as if 8 runs of each build were added
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
 SPENT = 0.0425
 """Total error rate of all analyses (looks) of a test, for normal statistics. It is below `ALPHA`, because t statistics
@@ -224,12 +224,12 @@ def look_level(looks: Sequence[float], planned: float | None = None) -> float:
 
 
 def spent_early(part: float) -> float:
-    """Total error rate of judgements up to the fraction `part` of runs (Lan & DeMets 1983, like Pocock)."""
+    """False-alarm rate of all judgements until `part` of the runs is done (Lan & DeMets 1983, as Pocock)."""
     return SPENT * math.log1p((math.e - 1.0) * part)
 
 
 def spent_late(part: float) -> float:
-    """Total error rate of judgements up to the fraction `part` of runs (Lan & DeMets 1983, like O'Brien & Fleming)."""
+    """False-alarm rate of all judgements until `part` of the runs is done (Lan & DeMets 1983, as O'Brien & Fleming)."""
     return max(2.0 * float(special.ndtr(special.ndtri(SPENT / 2.0) / math.sqrt(part))), LEAST * part)
 
 
@@ -262,7 +262,7 @@ def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], f
 
 
 def _bound(share: float, sums: FloatArray, density: FloatArray, sd: float) -> float:
-    """Bound that the absolute value of a random sum plus a normal increment exceeds with probability `share`."""
+    """Return b such that |random sum + normal increment| > b has the probability `share`."""
 
     def beyond(bound: float) -> float:
         return float(density @ (special.ndtr((-bound - sums) / sd) + special.ndtr((sums - bound) / sd))) - share

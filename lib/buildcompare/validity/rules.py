@@ -201,7 +201,7 @@ def _falls(run: RunInTest) -> Reasons:
     if view.load is None or view.stop is None:
         return
     allowed = 0.0 if bounded else run.coordinator.fastest_fall
-    # Without users, the load is a proxy (goroutines) that varies by itself, so only restarts below `IDLE` count.
+    # If users were not recorded, the load is a proxy (goroutines) that varies by itself: a fall must reach `IDLE`.
     hardly_any = curves.IDLE if view.users is None else curves.HARDLY_ANY
     every = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
     falls = [fall for fall in every if view.users is not None or fall.kind == "restart"]
