@@ -53,7 +53,7 @@ def _plan(test: TestResult) -> TestPlan:
 
 
 def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> PlannedRow:
-    """Add one or two plans to a row: the smallest, and the smallest that detects a change of size :func:`aim`."""
+    """Add 1 or 2 plans to a row: the smallest, and the first to detect a change of :func:`aim` (else the largest)."""
     enough = next((step for step in steps if step.found_percent <= aim(row.margin_percent, True)), steps[-1])
     chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
     results = [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]

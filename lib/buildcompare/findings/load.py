@@ -137,7 +137,7 @@ def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def events(test: TestResult) -> Iterator[Found]:
-    """Report groups of simultaneous events (sudden metric changes) with an event above the margin in only one build.
+    """Report simultaneous sudden metric changes if only one build has one that significantly exceeds the margin.
 
     The severity is info, because identical runs have such events too, and base builds have as many as new builds.
     """
