@@ -94,8 +94,8 @@ def compare(
         Path of a file that ``buildcompare calibrate`` made. Without one, the catalogue states the noise between runs.
     rate_s
         Seconds over which rates in the files were taken. The default is the value in the files; if the files have no
-        value, it is 60, or less in short repeated runs. A steady window begins `rate_s` after the load is reached. A
-        single run needs a window of five times `rate_s`; repeated runs of each build need 30 s or 30 samples.
+        value, it is 60, or less in short repeated runs. A steady window begins `rate_s` after the load is reached and
+        lasts at least 5 `rate_s`; with several bounded runs per build, the shorter of 30 s and 30 samples is enough.
     refresh
         Whether to pull cached recordings again from the server (only for a comparison from :func:`read_params`).
     command
@@ -274,7 +274,7 @@ class Shown:
         display(*shown, raw=True)  # type: ignore[no-untyped-call]  # IPython's function is untyped
 
     def save(self) -> None:
-        """Embed results.json in the notebook. In a notebook run by hand, also save a file if no report is published."""
+        """Embed results.json in the notebook; if run by hand, also save the file unless a published report exists."""
         from IPython.display import display
 
         if not self.published:

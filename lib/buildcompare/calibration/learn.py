@@ -137,7 +137,7 @@ def read_calibration(file: str, catalogue_name: str) -> Calibration:
 def groups_without(
     calibration: Calibration, recordings: Iterable[Recording]
 ) -> tuple[list[noise.RepeatedRuns], dict[str, Any]]:
-    """Return the groups without `recordings` (no run may define its own noise), and a summary for results.json."""
+    """Return groups without any run of `recordings`, so that no run defines its own noise; also return a summary."""
     compared = {each for recording in recordings for each in ids_of(recording)}
     left_out = [group.name for group in calibration.groups if any(compared & {*run.ids} for run in group.runs)]
     kept = [group for group in calibration.groups if group.name not in left_out]
@@ -148,10 +148,10 @@ def groups_without(
 
 
 def beside_runs(catalogue: Catalogue, groups: Sequence[noise.RepeatedRuns]) -> Catalogue:
-    """Scale the catalogue's noise to the laboratory in which `groups` ran.
+    """Scale the catalogue's noise, which was measured on another setup, to the setup of `groups`.
 
-    The catalogue's noise comes from another laboratory. One ratio for all metrics
-    (:func:`~buildcompare.stats.noise.laboratory_ratio`) scales this noise; a few repeated runs suffice for this ratio.
+    :func:`~buildcompare.stats.noise.laboratory_ratio` estimates one ratio of variances for all metrics, because a few
+    repeated runs suffice to estimate one ratio. Bounded, unbounded and equal-load noise have separate ratios.
     """
     kinds: dict[noise.Kind, Callable[[str], noise.Noise | None]] = {
         "bounded": lambda slug: noise.learned_noise(slug, "bounded", groups),
@@ -222,10 +222,10 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
 
 
 def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> noise.RunLevels:
-    """Measure a run for a calibration: metric levels, label values, and penalties of the search for change points.
+    """Measure a run for a calibration: means of metrics, values of labels, and penalties of the change-point search.
 
-    A metric's penalty is the lowest that finds no change point. If users were not recorded, a metric that follows the
-    users replaces them. Percentiles in the last bucket of a histogram are left out: the true values may be higher.
+    A metric's penalty is the lowest at which the search finds no change point. If users were not recorded, a metric
+    that follows the users is used instead. Percentiles in a histogram's last bucket can be too low, and are left out.
     """
     metrics = {}
     for series in view.recording.graphs():
@@ -328,7 +328,7 @@ def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
 def _checked(
     group: noise.RepeatedRuns, pair: int, key: str, judged: Sequence[TestedEffect | None]
 ) -> list[tuple[Any, ...]]:
-    """Return a list with the self-check's row of one metric or label; the list is empty if the change is unknown."""
+    """Return a list of one row (`COLUMNS`) for a metric or label of two runs; empty if their difference is unknown."""
     if (plain := judged[0]) is None:
         return []
     low, high = plain.effect.interval()

@@ -116,7 +116,7 @@ class LearnedNoise(NamedTuple):
 
 
 def with_noise(params: Comparison, catalogue: Catalogue, every: Sequence[Recording]) -> tuple[Catalogue, LearnedNoise]:
-    """Return the catalogue with the comparison's margins and calibrated noise, and the data to learn noise from."""
+    """Return the catalogue with margins and calibrated noise, and the noise from the calibration and the ledger."""
     catalogue = with_times(catalogue, ((each.name, each.unit) for run in every for each in run.measurements))
     catalogue = catalogue.with_margins(params.margins)
     calibration = calibration_of(params, params.calibration) if params.calibration else None

@@ -89,7 +89,7 @@ def compare_to_kept(
     """Compare the runs `new` with the latest kept runs; the result is None if no kept runs are comparable.
 
     `compare` is :func:`buildcompare.compare`. If the kept runs turn out to have another load than `new`, the comparison
-    is repeated with kept runs at the load of `new`. In a benchmark, the kept runs of one build count as a session.
+    is repeated with kept runs at the load of `new`. In a benchmark, runs of one build are one observation by default.
     """
     kept = latest(folder, stated)
     result = _compared(compare, kept, new, **settings)

@@ -125,7 +125,7 @@ def compare_test(
 def _viewed(
     test: Test, recordings: TestRecordings, catalogue: Catalogue, coordinator: Coordinator, labels: Pair[str]
 ) -> tuple[schema.Validity, Views]:
-    """Return the validity of a test, and a view of each run; steady windows are limited to valid times."""
+    """Return the validity of a test, and its runs. A run's steady window excludes times at which the run is invalid."""
     repeated = test.type == "bounded" and min(len(recordings[side]) for side in SIDES) > 1
 
     def view(side: Side) -> list[RunView]:

@@ -53,7 +53,7 @@ def _plan(test: TestResult) -> TestPlan:
 
 
 def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> PlannedRow:
-    """Add to a row up to two plans: the fewest further runs, and the fewest that detect the change by :func:`aim`."""
+    """Add 1 or 2 plans to a row: the smallest, and the first to detect a change of :func:`aim` (else the largest)."""
     enough = next((step for step in steps if step.found_percent <= aim(row.margin_percent, True)), steps[-1])
     chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
     results = [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]
@@ -61,7 +61,7 @@ def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> Plan
 
 
 def _planned(test: TestResult) -> Iterator[tuple[PlannedRow, list[FurtherRuns]]]:
-    """Yield gate metrics and supported users with known noise, each with the changes that further runs would detect."""
+    """Yield gate metrics and supported users, each with plans of further runs. Leave out those with unknown noise."""
     looks = Looks.of(test.looks).runs
     gates, users = [metric for metric in test.metrics if metric.gate], test.supported_users
     judged = sum(each.p_value is not None for each in gates)

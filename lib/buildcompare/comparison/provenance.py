@@ -38,7 +38,7 @@ def provenance(
 
 
 def params_sha256(params: BaseModel) -> str:
-    """Hash the parameters; equal parameters have equal hashes, whether they come from a file, papermill or a cell."""
+    """Hash the parameters. The hash depends only on their values, not on the file or notebook that they come from."""
     text = json.dumps(params.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -61,8 +61,8 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
 def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalogue:
     """Add unlisted metrics in seconds to the catalogue, so that an increase beyond the margin fails the comparison.
 
-    `units` holds pairs of name and unit. The margin is the default margin of an :class:`Operation`. A metric whose name
-    implies seconds, such as ``uptime_seconds``, has the direction, margin and gate of :func:`assumed_metric`.
+    `units` holds pairs of name and unit. The margin is the default margin of an :class:`Operation`. If a metric's name
+    already implies seconds, such as ``uptime_seconds``, :func:`assumed_metric` sets direction, margin and gate instead.
     """
     timed = [catalogue.find(name) for name, unit in dict.fromkeys(units) if unit == "seconds"]
     settings = {"unit": "seconds", "better": Better.LOWER, "gate": True}

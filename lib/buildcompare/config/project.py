@@ -110,7 +110,7 @@ def _remove_left(parent: Path, pattern: str) -> None:
 def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
     """Lock `folder` and yield True. Without `wait`, yield False if another process holds the lock.
 
-    The lock ends with the process. Nothing is locked on Windows (yield True) or without file locks (yield `wait`).
+    The lock ends with the process. If locks are unavailable, yield True on Windows and `wait` on other systems.
     """
     if sys.platform == "win32":
         yield True

@@ -225,7 +225,7 @@ def refuse(faulty: object, expected: str, found: str) -> None:
 
 
 def must(fits: str | Callable[[Any], object], expected: str, found: str = "") -> AfterValidator:
-    """Return a validator: `fits` is a pattern of the whole value or a function. Errors show `found`, else the value."""
+    """Return a validator that applies `fits`: a function, or a pattern of the whole value. See :func:`unlike`."""
     is_fit = re.compile(fits).fullmatch if isinstance(fits, str) else fits
 
     def check(value: Any) -> Any:

@@ -120,7 +120,7 @@ def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) ->
 
 
 def _is_folded(found: Finding) -> bool:
-    """Test by kind, status and rank whether a finding always starts hidden; only findings of severity info do."""
+    """Test by kind, status and rank whether a finding always starts hidden. Warnings and critical findings never do."""
     if found.severity != Severity.INFO:
         return False
     status = found.evidence.get("status")
@@ -156,7 +156,7 @@ def suggest(
 ) -> list[Suggestion]:
     """Suggest at most three next steps: repeat tests, find a cause, use the former setup, add runs, look at a label.
 
-    A test gets no suggestion to add runs if `plans` already has a plan for its inconclusive rows.
+    A test gets no suggestion to add runs if `plans` already plans runs for its inconclusive results.
     """
     names = Names.of(labels, tests)
     planned = {plan.test for plan in plans if plan.undecided}
@@ -165,7 +165,7 @@ def suggest(
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to repeat tests if they are invalid, lack a gate metric's noise, or have only partly valid metrics."""
+    """Suggest to repeat tests that are invalid, limited beyond their supported users, or lack a gate metric's noise."""
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED, ValidityStatus.VALID):
         for test in (each for each in tests if each.validity.status == status):
             codes = {*test.validity.codes}

@@ -1,4 +1,4 @@
-"""Make findings about earlier comparisons: changed setup, drift of one version's results, and databases."""
+"""Make findings about earlier comparisons: changed setup, drift of one version's results, differences of databases."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -17,7 +17,7 @@ NAMES = Names(Pair("base", "new"), {})
 def find(
     history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Finding]:
-    """Find all findings about earlier comparisons; changed settings come first because they may explain a drift."""
+    """Find all findings about earlier comparisons. Changed settings come first, as they can explain other findings."""
     if history.before is None:
         evidence = {"ledger": history.ledger, "comparisons": history.comparisons}
         yield _of_the_past(FindingKind.NO_HISTORY, Severity.INFO, evidence, reason=history.reason)
@@ -46,7 +46,7 @@ def find(
 def former_setup(
     history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Suggestion]:
-    """If settings changed, suggest to repeat a test on the former setup: the test with the largest unusual drift."""
+    """If settings changed, suggest the former setup for the test whose results for one version differ unusually."""
     changed = [row for row in setup_differences if row.kind == SetupChange.CHANGED]
     rows = [row for row in drift if _is_drift(row, history.margin_percent) and _is_unusual(row)]
     rows = [row for row in rows if changed and row.against == changed[0].against]

@@ -175,7 +175,7 @@ def _only_in(test: TestResult, side: Side) -> tuple[tuple[str, str], ...]:
 
 
 def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tuple[float, float]]:
-    """For labels that only `side` has: average (s) and fraction of call time, in the test with the highest average."""
+    """Return average (s) and fraction of call time of labels only in `side`, from the test with the highest average."""
     rows = [row for test in tests for row in test.labels if row.stat == "avg" and row.only_in == side]
     largest: dict[tuple[str, str], tuple[float, float]] = {}
     for row in rows:

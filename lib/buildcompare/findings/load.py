@@ -80,7 +80,7 @@ def time_to_users(test: TestResult) -> Iterator[Found]:
 
 
 def beginning(test: TestResult) -> Iterator[Found]:
-    """Report builds whose load begins differently: unlike early bumps (rises that fall back), or a delayed ramp."""
+    """Report that the builds' loads begin differently, in short rises before the ramp or in the ramp's time."""
     base, new, shift = test.ramp_up.base, test.ramp_up.new, test.ramp_up
     if base.early_bumps is None or new.early_bumps is None or base.onset_s is None or new.onset_s is None:
         return
@@ -99,7 +99,7 @@ def beginning(test: TestResult) -> Iterator[Found]:
 
 
 def _falls(ramps: RampUps) -> list[Bump | None]:
-    """Return each build's early bump (the load rises and falls before the ramp) that falls most; None without bumps."""
+    """Return each build's early bump (short rise before the ramp) with the largest fall; None without bumps."""
     return [max(ramp.bumps, key=lambda bump: bump.depth_users, default=None) for ramp in (ramps.base, ramps.new)]
 
 
@@ -137,7 +137,7 @@ def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def events(test: TestResult) -> Iterator[Found]:
-    """Report simultaneous events (sudden metric changes) if one of them is in only one build and exceeds the margin.
+    """Report simultaneous sudden metric changes if only one build has one that significantly exceeds the margin.
 
     The severity is info, because identical runs have such events too, and base builds have as many as new builds.
     """

@@ -120,7 +120,7 @@ def single_runs(test: TestResult) -> Iterator[Found]:
 
 
 def sessions(test: TestResult) -> Iterator[Found]:
-    """Report the sessions of a benchmark; if they are too few, also the smallest change that they can show."""
+    """Report a benchmark's sessions (runs made together); if too few, also the smallest change that they can show."""
     if test.sessions is None:
         if test.type == "benchmark" and max(map(len, test.runs)) > 1:
             yield Found(FindingKind.SESSIONS, Severity.INFO, {"runs": dict(test.runs.map(len).items())})
@@ -137,12 +137,12 @@ def sessions(test: TestResult) -> Iterator[Found]:
 
 
 def few_sessions(metric: MetricResult) -> bool:
-    """Test whether a metric has too few sessions to estimate the noise between them."""
+    """Test whether a metric has too few sessions (runs made together) to estimate the noise between sessions."""
     return metric.reason is not None and metric.reason.code == ReasonCode.FEW_SESSIONS
 
 
 def gate_rows(test: TestResult) -> list[tuple[str, Decided | None, Better]]:
-    """List the rows that decide the verdict of `test` (name, row, better direction), supported users last."""
+    """List what decides the verdict of `test` (name, result, better direction): gate metrics, then supported users."""
     rows = [(metric.name, metric.deciding, metric.better) for metric in test.metrics if metric.gate]
     return [*rows, (USERS, test.supported_users, Better.HIGHER)]
 

@@ -151,7 +151,7 @@ class Opening:
 
 
 def opening(results: Results) -> Opening:
-    """State the verdict of `results` with its causes; for a pass, how much worse each metric may still be.
+    """State the verdict of `results` with its causes; for a pass, also the largest worsening within each interval.
 
     Tests whose load is unknown are named first, because the unknown load limits the other statements.
     """
@@ -252,7 +252,7 @@ def _worst(row: Decided | None, better: Better) -> float:
 
 
 def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict[str, object] | None:
-    """Return the planned further runs that take the fewest hours, among the rows `about` (test's title, row's name)."""
+    """Return the plan of further runs with the fewest hours; `about` has the allowed test titles and metric names."""
     matching = [(test, row) for test, row in _planned(results) if (test, row.name) in about]
     test, row = min(matching, key=lambda each: each[1].steps[-1].hours, default=(None, None))
     named = {"test": test if len(results.tests) > 1 else None}
@@ -260,7 +260,7 @@ def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict
 
 
 def _excluding(results: Results) -> dict[str, object] | None:
-    """Find further runs that reduce a gate metric's largest possible worsening to below `WORTH_IT` of its size."""
+    """Find further runs that would multiply the largest possible worsening of a gate metric by less than `WORTH_IT`."""
     gates = {(title(test), metric.slug): metric for test in results.tests for metric in test.metrics if metric.gate}
     planned = [
         (_worst(metric.deciding, metric.better), test, row)

@@ -63,9 +63,9 @@ class ErrorChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """One comparison of a ledger against earlier ones; `before` is the name of the previous comparison, if any.
+    """A comparison of a ledger with its differences from earlier comparisons; `before` names the previous one, if any.
 
-    `changes` lists tests with measured supported users, and the users' change from base to new (None if unknown).
+    `changes` lists tests with supported users of at least one build, and the change from base to new (None if unknown).
     """
 
     entry: Entry
@@ -138,10 +138,10 @@ class Chain:
 
     @functools.cached_property
     def _earlier(self) -> npt.NDArray[np.int64]:
-        """For each row of `tests`, the row of the earlier test with which the drift is measured; -1 if there is none.
+        """For each row of `tests`, the row of the earlier test to compare with; -1 if there is none.
 
-        Only tests with the same `key` are linked. The linked test is the last whose new build has the version of this
-        test's base. If no test has this version, the last test with known supported users is linked.
+        Both tests have the same `key`. The earlier test is the last whose new build has the version of the later test's
+        base. If no test has this version, it is the last test with known supported users.
         """
         earlier = np.full(len(self.tests), -1)
         same_version: dict[tuple[int, str], int] = {}
@@ -205,7 +205,7 @@ class Chain:
 
     @functools.cached_property
     def errors(self) -> FloatArray:
-        """One row per test: log ratio of errors, Poisson variance, then SD and number of ratios with the same key."""
+        """One row per test: log ratio of errors, its Poisson variance, and SD and number of all ratios of its `key`."""
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
         logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["place"] < self.length)
@@ -313,7 +313,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _earlier_orders(self, logs: FloatArray) -> dict[str, object]:
-        """List earlier comparisons in which two databases had the same order as now; elsewhere `logs` is NaN."""
+        """List earlier comparisons in which the database with more users was the same; `logs` is NaN in the others."""
         places, earlier = np.flatnonzero(~np.isnan(logs).all(axis=1)), []
         for place in places[-MOST_EARLIER:]:
             percents = {side: percent(log) for side, log in zip(SIDES, logs[place], strict=True) if not math.isnan(log)}
