@@ -99,7 +99,7 @@ class LedgerAtLoad(Strict):
 
 
 class ChainTest(Strict, extra="ignore"):
-    """The fields of a test that are read for every comparison. Pairs hold values of base and new, null if unknown."""
+    """Part of a test that is loaded for every comparison of a ledger. Pairs hold base and new, null if unknown."""
 
     name: Name
     type: TestType
@@ -151,7 +151,7 @@ class LedgerTest(ChainTest, extra="forbid"):
 
 
 class ChainEntry(Strict):
-    """The fields of an entry that are read for every comparison of a ledger."""
+    """Part of a ledger entry that is loaded for every comparison; :class:`Entry` is the whole entry."""
 
     schema_version: Literal[1] = 1
     name: FileName
@@ -180,7 +180,7 @@ class ChainEntry(Strict):
 
     @property
     def builds_compared(self) -> list[tuple[object, ...]]:
-        """Keys that identify the builds. If both versions are known and differ, a second key omits the labels."""
+        """Keys of the builds: labels with versions, and versions alone if both are known and differ."""
         by_label = tuple((build.label, build.version) for build in self.builds)
         by_version = tuple(build.version for build in self.builds)
         return [by_label, by_version] if None not in by_version and len({*by_version}) == 2 else [by_label]
@@ -249,7 +249,7 @@ class Ledger:
         return self.entry(other.name if other.name in alike else alike[0]) if alike else None
 
     def namesake(self, entry: Entry) -> Entry | None:
-        """Return the entry that `entry` replaces, or None; raise an InputError if names or builds conflict."""
+        """Return the entry replaced by `entry`, or None; InputError if another entry has its name or monthly builds."""
         if self.folder in ADDRESSES:
             raise InputError(file=self.folder, key="history", expected="a local folder", found="an address (read only)")
         builds, alike = f"{entry.base.label} with {entry.new.label}", self.alike(entry)
@@ -265,7 +265,7 @@ class Ledger:
         return same
 
     def place(self, entry: Entry) -> Entry:
-        """Add and return `entry`; its position and `looks` are those of the entry that it replaces, if any."""
+        """Add and return `entry`; if it replaces an entry, copy that entry's position and list of earlier analyses."""
         same = self.namesake(entry)
         other = next((each for each in self.by_name.values() if each.name != entry.name), None)
         if other and other.simulated != entry.simulated:
@@ -446,7 +446,7 @@ def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
 
 
 def place_in_words(ledger: Ledger, name: str) -> str:
-    """Return a sentence on the position of comparison `name`, and on a later version recorded before it (if any)."""
+    """Return a sentence on the position of comparison `name`, and on later versions at lower positions (if any)."""
     minors = {each.name: each.new.minor or "" for each in ledger.listed if each.position is not None}
     numbers = {each: [int(part) for part in minor.split(".") if part] for each, minor in minors.items()}
     before = list(itertools.takewhile(lambda each: each != name, numbers)) if name in numbers else None

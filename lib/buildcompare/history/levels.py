@@ -50,7 +50,7 @@ class LevelSeries:
     changes: Sequence[LevelChange]
 
     def is_of(self, row: Drift) -> bool:
-        """Whether the drift concerns this test."""
+        """Whether `row`, a drift of supported users, concerns the test of this series."""
         return (row.type, (row.db_engine or "").casefold()) == self.key[:2] and self.key[2] in ("", row.test)
 
 
@@ -122,10 +122,10 @@ databases each, the estimated standard deviation has a standard error of 7 %."""
 
 
 def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *, simulated: bool) -> Contrasts:
-    """Read the ledger's comparisons, and compute squared deviations of metric changes for estimating noise.
+    """Return squared deviations of metric changes in the ledger's comparisons, from which noise is estimated.
 
     A deviation is a metric's change in a test minus the mean over the comparison's tests (or 0 if base equals new).
-    Comparisons of the same builds as `params` or with another setup are left out, as are tests with a run in `samples`.
+    The result excludes comparisons with the builds of `params` or another setup, and tests with a run in `samples`.
     """
     now, last = entry_of(params, position=1), ledger.next_position - 1
     same, compared = {*ledger.alike(now)}, {*samples}
@@ -140,7 +140,7 @@ def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *
 
 
 def _contrasts(frame: pd.DataFrame, repeated: npt.NDArray[np.int64]) -> Contrasts:
-    """Compute squared deviations of metric changes in `frame`; in releases `repeated`, base and new are one build."""
+    """Compute squared deviations of metric changes in `frame`; `repeated` lists the releases whose base equals new."""
     key = ["type", "metric", "misread", "release", "test"]
     base, new = (frame[frame["side"] == side].set_index(key)[["level", "runs"]] for side in SIDES)
     both = base.add_suffix("_base").join(new.add_suffix("_new"), how="inner").reset_index()

@@ -57,10 +57,10 @@ class TableNoise:
 class LabelNoise:
     """Noise of labels, from groups of repeated runs, or else from the catalogue's `tables`.
 
-    The median change of the table is subtracted, because a whole run may be slower or faster. A label's variance is a
-    weighted mean of its squared changes in `groups` and its table's variance. The standard deviation is scaled by
-    :func:`relative_noise` and sqrt(spread of the two runs / usual spread of two runs). A t distribution is fitted to
-    changes divided by standard deviations, where the deviation for a change excludes squared changes of the same group.
+    The median change of a table is subtracted, because a whole run may be slower or faster. A label's variance is the
+    weighted mean of its squared changes in `groups` and its table's variance. The SD is multiplied by
+    :func:`relative_noise`. To compare runs, it is also multiplied by sqrt(spread / usual spread); spread is the table's
+    median |change| / SD. A t distribution is fitted to change / SD, where the SD ignores changes of the same group.
     """
 
     groups: Sequence[RepeatedRuns] = ()
@@ -115,7 +115,7 @@ class LabelNoise:
     def _tables(
         self, rows: pd.DataFrame, counted: npt.NDArray[np.bool_] | None = None, *, every: bool = False
     ) -> Iterator[tuple[TableNoise | None, list[tuple[str, str, str]], list[int]]]:
-        """Yield noise, keys and positions of each table's `counted` rows. With `every`, the noise may be None."""
+        """Yield noise, keys and positions of each table's `counted` rows; skip tables without noise unless `every`."""
         labels = rows[LABEL_KEY].reset_index(drop=True)
         for table, part in (labels if counted is None else labels[counted]).groupby(TABLE, sort=False):
             noise = self._noises.get(table)

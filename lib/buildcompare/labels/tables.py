@@ -247,7 +247,7 @@ def expect_columns(name: str, frame: pd.DataFrame, columns: Sequence[str]) -> No
 
 
 def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weights: FloatArray) -> float:
-    """Average `values`, measured at `times`, with the `weights` measured at `at`; only common times count."""
+    """Return the weighted mean of `values` (at `times`) over the times that they share with `weights` (at `at`)."""
     if not np.array_equal(times, at):
         _, first, second = np.intersect1d(times, at, assume_unique=True, return_indices=True)
         values, weights = values[first], weights[second]
@@ -256,7 +256,7 @@ def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weight
 
 
 def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
-    """Return averages that changed, by size of the time added or saved; those of unknown time are last, by p-value."""
+    """Return changed averages, the largest added or saved time first; averages of unknown time last, by p-value."""
 
     def moved(row: LabelResult) -> tuple[float, float, float]:
         p_value = 1.0 if row.p_value is None else row.p_value
@@ -298,8 +298,8 @@ Slower labels occur in 1 published release (1 if base and new are swapped), and 
 def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:
     """Find averages that became several times slower; return test, average and 99th percentile, the costliest first.
 
-    An average must be judged slower, or lack a p-value, and must add `LEAST_ADDED` of its table's time. If calls were
-    not recorded, the change must be significant instead, and the 99th percentile at least `FAR` times the average.
+    Each average is a regression or lacks a p-value, and adds the fraction `LEAST_ADDED` of its table's time or more. If
+    the added time is unknown, the change must be significant and the 99th percentile at least `FAR` times the average.
     """
     slower: list[tuple[float, str, LabelResult, LabelResult | None]] = []
     for test, rows in tables.items():

@@ -61,7 +61,7 @@ class TrafficMix:
     def kind(self, effect: Effect | None, margin_percent: float) -> MixKind:
         """Return what changed: traffic mix, speed, both, neither; `unknown` if the mix changed and `effect` is None.
 
-        `effect` is the change of the average. The noise in `effect` includes variation of whole runs.
+        Speed has changed if the average's change (`effect`) at unchanged mix is significant, given noise between runs.
         """
         material = self.is_material(margin_percent)
         if effect is not None and self.unmixed(effect).p_value < SPEED_ALPHA:
@@ -179,12 +179,12 @@ def explained_by_labels(
     catalogue: Catalogue,
     recorded: Mapping[str, tuple[str, TrafficMix]],
 ) -> dict[str, tuple[str, TrafficMix]]:
-    """Split the changes of metrics that changed more than their labels, so that the mix of calls explains the rest.
+    """Split changes of metrics into speed (the change of their labels) and mix of calls (the remainder).
 
-    A metric is split if it changed significantly, and more than each label with a p-value below 2 * `LEANING`. The
-    speed part is the median change of the labels (for a percentile, at least the change of each such label). Averages
-    are split only if no calls were recorded. Percentiles are split only if each costly label has a p-value, and if the
-    mix changed the average in the same direction by enough to matter. The result includes `recorded`.
+    A metric is split if its change is significant and exceeds that of each label with a p-value below 2 * `LEANING`.
+    The speed part is the median change of the labels, and for a percentile at least the largest of those changes.
+    Averages are split only if no calls were recorded. Percentiles are split only if each costly label has a p-value and
+    the mix materially changed the average in the same direction. The result includes `recorded`.
     """
     splits = {**recorded}
     for table in catalogue.label_tables:
@@ -230,7 +230,7 @@ def with_traffic_mix(
     splits: Mapping[str, tuple[str, TrafficMix]],
     looks: Looks | None = None,
 ) -> list[MetricResult]:
-    """Return all rows. A row whose split fits the measured change gets a second judgement, at unchanged traffic mix."""
+    """Return `rows`; where a split fits the measured change, add a judgement of the row at unchanged traffic mix."""
     moved, unmixed = {}, [*effects]
     for i, (row, (metric, effect)) in enumerate(zip(rows, effects, strict=True)):
         if row.slug in splits and not row.labels:

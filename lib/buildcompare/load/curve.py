@@ -69,7 +69,7 @@ class LoadCurve:
 
     @property
     def foot(self) -> float:
-        """Maximum height of a trough's samples above the trough's minimum, in the unit of `values`."""
+        """Height above a trough's minimum up to which samples belong to the trough, in the unit of `values`."""
         return max(self.step, 2.0 * self.noise)
 
     def least_fall(self, steps: float) -> float:
@@ -144,7 +144,7 @@ RECOVERED = 0.9  # minimum number of users that are connected after a restart, a
 
 
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
-    """Start and end (s) of restarts with a fast recovery; the load test changes `values` by up to `step` per second."""
+    """Start and end (s) of restarts with fast recovery; `step` is the load test's maximum change per second."""
     resets = []
     for fall in find_falls(pd.Series(values, elapsed), fastest_fall=step, smooth=False):
         low = int(np.argmax((elapsed > fall.at_s) & (values < HARDLY_ANY * fall.before)))
@@ -224,8 +224,8 @@ def find_falls(
 ) -> tuple[Fall, ...]:
     """Find the falls of `load` (users or a proxy, over elapsed seconds) before `stop_s`, in order of time.
 
-    Falls are faster than the load test removes users: `fastest_fall` per second (0 if bounded). In a restart, less than
-    the fraction `hardly_any` remains, and `RECOVERED` of the users return. `smooth` ignores single low samples.
+    A fall is faster than `fastest_fall`, the load test's removal of users per second (0 if bounded). In a restart, less
+    than the fraction `hardly_any` remains and `RECOVERED` of users return. `smooth` ignores single low samples.
     """
     elapsed, users = samples(load, stop_s)
     if users.size < 3:
@@ -358,10 +358,10 @@ def steady_window(
     stop
         End of the load; default: :func:`find_stop`.
     rate_s
-        Seconds over which rates are taken. A bounded run's window starts this long after the plateau does; every window
-        lasts at least five times as long.
+        Seconds over which rates are taken. A bounded run's window starts this long after the plateau starts. The
+        minimum window is five times as long.
     repeated
-        True if both builds have several runs: 30 s, or 30 samples, are then enough for the window of a bounded run.
+        True if both builds have several runs. A bounded window then needs at most the shorter of 30 s and 30 samples.
 
     Returns
     -------
@@ -400,9 +400,9 @@ def shortest(rate_s: float, repeated: pd.Series | None = None) -> float:
 
 
 def mser_window(curve: pd.Series, *, rate_s: float = MINUTE_S, repeated: bool = False) -> SteadyState:
-    """Find a steady window by MSER-5 (White 1997, Simulation 69); if `repeated`, use all of a run below 50 samples.
+    """Find a steady window by MSER-5 (White 1997, Simulation 69): omit batches of 5 samples at the start of a run.
 
-    Leading batches of 5 samples are omitted, so that the rest has the smallest standard error.
+    The standard error of the remaining samples is then smallest. If `repeated`, a run below 50 samples is kept whole.
     """
     elapsed, values = samples(curve)
     batches = values[: values.size // 5 * 5].reshape(-1, 5).mean(axis=1)

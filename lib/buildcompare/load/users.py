@@ -174,8 +174,8 @@ PERCENTILE = 95.0  # `nearness` is this percentile of query / threshold; higher 
 def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator) -> LimitedBy | None:
     """Find the alerts that limited each build of an unbounded test; None if no alert query was recorded.
 
-    Each alert makes the coordinator remove users, so the alert that fires again and again in the steady window holds
-    the load at its level. A different alert may fire first, while caches are still cold.
+    The coordinator removes users after each alert, so an alert that fires repeatedly in the steady window limits the
+    load. The first alert of a run can be a different alert, because caches are cold at the start.
     """
     if test.type != "unbounded":
         return None

@@ -143,7 +143,7 @@ TIMES = "seconds"  # unit of metrics that are compared by geometric means
 
 @dataclass(frozen=True)
 class RunView:
-    """A run and what the analyses have computed so far; each analysis may add its result for the next."""
+    """A run with the results of the analyses so far; each analysis can add its result for later analyses."""
 
     recording: Recording
     steady: SteadyState

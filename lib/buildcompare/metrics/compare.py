@@ -226,7 +226,7 @@ def _error_series(view: RunView, slug: str) -> list[Series]:
 
 
 def _user_minutes(view: RunView, *, bounded: bool) -> float | None:
-    """Return the area below the curve of users, in user-minutes; None without a curve, or if it may be cut."""
+    """Return the area below the curve of users, in user-minutes; None if it is missing or could end before the run."""
     whole = bounded or view.recording.stop_known or (view.stop is not None and view.stop.shutdown)
     if view.users is None or not (whole or (view.estimate is not None and view.estimate.reason is None)):
         return None  # unknown, because the curve may end before the run

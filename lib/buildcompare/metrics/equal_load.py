@@ -251,10 +251,10 @@ def _difference(
 ) -> tuple[float, float, bool]:
     """Return the log ratio at the highest load, its standard error, and whether the log ratio is common to all loads.
 
-    Most changes slow requests equally at every load, so the common log ratio is returned: the first coefficient of
-    `shift`, a fit with one curve shape for both builds. The ratio at the highest load is returned instead if it is over
-    `CONTRADICTED` standard errors from the common ratio. The errors include `noise`, because the difference of both
-    ratios varies between runs: 1.2 times as much as the common ratio (unbounded tests, every second setup, 9 metrics).
+    Most changes slow requests equally at every load. So the default is the common log ratio: the first coefficient of
+    `shift`, a fit with one curve shape for both builds. The ratio at the highest load is returned if its distance to
+    the common ratio exceeds `CONTRADICTED` standard errors. These errors include `noise` between runs, because this
+    distance varies 1.2 times as much as the common ratio (unbounded tests, every second setup, 9 metrics).
 
     `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
     residuals to `ratios`. `doubts`, shape (n,), are signed errors of `ratios` from the correction for logins.
@@ -280,10 +280,10 @@ class Residuals:
     def long_run_variance(self) -> float:
         """Long-run variance of the noise, from its slowest oscillations (equal-weighted cosine estimator).
 
-        Residuals are multiplied by the slowest cosines of each run. The sum of the squared products is divided by the
-        degrees of freedom that the fit leaves, minus 2, as in the variance of Student's t. Load waves are faster than
-        these cosines and do not count. An autoregression would mistake the waves for slow noise, and would give
-        standard errors two to four times as large.
+        Residuals of each run are projected onto the run's slowest cosine waves. The variance is the sum of the squared
+        projections divided by (their degrees of freedom after the fit - 2), as for Student's t. Oscillations of the
+        load are faster than these waves and do not count. An autoregression would mistake them for slow noise, which
+        would make standard errors two to four times as large.
 
         References
         ----------

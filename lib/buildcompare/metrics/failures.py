@@ -78,7 +78,7 @@ def compare_failures(
 
 
 def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple[float, float, bool]:
-    """Return failure share, attempts (NaN: unknown), and False if the share is computed for `MANY` assumed attempts."""
+    """Return failure share, attempts (NaN: unknown), and whether the share is exact (no `MANY` assumed attempts)."""
     level, value, seconds = run.level, run.level.value or 0.0, run.level.seconds if timed else 1.0
     attempts = (run.attempts.value if run.attempts else None) or math.nan
     exact = run.unit.endswith("/s") == timed  # attempts must be a rate in runs with times, and a count in others

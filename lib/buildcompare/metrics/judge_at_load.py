@@ -115,8 +115,8 @@ def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = (), *, misrea
 
     The first available source is used: repeated unbounded runs at equal load (pooled with the catalogue's value), the
     levels of repeated runs, or the catalogue's value. Earlier comparisons are not used, as they underestimate the
-    noise. With the catalogue's larger value, 95 % intervals contain only 92 % of the differences between tests (every
-    second release in the half of the recordings used for tuning). `misread` is the reading error of plots in percent.
+    noise. Even the catalogue's larger noise gives 95 % intervals that contain only 92 % of differences between tests
+    (every second release in the half of the recordings for tuning). `misread` is the reading error of plots in percent.
     """
     catalogue = catalogue_noise(metric, "equal_load") or catalogue_noise(metric, "unbounded")
     learned = learned_at_load(metric.slug, groups)

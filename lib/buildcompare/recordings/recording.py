@@ -192,7 +192,7 @@ class Recording:
         return tuple(series for series in self.series if series.role == "graph")
 
     def find(self, metric: str, labels: Mapping[str, str] | None = None) -> Series | None:
-        """Return the graph series of `metric` with these `labels`, or its first graph series if `labels` is None."""
+        """Return the first series of role ``graph`` with this `metric` and (if given) these `labels`; else None."""
         matches = (series for series in self.graphs() if series.metric == metric)
         return next((series for series in matches if labels is None or dict(series.labels) == dict(labels)), None)
 

@@ -62,8 +62,8 @@ def read(
     path
         A table of samples (CSV, Parquet), a file of a load tester (docs/load-tools.md), a report of ``ltctl report
         generate``, a snapshot of a Grafana dashboard, output of pgbench, or statistics of sysstat; text may be gzipped.
-        A pattern such as ``log.4711*`` names the logs of all threads of a pgbench run. A relative path counts from the
-        working folder, else from the project's. An address for fsspec, such as ``s3://bucket/run.parquet``, works too.
+        A pattern such as ``log.4711*`` names the logs of all threads of a pgbench run. A relative path is looked up in
+        the working folder, then in the project. An fsspec address, such as ``s3://bucket/run.parquet``, works too.
     catalogue
         A catalogue's name, path or contents: it states the unit of each metric. The default searches all catalogues,
         and reads other units from the names.
