@@ -98,7 +98,7 @@ class MixMover(Model):
 
 
 class TrafficMixResult(Model):
-    """Change of an average time, split into the effects of calls' shares (`mix_percent`) and times (`speed_percent`)."""
+    """Change of an average time, split into effects of calls' shares (`mix_percent`) and times (`speed_percent`)."""
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
