@@ -83,7 +83,7 @@ def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
 
 
 def is_text(contents: bytes) -> bool:
-    """Test whether a file may be a table of text: its first bytes are not those of JSON, Parquet or a workbook."""
+    """Test whether a file could be a text table. Empty files, JSON, Parquet and workbooks are excluded."""
     return contents.lstrip()[:1] not in (b"{", b"[", b"") and not contents.startswith((b"PAR1", b"PK\x03\x04"))
 
 

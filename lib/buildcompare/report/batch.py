@@ -38,7 +38,7 @@ class BuildFiles:
     """Address of the report, to which the pull-request comment links; None for no link."""
 
     def write(self, results: "Results") -> None:
-        """Write the files. Append the pull-request comment to GitHub's summary of the run, if there is one."""
+        """Write the files. If GitHub provides a summary of the run, append the pull-request comment to that summary."""
         from buildcompare.report import junit, markdown  # late import: it takes long
 
         summary = os.environ.get(STEP_SUMMARY)

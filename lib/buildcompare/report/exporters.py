@@ -39,7 +39,7 @@ class HtmlReportExporter(TemplateExporter):
 class MarkdownReportExporter(Exporter):
     """Export an executed notebook as README.md and graphs (``jupyter nbconvert --to buildcompare_markdown``).
 
-    ``resources["graphs"]`` is the graphs' format, None for no graphs. ``resources["written"]`` has hand-written texts.
+    ``resources["graphs"]`` is the format of graphs, or None. ``resources["written"]`` has hand-written texts by block.
     """
 
     export_from_notebook = "buildcompare README"

@@ -95,7 +95,7 @@ def index_rows(
 ) -> tuple[list[IndexRow], dict[Path, History]]:
     """Return the rows of the index page, and the analysis of each ledger by folder.
 
-    The order is: reports that are in no ledger, ledger entries (newest first, studies last), and unreadable reports.
+    The order is: reports in no ledger, monthly ledger entries (newest first), other entries, and unreadable reports.
     """
     folders = [each for each in _folders(folder) if any((each / name).exists() for name in FILES)]
     reports = {each: _read(each / publication.RESULTS) for each in folders}
@@ -196,7 +196,7 @@ def _read(file: Path) -> Results | str:
 
 
 def _entry(**fields: Any) -> Entry:
-    """Make a ledger entry with these fields alone, without validation."""
+    """Make a ledger entry that has only `fields`, without validation."""
     return Entry.model_construct(**fields)
 
 

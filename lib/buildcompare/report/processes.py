@@ -98,7 +98,7 @@ def memory() -> int:
 
 
 def begin() -> None:
-    """Start the fork server early, so that it imports in the background; otherwise the first child starts it."""
+    """Start the fork server early, so that it imports in the background; otherwise the first `in_child` starts it."""
     if is_safe():
         with contextlib.suppress(OSError):  # the first child raises the error again
             _context()

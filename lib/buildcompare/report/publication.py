@@ -99,7 +99,7 @@ def _refuse_others(folder: Path) -> None:
 
 
 def _put_in_place(place: Path, folder: Path) -> None:
-    """Replace the old report by two renames; if the process is killed between them, `_tidy_up` undoes the first."""
+    """Put the new report in place by two renames; if the process is killed in between, `_tidy_up` undoes the first."""
     old, new = place / OLD, place / NEW
     if folder.exists():
         folder.rename(old)

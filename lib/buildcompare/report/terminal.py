@@ -31,8 +31,8 @@ Row = tuple[tuple[str, ...], Status]
 def lines(results: Results, *, width: int, coloured: bool = False, every: bool = False) -> str:
     """Render the verdict of `results`, a table for each test, and findings, in lines of at most `width` columns.
 
-    Tables show supported users, gate metrics and changed metrics. Findings are listed if they are critical, warnings,
-    or assumptions in place of a catalogue. Other metrics and findings are counted; with `every`, they are listed too.
+    Tables show supported users, gate metrics and changed metrics. Critical findings and warnings are listed. Without a
+    catalogue, assumptions about metrics are listed too. Other metrics and findings are counted; `every` lists them.
     """
     verdict, tests = opening(results), sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
     head = say("terminal", "builds", results.base.label, results.new.label, results.simulated)

@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """Earlier difference in users between two databases, in percent; null if unknown or now of opposite sign."""
+    """Earlier difference in users between two databases, in percent; null if unknown or if it has another sign now."""
 
     comparison: str
     base: Number = None
@@ -67,7 +67,7 @@ class Drift(Model):
 
 
 class BetweenComparisons(Model):
-    """Robust standard deviation of changes in users between comparisons of a version; null below 5 pairs (`links`)."""
+    """Robust standard deviation of a version's change in users between comparisons; null below 5 changes (`links`)."""
 
     type: TestType
     db_engine: str | None
@@ -96,7 +96,7 @@ class BumpsChanged(Model):
 
 
 class HistoryResult(Model):
-    """The ledger of earlier comparisons, and what it shows about noise and early bumps."""
+    """The ledger of earlier comparisons, and what it shows about noise and short rises of the load before the ramp."""
 
     ledger: str
     comparisons: int

@@ -249,7 +249,7 @@ class ProfilesResult(Model):
 
 
 class Sessions(Model):
-    """The sessions of a benchmark; the mean over all values of a session counts as one observation."""
+    """The sessions (runs made together) of a benchmark; the mean over all values of a session is one observation."""
 
     names: Pair[list[str]]
     """Names of the sessions of each build; the name of an unnamed session is empty."""

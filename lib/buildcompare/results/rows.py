@@ -33,7 +33,7 @@ The value is a round number. `benchmarks/identical.py` prints how many pairs of 
 
 
 class Decided(Tested):
-    """A change that a verdict may rest on."""
+    """A change that a verdict can use; the added fields describe its noise and the runs that it needs."""
 
     p_worse_one_sided: Number = None
     """Adjusted one-sided p-value of a change for the worse that exceeds the margin; null for other changes."""
@@ -98,7 +98,7 @@ class MixMover(Model):
 
 
 class TrafficMixResult(Model):
-    """Change of an average time: part from the mix of calls (`mix_percent`), and from their times (`speed_percent`)."""
+    """Change of an average time, split into effects of calls' shares (`mix_percent`) and times (`speed_percent`)."""
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
@@ -173,12 +173,12 @@ class MetricResult(Decided, MetricRow):
 
     @property
     def mix(self) -> TrafficMixResult | None:
-        """The traffic mix if its effect on the metric is large enough (`counts`), else None."""
+        """How the mix of calls changed the metric, if this effect is large enough (`counts`), else None."""
         return self.traffic_mix if self.traffic_mix and self.traffic_mix.counts else None
 
     @property
     def at_unchanged_mix(self) -> Self:
-        """The row without the effect of the traffic mix; the row itself if the effect is too small to count."""
+        """The row, without the effect of the mix of calls if this effect is known and large enough to count."""
         if self.mix is None:
             return self
         at_unchanged_mix = self.mix.model_dump(include={"status", "ci_low", "ci_high", "p_worse_one_sided"})

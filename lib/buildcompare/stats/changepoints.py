@@ -92,7 +92,7 @@ class Changepoints:
 
 @dataclass(frozen=True)
 class CalibratedPenalty:
-    """Penalty learned from runs without a change. The runs should be about as long as the series to be searched."""
+    """Penalty for each change in a series, learned from runs of about the same length that have no changes."""
 
     MIN_RUNS = 10
     no_change: tuple[float, ...]  # per run, the smallest penalty that yields no change, divided by the noise variance
@@ -104,14 +104,14 @@ class CalibratedPenalty:
 
     @classmethod
     def learn(cls, runs: Sequence[FloatArray]) -> CalibratedPenalty:
-        """Learn the penalty from at least 10 identical runs, each of shape (n,), all finite."""
+        """Learn the penalty for each change from at least 10 identical runs, each of shape (n,), all finite."""
         return cls(tuple(no_change_of(run) for run in runs))
 
     @property
     def factor(self) -> float:
-        """Penalty in units of noise variance: the maximum of the k runs' penalties, or a log-normal bound if higher.
+        """Penalty for each change, in noise variances: the maximum over all runs, or a log-normal bound if higher.
 
-        A new run exceeds the maximum with probability 1 / (k + 1), and the bound with probability `FALSE_ALARMS`.
+        A new run exceeds the maximum of k runs with probability 1 / (k + 1), and the bound with `FALSE_ALARMS`.
         """
         logs = np.log(self.no_change)
         quantile = float(stdtrit(logs.size - 1, 1.0 - FALSE_ALARMS))

@@ -72,7 +72,7 @@ class Effect:
     ) -> float:
         """Smallest rise in percent that counts as a change with probability `POWER`, at the level `level / family`.
 
-        The margin must be below the estimate (with `gate`) or below the upper end of the 90 % interval (without).
+        With `gate`, the estimate must exceed the margin. Without `gate`, the upper end of the 90 % interval must.
         """
         reach = quantile(1.0 - level / family / 2.0, self.df) * self.sd
         return smallest_found(reach, self.sd, self.df, margin_percent, level, gate=gate)
@@ -111,7 +111,7 @@ class TestedEffect:
         return {"ci_low": low, "ci_high": high, "p_value": self.effect.p_value, "status": self.status}
 
     def deciding_row(self) -> dict[str, Any]:
-        """Fields of a change that a verdict may rest on (:class:`~buildcompare.results.Decided`)."""
+        """Fields of a change that a verdict can use (:class:`~buildcompare.results.Decided`)."""
         effect, margin, not_worse = self.effect, self.margin_percent, self.status == Status.NOT_WORSE
         looks, gate = self.looks.runs if self.looks else (effect.runs,), self.family == GATE
         sizes = effect.run_sd, effect.df
@@ -145,7 +145,7 @@ def judge_levels(
     margin_percent: float = 5.0,
     better: Better | str = Better.LOWER,
 ) -> TestedEffect:
-    """Judge the levels of a metric in the runs of two builds.
+    """Judge whether a metric changed, from its level (mean value) in each run of two builds.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def judge(
 
 
 def judge_users(effect: Effect, margin: float, looks: Looks | None = None) -> TestedEffect:
-    """Judge the supported users. To limit false losses, the p-value is multiplied by `USERS` if no gain is found."""
+    """Judge supported users. Unless a gain is found, the factor `USERS` raises the p-value, to limit false losses."""
     gain = judge(effect, margin, Better.HIGHER, family=GATE, looks=looks)
     if gain.status == Status.IMPROVEMENT:
         return gain
@@ -303,12 +303,12 @@ def family_of(metric: Metric) -> str:
 
 
 def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate: bool) -> FloatArray:
-    """Return weights that divide a family's error rate among its metrics.
+    """Return weights that divide a family's false-alarm rate among its metrics.
 
-    Without `gate`, a weight is the power to find a change of `SOUGHT` times the margin. With `gate`, weights are chosen
-    for a high power to find changes of `FOUND` times the margin (Roeder & Wasserman 2009, Statistical Science 24). Each
-    weight is at least `LEAST_SHARE` / number of metrics, and their sum is at most 1. Example: two metrics with margins
-    of 5 % and exactly known standard errors of 2 and 10 % get the weights 0.19 and 0.77.
+    Without `gate`, or for one metric, a weight is the power to find a change of `SOUGHT` times the margin. With `gate`,
+    weights aim at a high power for changes of `FOUND` times the margin (Roeder & Wasserman 2009, Statistical Science
+    24); each is at least `LEAST_SHARE` / number of metrics, and their sum is at most 1. Example: two gate metrics with
+    margins of 5 % and exactly known standard errors of 2 and 10 % get the weights 0.19 and 0.77.
     """
     of_each = [(min(each.df, 1e9), each.sd, metric.margin_percent) for _, metric, each in members]
     df, sd, margin = np.array(of_each).reshape(-1, 3).T
@@ -331,7 +331,7 @@ def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate
 def judge_labels(
     effects: Sequence[tuple[Hashable, Effect | None]], *, margin_percent: float = LABEL_MARGIN_PERCENT
 ) -> list[TestedEffect | None]:
-    """Judge the rows of label tables, each given with its table, at the significance level `LABEL_ALPHA`.
+    """Judge rows of label tables at the significance level `LABEL_ALPHA`; `effects` pairs each row's table and effect.
 
     The status depends on unadjusted p-values, because no row stops a release by itself. At most the fraction
     `LABEL_ALPHA` of unchanged rows is wrongly called changed. A row without a significant change is equivalent if its
@@ -368,7 +368,7 @@ def false_discovery(p_values: Sequence[float]) -> FloatArray:
 
 
 def holm(p_values: Sequence[float], weights: npt.ArrayLike = 1.0) -> FloatArray:
-    """Adjust p-values by Holm's procedure (1979, Scandinavian J. of Statistics 6); `weights` divide the error rate.
+    """Adjust p-values by Holm's procedure (1979, Scandinavian J. of Statistics 6); `weights` split false-alarm rates.
 
     ``multipletests`` of statsmodels has no weights, and is slow for 10,000 calls; unit tests compare with it.
     """

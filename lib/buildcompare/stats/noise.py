@@ -178,8 +178,8 @@ def metric_noise(
 
     If repeated runs are few, noise from the other test type and the catalogue is pooled in. `misread` is the reading
     error of levels read off plots, in percent. In unbounded tests (rising load), earlier comparisons count only for
-    metrics without other noise, because the comparisons miss noise that is common to all tests. For supported users,
-    earlier comparisons give a standard deviation of 1.4 % for one run, and identical runs give 1.6 to 2.0 %.
+    metrics without other noise, because the comparisons miss noise that is common to all their tests. For example,
+    one run's supported users have a standard deviation of 1.4 % in earlier comparisons, 1.6 to 2.0 % in identical runs.
     """
     learned, catalogue = learned_noise(metric.slug, test_type, groups), catalogue_noise(metric, test_type)
     noise = (
@@ -202,9 +202,9 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
     Postgres. Contrasts overestimate noise if a build changes tests differently, so they are used only if they reduce
     `noise`. Without `noise`, `ENOUGH_COMPARISONS` comparisons are needed. `misread` is True for levels read off plots.
 
-    The rule was chosen on every second published release in the tuning data (63 rows of bounded tests). In these
-    releases, 95 % intervals learned from other contrasts contain 95 % of contrasts (91 % without catalogue noise).
-    In the remaining releases, intervals hold 97 %, and have three quarters of the width of the catalogue's intervals.
+    The rule was chosen on half of the published releases in the tuning data (63 rows of bounded tests). In that half,
+    95 % of contrasts lie in 95 % intervals learned from other releases (91 % without catalogue noise). In the other
+    half, 97 % of contrasts do. The intervals there are three quarters as wide as intervals from the catalogue.
     """
     rows = past[past["misread"] == misread] if past is not None else pd.DataFrame()
     if rows.empty:
@@ -274,12 +274,12 @@ def mixed_noise(noise: Noise, other: Noise) -> Noise:
 
 
 def beside_repeats(priors: Mapping[Key, Noise | None], repeats: Mapping[Key, Noise | None]) -> dict[Key, Noise | None]:
-    """Noise of each metric of a comparison, pooled from prior noise and the scatter of the comparison's repeated runs.
+    """Pool two estimates of each metric's noise: from other sources (`priors`), and from a comparison's own `repeats`.
 
-    If repeated runs vary more than prior noise over all metrics together, all prior variances are multiplied by the
-    :func:`laboratory_ratio`. The uncertainty of this ratio reduces the degrees of freedom of prior noise. Degrees of
-    freedom are the weights of the pooling. A metric without prior noise needs repeated runs with at least
-    `LEAST_REPEATS` degrees of freedom. `benchmarks/repeats.py` prints the rates of false positives.
+    Degrees of freedom are the weights. If repeated runs vary more than `priors` predict over all metrics together, the
+    variances of `priors` are multiplied by the :func:`laboratory_ratio`. The uncertainty of this ratio reduces the
+    degrees of freedom of `priors`. A metric without noise in `priors` needs repeated runs with at least `LEAST_REPEATS`
+    degrees of freedom. `benchmarks/repeats.py` prints the rates of false positives.
     """
     both = {
         key: (here, replace(prior, df=CATALOGUE_DF) if math.isinf(prior.df) else prior)
@@ -299,7 +299,7 @@ def beside_repeats(priors: Mapping[Key, Noise | None], repeats: Mapping[Key, Noi
 
 
 def in_windows(noise: Noise, *builds: Sequence[RunLevel]) -> Noise:
-    """Increase `noise` for runs whose windows are shorter than those that it was learned from.
+    """Return `noise`, increased if the runs' windows are shorter than the windows that `noise` was learned from.
 
     The variance within runs is inversely proportional to the length of the window. The standard errors of the compared
     runs are not used, because slow oscillations of the load make them many times too large.

@@ -1,10 +1,10 @@
-"""Plan further runs, and keep the error rate if a comparison is judged repeatedly (each judgement is a "look").
+"""Plan further runs, and keep the false-alarm rate if a comparison is judged repeatedly (each judgement is a "look").
 
 If unchanged rows are judged again after each of eight further runs, 19 % are significant at least once, not 5 %.
-So the looks share the error rate as runs come in (Lan & DeMets 1983, "Discrete sequential boundaries for clinical
-trials", Biometrika 70). If no number of runs is planned, early looks get much of the rate (like Pocock's bounds), so
-most changes are found after few further runs. If a number is planned, the last look gets most (like O'Brien & Fleming's
-bounds), so early looks cost little power. A mixture test detects fewer changes (benchmarks/looks.py).
+So each look gets a part of one false-alarm rate (Lan & DeMets 1983, "Discrete sequential boundaries for clinical
+trials", Biometrika 70). If no number of runs is planned, early looks get large parts (like Pocock's bounds), and most
+changes are found after few further runs. If a number is planned, the last look gets the largest part (like O'Brien &
+Fleming's bounds), and early looks cost little power. A mixture test detects fewer changes (benchmarks/looks.py).
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ def smallest_found(
 ) -> float:
     """Smallest rise in percent that counts as a change with probability :data:`POWER`.
 
-    The estimate must exceed `needed` (log scale). The margin must be below the estimate (with `gate`) or below the
-    upper end of its interval (without). As `sd` is estimated, the expected maximum of both limits is used (Clark
+    The estimate must exceed `needed` (log scale). With `gate`, the estimate must also exceed the margin; without
+    `gate`, the upper end of its interval must. As `sd` is estimated, the expected maximum of both limits is used (Clark
     1961, "The greatest of a finite set of random variables", Operations Research 9). `df_now` is the present `df`.
     """
     inside = 0.0 if gate else quantile(1.0 - level, df) * sd
@@ -194,15 +194,15 @@ def smallest_found(
 
 
 def look_level(looks: Sequence[float], planned: float | None = None) -> float:
-    """Significance level of the last of several judgements (looks), which together keep the error rate.
+    """Significance level of the last of several judgements (looks), which share one false-alarm rate.
 
     Parameters
     ----------
     looks
         Number of runs of each build at each look, in any order; for unequal numbers, their harmonic mean.
     planned
-        Final number of runs of each build. If given, all looks share the error rate, and the last look gets most. If
-        None, the first look is judged alone, and later looks share the error rate over up to 8 further runs.
+        Final number of runs of each build. If given, all looks share the rate, and the last gets the largest part. If
+        None, the first look is judged alone, and later looks share the rate over up to 8 further runs.
 
     Returns
     -------
@@ -224,18 +224,18 @@ def look_level(looks: Sequence[float], planned: float | None = None) -> float:
 
 
 def spent_early(part: float) -> float:
-    """False-alarm rate of all judgements until `part` of the runs is done (Lan & DeMets 1983, as Pocock)."""
+    """Total false-alarm rate after the fraction `part` of the runs, as with Pocock bounds (Lan & DeMets 1983)."""
     return SPENT * math.log1p((math.e - 1.0) * part)
 
 
 def spent_late(part: float) -> float:
-    """False-alarm rate of all judgements until `part` of the runs is done (Lan & DeMets 1983, as O'Brien & Fleming)."""
+    """Total false-alarm rate after the fraction `part` of runs, as with O'Brien-Fleming bounds (Lan & DeMets 1983)."""
     return max(2.0 * float(special.ndtr(special.ndtri(SPENT / 2.0) / math.sqrt(part))), LEAST * part)
 
 
 @cache
 def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
-    """Significance levels of looks (judgements); a look is its number of runs, and their fraction of the planned runs.
+    """Significance levels of judgements. Each pair in `looks` has the runs so far and their fraction of the plan.
 
     The density of a sum of normal increments is integrated look by look, without sums that were significant before
     (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). After the planned runs, levels are constant.

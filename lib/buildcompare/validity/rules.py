@@ -59,7 +59,7 @@ class RunInTest:
 
     @cached_property
     def under_load(self) -> tuple[FloatArray, FloatArray]:
-        """Finite samples of the load up to the stop: elapsed seconds and values, shape (n,) each."""
+        """Elapsed seconds and finite values of the load until the load test stops, shape (n,) each."""
         load, stop = self.view.load, self.view.stop
         return samples(pd.Series(dtype=float) if load is None else load, stop.at_s if stop else math.inf)
 
@@ -222,7 +222,7 @@ def voids(reason: ValidityReason) -> bool:
 
 
 def _lost(run: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
-    """Select the losses of users to below `HELD` times the planned load or the sustained load (the higher of both)."""
+    """Select losses of users that leave less than `HELD` times the planned or sustained load (the higher one)."""
     load = max(run.test.users or 0.0, run.sustained(run.view.shortest_s))
     return [fall for fall in falls if fall.after < HELD * load]
 
@@ -353,7 +353,7 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs whose curve contradicts the reported users, as invalid (as limited if all runs are similarly low).
+    """Report runs whose curve contradicts the reported users. Runs are invalid, or limited if all are similarly low.
 
     Near the maximum number of users, runs may differ more: users who log in again raise the curve by up to 3 %.
     """
