@@ -310,7 +310,7 @@ def history(
     last: Annotated[int, typer.Option(min=0, help="Number of the newest comparisons to print; 0: all.")] = 100,
     only: Annotated[str | None, option("--only", "The comparison of this name alone.")] = None,
 ) -> None:
-    """Print a ledger's comparisons: setup, drift (one version, two results), differences between databases, changes."""
+    """Print the comparisons of a ledger, each with its setup, drift, differences between databases, and changes."""
     from buildcompare.history.view import ledger_text
 
     show(*ledger_text(ledger_folder(ledger), metrics, last=last, only=only).splitlines())

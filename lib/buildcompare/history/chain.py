@@ -205,7 +205,7 @@ class Chain:
 
     @functools.cached_property
     def errors(self) -> FloatArray:
-        """One row per test: log ratio of errors, its Poisson variance, and SD and number of all ratios of its `key`."""
+        """A row per test: log ratio of errors, its Poisson variance; SD and number of ratios of tests with its key."""
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
         logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["place"] < self.length)

@@ -158,7 +158,7 @@ class LabelNoise:
 
 @dataclass(frozen=True)
 class _Scatter:
-    """Scatter of the labels of one table between the comparison's runs of one build."""
+    """How much the labels of one table vary between the runs of one build of the comparison."""
 
     squares: FloatArray  # Sum of squares of each label's log values around the mean of its build
     dfs: FloatArray

@@ -78,7 +78,7 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     turns = turns[: early[-1] if early else 0]
     climb_s = _onset(curve, half)
     if climb_s is not None and curve.values[0] > SMALLEST * curve.step:  # the recording may start in mid-ramp
-        # The curve first rises by `least`. At the same speed, it rises by `curve.foot` in `foot_s` seconds.
+        # At the speed of its first rise (by `least`), the curve would rise by `curve.foot` in `foot_s` seconds.
         counts = int(np.argmax(np.maximum.accumulate(curve.values) - curve.values[0] >= least))
         foot_s = float(curve.elapsed[counts] - curve.elapsed[0]) * curve.foot / least
         at_once = climb_s - float(curve.elapsed[0]) <= FOOT * foot_s
@@ -211,8 +211,8 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 
 FALL_STEPS = 5.0  # minimum fall of a wave, in steps of 8 users
 ROW, PAUSE_S = 3, 1200.0
-"""Waves of the load begin with at least `ROW` falls with peaks up to `LONGEST_S` s apart (published: 145 to 250 s).
-The pause after these falls is at most `PAUSE_S` seconds or the duration of these falls, whichever is longer."""
+"""Waves of the load begin with at least `ROW` falls, whose peaks are at most `LONGEST_S` seconds apart (published: 145
+to 250 s). A pause may follow: at most `PAUSE_S` seconds, or the duration of these falls if that is longer."""
 CYCLE_STEPS = 2.0  # minimum fall after a peak, in steps of 8 users; small, because a missed peak doubles a cycle
 FEWEST_CYCLES = 4  # minimum number of cycles for a period: four cycles have three distances
 RESOLVED, ALIASED = 8.0, 3.0
@@ -230,7 +230,7 @@ class WaveTest:
     p_value: float  # p-value against the fitted AR(1) spectrum, adjusted for all frequencies searched (Sidak)
     period_s: float
     share: float  # fraction of the variance at frequencies within 25 % of the peak frequency; 1 for a pure oscillation
-    swing: float  # peak-to-trough height of a sine that has the fraction `share` of the variance, in the curve's unit
+    swing: float  # peak-to-trough height (in the curve's unit) of a sine with the variance `share` * the curve's
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,12 @@ CEILING = 0.95  # runs above this share of the user ceiling are limited by it (c
 SILENT_S = 120.0  # maximum time without samples at a run's start or end: twice the range of an alert query
 CUT_TOLERANCE_S = 60.0  # maximum seconds between the ends of two curves that may have been cut to the same length
 CUT_SLOPE = 1.15
-"""Maximum slope at the end of a whole curve, divided by `STOP_SLOPE`. A base curve with a steeper end may be cut (end
-before its run) if it ends together with the new curve. Published curves without a shutdown have ratios of 0.98 to 1.12
-if they are whole, and of at least 1.19 if they lack more than 1 % of their users."""
+"""Maximum slope at the end of a complete curve, divided by `STOP_SLOPE`. A base curve with a steeper end was possibly
+cut (recorded only for a part of its run) if the new curve ends at the same time. Published curves without a shutdown
+have ratios of 0.98 to 1.12 if they are complete, and of at least 1.19 if they lack more than 1 % of their users."""
 LEVEL = 0.5
-"""Maximum slope at the end of a curve that may be cut (end before its run), divided by `STOP_SLOPE`. A flatter curve
-would not rise further. Published cut curves have ratios of 1.0 to 2.5, so a maximum of 0.9 would suffice."""
+"""Maximum slope at the end of a curve, divided by `STOP_SLOPE`, for its users to be estimated although it was possibly
+cut: so flat a curve would not rise further. Published curves that were cut have ratios of 1.0 to 2.5."""
 
 
 def supported_users(

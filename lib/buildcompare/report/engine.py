@@ -116,7 +116,7 @@ class WarmEngine:
     @classmethod
     def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **_: object) -> None:
         """Run code cells in order until one fails."""
-        from matplotlib import pyplot  # late import: every import of papermill loads this module
+        from matplotlib import pyplot  # late import: every import of papermill loads engine.py
 
         nb_man.nb.metadata["language_info"] = LANGUAGE
         outputs = _Outputs()

@@ -245,7 +245,7 @@ class ProfilesResult(Model):
     own: list[FrameResult]
     """Share of each frame in the samples, in percent; only samples taken in the frame itself count."""
     total: list[FrameResult]
-    """Share of each frame with callees, in percent. Omitted: frames with at least 90 % of their change in a callee."""
+    """Share of each frame including callees, in percent; no frames with at least 90 % of their change in a callee."""
 
 
 class Sessions(Model):

@@ -144,7 +144,7 @@ class MetricResult(Decided, MetricRow):
     labels: dict[str, str] = Field(default_factory=dict)
     margin_percent: float
     levels: Pair[list[float]]
-    """Level (mean) of each run, if known. `base` and `new` are geometric means of levels (arithmetic for failures)."""
+    """Level (mean) of each run, if known. The row's `base` and `new` are geometric means of them (or arithmetic)."""
     mean: Pair[Number]
     """Arithmetic mean of a run's samples, averaged over the runs of each build; null if no run has usable samples."""
     p_adjusted: Number = None
@@ -210,7 +210,7 @@ class PooledResult(MetricRow):
     labels: dict[str, str] = Field(default_factory=dict)
     type: TestType
     tests: list[str]
-    """Names of the valid tests in which the metric was judged (in unbounded tests at equal load)."""
+    """Names of the valid tests in which the metric was judged. In unbounded tests, it is judged at equal load."""
     margin_percent: float
     delta_percent: Number
     ci_low: Number

@@ -33,8 +33,9 @@ limited above `NOT_HELD`, invalid above `HARDLY_HELD`. Published runs have 0, on
 REPORTED = 0.02
 """Maximum relative difference of a curve's mean from the reported supported users; published runs: up to 0.0044."""
 CLIMBING = 1 / 3
-"""An unbounded run ended during its ramp if the last 5 and 30 minutes are steeper than `STEEP` and this fraction of the
-ramp's slope. Complete runs reach 0.27. At least 67 of 68 shortened curves are detected (benchmarks/validity.py)."""
+"""An unbounded run ended during its ramp if the slopes of its last 5 and of its last 30 minutes both exceed `STEEP` and
+this fraction of the ramp's slope (complete runs: up to 0.27). At least 67 of 68 shortened curves are detected
+(benchmarks/validity.py)."""
 LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
 """Longest plausible average and percentile; longer times are probably milliseconds. Published averages: up to 0.3 s."""
 END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
