@@ -206,7 +206,7 @@ def count_jmeter_xml(stream: BinaryIO, log: RequestLog) -> None:
 
     def requests() -> Iterator[_Row]:
         depth = 0
-        for event, element in ElementTree.iterparse(stream, ("start", "end")):  # noqa: S314  # bounded by expat
+        for event, element in ElementTree.iterparse(stream, ("start", "end")):  # noqa: S314  # expat bounds entities
             depth += (1 if event == "start" else -1) if element.tag in _SAMPLES else 0
             if event == "end" and depth == 0 and element.tag in _SAMPLES:
                 yield from map(request, _single(element))

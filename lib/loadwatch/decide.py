@@ -259,7 +259,7 @@ def reach_of(part: float, first: float) -> float:
     Backwards from the end, the mean is a Brownian motion in the remaining variance, 1 / part - 1. The error `WITHIN` is
     spent evenly over the remaining time (Lan & DeMets 1983, Biometrika 70).
     """
-    grid = GRID[GRID >= min(first, 0.9)][::-1]  # noqa: SIM300  # an array in capitals is no constant on the wrong side
+    grid = GRID[GRID >= min(first, 0.9)][::-1]  # noqa: SIM300  # `GRID` is an array, not a constant
     spent = levels(tuple((1.0 / each - 1.0, 1.0 - each) for each in grid.tolist()), _spending)
     return -quantile(float(np.interp(part, grid[::-1], spent[::-1])) / 2.0, math.inf)
 
