@@ -82,8 +82,8 @@ def prepare_load(
 ) -> LoadCurve | None:
     """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None if it shows no load.
 
-    The minimum of a `proxy`, its idle level, is subtracted. The load test adds `step` users at a time. Each user adds
-    `per_user` to a proxy (about 3 goroutines). If `per_user` is None, the proxy's step is `PROXY_STEP` times its level.
+    A `proxy` is a metric that grows with the users; its minimum (idle) is subtracted. The load test adds `step` users
+    at a time, and each adds `per_user` to a proxy (None: `step` users add `PROXY_STEP` times the proxy's level).
     """
     elapsed, values = samples(curve, stop_s)
     if elapsed.size < 3:

@@ -143,7 +143,7 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
     """Minute means before the stop: users, rate of new users (over `SHOWS_S`), and metrics.
 
-    Only loads from `LOWEST` to `HIGHEST` count, from the minute on in which the ramp finally exceeds `LOWEST`.
+    Minutes count whose load is from `LOWEST` to `HIGHEST`, after the ramp was last below `LOWEST`.
     """
     elapsed, users = samples(run.users, run.stop_s)
     total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))

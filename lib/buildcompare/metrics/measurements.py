@@ -65,7 +65,7 @@ def unjudged_row(metric: Metric, levels: Pair[list[Level]], reason: Reason | Non
 
 
 def with_effects(measured: Sequence[Measured], *, paired: bool = False) -> list[Measured]:
-    """Add the missing effects of metrics that can be judged; noise is estimated from repeated runs of all metrics."""
+    """Judge the metrics that can be judged and are not yet; the repeated runs of all metrics give the noise."""
     left = {at: each for at, each in enumerate(measured) if each.effect is None and each.row.reason is None}
     levels, priors = ({at: getattr(each, of) for at, each in left.items()} for of in ("levels", "noise"))
     repeats = {at: _repeats(*each, paired=paired) for at, each in levels.items()}

@@ -368,7 +368,7 @@ def false_discovery(p_values: Sequence[float]) -> FloatArray:
 
 
 def holm(p_values: Sequence[float], weights: npt.ArrayLike = 1.0) -> FloatArray:
-    """Adjust p-values by Holm's procedure (1979, Scandinavian J. of Statistics 6); `weights` split false-alarm rates.
+    """Adjust p-values by Holm's procedure (1979, Scandinavian J. of Statistics 6); weights divide the error rate.
 
     ``multipletests`` of statsmodels has no weights, and is slow for 10,000 calls; unit tests compare with it.
     """

@@ -24,7 +24,7 @@ LENT_DF = 4.0
 """Maximum degrees of freedom of noise from runs of another test type or from other labels of a table. In simulated
 identical builds (2 to 5 runs each), 0.7 to 3.2 % of labels are marked as changed. A maximum of 8 marks up to 3.6 %."""
 CATALOGUE_DF = 8.0
-"""Default degrees of freedom of a catalogue's noise; maximum if the noise is rescaled for another laboratory. Noise of
+"""Degrees of freedom of a catalogue's noise: default, and maximum after rescaling for another laboratory. Noise of
 repeated runs with fewer degrees of freedom is pooled with other noise. In simulations (seeds from 1,000,000) and in
 identical unbounded runs used for tuning, 4 or 6 leave more rows undecided than 8, and 15 makes more rows wrong."""
 ALIKE = 3.0
