@@ -156,12 +156,13 @@ def suggest(
 ) -> list[Suggestion]:
     """Suggest at most three next steps: repeat tests, find a cause, use the former setup, add runs, look at a label.
 
-    A test gets no suggestion to add runs if `plans` already plans runs for its inconclusive results.
+    If a test regressed, its cause comes first. `plans` replace suggestions to add runs for inconclusive results.
     """
-    names = Names.of(labels, tests)
-    planned = {plan.test for plan in plans if plan.undecided}
+    names, planned = Names.of(labels, tests), {plan.test for plan in plans if plan.undecided}
     here = [*_settle([test for test in tests if test.name not in planned], names), *_label(tests, names)]
-    return [*_rerun(tests, names), *_cause(tests, names), *of_the_past, *here][:MOST_SUGGESTIONS]
+    reruns, causes = [*_rerun(tests, names)], [*_cause(tests, names)]
+    urgent = any(test.verdict == Verdict.REGRESSION for test in tests)
+    return [*(causes + reruns if urgent else reruns + causes), *of_the_past, *here][:MOST_SUGGESTIONS]
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
@@ -216,8 +217,7 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
         for row, gate, named in decided:
             if row and row.required_runs and row.leans_worse and row.status != Status.REGRESSION:
                 numbers = {"required_runs", "required_runs_show_percent", "delta_percent"}
-                unit = "session" if test.sessions else "run"
-                evidence = {**named, **row.model_dump(include=numbers), "unit": unit}
+                evidence = {**named, **row.model_dump(include=numbers), "unit": "session" if test.sessions else "run"}
                 rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))
     for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[:1]:  # suggest runs for one metric only
         yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)
