@@ -166,8 +166,7 @@ def test_suggestions_are_three_at_most_and_the_gravest_first() -> None:
     assert (suggest(tests)[0].evidence["name"], suggest(tests)[0].evidence["required_runs"]) == (gate.name, 3)
     assert (suggest(tests)[1].evidence["label"], suggest(tests)[1].evidence["marked"]) == ("getPost", 2)
     for i, status in ((1, "limited"), (2, "invalid")):
-        validity = validity_of(status, "gaps")
-        tests[i] = tests[i].model_copy(update={"validity": validity})
+        tests[i] = tests[i].model_copy(update={"validity": validity_of(status, "gaps")})
     assert [(each.kind, each.test) for each in suggest(tests)] == [
         ("rerun", "mariadb_bounded"),
         ("rerun", "mysql_bounded"),
@@ -175,12 +174,14 @@ def test_suggestions_are_three_at_most_and_the_gravest_first() -> None:
     ]
 
 
-def test_where_only_failures_regressed_their_cause_is_to_be_found() -> None:
+def test_where_only_failures_regressed_their_cause_is_to_be_found_first() -> None:
     found = result(errors=(0.0, 3.0))
     errors = [row.model_copy(update={"status": "regression"}) for row in found.errors]
     assert suggest([found.model_copy(update={"errors": errors})]) == [], "not where the test did not regress"
-    (first,) = suggest([found.model_copy(update={"errors": errors, "verdict": "regression"})])
-    assert (first.kind, first.text) == ("find_cause", "Find the cause of Client errors.")
+    again = result("mysql_bounded").model_copy(update={"validity": validity_of("invalid", "gaps")})
+    first, second = suggest([again, found.model_copy(update={"errors": errors, "verdict": "regression"})])
+    text = "Find the cause of Client errors in Bounded Postgres."
+    assert (first.kind, first.text, second.kind) == ("find_cause", text, "rerun")
 
 
 def test_a_test_without_its_load_is_to_be_recorded_with_it_and_not_run_again() -> None:
@@ -205,8 +206,7 @@ def test_reports_show_the_mix_the_errors_and_the_suggestions_apart_from_the_acti
     made = replace(made, results=results)
     page = "".join(str(part.html) for part in sections.metrics(made) if isinstance(part, sections.Fragment))
     assert "Client errors" in str(sections.errors(made).html)
-    expected = ("Other calls or slower calls", "at unchanged traffic mix", "from 0</td>")
-    assert [words in page for words in expected] == [True] * 3
+    assert all(words in page for words in ("Other calls or slower calls", "at unchanged traffic mix", "from 0</td>"))
     verdict_part = str(sections.verdict(made).html)
     assert "at unchanged traffic mix" in verdict_part, "the table below the verdict counts as the verdict does"
     assert "Next, suggested by these results:" in verdict_part
