@@ -26,7 +26,6 @@ import pandas as pd
 from scipy import special
 from scipy.signal import lfilter
 
-from buildcompare.calibration.learn import INJECTED, check_labels, check_metrics, run_levels
 from buildcompare.config.catalogue import Metric, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import root
@@ -36,6 +35,7 @@ from buildcompare.recordings.sources import read
 from buildcompare.stats.effects import measure_effect
 from buildcompare.stats.levels import mean_with_error
 from buildcompare.stats.noise import RepeatedRuns, RunLevel, RunLevels, metric_noise
+from loadcalibrate.learn import INJECTED, check_labels, check_metrics, run_levels
 
 SAMPLES = 1080
 SMALL = ("v1-1.1", "v2-L110", "v2-L222")

@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from buildcompare.calibration.learn import run_levels
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.project import root
 from buildcompare.load.view import view_run
 from buildcompare.recordings.sources import read
 from buildcompare.stats.effects import judge_metrics, measure_effect
 from buildcompare.stats.noise import RepeatedRuns, RunLevels, metric_noise
+from loadcalibrate.learn import run_levels
 
 CATALOGUE = read_catalogue("postgresql")
 METRICS = [metric for metric in CATALOGUE.metrics if not metric.load]

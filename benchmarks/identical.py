@@ -21,7 +21,7 @@ from pathlib import Path
 import pandas as pd
 
 from buildcompare import findings
-from buildcompare.calibration.learn import beside_runs, run_levels
+from buildcompare.calibration.file import beside_runs
 from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
@@ -35,6 +35,7 @@ from buildcompare.results.codes import FindingKind
 from buildcompare.stats.effects import ALPHA, Effect, measure_effect
 from buildcompare.stats.noise import Noise, RepeatedRuns, catalogue_noise, metric_noise
 from buildcompare.stats.pooling import pool_effects
+from loadcalibrate.learn import run_levels
 
 SMALL = ("v1-1.1", "v2-L110", "v2-L222")
 CATALOGUE = read_catalogue("mattermost")

@@ -38,7 +38,6 @@ from releases import with_labels
 from scipy import optimize, special
 
 from buildcompare import findings
-from buildcompare.calibration.learn import check_labels
 from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Run, Test
 from buildcompare.labels import tables
@@ -49,6 +48,7 @@ from buildcompare.recordings.table import write_recording
 from buildcompare.results import LabelResult, TestResult
 from buildcompare.results.codes import SIDES
 from buildcompare.stats.effects import LABEL_ALPHA
+from loadcalibrate.learn import check_labels
 from loadsim import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
 from validity import published
 

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from buildcompare.calibration.learn import beside_runs
+from buildcompare.calibration.file import beside_runs
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source

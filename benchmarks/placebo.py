@@ -28,7 +28,7 @@ from identical import CATALOGUE, SMALL, read
 from releases import Recordings, comparison, with_labels
 
 from buildcompare import findings
-from buildcompare.calibration.learn import beside_runs, run_levels
+from buildcompare.calibration.file import beside_runs
 from buildcompare.comparison.analysis import analyse, compare_test, read_recordings
 from buildcompare.config.params import Comparison, Run, Test
 from buildcompare.history.ledger import entry_of, record
@@ -36,6 +36,7 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import view_run
 from buildcompare.results import Finding, TestResult
 from buildcompare.stats.noise import RepeatedRuns
+from loadcalibrate.learn import run_levels
 from validity import published
 
 HEADER = f"{'':44} {'warning':>9} {'left':>9} {'info':>9}"

@@ -21,12 +21,13 @@ from pathlib import Path
 import numpy as np
 from identical import CATALOGUE, SMALL, read
 
-from buildcompare.calibration.learn import beside_runs, run_levels
+from buildcompare.calibration.file import beside_runs
 from buildcompare.load.view import view_run
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import Better, Pair
 from buildcompare.stats.effects import judge_metrics, measure_effects
 from buildcompare.stats.noise import RepeatedRuns, RunLevel, catalogue_noise, metric_noise
+from loadcalibrate.learn import run_levels
 
 RUNS = 3
 SHARED = 0.53  # correlation of simulated metrics: eight are worth 2.7 independent ones, as in the ceiling tests

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import buildcompare as bc
-from buildcompare.calibration.learn import CalibrationSpec, read_calibration
+from buildcompare.calibration.file import read_calibration
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Source, read_params
 from buildcompare.config.yaml import checked, read_yaml
@@ -32,6 +32,7 @@ from investigation.comments import keep_comment
 from labmatrix.experiment import run as experiment
 from labmatrix.experiment.matrix import cells, read_matrix
 from labmatrix.params import read_variants
+from loadcalibrate.learn import CalibrationSpec
 from loadexport import export
 from loadfiles.comparisons import read_table
 

@@ -21,7 +21,7 @@ import typer
 from buildcompare.commandline import Commands, argument, as_typed, ledger_folder, option, print_text, show
 from buildcompare.config.errors import InputError, named
 from buildcompare.config.project import write_files, writing
-from buildcompare.config.remote import copied_back, is_remote, written
+from buildcompare.config.remote import copied_back, is_remote
 from buildcompare.report import processes
 from buildcompare.report.batch import (
     BAD_INPUT,
@@ -227,25 +227,6 @@ def pull(params: ParamsFile, refresh: Refresh = False) -> None:
     recordings = workbench.read_recordings(read_params(params), refresh=refresh)
     count = sum(len(runs) for test in recordings.values() for runs in test.values())
     show(f"{params}: {count} recordings at hand")
-
-
-@app.command()
-def calibrate(
-    file: Annotated[Path, argument("FILE", "A file that names groups of repeated runs.")],
-    output: Annotated[str, option("--output", "Where the calibration is written: a file, or an address of one.")],
-    refresh: Refresh = False,
-) -> None:
-    """Learn from repeated runs how much two runs of the same build differ."""
-    from buildcompare.calibration.learn import calibrate as learn  # imported late: it takes seconds
-
-    with written(output) as here:
-        made = learn(file, here, refresh=refresh)
-    show(f"{output}: {sum(len(group.runs) for group in made.groups)} runs in {len(made.groups)} groups")
-    self_check = "none, as a single group leaves nothing to be judged by."
-    if check := made.self_check:
-        called = (f"{check[each]['called']} of {check[each]['rows']} {each}" for each in ("metrics", "labels"))
-        self_check = f"{' and '.join(called)} of identical pairs called changed."
-    show(f"Self-check: {self_check}")
 
 
 @app.command()

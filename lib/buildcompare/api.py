@@ -158,6 +158,9 @@ def compare(
     if timed and any(run.session is not None for side in SIDES for run in runs[side]):
         raise InputError(file=None, key="sessions", expected="runs without times", found="runs with times")
     type = type or ("bounded" if timed else "benchmark")  # noqa: A001 - params files use this word
+    numbers = any(run.measurements for side in SIDES for run in runs[side])
+    if type not in (allowed := ("bounded", "unbounded") + ("benchmark",) * (numbers or not timed)):
+        raise InputError(file=None, key="type", expected=" or ".join(allowed), found=repr(type))
     no_files = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
     test = Test.model_construct(name=type, type=type, users=users, base=no_files["base"], new=no_files["new"])
     base_label, new_label = build_names(labels, inputs, runs)
@@ -208,6 +211,9 @@ def _in_sessions(runs: Sequence[Recording], names: Sequence[str]) -> list[Record
 
 def _sessions_in(frame: pd.DataFrame, catalogue: Catalogue) -> list[Recording]:
     """Make one recording per session from a frame of numbers without times."""
+    if (unnamed := frame["session"].isna().to_numpy()).any():
+        row = f"none in row {int(unnamed.argmax())}"
+        raise InputError(file=None, key="session", expected="a name in every row", found=row)
     tidy = frame if {"metric", "value"} <= {*frame.columns} else frame.melt("session", var_name="metric")
     return [
         replace(

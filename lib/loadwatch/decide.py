@@ -17,11 +17,12 @@ import numpy as np
 
 from buildcompare.comparison.measure import Estimates, TestView, compare_test
 from buildcompare.config.params import Run
+from buildcompare.config.units import TIMES
 from buildcompare.findings import verdict
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.curve import samples
 from buildcompare.load.ramps import shift
-from buildcompare.load.view import TIMES, RunView
+from buildcompare.load.view import RunView
 from buildcompare.metrics.compare import judge_measured
 from buildcompare.metrics.measurements import Measured
 from buildcompare.recordings.recording import FloatArray, Recording
@@ -226,7 +227,7 @@ def _error(view: RunView, row: MetricResult) -> float:
     elapsed, values = view.recording.samples(series)
     values = values[(elapsed > view.steady.window[0]) & (elapsed <= view.steady.window[1])]
     positive = np.where(values > 0.0, values, np.nan)
-    return error_of(np.log(positive) if series.unit == TIMES else positive / np.nanmean(positive))
+    return error_of(np.log(positive) if series.unit in TIMES else positive / np.nanmean(positive))
 
 
 def error_of(values: FloatArray) -> float:

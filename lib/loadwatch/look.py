@@ -222,7 +222,7 @@ def _target(look: Look) -> Faults:
 
 
 def _errors(look: Look) -> Faults:
-    recording, named = look.view.recording, attempts_name(look.view.recording)
+    recording, named = look.view.recording, attempts_name([look.view.recording])
     requests = recording.total(named[0]) if named else None
     for series in recording.series:
         if series.role != "error" and look.watched.catalogue.find(series.name).outcome != "failures":
@@ -243,7 +243,7 @@ def _worst(view: RunView, like: Series) -> float:
 
 def _another_script(look: Look) -> Faults:
     """Requests per user that differ from the base's at the same time, while at least half of the load is there."""
-    named, per_user = attempts_name(look.view.recording), []
+    named, per_user = attempts_name([look.view.recording]), []
     if not look.bounded or named is None or look.watched.catalogue.find(named[0]).better != Better.NEUTRAL:
         return
     for each in (replace(look, view=view) for view in (*look.watched.views.base, look.view)):

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import fuzzing
-from buildcompare.calibration.learn import calibrate
 from buildcompare.comparison import analysis as workbench
 from buildcompare.comparison.analysis import read_recordings
 from buildcompare.config.errors import InputError
@@ -26,6 +25,7 @@ from buildcompare.recordings.recording import LabelSummary, Recording, Series
 from buildcompare.recordings.table import write_recording
 from buildcompare.report import processes
 from buildcompare.report import publish as run_report
+from loadcalibrate.learn import calibrate
 from support import refused, small_params, write_csv, write_params
 
 TABLE = Path(__file__).parents[2] / "docs/input-faults.md"

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.calibration.learn import beside_runs, read_calibration
+from buildcompare.calibration.file import beside_runs, read_calibration
 from buildcompare.config.catalogue import Catalogue, RunSd, read_catalogue
 from buildcompare.load.view import view_run
 from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load, loaded_run

@@ -48,7 +48,7 @@ def test_one_run_of_each_is_shown_and_unproven() -> None:
 
 @pytest.mark.parametrize(("sd", "status"), [(1.0, "regression"), (8.0, "inconclusive")])
 def test_stated_noise_judges_single_runs(sd: float, status: str) -> None:
-    operations = {"tps": {"unit": "1/s", "better": "higher", "run_sd_percent": sd}}
+    operations = {"tps": {"unit": "1/s", "better": "higher", "run_sd_percent": sd, "margin_percent": 5.0}}
     result = bc.compare({"tps": 600.0}, {"tps": 540.0}, metrics=operations)
     assert result.metrics.loc[0, "status"] == status
 

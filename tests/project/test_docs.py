@@ -14,10 +14,10 @@ import typer
 
 import buildcompare as bc
 from buildcompare.__main__ import app
-from buildcompare.calibration.learn import CalibrationSpec
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.yaml import checked, read_yaml, yaml_text
 from labmatrix.experiment.matrix import read_matrix
+from loadcalibrate.learn import CalibrationSpec
 
 ROOT = Path(__file__).parents[2]
 PAGES = {page.name: page.read_text("utf-8") for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}

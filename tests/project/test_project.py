@@ -165,7 +165,7 @@ def test_the_simulator_imports_only_what_writes_recordings(project: Path) -> Non
     [
         ("loadsim", set()), ("labmatrix", set()), ("loadfiles", {"labmatrix.compare"}), ("loadcluster", set()),
         ("investigation", {"loadwatch.show"}), ("loadexport", {"labmatrix.export"}), ("loadinit", set()),
-        ("loadwatch", set()),
+        ("loadwatch", set()), ("loadcalibrate", set()),
     ],
 )  # fmt: skip
 def test_at_most_one_module_imports_another_package(project: Path, package: str, users: set[str]) -> None:

@@ -1,6 +1,7 @@
 """When is a change called, and when is nothing said? From an effect to its status; failures by their scatter."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from buildcompare.stats.effects import (
 )
 from buildcompare.stats.failures import Failures, failures_effect
 from buildcompare.stats.noise import Noise, RunLevel
+from buildcompare.text.sentences import say
 from support import analysed, small_params, sure, write_csv
 
 LOWER = Metric(name="metric", slug="metric", better="lower", margin_percent=10)
@@ -280,3 +282,70 @@ def test_numbers_of_failures_are_judged_beside_the_requests() -> None:
     assert bc.compare(build(0, 0, 0), build(0, 0, 0)).metrics.loc[0, "reason"] == "none_failed"
     assert bc.compare(build(1, 0, 2), build(3, 0, 1)).metrics.loc[0, "reason"] == "few_failed"
     assert bc.compare(build(100, 90, 115), build(110, 95, 104)).verdict != "regression"
+
+
+REQUESTS = {"queries": 200_000, "requests": 100_000, "errors": 10_000}
+
+
+@pytest.mark.parametrize(
+    ("new", "status"),
+    [
+        ({"queries": 100_000}, "equivalent"), ({"queries": 400_000, "errors": 20_000}, "regression"),
+        ({"requests": 50_000}, "regression"), ({"requests": 200_000, "errors": 20_000}, "equivalent"),
+        ({"errors": 0}, "improvement"), ({"requests": 2000, "errors": 30_000}, "regression"),
+    ],
+    ids=["other queries", "more of both", "fewer requests", "more requests", "none fails", "more errors than requests"],
+)  # fmt: skip
+def test_failures_are_judged_per_request_and_the_change_is_the_judged_one(new: dict[str, int], status: str) -> None:
+    def build(values: dict[str, int]) -> list[dict[str, float]]:
+        return [{name: value + (value and i) for name, value in values.items()} for i in range(3)]
+
+    result = bc.compare(build(REQUESTS), build(REQUESTS | new))
+    row = next(each for each in result.results.tests[0].metrics if each.slug == "errors")
+    assert row.status == status
+    assert sure(row.ci_low) <= sure(row.delta_percent) <= sure(row.ci_high)
+    explained = say("reasons", "explain", row)
+    assert ["per attempt" in explained, "Not judged" in explained] == [new.get("requests", 0) >= 50_000, False]
+
+
+def second_by_second(rate: Sequence[float], seed: int, **more: object) -> pd.DataFrame:
+    """Requests of ninety seconds with a ramp of ten, and other columns."""
+    rng, usual = np.random.default_rng(seed), np.interp(np.arange(90.0), [0, 10, 60, 61, 89], [0, 1, 1, *rate])
+    columns = {"requests_per_second": rng.poisson(200 * usual), "latency_seconds": rng.lognormal(-3, 0.1, 90)}
+    return pd.DataFrame({**more, **columns}, index=np.arange(90.0))
+
+
+@pytest.mark.parametrize(
+    ("end", "verdict"), [((0.3, 0.3), "regression"), ((1, 1), "pass"), ((0, 0), "pass"), ((1, 0), "pass")]
+)
+def test_a_server_that_answers_fewer_requests_is_still_under_load(end: tuple[float, float], verdict: str) -> None:
+    base, new = ([second_by_second(rate, 9 * side + i) for i in range(3)] for side, rate in enumerate(((1, 1), end)))
+    assert bc.compare(base, new, metrics={"requests_per_second": {"gate": True}}).verdict == verdict
+
+
+def test_a_column_that_one_build_lacks_decides_nothing() -> None:
+    base = [second_by_second((1, 1), i, audit_queries_per_second=3.0) for i in range(3)]
+    new = [second_by_second((1, 1), 9 + i) for i in range(3)]
+    windows = {run.window for of in bc.compare(base, new).results.tests[0].runs for run in of}
+    assert {each and each[0] > 5.0 for each in windows} == {True}
+
+
+def test_a_share_counts_each_sample_by_its_requests() -> None:
+    """A tenth of the time has ten times the requests, all of which fail: half of the requests, not a tenth."""
+    busy = np.arange(600) % 10 == 9
+    build = [pd.DataFrame({"requests_per_second": np.where(busy, 900.0, 100.0) + i, "success_percent": 100.0 * ~busy})
+             for i in range(3)]  # fmt: skip
+    new = [each.set_axis(np.arange(600.0)) for each in build]
+    base = [each.assign(success_percent=100.0) for each in new]
+    row = bc.compare(base, new).metrics.set_index("name").loc["success_percent"]
+    assert (row["status"], row["new"]) == ("regression", pytest.approx(50.0, abs=1.0))
+
+
+def test_milliseconds_and_seconds_get_one_status() -> None:
+    calm, peaks = [[1.0, 1.0, 1.0 + i / 99] for i in range(3)], [[0.9, 0.9, 2.0 + i / 99] for i in range(3)]
+    seconds, milli = (
+        bc.compare(*([{f"import_{unit}": [scale * each for each in run]} for run in side] for side in (calm, peaks)))
+        for unit, scale in (("seconds", 1.0), ("ms", 1e3))
+    )
+    assert seconds.metrics.loc[0, "status"] == milli.metrics.loc[0, "status"]
+    assert milli.metrics.loc[0, "delta_percent"] == pytest.approx(seconds.metrics.loc[0, "delta_percent"])

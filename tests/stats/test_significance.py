@@ -13,7 +13,6 @@ import pytest
 from scipy import special, stats
 from scipy.signal import lfilter
 
-from buildcompare.calibration.learn import run_levels, self_check
 from buildcompare.config.catalogue import LabelSd, LabelTable, Metric, RunSd, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.labels.noise import LabelNoise, label_pairs
@@ -33,6 +32,7 @@ from buildcompare.stats.noise import (
     metric_noise,
     with_contrasts,
 )
+from loadcalibrate.learn import run_levels, self_check
 from support import sure
 
 SAMPLES = 1080

@@ -37,6 +37,7 @@ READERS = (
     *(f"buildcompare.{room}" for room in _ROOMS),
     "investigation",
     "labmatrix.experiment",
+    "loadcalibrate",
     "loadexport",
     "loadfiles",
 )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from buildcompare import findings
 from buildcompare import results as schema
-from buildcompare.calibration.learn import beside_runs, groups_without
+from buildcompare.calibration.file import beside_runs, groups_without
 from buildcompare.comparison import artefacts
 from buildcompare.comparison.measure import TestRecordings, TestView, compare_test, judge_test
 from buildcompare.comparison.plan import plan_tests

@@ -127,10 +127,12 @@ def _viewed(
 ) -> tuple[schema.Validity, Views]:
     """Return the validity of a test, and its runs. A run's steady window excludes times at which the run is invalid."""
     repeated = test.type == "bounded" and min(len(recordings[side]) for side in SIDES) > 1
+    recorded = ({series.metric for series in each.graphs()} for side in SIDES for each in recordings[side])
+    shared = set[str].intersection(*recorded)
 
     def view(side: Side) -> list[RunView]:
         views = [
-            replace(view_run(recording, test.type, catalogue, coordinator, repeated=repeated), run=run)
+            replace(view_run(recording, test.type, catalogue, coordinator, repeated=repeated, shared=shared), run=run)
             for recording, run in zip(recordings[side], test.runs(side), strict=True)
         ]
         if any(view.steady.window for view in views):  # then leave out runs too short for a steady window

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from buildcompare.calibration.learn import Calibration, read_calibration
+from buildcompare.calibration.file import Calibration, read_calibration
 from buildcompare.config.assumed import open_catalogue, recognised, with_assumed
 from buildcompare.config.catalogue import Catalogue, Operation, read_catalogue
 from buildcompare.config.errors import InputError, SourceError

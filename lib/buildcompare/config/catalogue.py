@@ -103,9 +103,7 @@ class Operation(_Strict):
     def metric(self, name: str, found: Metric) -> Metric:
         """Return a copy of the catalogue's metric `found` with the name `name` and these settings."""
         understood = found.known or found.better != Better.NEUTRAL
-        usual = () if found.known or found.outcome == "successes" else ("margin_percent",)
-        given = {*self.model_fields_set, *usual}
-        settings = self.model_dump(include=given if understood else None)
+        settings = self.model_dump(include={*self.model_fields_set} if understood else None)
         unit = settings.get("unit") or found.unit
         settings["unit"] = {"s": "seconds", "sec": "seconds", "B": "bytes", "%": "percent"}.get(unit, unit)
         sd = settings.pop("run_sd_percent", None)

@@ -5,7 +5,7 @@ Constants without a stated source are round numbers. The numbers separate faulty
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -313,6 +313,23 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
     if tail.size == 0 or not (short or tail.min() < HARDLY_ANY * level):
         return none
     return Stop(float(elapsed[cut]), end_s, shutdown=True)
+
+
+KEPT, STILL = 0.5, 0.1
+"""A request rate that fell but stays above `STILL` of its level is load if it keeps `KEPT` of itself to its end."""
+
+
+def rate_stop(rate: pd.Series) -> Stop | None:
+    """Find where the load stops on a curve of requests; a server that answers fewer requests is still under load."""
+    stop = find_stop(rate, fastest_fall=None)
+    if stop is None or not stop.shutdown:
+        return stop
+    elapsed, values = samples(rate)
+    still = np.flatnonzero((values >= STILL * np.median(values[elapsed <= stop.at_s])) & (elapsed > stop.at_s))
+    first, last = (float(values[part].mean()) if part.size else 0.0 for part in np.array_split(still, 3)[::2])
+    if still.size <= 3 or last < KEPT * first:  # ends at once, or declines to its end
+        return stop
+    return replace(stop, at_s=float(elapsed[still[-1]]))
 
 
 PLATEAU = 0.98  # the plateau starts where the load reaches this share of the plateau's level

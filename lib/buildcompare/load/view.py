@@ -3,6 +3,7 @@
 Constants without a stated source were fitted to simulated runs (seeds 0 to 249 of `benchmarks/shapes.py`).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -12,6 +13,7 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Coordinator, Run
+from buildcompare.config.units import TIMES
 from buildcompare.load import curve as curves
 from buildcompare.load.curve import USERS_INC, WINDOW_S, LoadCurve, SteadyState, Stop
 from buildcompare.load.phases import HALF, Beginning, Ramp, Waves, bumps, ramp, waves
@@ -138,7 +140,6 @@ RATES = ("requests/s", "transactions/s", "queries/s", "operations/s")
 """Units of metrics that stand in for the load of a bounded test if no users are recorded."""
 SHORT_PARTS = 12.0
 """In short repeated runs, rates are taken over 1/`SHORT_PARTS` of the run's length if the source states no window."""
-TIMES = "seconds"  # unit of metrics that are compared by geometric means
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class RunView:
         window = self.steady.window or self.steady.shown
         if same is None or window is None:
             return None
-        return level_of_samples(*self.recording.samples(same), window, geometric=same.unit == TIMES)
+        return level_of_samples(*self.recording.samples(same), window, geometric=same.unit in TIMES)
 
 
 Views: TypeAlias = Pair[list[RunView]]  # the runs of each build
@@ -195,10 +196,12 @@ def view_run(
     coordinator: Coordinator | None = None,
     *,
     repeated: bool = False,
+    shared: Collection[str] | None = None,
 ) -> RunView:
     """Build the view of a run from its load curve, or from a proxy that follows the load.
 
-    Without users or proxy, a bounded run is viewed by its request rate. `repeated` is True if builds have several runs.
+    Without users or proxy, a bounded run is viewed by its request rate, which must be in `shared`: the metrics that all
+    runs of the test recorded. `repeated` is True if builds have several runs.
     """
     if kind == "benchmark":
         return RunView(recording, SteadyState())  # values of a benchmark have no times
@@ -210,7 +213,7 @@ def view_run(
         return RunView(recording, SteadyState(reason=Reason(code=ReasonCode.LOAD_UNKNOWN)))
     alone = RunView(recording, SteadyState(reason=Reason(code=ReasonCode.NO_SAMPLES)), repeated=repeated)
     if load is None:
-        return _without_users(alone, catalogue)
+        return _without_users(alone, catalogue, shared)
     stop = curves.find_stop(load, fastest_fall=rule.fastest_fall if proxy is None else None)
     shape = measure_shape(
         load,
@@ -234,12 +237,13 @@ def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
     return curve if curve is not None and np.any(curve[np.isfinite(curve.to_numpy())] > 0) else None
 
 
-def _without_users(run: RunView, catalogue: Catalogue) -> RunView:
+def _without_users(run: RunView, catalogue: Catalogue, shared: Collection[str] | None) -> RunView:
     """Find the steady window of a bounded run from its request rate, or else from a graph (gate metrics first)."""
-    rates = (metric for metric in catalogue.metrics if metric.unit in RATES and metric.better == Better.HIGHER)
-    for rate in rates:
+    rates = [metric for metric in catalogue.metrics if metric.unit in RATES and metric.better == Better.HIGHER]
+    rates = [metric for metric in rates if shared is None or metric.slug in shared]
+    for rate in sorted(rates, key=lambda each: (RATES.index(each.unit), "" if each.known else each.slug)):
         if (load := _filled(run.recording, rate)) is not None:
-            stop = curves.find_stop(load, fastest_fall=None)
+            stop = curves.rate_stop(load)
             steady = curves.steady_window(
                 load, "bounded", stop=stop, proxy=True, rate_s=run.rate_s, repeated=run.repeated
             )

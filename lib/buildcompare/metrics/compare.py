@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from buildcompare.config.catalogue import Catalogue, Metric
+from buildcompare.config.catalogue import SHARES, Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
 from buildcompare.load.view import RunView, Views, reading_error
-from buildcompare.metrics.failures import Counts, compare_failures, counts
+from buildcompare.metrics.failures import Counts, attempts_name, compare_failures, counts
 from buildcompare.metrics.measurements import (
     Measured,
     level_of_build,
@@ -64,6 +64,8 @@ def judge_measured(
         fields["load_adjusted"] = (at_load or {}).get(each.row.slug)
         if tested:
             fields |= tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family}
+            if metric.outcome and each.row.delta_percent is not None:  # the change per attempt
+                fields["delta_percent"] = tested.effect.delta_percent
             if each.row.reason and not tested.status.changed:  # inconclusive: too few sessions to exclude a change
                 fields |= {"status": Status.INCONCLUSIVE, "no_worse_than_percent": None, "p_worse_one_sided": None}
         rows.append(MetricResult.model_validate(fields))
@@ -84,7 +86,11 @@ def _decided_by(row: MetricResult, test: Test) -> str:
 
 def _measured(test: Test, series: Series, views: Views, metric: Metric, noise: Noise | None) -> Measured:
     """Make the row of a metric; compute the effect only if the metric counts failures."""
-    runs = views.map(lambda runs: [counts(level, view) for view in runs if (level := view.level(series)) is not None])
+    named = attempts_name([view.recording for runs in views for view in runs]) if metric.outcome else None
+    share = series if metric.outcome and metric.unit in SHARES else None
+    runs = views.map(
+        lambda runs: [counts(level, view, named, share) for view in runs if (level := view.level(series)) is not None]
+    )
     levels = runs.map(lambda runs: [run.level for run in runs])
     effect, few = compare_failures(metric, runs) if no_steady_window(views) is None else (None, None)
     reason = few if effect or few else _not_judged(test, metric, series, views, levels)
@@ -138,9 +144,9 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
     """
     recorded = [series for runs in views for view in runs for series in view.recording.series]
     names = {series.metric: (series.name, series.unit) for series in recorded if series.role == "error"}
-    rows = []
+    rows, named = [], attempts_name([view.recording for runs in views for view in runs])
     for slug, (name, unit) in names.items():
-        runs = views.map(lambda runs: [counts(rate, view) for view in runs if (rate := _rate(view, slug))])  # noqa: B023  # called at once, in the same round of the loop
+        runs = views.map(lambda runs: [counts(rate, view, named) for view in runs if (rate := _rate(view, slug))])  # noqa: B023  # called at once, in the same round of the loop
         rates = runs.map(lambda each: mean_of_runs([run.level.value for run in each]))
         rows.append(((name, slug, unit), runs, rates, _no_number(rates)))
     if any(run.errors is not None for side in SIDES for run in test.runs(side)):
@@ -209,7 +215,9 @@ def _error_row(
         reason = Reason(code=ReasonCode.NONE_FAILED if base == new == 0 else ReasonCode.NO_ERROR_NOISE)
     judged = tested.row() if tested else {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
     row = {"name": name, "slug": slug, "unit": unit, "base": base, "new": new, "delta": delta, "reason": reason}
-    return ErrorRateResult(**row, delta_percent=delta_percent(base, new), **judged)
+    change = delta_percent(base, new)
+    change = tested.effect.delta_percent if tested and change is not None else change  # the change per attempt
+    return ErrorRateResult(**row, delta_percent=change, **judged)
 
 
 def _rate(view: RunView, slug: str) -> Level | None:

@@ -2,9 +2,12 @@
 
 import math
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy import special
 
 from buildcompare.config.catalogue import FAILED, SHARES, SUCCEEDED, Metric
@@ -18,8 +21,11 @@ from buildcompare.stats.failures import Failures, failures_effect
 from buildcompare.stats.levels import Level
 from buildcompare.stats.planning import ALPHA
 
-_ATTEMPTS = re.compile(r"\b(requests?|reqs?|rps|transactions|tps|queries|qps|calls|attempts|iterations)\b")
-_OUTCOME = re.compile(rf"\b({FAILED}|{SUCCEEDED})\b")
+_ATTEMPTS = [
+    re.compile(rf"\b({words})\b")  # the first of these kinds that is recorded counts the attempts
+    for words in ("requests?|reqs?|rps", "transactions|tps", "attempts|calls|iterations", "queries|qps")
+]
+_OTHER = re.compile(rf"\b({FAILED}|{SUCCEEDED}|flight|queued?|pending|waiting)\b")
 _UNITS = ("", "requests", "transactions")
 FEW = 1e-3  # an insignificant change is not judged if every run's share of failures (upper bound) is below this
 MANY = 1e9  # number of attempts assumed if none are recorded; large, so that failures are Poisson-distributed
@@ -34,18 +40,39 @@ class Counts(NamedTuple):
     """Unit of `attempts`."""
 
 
-def attempts_name(recording: Recording) -> tuple[str, str] | None:
-    """Return slug and unit of the metric that counts the attempts of a run; None if the run has no such metric."""
-    rows: list[Series | Measurement] = [*recording.graphs(), *recording.measurements]
-    named = [(row.metric, row.unit) for row in rows if row.unit in _UNITS or row.unit.endswith("/s")]
-    return next((each for each in named if _ATTEMPTS.search(each[0]) and not _OUTCOME.search(each[0])), None)
+def attempts_name(runs: Sequence[Recording]) -> tuple[str, str] | None:
+    """Return slug and unit of the metric that counts the attempts of all `runs`; None if they share no such metric.
+
+    Rates are preferred in runs with times, numbers in others.
+    """
+    rows: list[list[Series | Measurement]] = [[*run.graphs(), *run.measurements] for run in runs]
+    named = [{(row.metric, row.unit) for row in of_run} for of_run in rows]
+    shared = set[tuple[str, str]].intersection(*named) if named else set[tuple[str, str]]()
+    timed = any(run.series for run in runs)
+    ranked = [
+        (unit.endswith("/s") != timed, kind, slug, unit)
+        for slug, unit in shared
+        for kind, words in enumerate(_ATTEMPTS)
+        if (unit in _UNITS or unit.endswith("/s")) and words.search(slug) and not _OTHER.search(slug)
+    ]
+    return min(ranked)[2:] if ranked else None
 
 
-def counts(level: Level, view: RunView) -> Counts:
-    """Pair the level of a run's failures with that of its attempts, if a time series counts the attempts."""
-    name = attempts_name(view.recording)
+def counts(level: Level, view: RunView, name: tuple[str, str] | None, share: Series | None = None) -> Counts:
+    """Pair the level of a run's failures with that of its attempts, if the time series `name` counts the attempts.
+
+    The level of a `share` of the attempts is the share over the whole window: each sample counts by its attempts.
+    """
     series = view.recording.total(name[0]) if name else None
-    return Counts(level) if name is None or series is None else Counts(level, view.level(series), name[1])
+    if name is None or series is None:
+        return Counts(level)
+    window, same = view.steady.window or view.steady.shown, share and view.recording.find(share.metric, share.labels)
+    if same is not None and window is not None:
+        both = pd.concat([view.recording.curve(each) for each in (same, series)], axis=1, join="inner").dropna()
+        part, number = both[(both.index > window[0]) & (both.index <= window[1])].to_numpy().T
+        mean = float((part * number).sum() / number.sum()) if number.sum() > 0 else level.value
+        level = replace(level, value=mean, mean=mean) if level.value is not None else level
+    return Counts(level, view.level(series), name[1])
 
 
 def compare_failures(
@@ -58,6 +85,8 @@ def compare_failures(
     scatter of the run's samples; a run without failures gets the median number of attempts of the other runs.
     """
     used = runs.map(lambda side: [run for run in side if run.level.value is not None])
+    if any(_exceeds(metric, run) for side in used for run in side):  # what failed are no attempts of this kind
+        used = used.map(lambda side: [Counts(run.level) for run in side])
     if metric.outcome is None:
         return None, None
     highest = max((run.level.value or 0.0 for side in used for run in side), default=0.0)
@@ -75,6 +104,13 @@ def compare_failures(
     failed, attempts = np.array([*failures.base, *failures.new]).T
     few = (special.gammaincinv(failed + 1.0, 1.0 - ALPHA / 2.0) < FEW * attempts).all()  # Poisson bounds on failures
     return (None, Reason(code=ReasonCode.FEW_FAILED)) if few else (effect, None)
+
+
+def _exceeds(metric: Metric, run: Counts) -> bool:
+    """Whether a run has more failures than attempts, both as rates or both as numbers."""
+    comparable = metric.outcome == "failures" and metric.unit not in SHARES
+    comparable = comparable and metric.unit.endswith("/s") == run.unit.endswith("/s")
+    return bool(comparable and run.attempts and (run.level.value or 0.0) > 1.01 * (run.attempts.value or math.inf))
 
 
 def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple[float, float, bool]:

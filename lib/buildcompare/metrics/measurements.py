@@ -9,6 +9,7 @@ import pandas as pd
 from scipy import special
 
 from buildcompare.config.catalogue import Catalogue, Metric
+from buildcompare.config.units import TIMES
 from buildcompare.load.view import run_level
 from buildcompare.metrics.failures import Counts, attempts_name, compare_failures
 from buildcompare.recordings.recording import FloatArray, Recording, joined_numbers
@@ -111,17 +112,18 @@ def measure_measurements(
     stated = sessions_of(runs)
     runs, paired = in_sessions(runs)
     rows: list[Measured] = []
+    attempts = attempts_name([run for side in SIDES for run in runs[side]])
     for metric in measured_metrics(runs, catalogue):
         levels = Pair.of(lambda side: [level_of(each, metric.unit) for each in _values(runs[side], metric.slug)])  # noqa: B023  # called at once, in the same round of the loop
         missing = [side for side in SIDES if not levels[side]]
-        effect, reason = compare_failures(metric, Pair.of(lambda side: _counts(runs[side], metric)), timed=False)  # noqa: B023  # called at once, in the same round of the loop
+        effect, reason = compare_failures(metric, Pair.of(lambda s: _counts(runs[s], metric, attempts)), timed=False)  # noqa: B023  # called at once, in the same round of the loop
         values = levels.map(lambda runs: level_of_build(metric, runs))  # noqa: B023  # called at once, in the same round of the loop
         if effect is None and missing:
             reason = Reason(code=ReasonCode.NOT_RECORDED, build=missing[0])
         elif effect is None and reason is None and delta_percent(*values) is None:
             reason = Reason(code=zero_base(metric, levels.new))
         noise = metric_noise(metric, "benchmark", groups, past)
-        if stated and noise is None and metric.unit == "seconds":
+        if stated and noise is None and metric.unit in TIMES:
             noise = noise_of_sessions([values for side in SIDES for values in _values(runs[side], metric.slug)])
         rows.append(Measured(metric.name, unjudged_row(metric, levels, reason), effect, run_levels(levels), noise))
     return with_effects(rows, paired=paired)
@@ -185,11 +187,10 @@ def zero_base(metric: Metric, new: Sequence[Level]) -> ReasonCode:
     return ReasonCode.NO_ERROR_NOISE if any(level.value for level in new) else ReasonCode.NONE_FAILED
 
 
-def _counts(runs: Sequence[Recording], metric: Metric) -> list[Counts]:
-    """Return the failures of each run that recorded `metric`."""
+def _counts(runs: Sequence[Recording], metric: Metric, name: tuple[str, str] | None) -> list[Counts]:
+    """Return the failures of each run that recorded `metric`; the measurements `name` count the attempts."""
     outcomes = []
     for run in runs:
-        name = attempts_name(run)
         level = next((level_of(values, metric.unit) for values in _values([run], metric.slug)), None)
         attempts = [level_of(values, name[1]) for values in _values([run], name[0])] if name else []
         if level is not None:
@@ -234,8 +235,8 @@ def measured_metrics(runs: Mapping[Side, Sequence[Recording]], catalogue: Catalo
 
 
 def level_of(values: FloatArray, unit: str) -> Level:
-    """Return the level of one run: the geometric mean of values in seconds, the arithmetic mean of others."""
-    level = measure_level(pd.Series(values), (-1.0, float(values.size)), geometric=unit == "seconds")
+    """Return the level of one run: the geometric mean of times, the arithmetic mean of other values."""
+    level = measure_level(pd.Series(values), (-1.0, float(values.size)), geometric=unit in TIMES)
     return replace(level, seconds=math.nan)
 
 

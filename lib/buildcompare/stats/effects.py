@@ -17,6 +17,7 @@ import numpy.typing as npt
 from scipy import special
 
 from buildcompare.config.catalogue import Metric
+from buildcompare.config.units import TIMES
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import Better, NoiseSource, Pair, Status
 from buildcompare.stats.noise import Key, Noise, RunLevel, beside_repeats, in_windows, repeat_noise
@@ -299,7 +300,7 @@ def judge_metrics(
 
 def family_of(metric: Metric) -> str:
     """Family of a metric: `errors` (request outcomes), `gate` (felt by users), `times` (other times), or `other`."""
-    return "errors" if metric.outcome else GATE if metric.gate else "times" if metric.unit == "seconds" else "other"
+    return "errors" if metric.outcome else GATE if metric.gate else "times" if metric.unit in TIMES else "other"
 
 
 def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate: bool) -> FloatArray:

@@ -130,8 +130,8 @@ def mean_of_runs(values: Iterable[float | None], *, geometric: bool = False) -> 
 
 
 def delta_percent(base: float | None, new: float | None) -> float | None:
-    """Change from `base` to `new` in percent; None if a level is None, `base` is zero, or the result is not finite."""
-    if base is None or new is None or base == 0:
+    """Change from `base` to `new` in percent; None for an unknown or negative level, or a `base` of or near zero."""
+    if base is None or new is None or base <= 0 or new < 0:
         return None
     delta = (new / base - 1.0) * 100.0
     return delta if math.isfinite(delta) else None

@@ -18,7 +18,7 @@ from buildcompare.config.params import Coordinator, Test, version_in
 from buildcompare.load import curve as curves
 from buildcompare.load.curve import HELD, Fall, SteadyState, find_falls, samples, sustained
 from buildcompare.load.users import CEILING, COVERED, SILENT_S, STEEP
-from buildcompare.load.view import TIMES, RunView, Views
+from buildcompare.load.view import RunView, Views
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import Estimate, Validity, ValidityReason
 from buildcompare.results.base import Reason
@@ -457,7 +457,7 @@ def _units(runs: Pair[list[RunInTest]]) -> Reasons:
         tops = {table.average: table.top_bucket or math.inf for table in run.catalogue.label_tables}
         for slug, value in run.levels.items():
             metric, average = run.catalogue.find(slug), _AVERAGE.match(slug)
-            times, percentile = metric.unit == TIMES, _PERCENTILE.match(slug)
+            times, percentile = metric.unit == "seconds", _PERCENTILE.match(slug)
             others = [each.levels for each in runs["new" if side == "base" else "base"]]
             theirs = [levels[slug] for levels in others if slug in levels]
             most = max(theirs, default=math.inf)

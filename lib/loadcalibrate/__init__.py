@@ -1,0 +1,1 @@
+"""The noise between runs of one build: the command `calibrate` of buildcompare."""
