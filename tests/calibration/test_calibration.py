@@ -72,7 +72,6 @@ def test_a_comparison_is_judged_by_it(learned: tuple[Path, list[dict[str, Any]]]
 
 
 def test_no_run_is_judged_by_itself(learned: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
-    """A run is known by its samples, also as another file without labels."""
     file, groups = learned
     run, copy = groups[2]["runs"][0], tmp_path / "copy.csv.gz"
     copy.write_bytes(gzip.compress(Path(run["recording"]).read_bytes()))

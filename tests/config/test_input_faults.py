@@ -387,7 +387,6 @@ def test_a_wrong_path_names_the_line_that_holds_it(tmp_path: Path, key: str) -> 
 
 
 def test_without_a_file_a_wrong_path_names_its_key(tmp_path: Path) -> None:
-    """As papermill starts it: the notebook knows no file and no line."""
     contents = small_params(tmp_path / "data")
     contents["tests"][1]["base"]["recording"] = "not/there.csv"
     with pytest.raises(InputError, match=r"^tests\[1\]\.base\[0\]\.recording: not/there\.csv: expected a recording"):
@@ -468,7 +467,6 @@ def test_the_template_is_right_once_its_two_paths_are(project: Path, tmp_path: P
 
 
 def test_the_template_shows_every_key(project: Path, tmp_path: Path) -> None:
-    """Those that may stay away, too: without their `#` they are right."""
     file = tmp_path / "all.yaml"
     template = (project / "docs/template.yaml").read_text("utf-8")
     file.write_text(re.sub(r"(?m)^( *)# (?=[a-z_]+: )", r"\1", template), "utf-8")

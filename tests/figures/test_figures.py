@@ -80,7 +80,6 @@ def test_a_line_ends_where_samples_are_missing(missing: float, size: int) -> Non
     ],
 )
 def test_a_title_fits_its_figure(title: str) -> None:
-    """Estimated in the library, measured here."""
     room = 72 * SMALL[0] - Plot(SMALL, "", x=(0, 1), y=(0, 1)).left
     lines, points = fitted(title, 0.97 * room)
     font = FontProperties(family="DejaVu Sans", weight="bold", size=points)

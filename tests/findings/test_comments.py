@@ -105,7 +105,6 @@ def test_every_claim_is_in_the_results(made: dict[str, Results], release: str) -
 
 
 def test_every_figure_is_near_what_was_claimed() -> None:
-    """With the test above: the figures are those of the generated sentences."""
     checked = 0
     for claim in claims():
         assert len(claim.claimed) in (0, len(claim.figures)), claim.about
@@ -117,7 +116,6 @@ def test_every_figure_is_near_what_was_claimed() -> None:
 
 
 def test_what_is_said_of_what_nobody_or_not_everybody_wrote(made: dict[str, Results]) -> None:
-    """The second tables: figures of ours that stand against a claim."""
     texts = {release: " ".join(each.whole for each in results.findings) for release, results in made.items()}
     page = PAGE.read_text("utf-8")
     for release, said in [

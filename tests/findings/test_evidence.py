@@ -124,7 +124,6 @@ def test_published_comparisons(real: Path, compared: Callable[[str], Results]) -
 
 
 def test_troubled_recordings(tmp_path: Path) -> None:
-    """Gaps and a missing metric."""
     params = small_params(tmp_path / "data")
     for test in params["tests"]:
         file = Path(test["new"]["recording"])
@@ -167,7 +166,6 @@ def test_a_number_without_evidence_is_found(misreported: Results) -> None:
 
 @pytest.mark.slow
 def test_what_limited_a_build(tmp_path: Path) -> None:
-    """Two simulated unbounded runs whose coordinator's alerts were recorded."""
     runs = {}
     for seed, side in ((1001, "base"), (1002, "new")):
         file = tmp_path / f"{side}.parquet"
@@ -270,7 +268,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> workbench.Analysis:
 
 
 def test_a_label_of_any_name_is_opened_by_its_command(small: workbench.Analysis) -> None:
-    """Quotes are the shell's, and a dollar sign is make's."""
     assert followed(small) >= {"labels"}
     names = Names.of(("v1.0.0", "v1.1.0"), small.results.tests)
     for label in ("it's new", "only in $(base)"):

@@ -112,7 +112,6 @@ def unbounded(row: LoadAdjustedResult | None, status: str = "regression", delta:
 
 
 def test_latency_at_own_load_decides_no_unbounded_test() -> None:
-    """The coordinator takes users away by latency: each build is as slow as that lets it become."""
     for row in (None, at_load(4.0, "inconclusive"), at_load(-2.0, "not_worse", no_worse_than_percent=10.0)):
         assert unbounded(row).verdict == "pass"
     leans = unbounded(at_load(14.0, "inconclusive", p_worse_one_sided=0.04))
@@ -165,7 +164,6 @@ def test_a_section_without_content_has_no_heading() -> None:
 
 
 def test_beside_a_pass_stands_what_could_have_gone_unseen() -> None:
-    """The bad ends of the intervals in the table below, the largest of all tests."""
     sizes = {"avg-api-times": 35.2, "p99-api-times": 21.0}
     test = quiet()
     for slug, size in sizes.items():
@@ -298,7 +296,6 @@ def test_what_did_not_change_is_said_with_its_counts() -> None:
 
 
 def test_an_unbounded_test_is_reported_at_equal_load() -> None:
-    """What became slow at a build's own load alone is no finding: the load-test coordinator lets it."""
     worse = at_load(6.0, "regression", p_adjusted=0.03)
     own: dict[str, Any] = {"delta_percent": 30.0, "status": Status.REGRESSION, "decided_by": "equal_load"}
 

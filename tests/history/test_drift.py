@@ -144,7 +144,6 @@ def test_early_bumps_that_come_or_go_in_both_builds_are_stated(
 
 
 def test_a_comparison_recorded_late_does_not_break_the_chain() -> None:
-    """The third was recorded last but one: each base is still compared with its own version."""
     levels = chain([10_000.0, 10_100.0, 5_000.0, 10_200.0])
 
     def linked(order: list[int]) -> list[tuple[str, str, bool]]:

@@ -104,7 +104,6 @@ def test_reports_and_ledger_make_one_row(tmp_path: Path) -> None:
 
 
 def test_which_record_a_report_belongs_to(tmp_path: Path) -> None:
-    """A simulated report is not the measured comparison; without supported users it has no drift."""
     own, other = tmp_path / "own", tmp_path / "another"
     record(own, [release(1), release(2, **SAME)])
     record(other, [release(7), release(8, **SAME)])

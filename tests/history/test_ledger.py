@@ -101,7 +101,6 @@ def test_records_at_the_same_time_take_a_place_each_and_readers_lose_none(tmp_pa
 
 
 def test_killed_at_any_step_a_ledger_is_as_before_or_after(tmp_path: Path) -> None:
-    """Several entries are recorded at once, some again; the next run leaves nothing of the killed one."""
     entries = [numbered(number) for number in range(6)]
     again = [numbered(number, verdict="regression") for number in range(3)] + [numbered(6), numbered(7)]
     outcomes = set()

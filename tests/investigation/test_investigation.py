@@ -63,7 +63,6 @@ def with_label(run: pd.DataFrame, slope: float) -> Recording:
 
 
 def test_over_the_runs_own_windows_it_gives_the_numbers_of_the_report(seen: bc.Investigation) -> None:
-    """Nothing is recomputed for them, and what recomputes gives the same."""
     for test in seen.analysis.results.tests:
         own = seen.choose(test=test.name)
         assert own.rows is own.view.result.metrics

@@ -138,7 +138,6 @@ def test_labels_are_paired_by_name_and_none_is_dropped() -> None:
 
 
 def test_an_average_beyond_the_last_bucket_is_a_value() -> None:
-    """Averages come from sums, not from the histogram: 30 s is 30 s."""
     (row,) = label_table(labels_of(slow__avg=30.0), labels_of(slow__avg=33.0), top_buckets=TOP).itertuples()
     assert (row.base_at_least, row.new_at_least, row.delta_percent) == (False, False, pytest.approx(10.0))
 

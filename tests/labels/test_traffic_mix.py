@@ -133,7 +133,6 @@ def test_a_mix_that_raises_an_average_does_not_count_against_the_build() -> None
 
 
 def test_slower_calls_behind_a_faster_mix_count() -> None:
-    """The average hardly moves: fewer slow calls hide that every call became slower by two thirds."""
     calls = tuple((f"api/{name}", 0.1) for name in ("searchPostsInTeam", "createChannel", "login", "addChannelMember"))
     dropped = Traffic(calls=(*calls, ("api/getUser", 2.0)), times=(("api/*", 1.67),))
     result = played(dropped)

@@ -175,7 +175,6 @@ def test_what_a_cell_can_fail_by(tmp_path: Path, more: Mapping[str, Any], fault:
 
 
 def test_results_that_come_later_programs_beside_and_artefacts(tmp_path: Path) -> None:
-    """As a cluster's workload: the command returns at once, and a second one asks until the results are there."""
     work, left = tmp_path / "work", tmp_path / "left"
     work.mkdir()
     left.mkdir()

@@ -172,7 +172,6 @@ def test_why_nothing_is_judged_is_said_as_it_is() -> None:
 
 
 def test_only_the_baseline_makes_a_regression_and_the_best_comes_first() -> None:
-    """The scheduler slows the fast disk, which stays far above the baseline."""
     given = matrix()
     for run in given["runs"]:
         run["values"]["tps"] *= 0.85 if run["levels"] == {"disk": "ephemeral", "scheduler": "mq"} else 1.0
@@ -361,7 +360,6 @@ def test_a_matrix_is_published_in_every_format(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_file_of_the_same_name_does_not_overwrite_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As two experiments of one name in two folders write it."""
     monkeypatch.setattr(publication, "reports", lambda: tmp_path / "reports")
     files = [write_params(tmp_path / folder / "disks-variants.yaml", matrix()) for folder in ("one", "two")]
     folder = publish(files[0]).folder

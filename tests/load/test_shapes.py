@@ -63,7 +63,6 @@ def test_the_shift_of_simulated_runs_is_true_and_chance_is_not_significant() -> 
 @pytest.mark.untraced
 @pytest.mark.slow
 def test_a_kink_is_at_the_first_alert() -> None:
-    """Expected where the first alert comes late enough to see the faster ramp before it."""
     expected, errors = [], []
     for seed in range(5000, 5080):
         found, truth = simulated(seed)

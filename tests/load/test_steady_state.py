@@ -120,7 +120,6 @@ def test_mser_finds_the_end_of_a_ramp() -> None:
 
 
 def test_a_run_of_a_minute_is_steady_where_rates_are_over_seconds() -> None:
-    """pgbench: all clients are there from the second second on, and gone after a minute."""
     users = pd.Series([0.0, *[8.0] * 60], index=np.arange(61.0))
     assert steady_window(users, "bounded", rate_s=5.0).window == (6.0, 60.0)
     assert steady_window(users, "bounded").window is None
@@ -184,7 +183,6 @@ def test_a_run_without_an_estimate_is_left_out_and_said_so() -> None:
 
 
 def test_a_window_of_the_analyst_says_nothing_about_the_stop(real: Path) -> None:
-    """A cut curve stays a cut curve when its own first and last sample are named."""
     folder = real / "comparisons/v10.5/postgresql_unbounded"
     runs: dict[str, list[Run]] = {"base": [Run(recording=str(folder / "base.csv.gz"))]}
     named = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T02:10:40Z"}

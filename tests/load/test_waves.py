@@ -155,7 +155,6 @@ def test_a_report_tells_waves_of_another_pace_with_their_interval() -> None:
 
 
 def test_an_interval_is_of_the_variation_between_runs() -> None:
-    """With more or steadier cycles it does not shrink."""
     found = [compare_waves(waves_of([150.0] * count), waves_of([180.0] * count))[0] for count in (8, 80)]
     half = stats.t(PERIOD_DF).ppf(0.975) * PERIOD_SD * np.sqrt(2.0)
     for each in map(sure, found):

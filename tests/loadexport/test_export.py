@@ -74,7 +74,6 @@ def test_openmetrics_holds_every_number_that_results_hold(file: Path, results: R
 
 
 def test_a_matrix_hands_on_levels_and_changes_of_its_variants() -> None:
-    """Of seed 003 no run was repeated; the second matrix has intervals, hostile names, and a unit of its own."""
     azbench = bc.compare_variants(bc.read_variants("params/azbench.yaml")).results
     runs = [(name, turn, n) for name, n in (("old", 2000.0), (HOSTILE, 2600.0)) for turn in (0.99, 1.0, 1.01)]
     given = {

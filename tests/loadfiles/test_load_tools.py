@@ -188,7 +188,6 @@ def test_a_summary_of_k6_is_read_as_numbers_without_times(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("tool", ["vegeta", "vegeta.txt", "oha", "wrk", "hey"])
 def test_summaries_of_all_tools_give_the_same_numbers(tool: str, tmp_path: Path) -> None:
-    """The success rate of oha's own counts answers of any status."""
     read = bc.read(fuzzing.SEEDS / f"{tool}-report", catalogue="http")
     assert read.provenance["kind"] == tool.removesuffix(".txt")
     values = {"requests": 50.0, "response-time": 0.02, "p50-response-time": 0.018, "p95-response-time": 0.04}
@@ -290,7 +289,6 @@ def test_jmeter_without_header_or_samples_in_transactions(tmp_path: Path) -> Non
 
 
 def test_locust_skips_seconds_and_names_ids(tmp_path: Path) -> None:
-    """Seconds that Locust leaves out are no gaps, and addresses that differ by ids are one endpoint."""
     lines = (FILES / "locust/base/run1_stats_history.csv").read_text("utf-8").splitlines(keepends=True)
     (tmp_path / "run_stats_history.csv").write_text("".join(lines[:20] + lines[21:30] + lines[31:]), "utf-8")
     stats = (FILES / "locust/base/run1_stats.csv").read_text("utf-8").replace("/cart", "/items/1")
@@ -383,7 +381,6 @@ def test_hey_rounds_to_four_decimals(tmp_path: Path) -> None:
 
 
 def test_rare_endpoints_are_not_said_to_be_gone(tmp_path: Path) -> None:
-    """Which of 200 equally rare endpoints a run counts as others is chance."""
     seconds = {f"/page/{chr(97 + i // 20)}{chr(97 + i % 20)}": 0.02 for i in range(200)}
     for run in range(2):
         requests_of(tmp_path / f"base/{run}.csv", seconds, run)

@@ -181,7 +181,6 @@ def test_the_log_of_one_thread_of_several_is_refused(tmp_path: Path) -> None:
 
 
 def test_aggregates_of_threads_are_added_up(tmp_path: Path) -> None:
-    """The second thread began a moment later, in the next second, and did not come to the last interval."""
     start, step = 1795363970, 2
     counts = {"log.7": [10, 20, 0, 40, 50], "log.7.1": [1, 2, 0, 4]}
     for late, (name, of) in enumerate(counts.items()):

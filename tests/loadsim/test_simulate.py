@@ -44,7 +44,6 @@ def test_users_stay_between_zero_and_the_ceiling() -> None:
 
 
 def test_a_ceiling_below_the_capacity_is_the_answer() -> None:
-    """A cold start alerts, then nothing does; the last of the ramp is still in the window when its slope is small."""
     truth = run(replace(UNBOUNDED, coordinator=Coordinator(max_users=3000))).truth
     assert truth.supported_users == pytest.approx(3000, rel=0.03)
     assert truth.limited_by is None
@@ -94,7 +93,6 @@ def test_a_recording_has_the_graphs_of_the_catalogue_and_says_that_it_is_simulat
 
 
 def test_rates_are_averages_over_a_minute() -> None:
-    """Requests end at once when the server goes down; their graph falls in a straight line over 12 samples."""
     still = replace(BOUNDED, noise=NoiseModel(sample_scale=0.0, level_scale=0.0, capacity_sd=0.0))
     rps = values(run(replace(still, injections=(Restart(3000.0, down_s=300.0),))).recording, "rps")
     assert rps[600] == pytest.approx(0.116 * 5000, rel=1e-3)

@@ -127,7 +127,6 @@ def test_a_base_that_runs_beside_ends_the_watch_with_its_own_end(
 
 
 def test_a_command_runs_once_however_often_the_watch_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No sample ever comes: after four minutes that is a fault, and it stays one."""
     write_recording(run(BOUNDED, 2).recording, tmp_path / "base.parquet")
     at = [dt.datetime.fromtimestamp(START + each, dt.UTC).isoformat() for each in (0.0, LENGTH_S)]
     params = {

@@ -64,7 +64,6 @@ def test_counts_that_double_warn_unless_they_are_few(tmp_path: Path, errors: flo
 
 
 def test_a_count_of_one_build_and_a_curve_that_may_be_cut_give_no_rate(tmp_path: Path) -> None:
-    """The users of the part that was cut off met errors too: a rate from the rest would be too high."""
     params = counted(tmp_path, {("bounded", "base"): 45_000, ("unbounded", "base"): 45_000})
     climbing = users_curve(3000.0, ramp_s=5000.0, hold_s=0.0)
     file = write_csv(tmp_path / "climbing.csv", {"number-of-connected-devices": climbing})

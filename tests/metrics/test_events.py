@@ -132,7 +132,6 @@ def test_numbers_at_the_ends_of_their_range_are_no_fault(values: np.ndarray) -> 
 @pytest.mark.untraced
 @pytest.mark.slow
 def test_a_metric_that_goes_up_and_down_all_the_time_has_events_of_known_size() -> None:
-    """Between the spikes of a job that runs every few minutes there may be no calm sample at all."""
     rng = np.random.default_rng(3)
     for _ in range(600):
         minutes, period = int(rng.integers(20, 90)), int(rng.integers(2, 12))
@@ -180,7 +179,6 @@ def test_six_minutes_apart_is_the_same_event(minutes: float, length_s: float, pe
 
 @pytest.mark.parametrize(("percent", "matched"), [(-40.0, True), (40.0, False)], ids=["drop", "spike"])
 def test_a_drop_before_the_end_is_the_same_in_a_longer_run(percent: float, *, matched: bool) -> None:
-    """The agents leave when the test ends, however long that took."""
     short = {"heap": find_events(between(metric(40), 4200.0, 4320.0, percent), (600.0, 4500.0))}
     long = {"heap": find_events(between(metric(41), 5100.0, 5220.0, percent), WINDOW)}
     assert {each.matched for each in match_events(short, long, MARGINS)} == {matched}

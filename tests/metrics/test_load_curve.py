@@ -86,7 +86,6 @@ def test_a_difference_of_the_highest_load_alone_is_taken_from_there() -> None:
 
 
 def test_early_bumps_do_not_count() -> None:
-    """The same run with an hour of bumps to 1000 users before it, at which the metric is a hundred times higher."""
     plain, new = made(4000, seed=1), made(4000, seed=2)
     bumps = 1000 * np.abs(np.sin(np.arange(720) / 30.0))
     bumped = made(4000, seed=1, start=bumps)
@@ -390,7 +389,6 @@ def called(judged: Mapping[str, LoadAdjustedResult]) -> bool:
 @pytest.mark.untraced
 @pytest.mark.slow
 def test_slower_requests_are_called_and_other_thresholds_are_not() -> None:
-    """Twelve pairs each; benchmarks/load_curve.py has the rates."""
     server = ServerModel(capacity_users=6000.0)
     slow = replace(
         server, cpu_at_capacity_percent=22.0, cpu_per_login_percent=7.15, client_avg_at_capacity_s=0.11,

@@ -111,7 +111,6 @@ def test_by_hand_it_leaves_a_report_alone(params_file: Path, elsewhere: Path, mo
 
 @pytest.mark.slow
 def test_papermill_with_half_of_the_params_is_an_error(elsewhere: Path) -> None:
-    """`tests` misspelt: papermill itself only warns."""
     half = {"name": "mine", "base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "ltctl"}}
     with pytest.raises(papermill.PapermillExecutionError, match=r"expected the key `tests`, found no such key"):
         executed(elsewhere / "notebooks/comparison.ipynb", **half)
@@ -128,7 +127,6 @@ def test_the_notebook_has_a_variable_for_each_key_of_a_params_file(project: Path
 
 @pytest.mark.slow
 def test_papermill_with_a_file_without_a_name_says_where_the_name_belongs(tmp_path: Path) -> None:
-    """The command line takes the file's name; a notebook is told the file's contents only."""
     unnamed = {key: value for key, value in small_params(tmp_path / "data").items() if key != "name"}
     assert read_params(write_params(tmp_path / "unnamed.yaml", unnamed)).name == "unnamed"
     with pytest.raises(InputError, match=r"^name: expected `name: NAME` in the params file.*found none$"):
@@ -178,7 +176,6 @@ def test_papermill_runs_each_notebook_by_itself(name: str, project: Path, params
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ramp_up", "changepoints"])
 def test_runs_of_a_minute_leave_a_notebook_empty(name: str, project: Path) -> None:
-    """Eight clients make no ramp, and a minute is too short for a search: neither ends the notebook."""
     params = str(project / "params/missing-index.yaml")
     made = executed(project / f"notebooks/{name}.ipynb", params_file=params)
     assert [o for o in outputs_of(made) if o.get("name") == "stderr"] == []

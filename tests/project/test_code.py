@@ -20,7 +20,6 @@ def trees(project: Path) -> dict[str, ast.Module]:
 
 
 def test_no_private_name_is_imported(project: Path) -> None:
-    """Private attributes are found by ruff (SLF001)."""
     nodes = ((file, node) for file, tree in trees(project).items() for node in ast.walk(tree))
     imports = ((file, each.name) for file, node in nodes if isinstance(node, ast.ImportFrom) for each in node.names)
     assert [(file, name) for file, name in imports if name.startswith("_") and not name.startswith("__")] == []

@@ -218,7 +218,6 @@ def test_what_cannot_be_read_is_refused_in_a_line(tmp_path: Path, files: dict[st
 
 @pytest.mark.slow
 def test_a_terminal_shows_progress_and_colours_a_pipe_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing is left in the folder of temporary files."""
     params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
     (tmp_path / "t").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "t"))
@@ -243,7 +242,6 @@ EVIL = "".join(SEQUENCES.values())
 
 @pytest.mark.slow
 def test_no_command_lets_data_steer_the_terminal(tmp_path: Path) -> None:
-    """Names of files, metrics, labels and builds, tables, JSON, and a server's words."""
     evil = json.dumps(EVIL)[1:-1]
     params = small_params(tmp_path / "data")
     params["tests"] = params["tests"][:1]

@@ -39,7 +39,6 @@ COMMANDS = [
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_every_file_of_the_docs_is_read(block: str, tmp_path: Path) -> None:
-    """A part of a params file is read in place of the same keys of README's."""
     file = tmp_path / "shown.yaml"
     file.write_text(block, "utf-8")
     document = read_yaml(file)
@@ -58,7 +57,6 @@ def test_every_file_of_the_docs_is_read(block: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_of_the_docs_is_understood(words: str) -> None:
-    """It is parsed, not run: the command and its options, or make's target, or a notebook and its parameters."""
     program, *arguments = shlex.split(words.partition(" > ")[0].replace("python -m ", ""))
     if program == "buildcompare":
         command: Any = typer.main.get_command(app)
@@ -89,7 +87,6 @@ def test_the_site_builds_without_a_warning(
 
 
 def test_worked_changes_apply_and_touch_few_files(project: Path) -> None:
-    """Where code has moved on, the change in docs/extending.md has to follow."""
     changes = re.findall(r"^```diff\n(.*?)^```$", (project / "docs/extending.md").read_text("utf-8"), re.M | re.S)
     assert len(changes) == 3
     for change in changes:
@@ -103,7 +100,6 @@ def test_worked_changes_apply_and_touch_few_files(project: Path) -> None:
 
 
 def test_what_holds_a_fault_is_there(project: Path) -> None:
-    """Each test, row and program that docs/trust.md names."""
     page, rows = ((project / f"docs/{name}.md").read_text("utf-8") for name in ("trust", "input-faults"))
     tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
     assert len(tests) > 20

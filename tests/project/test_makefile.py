@@ -77,7 +77,6 @@ def test_make_uses_its_own_environment_otherwise(project: Path, tmp_path: Path, 
     ids=["an empty folder", "another folder", "blocks", "a log"],
 )
 def test_make_prometheus_copies_only_prometheus(project: Path, tmp_path: Path, files: list[str], refused: str) -> None:
-    """What passes stops here at the program, which is not on this path."""
     data, tools = tmp_path / "some data", tmp_path / "bin"
     for folder in (data, tools, tmp_path / "tmp"):
         folder.mkdir()
@@ -114,7 +113,6 @@ def test_make_names_the_missing_python(elsewhere: Path) -> None:
 
 @pytest.mark.slow
 def test_an_interrupted_setup_is_made_again_and_a_complete_one_kept(elsewhere: Path) -> None:
-    """After a failed pip no stamp exists, so nothing trusts that .venv."""
     lock = elsewhere / "requirements.lock"
     lock.write_text("no-such-package==1.0 --hash=sha256:0\n", encoding="utf-8")
     with pytest.raises(AssertionError):

@@ -93,7 +93,6 @@ FORMATS = (recording, pulled, in_notebook)
 def test_no_flipped_bit_changes_a_value_silently(
     form: Callable[[Path, pytest.MonkeyPatch], Form], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each binary format of ours: every byte is under a checksum, and whatever hides that is refused too."""
     whole, read_them = form(tmp_path, monkeypatch)
     truth, rng, refused = read_them(whole), random.Random(1), 0
     for bit in rng.sample(range(8 * len(whole)), FLIPS):
@@ -153,7 +152,6 @@ COLUMNS = {
 
 @pytest.mark.parametrize("name", [*HEADS, *COLUMNS])
 def test_a_recording_of_another_shape_is_refused(tmp_path: Path, name: str) -> None:
-    """Sealed again, so that it is the shape which is refused."""
     made = pq.read_table(io.BytesIO(written(tmp_path)))
     if name in COLUMNS:
         column, value = COLUMNS[name]
@@ -181,7 +179,6 @@ def test_a_parquet_of_others_that_is_no_table_of_samples_is_refused(tmp_path: Pa
 
 
 def test_what_others_say_of_zones_and_pandas_is_not_believed(tmp_path: Path) -> None:
-    """An unknown zone and broken metadata change no instant and no value."""
     times = pa.array([1, 2], pa.timestamp("s", "Mars/Phobos"))
     odd = pa.table({"timestamp": times, "metric": ["rps"] * 2, "value": [1.0, 2.0]})
     pq.write_table(odd.replace_schema_metadata({b"pandas": b"{broken"}), tmp_path / "x.parquet")
@@ -206,7 +203,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[bytes]]:
 
 @pytest.mark.parametrize("kind", fuzzing.READERS)
 def test_what_is_right_is_read(kind: str, whole: dict[str, list[bytes]], tmp_path: Path) -> None:
-    """Else the fuzzer would only ever see an error's first line."""
     refused = fuzzing.seed("answer-refused")
     for i, contents in enumerate(each for each in whole[kind] if each != refused):
         path = tmp_path / (f"x{i}.yaml" if kind in fuzzing.YAML else f"x{i}")

@@ -147,7 +147,6 @@ def test_times_may_have_units_and_fractions(header: str, times: tuple[str, str],
     ],
 )
 def test_what_has_no_reading_is_refused(text: str | bytes, said: str) -> None:
-    """Faults of docs/input-faults.md are tested in tests/config."""
     with pytest.raises(InputError, match=rf"\A.*{said}.*\Z"):
         read_text(text)
 
@@ -224,7 +223,6 @@ SINCE = {
     second=st.integers(0, 10**8),
 )
 def test_times_are_read_as_meant_or_refused(form: str, named: str, decided: str | None, second: int) -> None:
-    """A line of the params decides, even against the column's name; without it only one reading is taken."""
     times = [BEGIN + dt.timedelta(seconds=second) + i * STEP for i in range(4)]
     text = f"time{named},RPS\n" + "".join(f"{SINCE[form](at)},1\n" for at in times)
     if decided in (None, form) and (decided or (form in ("s", "ms", "us") and named in ("", f"_{form}"))):

@@ -304,7 +304,6 @@ def test_a_server_that_is_slow_is_waited_for(
 
 
 def test_a_gap_of_five_minutes(prometheus: Prometheus) -> None:
-    """The points of the gap are missing and counted, never filled in; the level around them is the same."""
     recording = record(run(), source(prometheus.url), catalogue("rate(scraped_total[1m])"))
     [series] = recording.series
     apart = np.diff(series.times)

@@ -167,7 +167,6 @@ def test_results_name_the_servers_and_what_they_said(elsewhere: Path, proxy: Pro
 
 
 def test_an_alert_and_an_error_rate_may_share_a_slug(elsewhere: Path, prometheus: Prometheus) -> None:
-    """As client time-outs do: both are kept, apart by their roles."""
     catalogue = {"metrics": [{"name": "Goroutines", "slug": "twice", "query": "sum(go_goroutines)"}],
                  "alerts": [{"name": "A", "slug": "twice", "threshold": 1, "query": "vector(1)"}],
                  "error_rates": [{"name": "E", "slug": "twice", "query": "vector(2)"}]}  # fmt: skip

@@ -85,7 +85,6 @@ def hidden(text: str, step: int = 3) -> bool:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_token_in_every_field_of_an_answer(form: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Labels, warnings and versions are kept, in a file too: without the token."""
     said = FORMS[form](TOKEN)[:990]
 
     def answer(path: str, asked: dict[str, list[str]]) -> Answer:
@@ -141,7 +140,6 @@ except bc.InputError as error:
 
 @pytest.mark.slow
 def test_a_token_in_every_field_reaches_no_output(tmp_path: Path, project: Path) -> None:
-    """Neither a file of a report, the ledger, the index and the cache, nor a line that any of the commands writes."""
     every = {f"l{i}": form(TOKEN) for i, form in enumerate(FORMS.values())}
 
     def answer(path: str, asked: dict[str, list[str]]) -> Answer:
@@ -227,7 +225,6 @@ tenants = ranges(lambda asked: five(asked, {"instance": "a"}))
 
 
 def test_what_was_pulled_for_one_tenant_is_never_another_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by a header nor by a token; the same instants in another zone are the same question."""
     slot, asked = Slot("pulled", "t", "base", 1), catalogue("up")
     with serving(tenants) as url:
         own = asking(url, headers={"X-Scope-OrgID": "a"})

@@ -161,7 +161,6 @@ def test_a_window_cuts_a_file(tmp_path: Path) -> None:
 
 
 def test_a_format_of_another_package_is_read(project: Path, tmp_path: Path) -> None:
-    """The worked example of docs/extending.md, installed beside the library."""
     module, registration = re.findall(
         r"^```(?:python|toml)\n(.*?)^```$", (project / "docs/extending.md").read_text("utf-8"), re.M | re.S
     )[:2]

@@ -167,7 +167,6 @@ def test_axe_would_find_something(browser: Any, tmp_path: Path) -> None:
     ("name", "javascript"), [*((name, javascript) for name in PAGES for javascript in (True, False)), (REAL, True)]
 )
 def test_nothing_is_cut(file: Path, browser: Any, view: str, *, javascript: bool) -> None:
-    """What is wider than the screen stands in a region that scrolls and that the keyboard reaches."""
     assert look(browser, file, view, "light", measure_cut, javascript=javascript) == {"page": 0, "cut": []}
 
 
@@ -203,8 +202,6 @@ def test_a_label_table_is_filtered_and_sorted_by_keyboard(pages: dict[str, Path]
 def test_a_wide_table_is_scrolled_by_keyboard_and_one_that_fits_is_no_stop(
     pages: dict[str, Path], browser: Any
 ) -> None:
-    """Without JavaScript every region is a stop."""
-
     def scroll(page: Any) -> list[bool]:
         moved = []
         for region in page.locator(".scroll:visible").all():

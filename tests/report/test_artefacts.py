@@ -54,7 +54,6 @@ def test_artefacts_are_copied_and_linked(tmp_path: Path) -> None:
 
 
 def test_what_a_browser_would_run_is_text(tmp_path: Path) -> None:
-    """Also where the other name is taken: nothing is lost."""
     folder = tmp_path / "left"
     folder.mkdir()
     for name in ("a.html", "a.html.txt", "b.SVG", "c.log"):

@@ -241,7 +241,6 @@ def test_the_keyboard_moves_the_cursor_zooms_and_opens_every_value(page_file: Pa
 
 
 def test_at_equal_load_a_chart_shows_curves_over_the_users(page_file: Path, browser: BrowserThread) -> None:
-    """Hover, drag and table; charts of the same test over time stay as they are."""
     name = "postgresql_unbounded"
     params = bc.read_params(f"params/{NAME}.yaml")
     seen = next(test for test in bc.compare(params).tests() if test.result.name == name).at_load["p99-api-times"]

@@ -126,7 +126,6 @@ def test_what_would_be_seen_is_seen() -> None:
     [(0.02, 0.02, "pass"), (None, 0.02, "inconclusive"), (0.02, None, "inconclusive"), (0.0, 4.0, "inconclusive")],
 )
 def test_what_users_feel_is_in_both_builds(tmp_path: Path, base: float | None, new: float | None, verdict: str) -> None:
-    """A second gate metric, which is missing in one build or rises from zero, is no pass."""
     params = small_params(tmp_path)
     for side, value in (("base", base), ("new", new)):
         file = Path(params["tests"][0][side]["recording"])

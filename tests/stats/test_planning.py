@@ -41,7 +41,6 @@ def status(runs: np.ndarray, df: float, known: float, margin: float, looks: Look
 
 @pytest.mark.parametrize("spending", [spent_early, spent_late])
 def test_levels_spend_what_they_may(spending: Callable[[float], float]) -> None:
-    """Against a simulation of the sums themselves."""
     parts = (0.25, 0.5, 0.75, 1.0)
     found = levels(tuple((4.0 * part, part) for part in parts), spending)
     sums = np.cumsum(np.random.default_rng(3).normal(size=(200_000, 4)), axis=1)

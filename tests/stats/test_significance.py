@@ -413,7 +413,6 @@ def test_in_unbounded_tests_only_metrics_of_unknown_noise_learn() -> None:
 
 
 def test_values_read_off_plots_teach_about_such_values() -> None:
-    """Their changes hold the reading error already: it is not added once more."""
     past = {("bounded", "metric"): pd.concat([contrasts([0.04**2] * 20, misread=True), contrasts([0.01**2] * 20)])}
     clean, plotted = (sure(metric_noise(METRIC, "bounded", (), past, misread=percent)) for percent in (0.0, 4.0))
     borrowed = math.log(1.05)

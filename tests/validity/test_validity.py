@@ -185,7 +185,6 @@ def test_v9_2_is_limited_until_its_agent_is_lost(real: Path) -> None:
 
 
 def test_identical_runs_are_valid(real: Path) -> None:
-    """Two users' curves, two of the smallest machine with its goroutines, and two bounded ones."""
     for pair, kind in (
         (("v1-1.1-1", "v1-1.1-2"), "unbounded"),
         (("v1-1.3-1", "v1-1.3-2"), "unbounded"),
@@ -508,7 +507,6 @@ def test_any_curve_is_judged(seed: int) -> None:
 
 @pytest.mark.parametrize("step_s", [5.0, 15.0, 30.0, 60.0])
 def test_users_are_lost_whatever_the_waves_did_just_before(step_s: float) -> None:
-    """What the coordinator takes away by itself does not lead up to a loss: half of all losses fall into a fall."""
     elapsed = np.arange(0.0, 5000.0, step_s)
     users = np.minimum(4.0 * elapsed, 6000.0) - 60.0 * (1.0 + np.sin(2.0 * np.pi * elapsed / 240.0))
     for at_s in range(3000, 3480, 30):
@@ -519,7 +517,6 @@ def test_users_are_lost_whatever_the_waves_did_just_before(step_s: float) -> Non
 
 
 def test_a_restart_is_not_also_a_climb() -> None:
-    """Users who come back after a restart at the start of the last 30 minutes are no slope of the equilibrium."""
     whole = unbounded(seed=1)
     users, window = sure(whole.view.users), sure(whole.view.steady.window)
     since = users.index.to_numpy() - window[0] - 30.0
