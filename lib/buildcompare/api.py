@@ -231,7 +231,7 @@ def _recordings(run: Input, catalogue: Catalogue) -> list[Recording]:
     if isinstance(run, Mapping):
         return [recording_of_values(run, catalogue)]
     if isinstance(run, pd.DataFrame):
-        if "session" in run and isinstance(run.index, pd.RangeIndex) and clock_of(run.columns) is None:
+        if "session" in run and pd.api.types.is_integer_dtype(run.index) and clock_of(run.columns) is None:
             return _sessions_in(run, catalogue)
         return [with_samples(Recording.from_frame(run, catalogue=catalogue), None)]
     return read_runs(os.fspath(run), catalogue)

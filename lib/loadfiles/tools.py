@@ -306,7 +306,7 @@ def count_hey(stream: BinaryIO, log: RequestLog) -> None:
     for batch in _csv(stream, log.file, _HEY):
         seconds, codes, start = (_numbers(batch[name]) for name in _HEY)
         around = (np.arange(seconds.size) * 0.618034 % 1.0 - 0.5) / 1e4
-        endpoints, failed = np.repeat(log.codes(["all"]), seconds.size), (codes < 200) | (codes >= 400)
+        endpoints, failed = np.repeat(log.codes(["all requests"]), seconds.size), (codes < 200) | (codes >= 400)
         log.add(start + log.zero_s, endpoints, elapsed_s=np.abs(seconds + around), failed=failed)
 
 

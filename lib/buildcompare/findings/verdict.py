@@ -10,6 +10,7 @@ from buildcompare.config.units import TIMES
 from buildcompare.findings.finding import grouped
 from buildcompare.findings.labels import labels_beyond_noise
 from buildcompare.findings.metrics import USERS, failing, few_sessions, gate_rows, lost, risen
+from buildcompare.load.view import RATES
 from buildcompare.results import (
     Decided,
     ErrorRateResult,
@@ -220,7 +221,7 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
         Cause(CauseKind.REGRESSION, title(test), row.full_name, row.delta_percent)
         for test in valid
         for row in (each.at_unchanged_mix for each in test.metrics)
-        if not row.gate and row.unit in TIMES and row.status == Status.REGRESSION
+        if not row.gate and row.unit in {*TIMES, *RATES} and row.status == Status.REGRESSION
     )
     mixed = [row for test in valid for row in test.metrics if row.gate and row.mix and row.status == Status.REGRESSION]
     said = (_possible(valid), not_judged, _excluding(results), bool(slower), worse, len(results.tests), _unmoved(valid))

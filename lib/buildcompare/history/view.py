@@ -177,7 +177,7 @@ def read_history(
 def _open(folder: Path, catalogue: str, last: int | None, also: Collection[str] = ()) -> History:
     history = analyse_ledger(read_ledger(folder), read_catalogue(catalogue), last, also)
     if history.chain.noise is None:
-        expected = "the run-to-run deviation of a metric, in percent"
+        expected = "the run-to-run deviation of the users, in percent, at the metric with `load: true`"
         raise InputError(file=catalogue, key="run_sd_percent", expected=expected, found="none")
     return history
 
