@@ -44,7 +44,7 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
     )
     keys = {"slug", "name", "unit", "better", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted",
             "status", "no_worse_than_percent", "margin_percent", "reading_error_percent", "traffic_mix",
-            "load_adjusted", "decided_by", "gate", "noise_source"}  # fmt: skip
+            "load_adjusted", "decided_by", "gate", "noise_source", "per_attempt"}  # fmt: skip
     for (slug, _, _), rows in grouped(changed).items():
         valid = [row for row in rows if row[0].validity.status != ValidityStatus.INVALID]
         test, metric = max(

@@ -1,6 +1,8 @@
 """Compare every metric and error rate of a test over the steady windows: levels, change and status."""
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -64,8 +66,8 @@ def judge_measured(
         fields["load_adjusted"] = (at_load or {}).get(each.row.slug)
         if tested:
             fields |= tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family}
-            if metric.outcome and each.row.delta_percent is not None:  # the change per attempt
-                fields["delta_percent"] = tested.effect.delta_percent
+            if metric.outcome and (plain := each.row.delta_percent) is not None:
+                fields |= _judged_change(tested, plain)
             if each.row.reason and not tested.status.changed:  # inconclusive: too few sessions to exclude a change
                 fields |= {"status": Status.INCONCLUSIVE, "no_worse_than_percent": None, "p_worse_one_sided": None}
         rows.append(MetricResult.model_validate(fields))
@@ -73,6 +75,13 @@ def judge_measured(
         return rows
     rows = with_traffic_mix(rows, effects, splits or {}, looks)
     return [row.model_copy(update={"decided_by": _decided_by(row, test)}) for row in rows]
+
+
+def _judged_change(tested: TestedEffect, plain: float) -> dict[str, Any]:
+    """Return the tested change of failures, and whether it differs from the `plain` change of their level."""
+    change = tested.effect.delta_percent
+    apart = abs(math.log((100.0 + change) / (100.0 + plain))) if min(change, plain) > -100.0 else 0.0
+    return {"delta_percent": change, "per_attempt": apart > max(0.01, tested.effect.sd)}
 
 
 def _decided_by(row: MetricResult, test: Test) -> str:
@@ -215,9 +224,9 @@ def _error_row(
         reason = Reason(code=ReasonCode.NONE_FAILED if base == new == 0 else ReasonCode.NO_ERROR_NOISE)
     judged = tested.row() if tested else {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
     row = {"name": name, "slug": slug, "unit": unit, "base": base, "new": new, "delta": delta, "reason": reason}
-    change = delta_percent(base, new)
-    change = tested.effect.delta_percent if tested and change is not None else change  # the change per attempt
-    return ErrorRateResult(**row, delta_percent=change, **judged)
+    plain = delta_percent(base, new)
+    change = {"delta_percent": plain} if tested is None or plain is None else _judged_change(tested, plain)
+    return ErrorRateResult(**row, **change, **judged)
 
 
 def _rate(view: RunView, slug: str) -> Level | None:

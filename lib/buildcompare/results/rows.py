@@ -150,6 +150,8 @@ class MetricResult(Decided, MetricRow):
     p_adjusted: Number = None
     """P-value, adjusted (Holm) over the metrics of `family`."""
     family: str | None = None
+    per_attempt: bool = False
+    """Whether `delta_percent` is the change of failures per attempt, as the number of attempts changed too."""
     status: Status
     """Status of the change. With `better: neutral`, a rise is an improvement, and a fall a regression."""
     reason: Reason | None
@@ -246,6 +248,8 @@ class ErrorRateResult(Tested, MetricRow):
     delta: Number
     """New minus base in `unit`; it is given because a base of zero has no change in percent."""
     reason: Reason | None
+    per_attempt: bool = False
+    """Whether `delta_percent` is the change of failures per attempt, as the number of attempts changed too."""
     most: FailingLabel | None = None
     """The label whose rate rose most; null if no rate rose, or if only the rate over all labels was recorded."""
 
