@@ -161,6 +161,13 @@ def test_what_cannot_be_compared_is_named() -> None:
     for wrong in ("fast", [[1.0], [1.0, 2.0]], None):
         with pytest.raises(bc.InputError, match=r"^tps: expected a number of 0 or more, or a list of them, found "):
             bc.compare([{"tps": wrong}], [{"tps": 3.0}], catalogue="pgbench")
+    unnamed = pd.DataFrame({"tps": [1.0, 2.0], "session": ["a", None]})
+    of_type = (
+        (own_names(0.1, 1), kind, "^type: expected bounded or unbounded, found") for kind in ("foo", "benchmark")
+    )
+    for frame, kind, said in (*of_type, (unnamed, None, "^session: expected a name in every row, found none in row 1")):
+        with pytest.raises(bc.InputError, match=said):
+            bc.compare(frame, frame, type=kind)
 
 
 def test_distributions_and_frames_are_csv_too() -> None:

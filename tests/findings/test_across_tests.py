@@ -194,7 +194,6 @@ def test_a_test_without_its_load_is_to_be_recorded_with_it_and_not_run_again() -
 
 
 def test_reports_show_the_mix_the_errors_and_the_suggestions_apart_from_the_action_items() -> None:
-    """Errors that jumped, and an average that only the traffic mix moved."""
     dropped = Traffic(calls=(("api/getUser", 0.0), ("api/getTeam", 0.0), ("api/getUsersByIds", 0.0)))
     base = failing(simulate_run(QUIET, 21, traffic=Traffic()).recording, 0.01)
     made = analysed(base, failing(simulate_run(QUIET, 22, traffic=dropped).recording, 0.09), db_engine="postgresql")

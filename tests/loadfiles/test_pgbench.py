@@ -154,7 +154,6 @@ LOG = "0 1 1448 0 1795363972 850802\n"
 
 
 def test_the_log_of_one_thread_of_several_is_refused(tmp_path: Path) -> None:
-    """Each thread of `--jobs` writes a file of its own: one of them read as the run loses the others' transactions."""
     first, second = tmp_path / "log.4711", tmp_path / "log.4711.1"
     for client, each in enumerate((first, second)):
         each.write_text("".join(f"{client} {i} 1448 0 {1795363972 + i} 850802\n" for i in range(1, 30)))

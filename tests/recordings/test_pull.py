@@ -203,7 +203,6 @@ def test_builds_on_different_servers_are_a_warning_and_an_odd_provenance_breaks_
 
 @pytest.mark.slow
 def test_an_archived_folder_is_served_as_a_copy(project: Path, tmp_path: Path) -> None:
-    """`make prometheus`: old blocks are kept, and the archive is not touched."""
     world.needed("make", "make")
     archive = tmp_path / "data"
     with world.run_prometheus(tmp_path, ["# TYPE up gauge\nup 1 1577836800\nup 2 1577836805\n# EOF\n"]):

@@ -48,7 +48,6 @@ def test_what_no_report_makes_is_carried_over(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_run_left_is_tidied_up(tmp_path: Path) -> None:
-    """Whether somebody still works in a folder shows in its lock, which ends with its process."""
     gone, alive, part = tmp_path / ".x.abc.making", tmp_path / ".x.def.making", tmp_path / ".x.y.abc.making"
     for folder in (gone, alive, part):
         folder.mkdir()
@@ -60,7 +59,6 @@ def test_what_a_killed_run_left_is_tidied_up(tmp_path: Path) -> None:
 
 
 def test_killed_at_any_step_of_taking_a_place(tmp_path: Path) -> None:
-    """The next run finds the old report or the new one, and what somebody had put beside it."""
     new, found = REPORT.replace("x", "y"), set()
 
     def publish(folder: Path) -> None:
