@@ -14,8 +14,8 @@ import pandas as pd
 
 from buildcompare.comparison.analysis import Analysis, analyse, read_recordings, with_margins
 from buildcompare.comparison.reading import build_names, with_catalogue
-from buildcompare.config.catalogue import Catalogue, Operation
-from buildcompare.config.errors import InputError, plural
+from buildcompare.config.catalogue import Catalogue, Operation, slugify
+from buildcompare.config.errors import InputError, meant, plural
 from buildcompare.config.params import Build, Comparison, Run, Source, Test
 from buildcompare.config.project import write_files, writing
 from buildcompare.config.yaml import checked
@@ -150,6 +150,14 @@ def compare(
         raise TypeError("compare(base, new) needs the runs of the new build")
     inputs: list[list[Any]] = [list(each) if isinstance(each, (list, tuple)) else [each] for each in (base, new)]
     runs, listed, name = _read_builds(inputs, catalogue, _inline(metrics or {}))
+    of_runs = [run for side in SIDES for run in runs[side]]
+    names = [(each.name, each.metric) for run in of_runs for each in run.series]
+    names += [(each.name, each.metric) for run in of_runs for each in run.measurements]
+    recorded = {slugify(name) for both in names for name in both}
+    for each in metrics or {}:
+        if slugify(each) not in recorded:
+            expected = f"a metric of the runs{meant(slugify(each), recorded)}"
+            raise InputError(file=None, key=f"metrics.{each}", expected=expected, found="a name that no run recorded")
     if rate_s is not None:
         runs = {side: [run.with_rate(rate_s) for run in runs[side]] for side in SIDES}
     timed = any(run.series for side in SIDES for run in runs[side])

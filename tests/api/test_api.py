@@ -106,8 +106,12 @@ def test_settings_in_code_replace_what_is_assumed() -> None:
     higher = ([each.rename(columns={"latency": "throughput"}) for each in build] for build in runs)
     result = bc.compare(*higher, metrics={"throughput": {"margin_percent": 5.0}})
     assert result.metrics.loc[0, ["margin_percent", "status"]].tolist() == [5.0, "improvement"]
-    with pytest.raises(bc.InputError, match=r"metrics\.latency: bettr: .*did you mean `better`"):
-        bc.compare(*runs, metrics={"latency": {"bettr": "lower"}})
+    for name, key, said in (
+        ("latency", "bettr", "bettr: .*did you mean `better`"),
+        ("latncy", "better", ".*`latency`"),
+    ):
+        with pytest.raises(bc.InputError, match=rf"^metrics\.{name}: {said}"):
+            bc.compare(*runs, metrics={name: {key: "lower"}})
 
 
 def test_counters_are_compared_by_their_rates_in_any_order_of_columns() -> None:

@@ -84,7 +84,6 @@ def test_sockets_have_a_short_folder_and_what_the_killed_left_goes(
 
 
 def test_halves_of_files_that_a_killed_process_left_go_with_the_next_writing(tmp_path: Path) -> None:
-    """Whether their maker lives is told by its lock: the number of a process may be another machine's."""
     for left in ("killed", "living"):
         half = tmp_path / f".x.json.{left}.part"
         half.mkdir()
