@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -150,14 +150,7 @@ def compare(
         raise TypeError("compare(base, new) needs the runs of the new build")
     inputs: list[list[Any]] = [list(each) if isinstance(each, (list, tuple)) else [each] for each in (base, new)]
     runs, listed, name = _read_builds(inputs, catalogue, _inline(metrics or {}))
-    of_runs = [run for side in SIDES for run in runs[side]]
-    names = [(each.name, each.metric) for run in of_runs for each in run.series]
-    names += [(each.name, each.metric) for run in of_runs for each in run.measurements]
-    recorded = {slugify(name) for both in names for name in both}
-    for each in metrics or {}:
-        if slugify(each) not in recorded:
-            expected = f"a metric of the runs{meant(slugify(each), recorded)}"
-            raise InputError(file=None, key=f"metrics.{each}", expected=expected, found="a name that no run recorded")
+    _check_recorded(metrics or {}, [run for side in SIDES for run in runs[side]])
     if rate_s is not None:
         runs = {side: [run.with_rate(rate_s) for run in runs[side]] for side in SIDES}
     timed = any(run.series for side in SIDES for run in runs[side])
@@ -165,10 +158,7 @@ def compare(
         runs = {side: _in_sessions(runs[side], names) for side, names in zip(SIDES, sessions, strict=True)}
     if timed and any(run.session is not None for side in SIDES for run in runs[side]):
         raise InputError(file=None, key="sessions", expected="runs without times", found="runs with times")
-    type = type or ("bounded" if timed else "benchmark")  # noqa: A001 - params files use this word
-    numbers = any(run.measurements for side in SIDES for run in runs[side])
-    if type not in (allowed := ("bounded", "unbounded") + ("benchmark",) * (numbers or not timed)):
-        raise InputError(file=None, key="type", expected=" or ".join(allowed), found=repr(type))
+    type = _type_of(type, [run for side in SIDES for run in runs[side]])  # noqa: A001 - params files use this word
     no_files = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
     test = Test.model_construct(name=type, type=type, users=users, base=no_files["base"], new=no_files["new"])
     base_label, new_label = build_names(labels, inputs, runs)
@@ -193,6 +183,29 @@ def _inline(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Operation]:
         except InputError as error:
             raise error.within(f"metrics.{name}") from None
     return settings
+
+
+def _type_of(stated: TestType | None, runs: Sequence[Recording]) -> TestType:
+    """Return the stated type of test, or that of the runs; raise an InputError for a type that the runs do not fit."""
+    timed, numbers = any(run.series for run in runs), any(run.measurements for run in runs)
+    allowed: tuple[TestType, ...] = (
+        ("bounded", "unbounded", "benchmark") if numbers or not timed else ("bounded", "unbounded")
+    )
+    made: TestType = stated or ("bounded" if timed else "benchmark")
+    if made not in allowed:
+        raise InputError(file=None, key="type", expected=" or ".join(allowed), found=repr(made))
+    return made
+
+
+def _check_recorded(metrics: Iterable[str], runs: Sequence[Recording]) -> None:
+    """Raise an InputError for a name in `metrics` that no run recorded."""
+    names = [(each.name, each.metric) for run in runs for each in run.series]
+    names += [(each.name, each.metric) for run in runs for each in run.measurements]
+    recorded = {slugify(name) for both in names for name in both}
+    for each in metrics:
+        if slugify(each) not in recorded:
+            expected = f"a metric of the runs{meant(slugify(each), recorded)}"
+            raise InputError(file=None, key=f"metrics.{each}", expected=expected, found="a name that no run recorded")
 
 
 def _read_builds(
