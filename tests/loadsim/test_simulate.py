@@ -100,7 +100,6 @@ def test_rates_are_averages_over_a_minute() -> None:
 
 
 def test_the_plateau_of_a_bounded_test_looks_like_the_published_one() -> None:
-    """Means of v10.4's Postgres test at 7500 users, digitised."""
     _, found = bundled("v10.4.0-rc1/postgresql_bounded/base")
     published = {
         "cpu-utilization": 140.5, "goroutines-in-use": 22_920, "heap-in-use": 7.95e8, "rps": 867,
