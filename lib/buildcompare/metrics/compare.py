@@ -14,10 +14,10 @@ from buildcompare.metrics.failures import Counts, attempts_name, compare_failure
 from buildcompare.metrics.measurements import (
     Measured,
     level_of_build,
+    no_ratio,
     run_levels,
     unjudged_row,
     with_effects,
-    zero_base,
 )
 from buildcompare.recordings.recording import Series
 from buildcompare.results import ErrorRateResult, FailingLabel, LoadAdjustedResult, MetricResult
@@ -127,7 +127,7 @@ def _not_judged(test: Test, metric: Metric, series: Series, views: Views, levels
     for side in SIDES:
         if all(view.recording.find(series.metric, series.labels) is None for view in views[side]):
             return Reason(code=ReasonCode.NOT_RECORDED, build=side)
-    return no_steady_window(views) or _no_number(values) or Reason(code=zero_base(metric, levels.new))
+    return no_steady_window(views) or _no_number(values) or Reason(code=no_ratio(metric, levels))
 
 
 def no_steady_window(views: Views) -> Reason | None:

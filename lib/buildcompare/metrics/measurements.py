@@ -121,7 +121,7 @@ def measure_measurements(
         if effect is None and missing:
             reason = Reason(code=ReasonCode.NOT_RECORDED, build=missing[0])
         elif effect is None and reason is None and delta_percent(*values) is None:
-            reason = Reason(code=zero_base(metric, levels.new))
+            reason = Reason(code=no_ratio(metric, levels))
         noise = metric_noise(metric, "benchmark", groups, past)
         if stated and noise is None and metric.unit in TIMES:
             noise = noise_of_sessions([values for side in SIDES for values in _values(runs[side], metric.slug)])
@@ -180,11 +180,11 @@ def sessions_of(runs: Mapping[Side, Sequence[Recording]]) -> Sessions | None:
     return Sessions(names=Pair.of(lambda side: [run.session or "" for run in joined[side]]), paired=paired)
 
 
-def zero_base(metric: Metric, new: Sequence[Level]) -> ReasonCode:
-    """Return the reason why a metric with a base of zero is not judged."""
+def no_ratio(metric: Metric, levels: Pair[list[Level]]) -> ReasonCode:
+    """Return the reason why a metric with a base of zero or less, or a negative new level, is not judged."""
     if metric.outcome is None:
-        return ReasonCode.ZERO_BASE
-    return ReasonCode.NO_ERROR_NOISE if any(level.value for level in new) else ReasonCode.NONE_FAILED
+        return ReasonCode.NOT_POSITIVE if any(level.value for level in levels.base) else ReasonCode.ZERO_BASE
+    return ReasonCode.NO_ERROR_NOISE if any(level.value for level in levels.new) else ReasonCode.NONE_FAILED
 
 
 def _counts(runs: Sequence[Recording], metric: Metric, name: tuple[str, str] | None) -> list[Counts]:
