@@ -107,7 +107,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture(scope="session")
 def project() -> Path:
-    """The project's root."""
     return PROJECT
 
 

@@ -105,7 +105,6 @@ def right(folder: Path) -> dict[str, list[bytes]]:
 
 
 def a_report() -> dict[str, Any]:
-    """A small results.json."""
     files = (CORPUS.parent / f"load_tools/locust/{build}/run1_stats_history.csv" for build in ("base", "new"))
     results: dict[str, Any] = json.loads(bc.compare(*files).to_json())
     (test,) = results["tests"]

@@ -35,7 +35,6 @@ class Claim:
 
     @property
     def figures(self) -> list[float]:
-        """Our figures."""
         bold = re.findall(r"\*\*(.+?)\*\*", " ".join(self.said))
         return [float(_FIGURE.findall(each)[0].replace(",", "").replace("−", "-")) for each in bold]
 

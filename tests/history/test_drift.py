@@ -252,7 +252,6 @@ MARGIN = 5.0
 
 @pytest.fixture(scope="module")
 def table(real: Path) -> pd.DataFrame:
-    """The unbounded tests of the published history."""
     rows = pd.read_csv(real / "comparisons/history.csv", dtype={"order": "Int64"})
     return rows[rows["test_type"] == "unbounded"]
 
@@ -271,7 +270,6 @@ def looked(ledger: Ledger) -> History:
 
 @pytest.fixture(scope="module")
 def lines(looked: History) -> dict[str, list[str]]:
-    """The sentences about each comparison."""
     assert looked.margin_percent == MARGIN
     return {str(name): list(rows["sentence"]) for name, rows in looked.statements.groupby("comparison")}
 

@@ -56,7 +56,6 @@ def rows_of(folder: Path, *ledgers: Path) -> list[IndexRow]:
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page of 500 releases."""
     folder = tmp_path_factory.mktemp("many")
     record(folder / "ledger", [release(number) for number in range(1, 501)])
     file, rows = write_index(folder / "reports", [folder / "ledger"])
@@ -227,7 +226,6 @@ def measured(number: int, **more: Any) -> Entry:
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The index of a ledger."""
     folder = tmp_path_factory.mktemp("charts")
     record(folder / "ledger", [measured(number) for number in range(COUNT)])
     file, _ = write_index(folder / "reports", [folder / "ledger"])
@@ -246,7 +244,6 @@ def opened(browser: BrowserThread, file: Path, task: Callable[[Any], Any], **loo
 
 
 def shown(page: Any) -> Any:
-    """The plot of the one chart that is shown."""
     charts = page.locator("figure:not([hidden]) build-chart[ready]")
     charts.first.wait_for()
     assert page.locator(".levels figure:not([hidden])").count() == 1

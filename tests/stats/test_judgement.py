@@ -348,3 +348,9 @@ def test_milliseconds_and_seconds_get_one_status() -> None:
     )
     assert seconds.metrics.loc[0, "status"] == milli.metrics.loc[0, "status"]
     assert milli.metrics.loc[0, "delta_percent"] == pytest.approx(seconds.metrics.loc[0, "delta_percent"])
+
+
+def test_a_negative_level_has_no_percentage() -> None:
+    base, new = ([second_by_second((1, 1), 9 * i - int(at), balance=at) for i in range(3)] for at in (-5.0, -8.0))
+    row = bc.compare(base, new).metrics.set_index("name").loc["balance"]
+    assert (row["status"], row["reason"], math.isnan(row["delta_percent"])) == ("not_comparable", "not_positive", True)
