@@ -223,6 +223,7 @@ def test_a_skip_is_a_failure_where_asked(
     monkeypatch.setenv("PYTHONPATH", str(project / "tests"), prepend=os.pathsep)
     pytester.makeconftest((project / "tests/conftest.py").read_text("utf-8"))
     pytester.makepyfile(test_skips=SKIPS, test_module="import pytest\npytest.importorskip('no_such_module')\n")
+    pytester.makeini("[pytest]")  # else a folder above may hold settings
     result = pytester.runpytest_subprocess("--continue-on-collection-errors")
     result.assert_outcomes(passed=1, failed=1, errors=2)  # a mark skips in set-up: an error there
     assert result.ret != 0

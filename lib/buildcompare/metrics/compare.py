@@ -78,9 +78,14 @@ def judge_measured(
 
 
 def _judged_change(tested: TestedEffect, plain: float) -> dict[str, Any]:
-    """Return the tested change of failures, and whether it differs from the `plain` change of their level."""
+    """Return the tested change of failures, and whether it differs from the `plain` change of their level.
+
+    A fall to no failure at all is shown as -100 %, although :func:`failures_effect` adds 1/3 to the failures.
+    """
+    if plain == -100.0:
+        return {"delta_percent": plain, "ci_low": plain}
     change = tested.effect.delta_percent
-    apart = abs(math.log((100.0 + change) / (100.0 + plain))) if min(change, plain) > -100.0 else 0.0
+    apart = abs(math.log((100.0 + change) / (100.0 + plain)))
     return {"delta_percent": change, "per_attempt": apart > max(0.01, tested.effect.sd)}
 
 
@@ -226,7 +231,7 @@ def _error_row(
     row = {"name": name, "slug": slug, "unit": unit, "base": base, "new": new, "delta": delta, "reason": reason}
     plain = delta_percent(base, new)
     change = {"delta_percent": plain} if tested is None or plain is None else _judged_change(tested, plain)
-    return ErrorRateResult(**row, **change, **judged)
+    return ErrorRateResult(**row, **(judged | change))
 
 
 def _rate(view: RunView, slug: str) -> Level | None:
