@@ -182,6 +182,27 @@ def test_a_run_without_an_estimate_is_left_out_and_said_so() -> None:
     assert (users.at_least.base, users.reason.base, kinds(result)["run_left_out"]["run"]) == (None, None, 2)
 
 
+@pytest.mark.parametrize(
+    ("last", "ceiling", "least", "reason"),
+    [(7600.0, 8000, 7273, "ceiling_reached"), (None, 20_000, None, "still_falling"), (7000, 20_000, None, None)],
+)
+def test_a_run_that_fell_or_met_the_ceiling_counts(
+    last: float | None, ceiling: int, least: float | None, reason: str | None
+) -> None:
+    falling = np.concatenate([users_curve(7000, ramp_s=3000, hold_s=600), 7000 - 0.45 * 5 * np.arange(400)])
+    curves = [
+        users_curve(6960, ramp_s=3000, hold_s=2400),
+        users_curve(last, ramp_s=3000, hold_s=2400) if last else falling,
+    ]
+    runs = [recording(number_of_connected_devices=each) for each in curves]
+    users = sure(compared(runs[:1], runs, type="unbounded", users=ceiling).supported_users)
+    assert (users.reason.new, users.at_least.new) == (reason, least and pytest.approx(least, abs=1.0))
+    assert (users.new is None) == (users.delta_percent is None) == (reason is not None)
+    said = [Run(recording="x", supported_users=7000), Run(recording="x", supported_users=7600)]
+    users = sure(compared(runs[:1], runs, type="unbounded", users=ceiling, base=said[:1], new=said).supported_users)
+    assert (users.new is None) == (reason == "ceiling_reached")
+
+
 def test_a_window_of_the_analyst_says_nothing_about_the_stop(real: Path) -> None:
     folder = real / "comparisons/v10.5/postgresql_unbounded"
     runs: dict[str, list[Run]] = {"base": [Run(recording=str(folder / "base.csv.gz"))]}

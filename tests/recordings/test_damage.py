@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -184,6 +185,12 @@ def test_what_others_say_of_zones_and_pandas_is_not_believed(tmp_path: Path) -> 
     pq.write_table(odd.replace_schema_metadata({b"pandas": b"{broken"}), tmp_path / "x.parquet")
     found = read(tmp_path / "x.parquet").series[0]
     assert (found.times.tolist(), found.values.tolist()) == ([1.0, 2.0], [1.0, 2.0])
+
+
+def test_the_unnamed_time_index_of_a_frame_is_its_time(tmp_path: Path) -> None:
+    index = pd.DatetimeIndex([1e9, 6e9])
+    pd.DataFrame({"rps": [1.0, 2.0]}, index).to_parquet(tmp_path / "x.parquet")
+    assert read(tmp_path / "x.parquet").series[0].times.tolist() == [1.0, 6.0]
 
 
 def test_control_characters_in_names_are_shown(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from buildcompare.config.errors import InputError, meant
 from buildcompare.config.project import places, read_text, resolve
+from buildcompare.config.units import TIMES
 from buildcompare.config.yaml import MAX_BYTES, checked, read_yaml, refuse
 from buildcompare.results.codes import Better, TestType
 
@@ -90,7 +91,10 @@ def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "succes
 
 
 class Operation(_Strict):
-    """Settings of one metric. A missing value comes from the catalogue or the metric's name, else from the defaults."""
+    """Settings of one metric. A missing value comes from the catalogue or the metric's name, else from the defaults.
+
+    Without `better`, a metric in another unit than time, whose name implies no direction, stays neutral and no gate.
+    """
 
     unit: str = Field(default="", max_length=60)
     better: Better = Better.LOWER
@@ -102,9 +106,10 @@ class Operation(_Strict):
 
     def metric(self, name: str, found: Metric) -> Metric:
         """Return a copy of the catalogue's metric `found` with the name `name` and these settings."""
-        understood = found.known or found.better != Better.NEUTRAL
-        settings = self.model_dump(include={*self.model_fields_set} if understood else None)
-        unit = settings.get("unit") or found.unit
+        unit = self.unit or found.unit
+        directed = "better" in self.model_fields_set or unit in {*TIMES, "s", "sec"}  # shorter times are better
+        defaults = None if directed and not found.known and found.better == Better.NEUTRAL else {*self.model_fields_set}
+        settings = self.model_dump(include=defaults)
         settings["unit"] = {"s": "seconds", "sec": "seconds", "B": "bytes", "%": "percent"}.get(unit, unit)
         sd = settings.pop("run_sd_percent", None)
         noise = {} if sd is None else {"run_sd_percent": RunSd(bounded=sd, unbounded=sd, benchmark=sd)}

@@ -29,6 +29,7 @@ CUT_SLOPE = 1.15
 """Maximum slope at the end of a complete curve, divided by `STOP_SLOPE`. A base curve with a steeper end was possibly
 cut (recorded only for a part of its run) if the new curve ends at the same time. Published curves without a shutdown
 have ratios of 0.98 to 1.12 if they are complete, and of at least 1.19 if they lack more than 1 % of their users."""
+UNSAMPLED = (NoEstimate.NO_USERS_CURVE, NoEstimate.TOO_SHORT, NoEstimate.GAPS)  # such runs of several are left out
 LEVEL = 0.5
 """Maximum slope at the end of a curve, divided by `STOP_SLOPE`, for its users to be estimated although it was possibly
 cut: so flat a curve would not rise further. Published curves that were cut have ratios of 1.0 to 2.5."""
@@ -123,6 +124,19 @@ def with_estimates(test: Test, views: Views) -> Views:
     return Pair.of(lambda side: [estimated(side, view) for view in views[side]])
 
 
+def _estimate_of_build(runs: Sequence[Estimate]) -> Estimate:
+    """Combine the estimates of runs: a lower bound, or nothing, if a run met the ceiling, still climbed, or fell.
+
+    Runs without samples are left out, and so are bounds below each estimate, which say nothing.
+    """
+    lowest = min((run.estimated for run in runs if run.estimated is not None), default=0.0)
+    sampled = [run for run in runs if run.reason not in UNSAMPLED and (run.at_least is None or run.at_least >= lowest)]
+    reason = next((run.reason for run in sampled or runs if run.reason), None)
+    values = [run.at_least if run.estimated is None else run.estimated for run in sampled]
+    mean = None if None in values else mean_of_runs(values, geometric=True)
+    return Estimate(estimated=None if reason else mean, at_least=mean if reason else None, reason=reason)
+
+
 def compare_supported_users(
     test: Test,
     views: Views,
@@ -131,16 +145,25 @@ def compare_supported_users(
     past: Contrasts | None = None,
     looks: Looks | None = None,
 ) -> SupportedUsersResult:
-    """Compare the supported users of two builds: the reported numbers if all runs have one, or else the estimates."""
+    """Compare the supported users of two builds: the reported numbers if all runs have one, or else the estimates.
+
+    A build with a run at the ceiling has only a lower bound, even if its users were reported.
+    """
     estimates = views.map(lambda runs: [view.estimate for view in runs if view.estimate])
-    curves = estimates.map(lambda runs: [run.estimated for run in runs])
+    of_build = estimates.map(_estimate_of_build)
     reports: Pair[list[float | None]] = Pair.of(lambda side: [run.supported_users for run in test.runs(side)])
     reported = reports.map(lambda values: None if None in values else mean_of_runs(values, geometric=True))
-    estimated = curves.map(lambda values: mean_of_runs(values, geometric=True))
-    without = Pair.of(lambda side: estimates[side] if estimated[side] is None else [])
-    at_least = without.map(lambda runs: mean_of_runs([run.at_least for run in runs], geometric=True))
+    estimated = of_build.map(lambda build: build.estimated)
+    capped = estimates.map(lambda runs: any(run.reason == NoEstimate.CEILING_REACHED for run in runs))
+    at_least = Pair.of(lambda side: (capped[side] and reported[side]) or of_build[side].at_least)
     by_curve = None in tuple(reported) and None not in tuple(estimated)
-    chosen = Pair.of(lambda side: curves[side] if by_curve or reported[side] is None else reports[side])
+
+    def chosen_of(side: Side) -> list[float | None]:
+        if not by_curve and reported[side] is not None:
+            return [] if capped[side] else reports[side]
+        return [] if estimated[side] is None else [run.estimated for run in estimates[side]]
+
+    chosen = Pair.of(chosen_of)
     levels = chosen.map(lambda values: [RunLevel(float(users)) for users in values if users is not None])
     best = chosen.map(lambda values: mean_of_runs(values, geometric=True))
     delta = delta_percent(best.base, best.new)
@@ -162,7 +185,7 @@ def compare_supported_users(
         reported=reported,
         estimated=estimated,
         at_least=at_least,
-        reason=without.map(lambda runs: next((run.reason for run in runs), None)),
+        reason=of_build.map(lambda build: build.reason),
         **judged,
     )
 

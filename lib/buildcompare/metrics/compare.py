@@ -101,9 +101,13 @@ def _decided_by(row: MetricResult, test: Test) -> str:
 def _measured(test: Test, series: Series, views: Views, metric: Metric, noise: Noise | None) -> Measured:
     """Make the row of a metric; compute the effect only if the metric counts failures."""
     named = attempts_name([view.recording for runs in views for view in runs]) if metric.outcome else None
-    share = series if metric.outcome and metric.unit in SHARES else None
+    is_share = bool(metric.outcome) and metric.unit in SHARES
     runs = views.map(
-        lambda runs: [counts(level, view, named, share) for view in runs if (level := view.level(series)) is not None]
+        lambda runs: [
+            counts(level, view, named, view.recording.find(series.metric, series.labels) if is_share else None)
+            for view in runs
+            if (level := view.level(series)) is not None
+        ]
     )
     levels = runs.map(lambda runs: [run.level for run in runs])
     effect, few = compare_failures(metric, runs) if no_steady_window(views) is None else (None, None)
@@ -160,7 +164,7 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
     names = {series.metric: (series.name, series.unit) for series in recorded if series.role == "error"}
     rows, named = [], attempts_name([view.recording for runs in views for view in runs])
     for slug, (name, unit) in names.items():
-        runs = views.map(lambda runs: [counts(rate, view, named) for view in runs if (rate := _rate(view, slug))])  # noqa: B023  # called at once, in the same round of the loop
+        runs = views.map(lambda runs: [each for view in runs if (each := _error_counts(view, slug, named))])  # noqa: B023  # called at once, in the same round of the loop
         rates = runs.map(lambda each: mean_of_runs([run.level.value for run in each]))
         rows.append(((name, slug, unit), runs, rates, _no_number(rates)))
     if any(run.errors is not None for side in SIDES for run in test.runs(side)):
@@ -234,11 +238,13 @@ def _error_row(
     return ErrorRateResult(**row, **(judged | change))
 
 
-def _rate(view: RunView, slug: str) -> Level | None:
+def _error_counts(view: RunView, slug: str, named: tuple[str, str] | None) -> Counts | None:
     """Return the rate over the steady window of one run; None (not zero) if there are no samples."""
     window, series = view.steady.window or view.steady.shown, _error_series(view, slug)
     level = measure_level(view.recording.curve(series[0]), window) if series and window is not None else None
-    return None if level is None or level.value is None else level
+    if level is None or level.value is None:
+        return None
+    return counts(level, view, named, series[0] if series[0].unit in SHARES else None)
 
 
 def _error_series(view: RunView, slug: str) -> list[Series]:

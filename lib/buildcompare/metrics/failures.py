@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from scipy import special
 
 from buildcompare.config.catalogue import FAILED, SHARES, SUCCEEDED, Metric
@@ -61,16 +60,17 @@ def attempts_name(runs: Sequence[Recording]) -> tuple[str, str] | None:
 def counts(level: Level, view: RunView, name: tuple[str, str] | None, share: Series | None = None) -> Counts:
     """Pair the level of a run's failures with that of its attempts, if the time series `name` counts the attempts.
 
-    The level of a `share` of the attempts is the share over the whole window: each sample counts by its attempts.
+    The level of `share`, a share of the attempts, is that of the whole window: each sample counts by its attempts.
     """
     series = view.recording.total(name[0]) if name else None
     if name is None or series is None:
         return Counts(level)
-    window, same = view.steady.window or view.steady.shown, share and view.recording.find(share.metric, share.labels)
-    if same is not None and window is not None:
-        both = pd.concat([view.recording.curve(each) for each in (same, series)], axis=1, join="inner").dropna()
-        part, number = both[(both.index > window[0]) & (both.index <= window[1])].to_numpy().T
-        mean = float((part * number).sum() / number.sum()) if number.sum() > 0 else level.value
+    window = view.steady.window or view.steady.shown
+    if share is not None and window is not None:
+        part, number = (view.recording.curve(each).dropna() for each in (share, series))
+        part = part[(part.index > window[0]) & (part.index <= window[1])]
+        weights = np.interp(part.index, number.index, number) if len(number) else np.zeros(len(part))
+        mean = float((part * weights).sum() / weights.sum()) if weights.sum() > 0 else level.value
         level = replace(level, value=mean, mean=mean) if level.value is not None else level
     return Counts(level, view.level(series), name[1])
 

@@ -72,6 +72,9 @@ def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
             recording = read_recording(table, file)
             return replace(recording, provenance={**recording.provenance, **origin})
         frame: pd.DataFrame = table.to_pandas()
+        index = "__index_level_0__"  # pandas' name of an unnamed index
+        if frames.clock_of(frame.columns) is None and pd.api.types.is_datetime64_any_dtype(frame.get(index, object)):
+            frame = frame.rename(columns={index: "timestamp"})
     else:
         frame = _read_delimited(
             file, frames.EXPECTED_COLUMNS, lambda header: len(header) > 1 and frames.clock_of(header) is not None
