@@ -177,16 +177,28 @@ class RunView:
             return None
         return measure_level(self.users, self.steady.window).value
 
-    def level(self, series: Series) -> Level | None:
-        """Level of the run's series that has the metric and labels of `series`; None if series or window is missing."""
+    def level(self, series: Series, *, geometric: bool | None = None) -> Level | None:
+        """Level of the run's series that has the metric and labels of `series`; None if series or window is missing.
+
+        By default, the mean of times is `geometric`.
+        """
         same = self.recording.find(series.metric, series.labels)
         window = self.steady.window or self.steady.shown
         if same is None or window is None:
             return None
-        return level_of_samples(*self.recording.samples(same), window, geometric=same.unit in TIMES)
+        geometric = same.unit in TIMES if geometric is None else geometric
+        return level_of_samples(*self.recording.samples(same), window, geometric=geometric)
 
 
 Views: TypeAlias = Pair[list[RunView]]  # the runs of each build
+
+
+def is_geometric(views: Views, series: Series) -> bool:
+    """Whether the mean of a metric is geometric: it is a time, and none of its samples in any run is zero or less."""
+    if series.unit not in TIMES:
+        return False
+    both = ([view.level(series, geometric=each) for each in (True, False)] for runs in views for view in runs)
+    return all(positive.samples == every.samples for positive, every in both if positive and every)
 
 
 def view_run(
@@ -241,7 +253,9 @@ def _without_users(run: RunView, catalogue: Catalogue, shared: Collection[str] |
     """Find the steady window of a bounded run from its request rate, or else from a graph (gate metrics first)."""
     rates = [metric for metric in catalogue.metrics if metric.unit in RATES and metric.better == Better.HIGHER]
     rates = [metric for metric in rates if shared is None or metric.slug in shared]
-    for rate in sorted(rates, key=lambda each: (RATES.index(each.unit), "" if each.known else each.slug)):
+    for rate in sorted(
+        rates, key=lambda each: (RATES.index(each.unit), *((0, "") if each.known else (len(each.slug), each.slug)))
+    ):
         if (load := _filled(run.recording, rate)) is not None:
             stop = curves.rate_stop(load)
             steady = curves.steady_window(

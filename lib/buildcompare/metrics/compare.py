@@ -9,7 +9,7 @@ import numpy as np
 from buildcompare.config.catalogue import SHARES, Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
-from buildcompare.load.view import RunView, Views, reading_error
+from buildcompare.load.view import RunView, Views, is_geometric, reading_error
 from buildcompare.metrics.failures import Counts, attempts_name, compare_failures, counts
 from buildcompare.metrics.measurements import (
     Measured,
@@ -78,15 +78,17 @@ def judge_measured(
 
 
 def _judged_change(tested: TestedEffect, plain: float) -> dict[str, Any]:
-    """Return the tested change of failures, and whether it differs from the `plain` change of their level.
+    """Return the judged change of failures, and whether it is per attempt; `plain` is the change of their levels.
 
-    A fall to no failure at all is shown as -100 %, although :func:`failures_effect` adds 1/3 to the failures.
+    The levels are arithmetic means, the interval is of mean log odds. If runs scatter so much that the interval does
+    not hold the change, the change is that of the log odds.
     """
     if plain == -100.0:
         return {"delta_percent": plain, "ci_low": plain}
-    change = tested.effect.delta_percent
-    apart = abs(math.log((100.0 + change) / (100.0 + plain)))
-    return {"delta_percent": change, "per_attempt": apart > max(0.01, tested.effect.sd)}
+    effect, (low, high) = tested.effect, tested.effect.interval()
+    change = (100.0 + plain) * math.exp(-effect.log_attempts) - 100.0
+    change = change if low <= change <= high else effect.delta_percent
+    return {"delta_percent": change, "per_attempt": abs(effect.log_attempts) > 0.01}
 
 
 def _decided_by(row: MetricResult, test: Test) -> str:
@@ -101,14 +103,13 @@ def _decided_by(row: MetricResult, test: Test) -> str:
 def _measured(test: Test, series: Series, views: Views, metric: Metric, noise: Noise | None) -> Measured:
     """Make the row of a metric; compute the effect only if the metric counts failures."""
     named = attempts_name([view.recording for runs in views for view in runs]) if metric.outcome else None
-    is_share = bool(metric.outcome) and metric.unit in SHARES
-    runs = views.map(
-        lambda runs: [
-            counts(level, view, named, view.recording.find(series.metric, series.labels) if is_share else None)
-            for view in runs
-            if (level := view.level(series)) is not None
-        ]
-    )
+    is_share, geometric = metric.outcome == "successes" or metric.unit in SHARES, is_geometric(views, series)
+
+    def counted(view: RunView) -> Counts | None:
+        same, level = view.recording.find(series.metric, series.labels), view.level(series, geometric=geometric)
+        return None if level is None else counts(level, view, named, same if is_share else None)
+
+    runs = views.map(lambda runs: [each for each in map(counted, runs) if each is not None])
     levels = runs.map(lambda runs: [run.level for run in runs])
     effect, few = compare_failures(metric, runs) if no_steady_window(views) is None else (None, None)
     reason = few if effect or few else _not_judged(test, metric, series, views, levels)

@@ -17,11 +17,11 @@ from buildcompare.results.base import Reason
 from buildcompare.results.codes import Pair, ReasonCode
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.failures import Failures, failures_effect
-from buildcompare.stats.levels import Level
+from buildcompare.stats.levels import Level, mean_of_runs
 from buildcompare.stats.planning import ALPHA
 
 _ATTEMPTS = [
-    re.compile(rf"\b({words})\b")  # the first of these kinds that is recorded counts the attempts
+    re.compile(rf"(?<!\bper-)\b({words})\b")  # the first of these kinds that is recorded counts the attempts
     for words in ("requests?|reqs?|rps", "transactions|tps", "attempts|calls|iterations", "queries|qps")
 ]
 _OTHER = re.compile(rf"\b({FAILED}|{SUCCEEDED}|flight|queued?|pending|waiting)\b")
@@ -42,19 +42,19 @@ class Counts(NamedTuple):
 def attempts_name(runs: Sequence[Recording]) -> tuple[str, str] | None:
     """Return slug and unit of the metric that counts the attempts of all `runs`; None if they share no such metric.
 
-    Rates are preferred in runs with times, numbers in others.
+    Rates are preferred in runs with times, numbers in others; and of several metrics the one with the shortest name.
     """
     rows: list[list[Series | Measurement]] = [[*run.graphs(), *run.measurements] for run in runs]
     named = [{(row.metric, row.unit) for row in of_run} for of_run in rows]
     shared = set[tuple[str, str]].intersection(*named) if named else set[tuple[str, str]]()
     timed = any(run.series for run in runs)
     ranked = [
-        (unit.endswith("/s") != timed, kind, slug, unit)
+        (unit.endswith("/s") != timed, kind, len(slug), slug, unit)
         for slug, unit in shared
         for kind, words in enumerate(_ATTEMPTS)
         if (unit in _UNITS or unit.endswith("/s")) and words.search(slug) and not _OTHER.search(slug)
     ]
-    return min(ranked)[2:] if ranked else None
+    return min(ranked)[3:] if ranked else None
 
 
 def counts(level: Level, view: RunView, name: tuple[str, str] | None, share: Series | None = None) -> Counts:
@@ -99,7 +99,11 @@ def compare_failures(
     filled = counted.map(lambda side: [(share, n if 0 < n < math.inf else usual) for share, n, _ in side])
     failures = filled.map(lambda side: [Failures(share * n, n) for share, n in side])
     effect = failures_effect(*failures, succeeded=metric.outcome == "successes")
-    if effect is None or effect.p_value < ALPHA or not all(each[2] for side in counted for each in side):
+    known = all(each[2] for side in counted for each in side)
+    if effect and known and metric.outcome == "failures" and metric.unit not in SHARES:
+        of = used.map(lambda side: mean_of_runs([run.attempts.value for run in side if run.attempts]) or 1.0)
+        effect = replace(effect, log_attempts=math.log(of.new / of.base))
+    if effect is None or effect.p_value < ALPHA or not known:
         return effect, None
     failed, attempts = np.array([*failures.base, *failures.new]).T
     few = (special.gammaincinv(failed + 1.0, 1.0 - ALPHA / 2.0) < FEW * attempts).all()  # Poisson bounds on failures

@@ -114,7 +114,9 @@ def measure_measurements(
     rows: list[Measured] = []
     attempts = attempts_name([run for side in SIDES for run in runs[side]])
     for metric in measured_metrics(runs, catalogue):
-        levels = Pair.of(lambda side: [level_of(each, metric.unit) for each in _values(runs[side], metric.slug)])  # noqa: B023  # called at once, in the same round of the loop
+        numbers = Pair.of(lambda side: _values(runs[side], metric.slug))  # noqa: B023  # called at once, in the same round of the loop
+        unit = "" if any((values <= 0.0).any() for side in numbers for values in side) else metric.unit
+        levels = numbers.map(lambda side: [level_of(values, unit) for values in side])  # noqa: B023  # called at once, in the same round of the loop
         missing = [side for side in SIDES if not levels[side]]
         effect, reason = compare_failures(metric, Pair.of(lambda s: _counts(runs[s], metric, attempts)), timed=False)  # noqa: B023  # called at once, in the same round of the loop
         values = levels.map(lambda runs: level_of_build(metric, runs))  # noqa: B023  # called at once, in the same round of the loop

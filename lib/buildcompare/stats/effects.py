@@ -46,6 +46,7 @@ class Effect:
     run_sd: float  # standard deviation of the logarithm of one run's level
     noise_source: NoiseSource
     comparisons: int = 0  # number of earlier comparisons that the noise was learned from
+    log_attempts: float = 0.0  # logarithm of new over base of the attempts, if failures are judged per attempt
 
     @property
     def delta_percent(self) -> float:

@@ -337,9 +337,10 @@ def _each(runs: Pair[list[RunInTest]]) -> Iterator[tuple[Side, int, RunInTest]]:
 
 
 def _none_succeeded(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs without a successful request; if all runs of a build failed in a load test, that is a regression."""
+    """Report runs without a successful request; if all runs of the new build alone failed, that is a regression."""
+    regressed = all(run.failed for run in runs.new) and not any(run.failed for run in runs.base)
     for side, i, run in _each(runs):
-        if run.failed and (run.test.type == "benchmark" or not all(each.failed for each in runs[side])):
+        if run.failed and (run.test.type == "benchmark" or not regressed):
             yield _reason(ValidityCode.NONE_SUCCEEDED, invalid=True, side=side, run=i)
 
 
@@ -458,7 +459,7 @@ def _units(runs: Pair[list[RunInTest]]) -> Reasons:
         for slug, value in run.levels.items():
             metric, average = run.catalogue.find(slug), _AVERAGE.match(slug)
             times, percentile = metric.unit == "seconds", _PERCENTILE.match(slug)
-            others = [each.levels for each in runs["new" if side == "base" else "base"]]
+            others = [each.levels for each in runs["new" if side == "base" else "base"] if not each.failed]
             theirs = [levels[slug] for levels in others if slug in levels]
             most = max(theirs, default=math.inf)
             p99 = run.levels.get(_AVERAGE.sub("p99", slug), math.inf) if average else math.inf
