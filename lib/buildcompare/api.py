@@ -176,6 +176,8 @@ def compare(
 
 def _inline(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Operation]:
     """Check the settings of metrics that the caller of `compare` gave, and return them by metric."""
+    if not isinstance(metrics, Mapping):
+        raise InputError(file=None, key="metrics", expected="settings by metric's name", found=repr(metrics)[:60])
     settings = {}
     for name, each in metrics.items():
         try:
@@ -252,7 +254,8 @@ def _recordings(run: Input, catalogue: Catalogue) -> list[Recording]:
     if isinstance(run, Mapping):
         return [recording_of_values(run, catalogue)]
     if isinstance(run, pd.DataFrame):
-        if "session" in run and pd.api.types.is_integer_dtype(run.index) and clock_of(run.columns) is None:
+        timed = clock_of([*run.columns, *run.index.names]) is not None or not pd.api.types.is_integer_dtype(run.index)
+        if "session" in run and not timed:
             return _sessions_in(run, catalogue)
         return [with_samples(Recording.from_frame(run, catalogue=catalogue), None)]
     return read_runs(os.fspath(run), catalogue)

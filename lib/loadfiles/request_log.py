@@ -87,6 +87,7 @@ class RequestLog:
         self._new = 0  # rows since the pieces were last summed
         self.left_out = np.empty(0, dtype=np.int64)  # numbers of endpoints whose requests count for other endpoints
         self.most_users = 0.0  # stated users; a run that stays below uses them to hold a rate: they are no load
+        self.dropped_s = math.inf  # when the first iteration was dropped: before the last twentieth, a rate is held
         self.zero_s = 0.0  # where the run's elapsed time begins, in a file without dates
         self.notes: tuple[Note, ...] = ()
 
@@ -150,7 +151,7 @@ class RequestLog:
         at, step = _ends(start, end, MOST_SAMPLES)
         connected = None
         users = pd.concat(self._users).groupby(level=0).max() if self._users else pd.Series(dtype=float)
-        if users.size and users.max() >= self.most_users:
+        if users.size and users.max() >= self.most_users and self.dropped_s > last - (last - first) / 20:
             place = np.searchsorted(at, users.index.to_numpy(dtype=float), side="right")
             connected = users.groupby(place).mean().reindex(range(at.size)).ffill().bfill(limit=1).to_numpy(dtype=float)
         series = [*aggregated(_by_interval(counts, at, step)[0], catalogue, users=connected)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
-import math
 import re
 import xml.etree.ElementTree as ElementTree
 import zlib
@@ -130,8 +129,8 @@ def _k6(batches: Iterable[Iterable[pa.Array]], log: RequestLog) -> None:
                 log.add_users(times[rows], values[rows])
             elif kind == "vus_max":
                 log.most_users = max(log.most_users, float(values[rows].max()))
-            elif kind == "dropped_iterations":  # iterations start at a rate, and too few users were left to hold it
-                log.most_users = math.inf
+            elif kind == "dropped_iterations":
+                log.dropped_s = min(log.dropped_s, float(times[rows].min()))
             elif kind in (*_TIMES, _FAILED):
                 taken = pa.array(rows)
                 codes = _coded(log, endpoint_of, *(each.take(taken) for each in texts))

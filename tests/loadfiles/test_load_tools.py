@@ -248,6 +248,8 @@ VARIANTS = {
     "k6 rfc3339": ("k6.csv.gz", lambda text: re.sub(r"(?<=,)\d{10}(?=,)", lambda at: f"{dated(at[0])}Z", text)),
     "k6 lent users": ("k6.csv.gz", lambda text: re.sub(r"(?m)^vus,(\d+),(.*)$", r"\g<0>\nvus_max,\1,9\2", text)),
     "k6 dropped": ("k6.csv.gz", lambda text: re.sub(r"(?m)^vus,(.*)$", r"\g<0>\ndropped_iterations,\1", text)),
+    "k6 dropped at its end": ("k6.csv.gz", lambda text: re.sub(
+        r"(?s)(.*)\nvus,(.*?)\n", r"\g<0>dropped_iterations,\2\n", text)),
     "jmeter dates": ("jmeter.jtl.gz", lambda text: re.sub(
         r"(?m)^(\d{10})(\d{3}),", lambda at: f"{dated(at[1], '/', ' ')}.{at[2]},", text)),
     "jmeter tabs": ("jmeter.jtl.gz", lambda text: text.replace(",", "\t")),

@@ -124,12 +124,20 @@ def causes(
         kinds = [*_worse(metric.deciding), *([CauseKind.UNJUDGEABLE] if lost(metric) else [])]
         if not kinds and _worst(metric.deciding, metric.better) >= TWICE.get(metric.better, math.inf):
             kinds.append(CauseKind.TWICE_AS_BAD)
+        if not kinds and _mean_doubled(metric):
+            kinds.append(CauseKind.MEAN_DOUBLED)
         every += [Cause(kind, test, metric.full_name, delta, metric.decided_by) for kind in kinds]
     if any(few_sessions(metric) for metric in metrics if metric.gate):
         every.append(Cause(CauseKind.FEW_SESSIONS, test))
     elif not any(map(_judged, metrics)) and (users is None or users.p_value is None):
         every.append(Cause(CauseKind.NOTHING_JUDGED, test))
     return sorted(every, key=lambda cause: list(CauseKind).index(cause.kind))
+
+
+def _mean_doubled(metric: MetricResult) -> bool:
+    """Whether a few long times, which hardly move the geometric mean, at least double the arithmetic mean."""
+    base, new = metric.mean
+    return metric.unit in TIMES and metric.deciding is metric and bool(base and new and new >= 2.0 * base)
 
 
 def _worse(row: Decided | None) -> list[CauseKind]:
@@ -221,7 +229,8 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
         Cause(CauseKind.REGRESSION, title(test), row.full_name, row.delta_percent)
         for test in valid
         for row in (each.at_unchanged_mix for each in test.metrics)
-        if not row.gate and row.unit in {*TIMES, *RATES} and row.status == Status.REGRESSION
+        if not row.gate and row.better != Better.NEUTRAL and row.unit in {*TIMES, *RATES}
+        if row.status == Status.REGRESSION
     )
     mixed = [row for test in valid for row in test.metrics if row.gate and row.mix and row.status == Status.REGRESSION]
     said = (_possible(valid), not_judged, _excluding(results), bool(slower), worse, len(results.tests), _unmoved(valid))
