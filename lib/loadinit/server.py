@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from buildcompare.config.assumed import SUCCESS_MARGIN_PERCENT, assumed_metric
-from buildcompare.config.catalogue import FAILED, Catalogue, LabelTable, Metric, slugify
+from buildcompare.config.catalogue import FAILED, SHARES, Catalogue, LabelTable, Metric, slugify
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
+from buildcompare.config.units import TIMES
 from buildcompare.config.yaml import checked
 from buildcompare.recordings.prometheus_client import Client
 from buildcompare.results.codes import SIDES, Better, Side
@@ -24,9 +25,12 @@ from loadinit.files import Draft, Runs, first_params
 MOST_METRICS = 60  # of a catalogue
 MOST_ROWS, MOST_SERIES = 150, 10_000  # values of a label that becomes a table, and series of a metric that are read
 ENDPOINT = ("endpoint", "handler", "route", "path", "uri", "url", "operation", "grpc_method", "view", "method")
-STATUS = ("code", "status", "status_code", "http_status", "http_status_code", "http_response_status_code")
+STATUS = ("code", "status", "status_code", "http_status", "http_status_code", "http_response_status_code", "grpc_code")
 """Labels that name an endpoint or a status, the surest first."""
-_BAD = "5..|error.*|fail.*"  # values of a status label that count as errors
+_BAD = "(?i)5..|err.*|.*error|fail.*|.*exception|time_?out|unavailable|internal|unknown|deadline.*|aborted|data_?loss"
+"""Values of a status label that count as errors; among the others must be one of `_GOOD`."""
+_GOOD = "(?i)[123].*|ok|succe.*|complete.*|done|accepted|pass.*|hit"
+_PARTS = ("0.5", "0.9", "0.95", "0.99")  # values of a summary's label `quantile` that become metrics
 _OF_SERVER = r"(prometheus|promhttp|scrape|net_conntrack)_.*|up|ALERTS.*|.*_created"
 _NOT_RUNTIME = r"(?!(?:go|process|jvm|python|nodejs|node)_)(?:.*_)?"
 _REQUEST = rf"{_NOT_RUNTIME}(?:http|requests?|responses?|calls?|quer(?:y|ies)|transactions?|rpcs?|grpc|api)_.*"
@@ -44,10 +48,17 @@ class _Rule(NamedTuple):
     load: bool = False
 
 
+_LOADS = ("vus", "users", "clients", "sessions", "connections", "websockets")  # words for the load, the surest first
 _LOW, _RATE, _SUM = Better.LOWER, "sum(rate({0}[{{rate}}]))", "sum({0}{1})"
 _RULES = (
     _Rule(rf"{_NOT_RUNTIME}{FAILED}_(?:.*_)?total", "{0} per second", "errors/s", _LOW, _RATE, gate=True),
-    _Rule(rf"{_REQUEST}(?<=_total|_count)", "{0} per second", "requests/s", Better.HIGHER, _RATE),
+    _Rule(
+        rf"{_REQUEST}(?<=_total|_count)(?<!bytes_total|conds_total)",
+        "{0} per second",
+        "requests/s",
+        Better.HIGHER,
+        _RATE,
+    ),
     _Rule("process_cpu_seconds_total", "CPU", "percent of one core", _LOW, "sum(rate({0}{1}[{{rate}}])) * 100"),
     _Rule(
         "process_resident_memory_bytes|(?:go|jvm|nodejs)_.*(?:heap_inuse|heap.*used).*bytes", "{0}", "bytes", _LOW, _SUM
@@ -56,7 +67,7 @@ _RULES = (
     _Rule("node_cpu_seconds_total", "Host CPU", "percent", _LOW, '100 - avg(rate({0}{{mode="idle"}}[{{rate}}])) * 100'),
     _Rule("node_load1", "{0}", "", _LOW, "sum({0})"),
     _Rule(
-        rf"{_NOT_RUNTIME}(?:users|vus|clients|connections|sessions|websockets)(?:_.*)?(?<!_total|_count)",
+        rf"(?!.*(?:max|limit|pool|idle)){_NOT_RUNTIME}(?:{'|'.join(_LOADS)})(?:_.*)?(?<!_total|_count)",
         *("{0}", "users", Better.NEUTRAL, _SUM),
         load=True,
     ),
@@ -119,21 +130,44 @@ class _Server:
         for rule in _RULES:
             fit = [name for name in sorted(self.names) if re.fullmatch(rule.pattern, name)]
             fit = [name for name in fit if not name.endswith("_total") or name not in self.gauges]
-            for name in [name for name in fit if not name.endswith("_count")] or fit:
+            fit = [name for name in fit if not name.endswith("_count")] or fit
+            for name in sorted(fit, key=_place_of_load) if rule.load else fit:
                 load = rule.load and not any(each.load for each in self.metrics.values())
-                query = rule.query.format(name, "{{app}}" if jobs else "")
-                self.add(rule.title.format(name), rule.unit, rule.better, query, name, gate=rule.gate, load=load)
-                status = next((each for each in STATUS if each in self.labels.get(name, {})), None)
-                if rule.better == Better.HIGHER and status:
-                    good = f'100 * sum(rate({name}{{{status}!~"{_BAD}"}}[{{rate}}])) / {query}'
+                query = rule.query.format(name, "{{app}}" if jobs and not rule.load else "")
+                query += (
+                    " or vector(0)" if rule.unit == "errors/s" else ""
+                )  # a counter of failures begins with the first
+                named = assumed_metric(name).better
+                better = named if rule.better == Better.HIGHER and named != Better.NEUTRAL else rule.better
+                self.add(rule.title.format(name), rule.unit, better, query, name, gate=rule.gate, load=load)
+                labels = self.labels.get(name, {})
+                status = next(
+                    (each for each in STATUS if any(re.fullmatch(_GOOD, of) for of in labels.get(each, ()))), ""
+                )
+                if better == Better.HIGHER and status:
+                    good = f'100 * (sum(rate({name}{{{status}!~"{_BAD}"}}[{{rate}}])) or 0 * {query}) / {query}'
                     settings = {"gate": True, "margin_percent": SUCCESS_MARGIN_PERCENT}
                     self.add(f"Successful {name}", "percent", Better.HIGHER, good, name, **settings)
         for name in sorted(self.names - self.used):
             assumed = assumed_metric(name)
             is_gauge = name in self.gauges or not re.search("_(total|bucket|sum|count|info)$", name)
-            if is_gauge and assumed.better != Better.NEUTRAL and re.fullmatch(f"{_NOT_RUNTIME}.*", name):
-                self.add(name, assumed.unit, assumed.better, f"sum({name})", name, gate=assumed.gate)
+            directed = assumed.better != Better.NEUTRAL and not re.search("(^|_)last_", name)
+            if not (is_gauge and directed and re.fullmatch(f"{_NOT_RUNTIME}.*", name)):
+                continue
+            parts = sorted({*_PARTS} & self.labels.get(name, {}).get("quantile", set()), key=float)
+            for part in parts:
+                gate, query = assumed.gate and part == parts[-1], f'max({name}{{quantile="{part}"}})'
+                self.add(f"{name} p{100 * float(part):g}", assumed.unit, assumed.better, query, name, gate=gate)
+            if "quantile" not in self.labels.get(name, {}):
+                extreme = re.search(r"(^|_)(max|p\d+)(_|$)", name)
+                by = "max" if extreme else "avg" if assumed.unit in {*TIMES, *SHARES} else "sum"  # over all instances
+                self.add(name, assumed.unit, assumed.better, f"{by}({name})", name, gate=assumed.gate)
         return {"app": f'job=~"{"|".join(sorted(jobs))}"'} if jobs else {}
+
+
+def _place_of_load(name: str) -> tuple[int, str]:
+    """Order of a metric among those of the load: by its surest word, then by name."""
+    return next(i for i, word in enumerate(_LOADS) if re.search(rf"(^|_){word}(_|$)", name)), name
 
 
 def draft_of_server(url: str, windows: Mapping[Side, tuple[str, str]]) -> Draft:
@@ -155,7 +189,8 @@ def draft_of_server(url: str, windows: Mapping[Side, tuple[str, str]]) -> Draft:
     with closing(Client(asked, url)) as client:
         names = {side: _names(client, runs[side], side) for side in SIDES}
         every, both = names["base"] | names["new"], names["base"] & names["new"]
-        both = {name for name in both if not re.fullmatch(_OF_SERVER, name)}
+        begun = {name for name in names["new"] - both if re.fullmatch(_RULES[0].pattern, name)}
+        both = {name for name in both | begun if not re.fullmatch(_OF_SERVER, name)}
         server = _Server(both, *_described(client, both, runs["new"]))
         stems = [name.removesuffix("_bucket") for name in sorted(both) if name.endswith("_bucket")]
         for stem in sorted(stems, key=lambda stem: not re.fullmatch(_REQUEST, stem)):
@@ -165,7 +200,7 @@ def draft_of_server(url: str, windows: Mapping[Side, tuple[str, str]]) -> Draft:
         if not server.metrics:
             expected = f"histograms, counters of requests, CPU or memory at {url} in both windows"
             raise InputError(file=None, key="--prometheus", expected=expected, found=f"{len(both)} other metrics")
-        steps = _steps(client, runs, min(server.used))
+        steps = _steps(client, runs, sorted(name for name in server.used if re.search("_(total|count)$", name)))
     metrics, tables = tuple(server.metrics.values()), tuple(server.tables)
     catalogue = Catalogue(metrics=metrics, label_tables=tables, variables=variables)
     return Draft(
@@ -207,18 +242,23 @@ def _described(client: Client, names: set[str], run: Run) -> tuple[dict[str, dic
         buckets = f"{name.removesuffix('count')}bucket"
         if buckets in names:
             labels[buckets]["le"] = {*client.listing("/api/v1/label/le/values", {"match[]": buckets, **within})}
+    summaries = {"match[]": '{quantile!=""}', "limit": str(MOST_SERIES), **within}
+    for series in client.listing("/api/v1/series", summaries):
+        labels[series["__name__"]]["quantile"].add(series["quantile"])
     return labels, {name for name, rows in types.items() if any(row.get("type") == "gauge" for row in rows)}
 
 
-def _steps(client: Client, runs: Mapping[Side, Run], name: str) -> dict[str, float]:
+def _steps(client: Client, runs: Mapping[Side, Run], counters: Sequence[str]) -> dict[str, float]:
     """Choose steps and the window of rates by how often the server scrapes and how long the runs are."""
-    scrapes, lengths, query = [], [], f"max(timestamp({name})) by (job, instance)"
+    scrapes, lengths = [15.0], []
     for side in SIDES:
         start, end = (float(each) for each in _asked(runs[side]).values())
         middle = (start + end) / 2
-        times = [values for *_, values in client.query_range(query, middle, min(end, middle + 300.0), 1.0).series]
-        steps = np.diff(np.unique(times[0])) if times else np.empty(0)
-        scrapes.append(float(np.median(steps)) if steps.size else 15.0)
         lengths.append(end - start)
+        for query in (f"max(timestamp({name})) by (job, instance)" for name in counters):
+            answer = client.query_range(query, middle, min(end, middle + 300.0), 1.0)
+            steps = [np.diff(np.unique(values)) for *_, values in answer.series]
+            scrapes += [float(np.median(each)) for each in steps if each.size]
+    scrapes = scrapes[1:] or scrapes
     rate = max(5.0, round(4 * max(scrapes)), min(60.0, min(lengths) // 20))
     return {"step_s": float(min(5, max(1, round(min(scrapes))))), "label_step_s": rate, "rate_s": rate}

@@ -16,6 +16,7 @@ import buildcompare as bc
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.results import Results
 from loadinit.files import draft_of_files, write_draft
+from loadinit.server import _BAD
 from prometheus_server import Truth, run_prometheus, run_victoriametrics
 from support import command, refused
 
@@ -193,16 +194,22 @@ def samples() -> str:
             bad = np.cumsum(rng.binomial(100, FAULTY if side == "new" else 0.0001, n)).astype(float)
             truth.add("http_requests_total", times, counts - bad, code="200", **of)
             truth.add("http_requests_total", times, bad, code="500", **of)
+            truth.add("rpc_calls_total", times, counts - bad, status="OK", **of)
+            truth.add("rpc_calls_total", times, bad, status="ERROR", **of)
+            for quantile in ("0.5", "0.99"):
+                truth.add("db_query_seconds", times, np.full(n, seconds * float(quantile)), quantile=quantile, **of)
         truth.add("process_cpu_seconds_total", times, np.cumsum(rng.normal(2.5, 0.05, n)), **app)
         truth.add("process_cpu_seconds_total", times, np.arange(n) * 0.1, instance="p:9090", job="prometheus")
         truth.add("process_resident_memory_bytes", times, rng.normal(2e8, 1e6, n), **app)
         truth.add("node_cpu_seconds_total", times, np.arange(n) * 4.0, instance="n", job="node", mode="idle")
-        truth.add("active_users", times, np.minimum(np.arange(n) * 5.0, 100.0), **app)
+        truth.add("active_users", times, np.minimum(np.arange(n) * 5.0, 100.0), instance="k6", job="load")
+        truth.add("active_connections_max", times, np.full(n, 50.0), **app)
         truth.add("queue_backlog", times, rng.normal(10, 0.2, n), **app)
         truth.add("moon_phase", times, np.full(n, 0.5), **app)
         truth.add("prometheus_ready", times, np.ones(n), **app)
         if side == "new":
             truth.add("new_feature", times, np.ones(n), **app)
+            truth.add("orders_errors_total", times, np.arange(n) * 1.0, **app)
     return truth.text()
 
 
@@ -225,11 +232,11 @@ def test_names_and_labels_become_queries(server: str, tmp_path: Path) -> None:
     catalogue = read_catalogue(str(tmp_path / "metrics/x.yaml"))
     queries = {each.slug: each.query for each in catalogue.metrics}
     time, every = "http_request_duration_seconds", "http_requests_total"
-    good = f'{every}{{code!~"5..|error.*|fail.*"}}'
+    good, asked = f'{every}{{code!~"{_BAD}"}}', f"sum(rate({every}[{{rate}}]))"
     written = {
         "http-request-duration-seconds-mean": f"sum(rate({time}_sum[{{rate}}])) / sum(rate({time}_count[{{rate}}]))",
         "http-request-duration-seconds-p99": f"histogram_quantile(0.99, sum(rate({time}_bucket[{{rate}}])) by (le))",
-        "successful-http-requests-total": f"100 * sum(rate({good}[{{rate}}])) / sum(rate({every}[{{rate}}]))",
+        "successful-http-requests-total": f"100 * (sum(rate({good}[{{rate}}])) or 0 * {asked}) / {asked}",
         "cpu": "sum(rate(process_cpu_seconds_total{{app}}[{rate}])) * 100",
     }
     assert {slug: queries[slug] for slug in written} == written
@@ -260,8 +267,15 @@ def test_the_report_finds_what_was_planted(server: str, tmp_path: Path, monkeypa
     rows = {row["label"]: row["delta_percent"] for row in test["labels"] if row["stat"] == "avg"}
     assert rows == pytest.approx({"/cart": 0, "/items": 0, "/search": 30}, abs=1)
     metrics = {row["slug"]: row["delta_percent"] for row in test["metrics"]}
-    assert metrics["successful-http-requests-total"] == pytest.approx(-100 * FAULTY, abs=0.2)
-    assert any("/search" in each["text"] for each in results["findings"][:5])
+    for name in ("successful-http-requests-total", "successful-rpc-calls-total"):
+        assert metrics[name] == pytest.approx(-100 * FAULTY, abs=0.2)
+    assert metrics["db-query-seconds-p99"] == pytest.approx(0)
+    levels = {row["slug"]: (row["base"], row["new"]) for row in test["metrics"]}
+    assert levels["active-users"] == (100, 100)
+    assert levels["db-query-seconds-p99"] == pytest.approx((0.0396, 0.0396))
+    assert levels["orders-errors-total-per-second"] == pytest.approx((0, 0.2), abs=0.01)
+    texts = [each["text"] for each in results["findings"] if not re.match("orders|Successful rpc", each["text"])]
+    assert any("/search" in each for each in texts[:5])
 
 
 @pytest.mark.slow
