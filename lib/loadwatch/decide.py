@@ -205,11 +205,26 @@ def _bounded(watched: Watched, compared: TestView, estimates: Estimates) -> Boun
         rows.append(_row(each.row.full_name, each.row.slug, now, effect, range_))
         lower, upper = (replace(each, effect=replace(effect, log_ratio=at)) for at in ends)
         best[i], worst[i] = (upper, lower) if each.row.better == Better.HIGHER else (lower, upper)
+    for i, each in enumerate(estimates.metrics):
+        outcome, effect = watched.catalogue.find(each.metric_name).outcome, each.effect
+        if each.row.gate and outcome and effect:
+            (low, high), seen = effect.interval(), effect.delta_percent
+            rows.append(Row(name=each.row.full_name, slug=each.row.slug, change_percent=seen, ci_low=low, ci_high=high,
+                            end_low=seen, end_high=seen))  # fmt: skip
+            best[i] = replace(each, effect=_without_more_failures(effect, each.row, part, outcome))
     at_best = _verdict(compared, estimates, best)
     at_worst = _verdict(compared, estimates, worst, compared.result.errors)
     if any(row.end_high is None for row in rows):
         return rows, at_best if at_best == Verdict.REGRESSION else None, None
     return rows, at_best, at_worst
+
+
+def _without_more_failures(now: Effect, row: MetricResult, part: float, outcome: str) -> Effect:
+    """Effect at the end of a test if nothing fails after the `part` of it that has passed."""
+    if outcome == "failures":
+        return replace(now, log_ratio=now.log_ratio + math.log(part))
+    share = max((row.new or 0.0) / (100.0 if row.unit == "percent" else 1.0), 1e-9)
+    return replace(now, log_ratio=now.log_ratio + math.log((part * share + 1.0 - part) / share))
 
 
 def _verdict(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import buildcompare as bc
@@ -191,6 +192,26 @@ def test_a_large_regression_is_certain_long_before_the_end() -> None:
     found = ending(watched(base, new), new, every_s=300.0)
     assert (found.code, found.verdict) == (Code.REGRESSION, "regression"), found.text
     assert found.at_s < 0.8 * found.length_s
+
+
+@pytest.mark.parametrize(("early", "late", "certain"), [(99.2, 99.7, False), (80.0, 80.0, True)])
+def test_failures_are_certain_only_if_the_rest_without_any_cannot_make_up(
+    early: float, late: float, certain: bool
+) -> None:
+    times, rng, http = np.arange(0.0, 2400.0, 10.0), np.random.default_rng(1), read_catalogue("http")
+
+    def made(*share: float) -> Recording:
+        columns = {"Users": np.minimum(times, 100.0), "Requests": rng.normal(100, 1, times.size),
+                   "Response time": rng.lognormal(-3, 0.02, times.size),
+                   "Successful requests": np.where(times < 720, *share) + rng.normal(0, 0.01, times.size)}  # fmt: skip
+        return bc.Recording.from_frame(pd.DataFrame(columns, times), catalogue=http)
+
+    runs = [Run(recording="any.parquet")]
+    test = Test(name="t", type="bounded", users=100, base=3 * runs, new=runs)
+    new = made(early, late)
+    found = ending(Watched(test, http, [made(99.5, 99.5) for _ in range(3)], 2400.0), new)
+    assert (found.code == Code.REGRESSION) == certain, found.text
+    assert "Successful requests" in found.text
 
 
 def test_a_loss_of_users_is_certain_once_both_curves_left_their_ramps() -> None:

@@ -1,23 +1,28 @@
 """What is pulled from a server is kept, pulled again only when something changed, and whole or absent."""
 
 import json
+import os
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 
 import prometheus_server as world
 from buildcompare.comparison import analysis as workbench
+from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import BuildcompareError, InputError, SourceError
 from buildcompare.config.params import Comparison, read_params
+from buildcompare.recordings import sources
 from buildcompare.report import sections
 from buildcompare.results import dumps
 from buildcompare.results.schema import json_schema
 from prometheus_server import LENGTH_S, NEW_START, Exchange, Fault, Prometheus, Proxy, Servers
-from pulling import at, params, raw
+from pulling import at, params, raw, run, source
 from support import command, sure, write_params
 
 
@@ -43,6 +48,21 @@ def answers(status: int, body: str = "", where: str = "") -> Fault:
 
 def queries(proxy: Proxy) -> int:
     return sum(path.startswith("/api/v1/query") for _, path, _, _ in proxy.seen)
+
+
+def test_a_run_that_still_went_on_is_pulled_again(elsewhere: Path, proxy: Proxy) -> None:
+    asked, counts = comparison(elsewhere, params(proxy.url)), [queries(proxy)]
+    for _ in range(3):
+        workbench.read_recordings(asked)
+        counts.append(queries(proxy))
+        if len(counts) == 2:
+            early = NEW_START + LENGTH_S - 60
+            os.utime(elsewhere / "data/recordings/pulled/postgresql_bounded/new.parquet", (early, early))
+    both, again, kept = np.diff(counts)
+    assert (again, kept) == (both / 2, 0)
+    now = time.time()
+    with pytest.raises(InputError, match="end: expected a time that is past"):
+        sources.record(run(now - 600, now + 600), source(proxy.url), read_catalogue("mattermost"))
 
 
 def test_what_was_pulled_is_not_pulled_again(elsewhere: Path, proxy: Proxy) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -407,7 +408,8 @@ def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh
     """Return the file in `slot` if it was pulled by this request and with these credentials, else None.
 
     A file that was not pulled raises an error. With `refresh`, the result is None for pulled files and for damaged
-    files. Credentials are compared only if all secrets are available.
+    files, and always for a file that was pulled before its run ended. Credentials are compared only if all secrets are
+    available.
     """
     if not resolve(slot.path).exists():
         return None
@@ -423,7 +425,9 @@ def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh
             raise
     if REQUEST not in kept:
         raise file.fault("pulled recording", _PULLED, "another file")
-    is_same = not refresh and kept[REQUEST] == _request(run, source, catalogue)
+    end = run.window[1].timestamp() if run.window else 0.0
+    was_early = resolve(slot.path).stat().st_mtime < end <= time.time()  # pulled before the run ended, which it has
+    is_same = not refresh and not was_early and kept[REQUEST] == _request(run, source, catalogue)
     return file if is_same and _identity(source) in (None, kept.get(ASKED_BY) or "") else None
 
 
