@@ -112,7 +112,6 @@ def project() -> Path:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project folder of its own, so that pulls and reports do not go into ours."""
     (tmp_path / "params").mkdir()
     for name in ("notebooks", "params/metrics"):
         (tmp_path / name).symlink_to(PROJECT / name)
@@ -122,7 +121,6 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def real() -> Path:
-    """The folder of real load tests, which is not part of the project."""
     folder = Path(os.environ.get("BUILDCOMPARE_REAL") or PROJECT.parent / "shared" / "real").resolve()
     if not folder.is_dir():
         pytest.skip(f"no real data: {folder} is not a folder (BUILDCOMPARE_REAL names another)")
@@ -176,7 +174,6 @@ def compared(real: Path, once: Callable[[str, Callable[[Path], object]], Path]) 
 
 @pytest.fixture(scope="session")
 def chromium() -> Path:
-    """Path of the system's Chromium."""
     names = ("chromium", "chromium-browser", "google-chrome")
     found = next((path for path in map(shutil.which, names) if path), None)
     if found is None:
@@ -261,7 +258,6 @@ class BrowserThread:
 
 @pytest.fixture(scope="session")
 def browser(chromium: Path) -> Iterator[BrowserThread]:
-    """A headless browser: `browser.run(lambda browser: ...)`."""
     thread = BrowserThread(chromium)
     yield thread
     thread.close()

@@ -33,7 +33,6 @@ def without_evidence(finding: Finding, results: Results) -> list[str]:
 
 
 def _names(finding: Finding, results: Results) -> Iterator[str]:
-    """What is called so, digits and all: builds, tests, metrics, fixed phrases, and names that evidence quotes."""
     yield from FIXED
     yield from (results.base.label, results.new.label)
     for test in results.tests:
@@ -43,7 +42,6 @@ def _names(finding: Finding, results: Results) -> Iterator[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every string of the evidence that is a name; sentences are what is to be shown, and show nothing."""
     if isinstance(value, dict):
         yield from (key for key in value if isinstance(key, str))
         for key, each in value.items():
@@ -56,7 +54,6 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _nodes(value: Any) -> Iterator[Any]:
-    """The value, and all that lists and mappings in it hold."""
     yield value
     if isinstance(value, (dict, list)):
         for each in value.values() if isinstance(value, dict) else value:
@@ -64,7 +61,6 @@ def _nodes(value: Any) -> Iterator[Any]:
 
 
 def _said(value: float) -> Iterator[str]:
-    """Every way in which the report says a number."""
     for bound in ("", "lower", "upper"):
         yield from (change(value, bound), change(value, bound).strip("× %"), percent(abs(value), bound))
         size = whole(abs(value), "", bound)

@@ -35,7 +35,6 @@ KIND = ("group", "stat", "status", "only_in", "reason", "at_least", "window", "n
 
 
 def made(report: Path) -> dict[str, str]:
-    """The golden files of a published report: name -> text."""
     results = json.loads((report / "results.json").read_text("utf-8"))
     results["provenance"].pop("run")
     for test in results["tests"]:
@@ -56,12 +55,10 @@ def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def kept(name: str) -> dict[str, str]:
-    """The golden files of a bundled comparison, as they are in the repository."""
     return {file.name: file.read_text("utf-8") for file in sorted((GOLDEN / name).iterdir())}
 
 
 def differences(kept: Any, made: Any, where: str = "results") -> Iterator[str]:
-    """Where two documents differ by more than the tolerance, in words."""
     if isinstance(kept, dict) and isinstance(made, dict):
         for key in sorted({*kept, *made}):
             if (key in kept) != (key in made):
@@ -149,7 +146,6 @@ def _lines(value: Any, indent: str = "", key: str = "") -> Iterator[str]:
 
 
 def make_again() -> None:
-    """Write the golden files of every bundled comparison."""
     for name in BUNDLED:
         with tempfile.TemporaryDirectory() as folder:
             publish(GOLDEN.parents[1] / f"params/{name}.yaml", output=Path(folder) / name)

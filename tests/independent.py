@@ -29,7 +29,6 @@ def geometric(numbers: list[float]) -> float:
 
 
 def judged(base: list[bc.Recording], new: list[bc.Recording]) -> dict[str, tuple[Any, ...]]:
-    """By metric or label: both levels, the change in percent, the status, and the window of a metric."""
     test = bc.compare(base, new, type="bounded", users=2000).results.tests[0]
     found: dict[str, tuple[Any, ...]] = {
         row.name: (row.base, row.new, row.delta_percent, row.status, row.window.base)

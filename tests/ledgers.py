@@ -17,7 +17,6 @@ def entry(
     users: Users | None = None,
     **more: Any,
 ) -> Entry:
-    """A comparison of two versions by unbounded tests; a study without a `position`."""
     base, new = ({"label": f"v{version}", "version": version} for version in builds)
     tests = [
         {"name": f"{db}_unbounded", "type": "unbounded", "db_engine": db, "supported_users": Pair(*levels)}

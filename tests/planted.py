@@ -20,15 +20,12 @@ def changed(run: Recording, change: Change) -> Recording:
 
 
 def scaled(run: Recording, factor: float, since_s: float, *slugs: str) -> Recording:
-    """The series of these metrics, or all, multiplied from a time on."""
     return changed(
         run, lambda s, t: np.where((t >= since_s) & (not slugs or s.metric in slugs), factor, 1.0) * s.values
     )
 
 
 def stalled(run: Recording, at_s: float) -> Recording:
-    """The ramp stands still from a time on."""
-
     def flat(series: Series, elapsed: FloatArray) -> FloatArray:
         reached = float(np.interp(at_s, elapsed, series.values))
         return np.where(elapsed >= at_s, reached, series.values) if series.metric == LOAD else series.values
@@ -37,7 +34,6 @@ def stalled(run: Recording, at_s: float) -> Recording:
 
 
 def with_errors(run: Recording, per_s: float, since_s: float) -> Recording:
-    """An error rate that begins at a time."""
     like = next(each for each in run.series if each.metric == RPS)
     values = np.where(like.times - run.window[0] >= since_s, per_s, 0.0)
     return replace(
@@ -50,7 +46,6 @@ def with_errors(run: Recording, per_s: float, since_s: float) -> Recording:
 
 
 def labelled(run: Recording, label: str) -> Recording:
-    """The run with the name of a build in its provenance."""
     return replace(run, provenance={**run.provenance, "label": label})
 
 

@@ -30,30 +30,24 @@ class _BuildError(Exception):
 
 
 def victoriametrics_program() -> Path:
-    """A server that stores series and answers Prometheus's queries."""
     module, version = "github.com/VictoriaMetrics/VictoriaMetrics", "v1.130.0"
     said = f"-X {module}/lib/buildinfo.Version=victoria-metrics-{version}"
     return _program("victoria-metrics", module, version, f"{module}/app/victoria-metrics", ["-ldflags", said])
 
 
 def statsd_exporter_program() -> Path:
-    """A statsd that shows what it received to a Prometheus."""
     return _program("statsd_exporter", "github.com/prometheus/statsd_exporter", "v0.29.0")
 
 
 def k6_program() -> Path:
-    """A load tester."""
     return _program("k6", "go.k6.io/k6", "v1.8.1")
 
 
 def vegeta_program() -> Path:
-    """A load tester."""
     return _program("vegeta", "github.com/tsenart/vegeta/v12", "v12.13.0")
 
 
 def locust_program() -> Path:
-    """A load tester, in an environment of its own."""
-
     def build(program: Path) -> None:
         _run([sys.executable, "-m", "venv", str(program.parents[1])], program.parent)
         _run([f"{program.parent}/python", "-m", "pip", "install", "--quiet", "locust==2.47.0"], program.parent)
@@ -62,8 +56,6 @@ def locust_program() -> Path:
 
 
 def jmeter_program() -> Path:
-    """A load tester: Maven's plug-in fetches it, and a script starts it."""
-
     def build(program: Path) -> None:
         folder = program.parent
         (folder / "pom.xml").write_text(POM)
@@ -76,8 +68,6 @@ def jmeter_program() -> Path:
 
 
 def _program(name: str, module: str, version: str, package: str = "", flags: list[str] | None = None) -> Path:
-    """A program in Go."""
-
     def build(program: Path) -> None:
         go = shutil.which("go", path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/go/bin")
         if go is None:

@@ -50,7 +50,6 @@ class Truth:
         self.samples[key] = (times, values)
 
     def at(self, name: str, times: np.ndarray, **labels: str) -> np.ndarray:
-        """The values written at `times`."""
         written, values = self.samples[name, tuple(sorted(labels.items()))]
         index = np.searchsorted(written, times)
         assert np.array_equal(written[index], times)
@@ -176,13 +175,11 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 @pytest.fixture(scope="session", params=KINDS)
 def prometheus(request: pytest.FixtureRequest, servers: Servers) -> Prometheus:
-    """A server; what asks for it is tested with each kind."""
     return servers(request.param)
 
 
 @contextmanager
 def run_prometheus(folder: Path, samples: Sequence[str], options: Sequence[str] = ()) -> Iterator[str]:
-    """Debian's Prometheus over `samples` (texts of OpenMetrics) in `folder`; its address."""
     server, promtool = needed("prometheus"), needed("promtool")
     (folder / "prom.yml").write_text("global: {}\n")
     data = folder / "data"
@@ -204,7 +201,6 @@ def run_prometheus(folder: Path, samples: Sequence[str], options: Sequence[str] 
 
 @contextmanager
 def run_victoriametrics(folder: Path, samples: Sequence[str], options: Sequence[str] = ()) -> Iterator[str]:
-    """VictoriaMetrics over `samples` (texts of OpenMetrics) in `folder`; its address."""
     port = free_port()
     # Several workers add numbers up in another order each time: other last bits.
     fixed = "-retentionPeriod=100y -search.latencyOffset=0 -search.disableCache=true -search.maxWorkersPerQuery=1"
@@ -285,7 +281,6 @@ class Proxy:
 def proxying(
     target: str, *faults: Fault, everywhere: bool = False, tls: ssl.SSLContext | None = None, port: int = 0
 ) -> Iterator[Proxy]:
-    """A proxy in front of `target`."""
     lock = threading.Lock()
     made = Proxy("", [*faults], everywhere)
 
@@ -354,7 +349,6 @@ def proxying(
 
 @pytest.fixture
 def proxy(prometheus: Prometheus) -> Iterator[Proxy]:
-    """A proxy in front of the real server."""
     with proxying(prometheus.url) as proxy:
         yield proxy
 

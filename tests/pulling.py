@@ -39,7 +39,6 @@ def catalogue(*queries: str) -> Catalogue:
 
 
 def raw(url: str, query: str, start: float, end: float, step: float) -> list[dict[str, Any]]:
-    """The API's JSON, by nothing of ours."""
     parameters = urllib.parse.urlencode({"query": query, "start": start, "end": end, "step": step, "nocache": 1})
     with urllib.request.urlopen(f"{url}/api/v1/query_range?{parameters}", timeout=30) as answer:
         result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
@@ -63,7 +62,6 @@ def mattermost() -> Catalogue:
 
 @pytest.fixture(scope="session")
 def pulled(prometheus: Prometheus, mattermost: Catalogue) -> dict[str, Recording]:
-    """Both windows with the catalogue that is shipped."""
     starts = {"base": BASE_START, "new": NEW_START}
     return {
         side: record(run(start, start + LENGTH_S), source(prometheus.url), mattermost) for side, start in starts.items()
@@ -71,7 +69,6 @@ def pulled(prometheus: Prometheus, mattermost: Catalogue) -> dict[str, Recording
 
 
 def params(url: str, **source: Any) -> dict[str, Any]:
-    """The params of a comparison that pulls a bounded test from `url`."""
     starts = {"base": BASE_START, "new": NEW_START}
     runs = {s: {"start": at(t).isoformat(), "end": at(t + LENGTH_S).isoformat()} for s, t in starts.items()}
     test = {"name": "postgresql_bounded", "type": "bounded", "db_engine": "postgresql", **runs}

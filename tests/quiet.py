@@ -21,7 +21,6 @@ Runs = Recording | Sequence[Recording]
 
 
 def compared(base: Runs, new: Runs, name: str = "postgresql_bounded", /, **fields: Any) -> TestResult:
-    """Compare the recordings of each build in a bounded test; `fields` may say more of it and of its runs."""
     sides = ([each] if isinstance(each, Recording) else [*each] for each in (base, new))
     recordings = dict(zip(SIDES, sides, strict=True))
     runs = {side: [RUN] * len(each) for side, each in recordings.items()}
@@ -30,7 +29,6 @@ def compared(base: Runs, new: Runs, name: str = "postgresql_bounded", /, **field
 
 
 def analysed(base: Recording, new: Recording, name: str = "postgresql_bounded", **fields: Any) -> Analysis:
-    """Compare builds that have one bounded test."""
     test = {"name": name, "type": "bounded", **fields, "base": RUN, "new": RUN}
     builds = {"base": {"label": "v1"}, "new": {"label": "v2"}}
     params = check_params({"name": "x", **builds, "source": {"kind": "recorded"}, "tests": [test]})
@@ -49,7 +47,6 @@ def with_metric(test: TestResult, slug: str, **changes: Any) -> TestResult:
 
 
 def at_load(delta: float, status: str = "inconclusive", **changes: Any) -> LoadAdjustedResult:
-    """A metric at an equal load of 6,000 users."""
     row = {
         "users": 6000.0, "base": 1.0, "new": 1.0 + delta / 100, "delta_percent": delta, "ci_low": delta - 9,
         "ci_high": delta + 9, "p_value": 0.2, "p_adjusted": 0.2, "status": status, "at_users_range": (2e3, 6e3),

@@ -13,7 +13,6 @@ Answering = Callable[[str, dict[str, list[str]]], Answer]
 
 
 def matrix(labels: Mapping[str, str], values: Sequence[Sequence[object]], **more: object) -> Answer:
-    """A Prometheus's answer to a range query: one series."""
     data = {"resultType": "matrix", "result": [{"metric": labels, "values": values}]}
     body = json.dumps({"status": "success", "data": data, **more}).encode()
     return 200, {"Content-Type": "application/json"}, body

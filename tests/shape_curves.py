@@ -18,7 +18,6 @@ USERS, GOROUTINES = "number-of-connected-devices", "goroutines-in-use"
 
 
 def path(*points: tuple[float, float], step_s: float = 5.0) -> pd.Series:
-    """Straight lines through (elapsed seconds, users)."""
     times, users = zip(*points, strict=True)
     elapsed = np.arange(times[0], times[-1] + step_s / 2, step_s)
     return pd.Series(np.interp(elapsed, times, users), index=elapsed)
@@ -41,7 +40,6 @@ BUMPY = ((0, 0), (20, 0), (110, 180), (200, 0), (300, 0), (1800, 6000))
 
 
 def sawtooth(start_s: float, level: float, cycles: int, period_s: float = 200.0, fall: float = 80.0) -> pd.Series:
-    """Waves that fall in a third of their period, around a level."""
     points = [
         (start_s + period_s * (i + part), level + up) for i in range(cycles) for part, up in ((0, fall), (1 / 3, 0))
     ]

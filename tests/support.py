@@ -38,7 +38,6 @@ REPORTED = {
 
 
 def sure(found: T | None) -> T:
-    """Return what must be there."""
     assert found is not None
     return found
 
@@ -52,7 +51,6 @@ test_folders.__test__ = False  # type: ignore[attr-defined]  # not a test
 
 
 def real_params(real: Path, release: str, base: str, new: str, **more: Any) -> dict[str, Any]:
-    """Params of one published comparison, all its tests."""
     tests = []
     for folder in sorted((real / "comparisons" / release).iterdir()):
         db, kind = folder.name.split("_")
@@ -113,25 +111,21 @@ def killed_at(step: int, work: Callable[[], None]) -> bool:
 
 
 def command(*arguments: object, **environment: str | None) -> Result:
-    """What a command line does, in this process."""
     return CliRunner(env=environment).invoke(app, [str(each) for each in arguments])
 
 
 def refused(*arguments: object, **environment: str | None) -> str:
-    """The one line with which a command refuses its input."""
     done = command(*arguments, **environment)
     assert (done.exit_code, done.stderr.count("\n")) == (3, 1), done.output
     return done.stderr
 
 
 def analysed(params: Mapping[str, Any]) -> analysis.Analysis:
-    """The comparison that these params ask for."""
     checked = check_params(params)
     return analysis.analyse(checked, analysis.read_recordings(checked))
 
 
 def write_params(file: Path, params: Mapping[str, Any]) -> Path:
-    """Write a params file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(yaml_text(dict(params)), "utf-8")
     return file
@@ -146,7 +140,6 @@ def users_curve(plateau: float, *, ramp_s: float, hold_s: float, step_s: float =
 
 
 def csv_text(metrics: Mapping[str, np.ndarray], *, step_s: float = 5.0) -> str:
-    """Curves as a table of samples; a NaN is written as an empty value."""
     frames = []
     for name, values in metrics.items():
         elapsed = pd.to_timedelta(np.arange(len(values)) * step_s, unit="s")
@@ -156,7 +149,6 @@ def csv_text(metrics: Mapping[str, np.ndarray], *, step_s: float = 5.0) -> str:
 
 
 def write_csv(file: Path, metrics: Mapping[str, np.ndarray], *, step_s: float = 5.0) -> Path:
-    """Write curves as a table of samples."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(csv_text(metrics, step_s=step_s), "utf-8")
     return file
@@ -219,5 +211,4 @@ def in_a_terminal(*arguments: object) -> tuple[int, str]:
 
 
 def yaml_data(text: str) -> Any:
-    """Plain data of a YAML text."""
     return YAML(typ="safe", pure=True).load(text)

@@ -35,18 +35,15 @@ def in_test(recording: Recording, kind: Kind, users: int | None, run: Run | None
 
 
 def recorded(*injections: Injection, seed: int = 2, users: int = 5000) -> Recording:
-    """A simulated bounded run."""
     settings = RunSettings(type="bounded", coordinator=Coordinator(max_users=users), injections=injections)
     return simulate_run(settings, seed).recording
 
 
 def changed(recording: Recording, change: Callable[[Series], Series | None]) -> Recording:
-    """The recording with each series changed; None leaves it out."""
     return replace(recording, series=tuple(new for each in recording.series if (new := change(each))))
 
 
 def scaled(recording: Recording, metric: str, factor: float) -> Recording:
-    """The recording with the values of one metric multiplied."""
     return changed(recording, lambda s: replace(s, values=s.values * factor) if s.metric == metric else s)
 
 
@@ -96,7 +93,6 @@ def flat(
 
 
 def loaded(own: RunInTest, load: pd.Series, stop_s: float | None = None) -> RunInTest:
-    """The run with another curve of users."""
     stop = own.view.stop if stop_s is None else Stop(stop_s, stop_s, shutdown=False)
     return replace(own, view=replace(own.view, load=load, users=load, stop=stop))
 

@@ -127,7 +127,6 @@ def test_a_png_is_the_picture_of_its_svg() -> None:
 
 
 def _luminance(colour: str) -> float:
-    """Relative luminance of ``#rrggbb`` (WCAG 2.2)."""
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -40,7 +40,6 @@ class Claim:
 
 
 def claims() -> Iterator[Claim]:
-    """Every row of the tables of claims."""
     for section in PAGE.read_text("utf-8").split("\n## ")[1:]:
         release = section.split(":", 1)[0]
         if HEADER in section:
@@ -68,7 +67,6 @@ def ledger(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(real: Path, ledger: Path) -> dict[str, Results]:
-    """The results of the five comparisons, without the notebooks around them."""
     found = {}
     for release in LEAST_CLAIMS:
         params = check_params(published_params(real, release, ledger))
@@ -77,7 +75,6 @@ def made(real: Path, ledger: Path) -> dict[str, Results]:
 
 
 def sentences(results: Results, identity: str) -> list[tuple[str, str]]:
-    """Place and text of what bears this id; events are numbered, which is no part of a claim."""
     top, rest = above_the_fold(results.findings)
     findings = [
         (place, each.whole)

@@ -41,7 +41,6 @@ def found(params: Mapping[str, Any]) -> list[Finding]:
 
 
 def change(params: Mapping[str, Any], side: str, to: Change) -> str:
-    """Write the bounded test's recording of one build again, changed; its path."""
     file = Path(params["tests"][0][side]["recording"])
     to(pd.read_csv(file)).to_csv(file, index=False)
     return str(file)
@@ -179,13 +178,11 @@ def test_what_limited_a_build(tmp_path: Path) -> None:
 
 
 def reported(params: Comparison, file: str) -> workbench.Analysis:
-    """A comparison as a report of this params file has it."""
     recordings = workbench.read_recordings(params)
     return workbench.analyse(params, recordings, command=f"python -m buildcompare report {shlex.quote(file)}")
 
 
 def opened(made: workbench.Analysis, command: str) -> bc.Investigation:
-    """What `make lab` with these words opens."""
     words = shlex.split(command)
     assert words[:3] == ["make", "lab", "NOTEBOOK=investigate"]
     said = dict(word.replace("$$", "$").split("=", 1) for word in words[2:])

@@ -34,7 +34,6 @@ def chain(levels: Sequence[float | None]) -> list[Entry]:
 def entries(
     base: Any, new: Any, *, versions: Mapping[int, tuple[str | None, str | None]] | None = None, runs: int = 1
 ) -> list[Entry]:
-    """A chain; each row of `base` and `new` is a test of its own. `versions` by place are others than usual."""
     found = []
     for i in range(len(base[0])):
         pair = (versions or {}).get(i, (f"1.{i}", f"1.{i + 1}"))
@@ -63,7 +62,6 @@ def drift_of(comparisons: Sequence[Entry]) -> pd.DataFrame:
 
 
 def compared(before: float, value: float, runs: int = 1) -> pd.Series:
-    """The drift from one level to the next."""
     return drift_of(entries([[before, value]], [[before, value]], runs=runs)).iloc[0]
 
 
@@ -183,7 +181,6 @@ def test_repeats_are_pooled_within_groups() -> None:
 
 
 def drawn(seed: int, count: int, sd: float = 0.07) -> tuple[np.ndarray, np.ndarray]:
-    """Errors of both builds along a chain of one test."""
     rng = np.random.default_rng(seed)
     base = rng.uniform(1_500, 8_000, count)
     new = base * np.exp(rng.normal(size=count) * sd)

@@ -186,7 +186,6 @@ def test_a_look_with_more_runs_is_judged_by_what_is_left_to_spend(tmp_path: Path
 
 
 def look(params: dict[str, Any], folder: Path) -> Entry:
-    """The entry of a comparison after it was recorded."""
     bench = analysed(params)
     record(folder / "ledger", [entry_of(bench.params, bench.results.tests, position=1)])
     return read_ledger(folder / "ledger").entries[0]

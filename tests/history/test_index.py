@@ -233,8 +233,6 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(browser: BrowserThread, file: Path, task: Callable[[Any], Any], **look: Any) -> Any:
-    """`task` on the page once its charts are drawn."""
-
     def run(page: Any) -> Any:
         page.locator(".levels").first.scroll_into_view_if_needed()  # a chart is drawn when it is seen
         page.locator("build-chart[ready]").first.wait_for()
@@ -251,7 +249,6 @@ def shown(page: Any) -> Any:
 
 
 def read_at(page: Any, part: float) -> tuple[str, list[str]]:
-    """Where the pointer is by the chart's words, and the readout of both builds."""
     plot = shown(page)
     plot.scroll_into_view_if_needed()
     box = plot.bounding_box()

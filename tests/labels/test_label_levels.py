@@ -32,7 +32,6 @@ def recording(average: float, *, calls: float = 2.0) -> Recording:
 
 
 def values_by_stat(of: Recording, window: tuple[float, float] | None) -> dict[str, float]:
-    """The one label's values over `window`."""
     rows = label_levels(of, window)
     assert ({*rows["group"]}, {*rows["label"]}) == ({"api"}, {"getPost"})
     return dict(zip(rows["stat"], rows["value"], strict=True))

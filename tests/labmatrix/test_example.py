@@ -49,7 +49,6 @@ def left_over(folder: Path) -> list[str]:
 
 @pytest.fixture
 def temporary() -> Iterator[Path]:
-    """A folder for temporary files with a short name, as a socket's path is short."""
     folder = Path("/tmp") / f"example-{os.getpid()}"
     folder.mkdir(mode=0o755)
     yield folder

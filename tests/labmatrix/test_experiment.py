@@ -53,7 +53,6 @@ def log_of(folder: Path) -> list[str]:
 
 
 def lines_of(order: list[Cell]) -> list[str]:
-    """What a cell writes into the log, of all in order."""
     return [" ".join([*cell.levels.values(), str(cell.repeat)]) for cell in order]
 
 

@@ -129,7 +129,6 @@ def test_waves_of_two_builds_are_compared_by_what_runs_of_one_build_differ_by() 
 
 
 def wavy(period_s: float, fall: float, seed: int) -> Recording:
-    """Users that hunt with uneven cycles."""
     rng = np.random.default_rng(seed)
     times, users, at = [0.0, 20.0, 1820.0], [0.0, 0.0, 6000.0], 1820.0
     for _ in range(25):

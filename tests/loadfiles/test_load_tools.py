@@ -413,7 +413,6 @@ SHORT = {"k6.csv.gz": 2, "jmeter.jtl.gz": 2, "vegeta.csv.gz": 1, "locust/base/ru
 
 
 def other(run: Recording, factor: float = 1.0001) -> Recording:
-    """Another run: equal recordings are refused as named twice."""
     return replace(run, series=tuple(replace(each, values=each.values * factor) for each in run.series))
 
 

@@ -33,7 +33,6 @@ def out(tmp_path: Path) -> Path:
 
 
 def recorded(*files: str) -> Recording:
-    """The run of these files, as a params file names them."""
     run, source = checked(Run, {"pgbench": [*files]}), checked(Source, {"kind": "pgbench"})
     return record(run, source, read_catalogue("pgbench"))
 

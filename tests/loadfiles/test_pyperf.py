@@ -46,7 +46,6 @@ def test_folders_of_results_are_compared_without_any_configuration(tmp_path: Pat
 
 
 def params_naming(folder: Path, text: str) -> bc.Comparison:
-    """A comparison of a file of numbers with itself."""
     (folder / "run.json").write_text(text)
     run = {"values": str(folder / "run.json")}
     test = {"name": "t", "type": "benchmark", "base": run, "new": run}

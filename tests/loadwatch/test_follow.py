@@ -159,7 +159,6 @@ def watched(base: Recording, new: Recording, kind: str = "bounded", users: int =
 
 
 def ending(test: Watched, new: Recording, since_s: float = 60.0, every_s: float = 60.0) -> Decision:
-    """The first decision that ends the watch."""
     times = np.append(np.arange(since_s, test.length_s, every_s), test.length_s)
     looks = (decide(test, new, float(at_s))[0] for at_s in times)
     return next(each for each in looks if each.code != Code.RUNNING)
@@ -228,7 +227,6 @@ PARAMS = "params/v10.4.0-rc1.yaml"
 
 @pytest.fixture
 def place(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project of its own with the bundled comparison."""
     for name in ("params", "data", "notebooks"):
         (tmp_path / name).symlink_to(project / name) if name != "data" else (tmp_path / name).mkdir()
     (tmp_path / "data/recordings").symlink_to(project / "data/recordings")
@@ -238,7 +236,6 @@ def place(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 @pytest.fixture
 def sent() -> Iterator[tuple[str, list[bytes]]]:
-    """An address, and what is posted there."""
     bodies: list[bytes] = []
 
     def take(method: str, path: str, body: bytes) -> Answer:

@@ -190,7 +190,6 @@ CPU = CATALOGUE.find("cpu-utilization")
 
 
 def straight(level: float, seed: int, top: float = 4000.0) -> LoadedRun:
-    """A climb and a rest; the metric costs `level` times as much as usual."""
     run = made(top, seed=seed)
     return replace(run, metrics={"cpu-utilization": level * run.metrics["m"]})
 
@@ -335,7 +334,6 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
 
 
 def cpu_at_load(base: dict[str, str], new: dict[str, str], calibration: Path) -> LoadAdjustedResult:
-    """CPU at equal load, as a report has it."""
     metrics = analysed({
         "name": "c", "base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "recorded"},
         "tests": [{"name": "t", "type": "unbounded", "base": base, "new": new}], "calibration": str(calibration),

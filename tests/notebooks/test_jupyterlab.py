@@ -65,7 +65,6 @@ LUMINANCE = """element => {
 
 @contextlib.contextmanager
 def jupyterlab(folder: Path, home: Path, **variables: str) -> Iterator[str]:
-    """The address of a JupyterLab in the project folder `folder`, with environment variables."""
     port = free_port()
     for name, values in SETTINGS.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +81,6 @@ def jupyterlab(folder: Path, home: Path, **variables: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def page_of(browser: Browser, address: str, *, height: int = 900) -> Iterator[Page]:
-    """A page of JupyterLab. A dialog that comes up, of a kernel that is slow to start, is accepted."""
     context = browser.new_context(viewport={"width": 1280, "height": height})
     try:
         page = context.new_page()
@@ -96,7 +94,6 @@ def page_of(browser: Browser, address: str, *, height: int = 900) -> Iterator[Pa
 
 
 def run_all_cells(page: Page, notebook: str) -> None:
-    """Run all cells of the notebook that the page opened, as soon as its kernel answers."""
     page.wait_for_function(
         "name => window.jupyterapp?.shell.currentWidget?.context?.path.endsWith(name)", arg=f"{notebook}.ipynb"
     )
@@ -105,13 +102,11 @@ def run_all_cells(page: Page, notebook: str) -> None:
 
 @pytest.fixture
 def shots(tmp_path: Path) -> Path:
-    """Where screenshots go."""
     return Path(os.environ.get("BUILDCOMPARE_SCREENSHOTS") or tmp_path)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, project: Path) -> Path:
-    """A project folder of its own: comments are written into its params."""
     made = tmp_path_factory.mktemp("laboratory") / "project"
     made.mkdir()
     for name in ("notebooks", "params"):
@@ -134,15 +129,12 @@ def result() -> bc.Result:
 
 
 def told(seen: bc.Investigation) -> list[str]:
-    """What the answer shows of an investigation."""
     row = seen.row
     levels = [quantity(level, seen.unit) for level in (row.base, row.new)]
     return [*levels, change(row.delta_percent), interval(row.ci_low, row.ci_high)]
 
 
 def opened(laboratory: str, browser: BrowserThread, notebook: str, by_hand: Callable[[Page], None]) -> None:
-    """Open a notebook, run all its cells, and look at it."""
-
     def task(browser: Browser) -> None:
         with page_of(browser, f"{laboratory}/lab/tree/notebooks/{notebook}.ipynb?reset", height=1000) as page:
             run_all_cells(page, notebook)
@@ -162,7 +154,6 @@ def answer(page: Page) -> list[str]:
 
 
 def settled(page: Page, expected: list[str]) -> list[str]:
-    """The answer, once it is what is expected, or after a while."""
     from playwright.sync_api import TimeoutError as NotInTimeError
 
     with contextlib.suppress(NotInTimeError):

@@ -39,12 +39,10 @@ def params_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def published(params_file: Path) -> Published:
-    """Its report, by the command line's own function."""
     return publish(params_file, output=params_file.parent / "out")
 
 
 def executed(notebook: Path, cwd: str | None = None, **parameters: Any) -> Any:
-    """The notebook as papermill leaves it, by the warm engine."""
     papermill_engines.register(NAME, WarmEngine)
     with tempfile.TemporaryDirectory() as folder:
         output = f"{folder}/executed.ipynb"

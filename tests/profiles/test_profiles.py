@@ -184,7 +184,6 @@ def location(number: int, lines: int) -> bytes:
 
 
 def sample(*locations: int, times: int = 1) -> bytes:
-    """A sample of these locations, so many times over."""
     return message(2, message(1, b"".join(map(varint, locations)) * times) + message(2, b"\x01"))
 
 
@@ -238,7 +237,6 @@ def taken(file: Path, pipe: object) -> None:
 
 
 def cost(contents: bytes, folder: Path) -> float:
-    """CPU time of reading, divided by that of a plain reading; both in a process of less than `MOST_MB`."""
     file = folder / "x.profile"
     file.write_bytes(contents)
     here, there = multiprocessing.Pipe(duplex=False)
@@ -265,7 +263,6 @@ HOSTILE = (
 
 
 def page_with(folder: Path, profiles: dict[str, list[str]]) -> Made:
-    """The page, with README.md beside it, and the findings."""
     params = small_params(folder / "data")
     params["tests"] = params["tests"][:1]
     params["tests"][0]["profiles"] = profiles

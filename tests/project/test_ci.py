@@ -246,7 +246,6 @@ def faster() -> Results:
 
 
 def changed(results: Results, **fields: Any) -> Results:
-    """The results with other fields of their one test."""
     (test,) = results.tests
     return results.model_copy(update={"tests": [test.model_copy(update=fields)]})
 
@@ -339,7 +338,6 @@ def test_errors_and_regressions_of_valid_tests_count_beside_invalid_ones(slower:
 
 
 def main_branch(folder: Path, name: str, users: int) -> Path:
-    """Runs of the base with another number of users."""
     (folder / name).mkdir()
     for file in (LOCUST / "base").iterdir():
         text = re.sub(r"(?m)^(\d{9,}),\d+,", rf"\1,{users},", file.read_text("utf-8"))

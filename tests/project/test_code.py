@@ -11,7 +11,6 @@ MOST_LINES, MOST_METHODS = 50, 25
 
 @cache
 def trees(project: Path) -> dict[str, ast.Module]:
-    """Syntax tree by file, for all files of lib."""
     files = (project / "lib").rglob("*.py")
     return {
         str(file.relative_to(project / "lib")).removeprefix("buildcompare/"): ast.parse(file.read_text("utf-8"))
@@ -26,7 +25,6 @@ def test_no_private_name_is_imported(project: Path) -> None:
 
 
 def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines from `def` to the end without the docstring."""
     first, last = function.body[0], function.end_lineno or 0
     is_docstring = ast.get_docstring(function) is not None
     return last - function.lineno + 1 - ((first.end_lineno or 0) - first.lineno + 1 if is_docstring else 0)

@@ -27,14 +27,12 @@ def named(requirements: list[str]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def declared(project: Path) -> dict[str, str]:
-    """What pyproject.toml asks for to run and to test."""
     table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = table["optional-dependencies"]
     return named(table["dependencies"] + extras["lab"] + extras["dev"])
 
 
 def pins_of(lock: Path) -> dict[str, str]:
-    """Package -> version in a lock file."""
     text = lock.read_text(encoding="utf-8")
     pins = re.findall(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[a-z0-9,-]+\])?==([^ \\]+)", text, flags=re.MULTILINE)
     assert len(dict(pins)) == len(pins), "one version of a package for every Python"

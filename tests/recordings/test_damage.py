@@ -49,7 +49,6 @@ def example() -> Recording:
 
 
 def content(recording: Recording) -> list[Any]:
-    """All that a recording says, arrays by their bytes."""
     series = [{**vars(s), "times": s.times.tobytes(), "values": s.values.tobytes()} for s in recording.series]
     told = [recording.window, recording.stop_known, recording.notes, dict(recording.provenance)]
     parts = [[{k: v for k, v in each.items() if k != "step_s"} for each in series], recording.label_summaries]
@@ -62,7 +61,6 @@ def written(tmp_path: Path) -> bytes:
 
 
 def pulled(folder: Path, patch: pytest.MonkeyPatch) -> Form:
-    """What was pulled before; its server is gone."""
     patch.setenv("BUILDCOMPARE_ROOT", str(folder))
     slot, asked = sources.Slot("pulled", "t", "base", 1), source("http://127.0.0.1:9")
     request = sources._request(run(), asked, CATALOGUE)
@@ -77,13 +75,11 @@ def pulled(folder: Path, patch: pytest.MonkeyPatch) -> Form:
 
 
 def in_notebook(folder: Path, patch: pytest.MonkeyPatch) -> Form:
-    """Results that a notebook carries for those who turn it into a page."""
     whole = figures.packed(json.dumps(fuzzing.ENTRY)).encode()
     return whole, lambda contents: figures.unpacked(contents.decode("latin-1"))
 
 
 def recording(folder: Path, patch: pytest.MonkeyPatch) -> Form:
-    """A recording of ours."""
     return written(folder), lambda contents: content(read_bytes(folder, contents))[:2]
 
 

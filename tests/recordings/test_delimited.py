@@ -35,7 +35,6 @@ def long(frame: pd.DataFrame, sep: str = ",", names: tuple[str, str, str] = ("ti
 
 
 def grafana(frame: pd.DataFrame) -> str:
-    """The panel inspector's "series joined by time", every header in quotes."""
     lines = wide(frame, 1000).splitlines()
     lines[0] = ",".join(f'"{name}"' for name in lines[0].split(","))
     return "\r\n".join([*lines, "", ""])

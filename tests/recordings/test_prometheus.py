@@ -191,7 +191,6 @@ Both = tuple[dict[float, float], dict[float, float]]
 
 
 def both(servers: Servers, query: str, *, offset: float = 0.0, more: float = 0.0) -> Both:
-    """Value by time since the start, from Prometheus and from VictoriaMetrics."""
     found: list[dict[float, float]] = []
     for kind in ("prometheus", "victoriametrics"):
         asked = run(BASE_START + offset, BASE_START + LENGTH_S + more)
@@ -201,7 +200,6 @@ def both(servers: Servers, query: str, *, offset: float = 0.0, more: float = 0.0
 
 
 def apart(first: dict[float, float], second: dict[float, float], after: float) -> np.ndarray:
-    """By how much (relative) the second differs at the times that both have."""
     times = [time for time in first if time in second and time >= after]
     assert len(times) > 300
     return np.abs(np.array([second[time] / first[time] for time in times]) - 1)

@@ -47,14 +47,12 @@ FORMS: dict[str, Callable[[str], str]] = {
 
 
 def five(asked: dict[str, list[str]], labels: dict[str, str], **more: Any) -> Answer:
-    """The first five points that were asked for, or the one."""
     first, step = float(asked["start"][0]), float(asked["step"][0])
     values = [[first + i * step, str(i)] for i in range(1 if asked["start"] == asked["end"] else 5)]
     return matrix(labels, values, **more)
 
 
 def ranges(answer: Callable[[dict[str, list[str]]], Answer]) -> Answering:
-    """Answer range queries as `answer` says, and nothing else."""
     return lambda path, asked: answer(asked) if path.endswith("query_range") else (404, {}, b"")
 
 
@@ -78,7 +76,6 @@ def parts(step: int) -> set[str]:
 
 
 def hidden(text: str, step: int = 3) -> bool:
-    """Whether no such part is in `text`, in letters of any size and over any spaces."""
     text = "".join(text.split()).lower()
     return not any(part in text for part in parts(step))
 
@@ -107,7 +104,6 @@ def test_a_token_in_every_field_of_an_answer(form: str, tmp_path: Path, caplog: 
 
 
 def inside(file: Path) -> str:
-    """All the text of a file, of what it holds compressed too."""
     contents = file.read_bytes()
     if contents[:4] == b"PAR1":
         held = pq.read_table(file)

@@ -30,7 +30,6 @@ REPORT: dict[str, Any] = json.loads(fuzzing.seed("ltctl-report"))
 
 
 def same(values: np.ndarray, expected: np.ndarray) -> bool:
-    """Equal to the last bit, NaN included."""
     return values.dtype == expected.dtype and values.tobytes() == expected.tobytes()
 
 

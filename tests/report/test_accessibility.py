@@ -54,7 +54,6 @@ Look = Callable[[Any], Any]
 
 @pytest.fixture(scope="module")
 def pages(bundled: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A bundled report, one of small tests with a ledger, and the page of every release with both of them."""
     root = tmp_path_factory.mktemp("site")
     reports, ledger = root / "reports", root / "ledger"
     table = root / "history.csv"
@@ -86,7 +85,6 @@ def published(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def file(request: pytest.FixtureRequest, name: str) -> Path:
-    """The page of this name; only that of a published comparison needs the real data."""
     if name == REAL:
         return Path(request.getfixturevalue(REAL))
     return Path(request.getfixturevalue("pages")[name])
@@ -124,7 +122,6 @@ DRAWN = """async () => {
 
 
 def walk(page: Any) -> tuple[int, list[str], list[str]]:
-    """The stops of the Tab key, those whose focus is not seen, and what it missed, once every chart is drawn."""
     if page.url.endswith("index.html"):
         page.evaluate(DRAWN)
     unseen, stops = [], 0

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two params files that share their recordings, and a matrix of variants that reads a file of pgbench."""
     folder = tmp_path_factory.mktemp("asked")
     params = small_params(folder / "data")
     asked = [write_params(folder / f"r{i}.yaml", {**params, "name": f"r{i}"}) for i in range(2)]
@@ -51,7 +50,6 @@ def made_here(asked: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def results(folder: Path) -> tuple[bytes, str]:
-    """The bytes of results.json without `provenance.run`, and the hash of what it was made from."""
     made = (folder / "results.json").read_bytes()
     before, run, after = re.split(rb'(?ms)^  "run": (\{.*?^  \})', made)
     return before + after, json.loads(run)["inputs_sha256"]

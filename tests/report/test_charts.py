@@ -40,8 +40,6 @@ def page_file(bundled: Callable[[str], Path]) -> Path:
 
 
 def opened(browser: BrowserThread, file: Path, task: Task, **look: Any) -> Any:
-    """`task` on the page with its pictures open."""
-
     def run(page: Any) -> Any:
         page.evaluate(UNFOLD)
         page.locator("build-chart[ready]").first.wait_for()
@@ -51,7 +49,6 @@ def opened(browser: BrowserThread, file: Path, task: Task, **look: Any) -> Any:
 
 
 def chart(page: Any, name: str, test: str) -> Any:
-    """The last chart of this metric in a test: not the one of connected users above."""
     return page.locator(f"build-chart[group^='{test}'] .plot[aria-label^='{name}']").last
 
 
@@ -69,7 +66,6 @@ def drag(page: Any, plot: Any, start: float, end: float) -> None:
 
 
 def value(text: str) -> float:
-    """The number that a text ends with, in the metric's unit."""
     ((number, unit),) = re.findall(r"(-?[\d,.]+) ?(\S*)$", text)
     return float(number.replace(",", "")) * UNITS.get(unit, 1.0)
 
@@ -79,7 +75,6 @@ def percent(text: str) -> float:
 
 
 def recorded(side: str, slug: str, test: str = "mysql_bounded") -> pd.Series:
-    """The curve of a bundled test by elapsed seconds."""
     recording = read_recordings(bc.read_params(f"params/{NAME}.yaml"))[test][side][0]
     return recording.curve(recording.total(slug))
 

@@ -28,7 +28,6 @@ CELLS = (
 
 
 def run(engine: run_report.Engine, cells: tuple[str, ...], folder: Path) -> Any:
-    """The notebook of `cells` as an engine leaves it, without times and identifiers."""
     (folder / "in.ipynb").write_text(nbformat.writes(notebook_of(cells)))
     asked = {"parameters": {"who": "me"}, "cwd": str(folder)}
     with run_report._settings(engine) as settings, pytest.raises(papermill.PapermillExecutionError) as error:

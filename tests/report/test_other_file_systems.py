@@ -126,7 +126,6 @@ def test_a_file_is_put_there_once_it_is_made(memory: Any, tmp_path: Path) -> Non
 
 @pytest.fixture(scope="module")
 def ftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """The address of an FTP server, and the folder that it serves."""
     asked = [FTP_PYTHON, "-c", "import pyftpdlib"]
     if shutil.which(FTP_PYTHON) is None or subprocess.run(asked, capture_output=True, check=False).returncode:
         pytest.skip("python3-pyftpdlib is not installed")

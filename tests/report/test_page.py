@@ -113,7 +113,6 @@ FOLLOWED = """async () => {
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text: what ends with a full stop, a question mark, or the line."""
     return [part.strip() for part in re.split(r"(?<=[.?!:]) +(?=[A-Z0-9]|v\d)|\n+", text) if part.strip()]
 
 
@@ -150,7 +149,6 @@ def test_the_page_is_read_in_a_minute(bundled: Callable[[str], Path], browser: A
 
 
 def words_of(markdown: str) -> int:
-    """The number of words of a generated README.md, which says nothing twice and no long sentence."""
     lines = [line for line in markdown.splitlines() if not line.startswith("<!--")]
     told = [re.sub(r"\*\*|\]\([^)]*\)|^[->] ", "", line) for line in lines if not line.startswith("#")]
     said = [sentence for line in told for sentence in sentences(line)]

@@ -24,7 +24,6 @@ SEEDS = {"v10.4": "000", "v11.1": "002", "v9.6": "004"}
 
 
 def shape(markdown: str) -> dict[str, Any]:
-    """What the outside of a Markdown report consists of; graphs by their names and paths without a suffix."""
     users = markdown.split("### Supported users", 1)[1].split("###", 1)[0]
     rows = [row for row in users.splitlines() if row.startswith("|") and not set(row) <= set("|- ")]
     setup = markdown.split("## Setup", 1)[1].split("## Results", 1)[0]
@@ -48,7 +47,6 @@ def seed_of(real: Path, release: str) -> str:
 
 @pytest.fixture(scope="module")
 def reports(real: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The folders of the three reports, each made by the one command."""
     made = {}
     for release in SEEDS:
         seed = seed_of(real, release)

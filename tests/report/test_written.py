@@ -100,7 +100,6 @@ LEAST = {"metrics": {"metric", "base", "new", "delta_percent", "ci_low", "ci_hig
 
 
 def flat(row: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Names and values of a row; pairs in two columns, a reason by its code."""
     for key, value in row.items():
         if key == "reason" and value:
             yield prefix + key, value.get("code")

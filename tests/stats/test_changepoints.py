@@ -20,7 +20,6 @@ from buildcompare.stats.changepoints import (
 
 
 def ar1(rng: np.random.Generator, size: int, phi: float) -> np.ndarray:
-    """A stationary AR(1) series of variance 1."""
     shocks = rng.standard_normal(size + 300) * math.sqrt(1.0 - phi**2)
     return lfilter([1.0], [1.0, -phi], shocks)[300:]
 
@@ -39,7 +38,6 @@ def optimum(values: np.ndarray, penalty: float) -> float:
 
 
 def signal(seed: int, size: int) -> np.ndarray:
-    """White noise, rounded noise, steps, spikes or a random walk."""
     rng = np.random.default_rng(seed)
     values = rng.standard_normal(size)
     if seed % 5 == 1:

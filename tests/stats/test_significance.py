@@ -52,7 +52,6 @@ def worth(table: np.ndarray) -> np.ndarray:
 
 
 def within_pair(base: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Two-sided p-values of k pairs of series, shape (k, n) each, by their own standard errors alone."""
     (b, b_se, b_effective), (n, n_se, n_effective) = worth(base), worth(new)
     df = np.maximum(b_effective + n_effective - 2.0, 1.0)
     return np.asarray(2.0 * special.stdtr(df, -np.abs(n - b) / np.hypot(b_se, n_se)))
@@ -170,7 +169,6 @@ def test_a_shorter_window_is_less_certain() -> None:
 
 
 def labelled(values: dict[str, float]) -> RunLevels:
-    """Average times of API handlers."""
     return RunLevels(
         labels=label_frame(
             [("api", label, "avg", value, math.nan) for label, value in values.items()], ["value", "calls"]
@@ -194,7 +192,6 @@ def label_groups(rng: np.random.Generator, setups: int, labels: int) -> list[Rep
 
 
 def pair_of(first: RunLevels, second: RunLevels) -> pd.DataFrame:
-    """Both runs as base and new, row by row."""
     return first.labels.merge(second.labels, on=LABEL_KEY, suffixes=("_base", "_new")).rename(
         columns={"value_base": "base", "value_new": "new"}
     )
@@ -355,7 +352,6 @@ METRIC = Metric(name="metric", slug="metric", better="lower", run_sd_percent=Run
 
 
 def contrasts(squares: object, df: float = 1.0, misread: bool = False) -> pd.DataFrame:
-    """One comparison for each sum of squares."""
     frame = pd.DataFrame({"squares": squares, "df": df, "misread": misread})
     return frame.assign(comparison=frame.index)
 

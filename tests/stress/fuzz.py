@@ -123,7 +123,6 @@ class Child:
         self.last = self.folder / "last"
 
     def read(self, contents: bytes) -> None:
-        """Read one input; end the process once its time is over."""
         self.last.write_bytes(contents)  # an abort leaves nothing else
         faulthandler.dump_traceback_later(WAITS_S, exit=True)
         signal.setitimer(signal.ITIMER_PROF, 2 * self.fuzzing.HANGS_S)
@@ -158,7 +157,6 @@ class Child:
 
 
 def child(asked: dict[str, Any]) -> None:
-    """Read changed inputs of one kind until its CPU time is over."""
     try:
         import atheris
     except ImportError:

@@ -117,7 +117,6 @@ def state(out: Path, units: list[str]) -> State:
 
 
 def contents(file: Path) -> bytes:
-    """What is in a file but for when it was made."""
     text = file.read_bytes()
     if file.suffix == ".ipynb":
         with contextlib.suppress(ValueError):  # not whole: as it is
@@ -140,14 +139,12 @@ def listed(folder: Path) -> set[str]:
 
 
 def run(command: list[str], folder: Path) -> None:
-    """Run a command to its end."""
     done = subprocess.run(command, cwd=PROJECT, env=environment(folder), capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{command}: {done.stderr}")
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """With a folder of temporary files that nobody else uses, and one of what is pulled."""
     for name in ("tmp", "out"):
         (folder / name).mkdir(exist_ok=True)
     root = {"BUILDCOMPARE_ROOT": str(folder / "root")} if (folder / "root").exists() else {}
@@ -155,7 +152,6 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def asked(*arguments: Any) -> list[str]:
-    """A command line."""
     return [sys.executable, "-m", "buildcompare", *map(str, arguments)]
 
 
@@ -191,7 +187,6 @@ def an_import(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
 
 
 def a_calibration(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
-    """What repeated runs teach."""
     test = small(folder, earlier)["tests"][0]
     groups = [{"name": "a", "type": "bounded", "runs": [test["base"], test["new"]]}]
     file = write_params(folder / "groups.yaml", {"source": {"kind": "recorded"}, "groups": groups})
@@ -199,7 +194,6 @@ def a_calibration(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
 
 
 def an_index(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
-    """The page of a ledger's thirty comparisons."""
     shutil.rmtree(folder / "ledger", ignore_errors=True)
     importing, _ = an_import(folder, earlier)
     run([*importing[:-1], str(folder / "ledger")], folder)
@@ -228,7 +222,6 @@ def served() -> str:
 
 
 def a_pull(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
-    """Two runs from a server."""
     LEVEL[0] = 1.0 if earlier else 1e6
     (folder / "root").mkdir(exist_ok=True)
     shutil.copytree(PROJECT / "params", folder / "root/params", dirs_exist_ok=True)

@@ -75,7 +75,6 @@ CASES: dict[str, tuple[str, Callable[[int], bytes], int]] = {
 
 
 def takes_s(kind: str, contents: bytes, folder: Path) -> float:
-    """CPU seconds of reading, or of refusing, without the collector's walk over the objects of other tests."""
     path = folder / ("x.yaml" if kind in fuzzing.YAML else "x")
     path.write_bytes(contents)
     gc.freeze()
@@ -103,7 +102,6 @@ def test_work_grows_no_faster_than_its_input(name: str, tmp_path: Path) -> None:
 
 
 def main(names: list[str]) -> None:
-    """Print a row for each."""
     print(f"{'':28} {'most':>12} {'MB':>7} {'1/8 s':>7} {'1/2 s':>7} {'all s':>7} {'grows':>6}")
     with tempfile.TemporaryDirectory() as name:
         for what in names:

@@ -64,7 +64,6 @@ def main(rounds: int, folder: Path) -> int:
 
 
 def raced(program: str, folder: Path, rounds: int) -> None:
-    """Run the program in `RACERS` processes at once."""
     started = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     arguments = [[sys.executable, "-c", program, str(folder), f"p{i}", str(rounds)] for i in range(RACERS)]

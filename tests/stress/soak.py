@@ -94,7 +94,6 @@ def half(files: list[Path], folder: Path, kill_at: int | None) -> None:
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, int]]:
-    """By report: which file its results are, and when they were written."""
     found = {}
     for file in (folder / "out").glob("[!.]*/results.json"):
         about = file.stat()
@@ -103,7 +102,6 @@ def stamps(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def held(command: int, temporary: Path) -> Held:
-    """What a command and its fork server hold now; a report under way is the fork server's child."""
     own = Path("/proc", str(command))
     servers = [Path("/proc", number) for number in sorted(children(own))]
     open_files = [target for each in (own, *servers) for target in opened(each)]
@@ -116,12 +114,10 @@ def held(command: int, temporary: Path) -> Held:
 
 
 def children(process: Path) -> set[str]:
-    """The processes that a process started."""
     return {number for task in process.glob("task/*/children") for number in task.read_text().split()}
 
 
 def ticks(process: Path) -> int:
-    """CPU of a process and of those that it waited for, in clock ticks."""
     return sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:15]))
 
 

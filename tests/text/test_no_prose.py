@@ -20,7 +20,6 @@ CUT_IN_TEMPLATE = re.compile(r"\.r?(?:partition|split)\(\s*[\"']|\|\s*r?(?:parti
 
 
 def is_sentence(node: ast.AST) -> bool:
-    """Whether a node is a string of several words."""
     texts = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
     return any(
         isinstance(each, ast.Constant) and isinstance(each.value, str) and " " in each.value.strip() for each in texts
