@@ -18,7 +18,7 @@ import pandas as pd
 from buildcompare.findings.subject import subject
 from buildcompare.labels.tables import judge_label_tables, label_tables
 from buildcompare.labels.traffic_mix import split_averages
-from buildcompare.load.view import RunView
+from buildcompare.load.view import RunView, is_geometric
 from buildcompare.metrics.compare import judge_measured, measure_metrics
 from buildcompare.metrics.compare_events import compare_events, search_events
 from buildcompare.metrics.events import search_window
@@ -82,7 +82,7 @@ class Investigation(Target):
             window = run.steady.window
             if series is None or window is None:
                 continue
-            level = measure_level(run.recording.curve(series), window, geometric=series.unit == "seconds")
+            level = measure_level(run.recording.curve(series), window, geometric=is_geometric(self.views, series))
             counts = (level.samples, level.missing, level.n_effective, 100.0 * level.se_log)
             rows.append([side, number, *window, level.value, *counts])
         columns = "build run from_s to_s level samples missing n_effective se_percent"
@@ -249,12 +249,23 @@ class Investigation(Target):
         least, most = effect.interval(1.0 - level)
         worst = {Better.LOWER: most, Better.HIGHER: -least}.get(row.better, math.nan)
         is_worse = (effect.log_ratio > 0) == (row.better == "lower")
+        changed = "changed_gate" if row.gate else "changed"
+        small = row.gate and abs(effect.delta_percent) <= row.margin_percent
         claims = [
             (Status.EQUIVALENT, "equivalent", max(-low, high), row.margin_percent),
-            (Status.REGRESSION if is_worse else Status.IMPROVEMENT, "changed", row.p_adjusted, level),
+            (Status.REGRESSION if is_worse else Status.IMPROVEMENT, changed, row.p_adjusted, level),
             (Status.NOT_WORSE, "not_worse", worst, 2.0 * row.margin_percent),
         ]
-        lines = [(s.value, say("investigation", "claim", c), n, limit, bool(n < limit)) for s, c, n, limit in claims]
+        lines = [
+            (
+                status.value,
+                say("investigation", "claim", code),
+                n,
+                limit,
+                bool(n < limit) and not (code == changed and small),
+            )
+            for status, code, n, limit in claims
+        ]
         lines.append((Status.INCONCLUSIVE.value, say("investigation", "claim", "none"), math.nan, math.nan, True))
         first = next(i for i, line in enumerate(lines) if line[-1])
         return pd.DataFrame(lines[: first + 1], columns=CLAIM_COLUMNS)

@@ -75,8 +75,17 @@ def time_to_users(test: TestResult) -> Iterator[Found]:
     reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]
     apart, mark, base, new = max(reached, default=(0.0, "0", 0.0, 0.0))
     if test.type == "unbounded" and ramps.shift_status == Status.INCONCLUSIVE and apart >= LATER_S:
-        evidence = {"users": int(mark), "base": base, "new": new, "identical": OTHER_TIMES}
+        evidence = {
+            "users": int(mark),
+            "base": base,
+            "new": new,
+            "identical": OTHER_TIMES if _one_run_each(test) else None,
+        }
         yield Found(FindingKind.TIME_TO_USERS, Severity.INFO, evidence)
+
+
+def _one_run_each(test: TestResult) -> bool:
+    return max(map(len, test.runs)) == 1
 
 
 def beginning(test: TestResult) -> Iterator[Found]:
@@ -93,7 +102,7 @@ def beginning(test: TestResult) -> Iterator[Found]:
         **{key: [getattr(base, key), getattr(new, key)] for key in both},
         **shift.model_dump(include=shifted),
         "falls": None if bumps_alike(shift) or None in falls else falls,
-        "identical": OTHER_BUMPS if shift.shift_status == Status.INCONCLUSIVE else None,
+        "identical": OTHER_BUMPS if shift.shift_status == Status.INCONCLUSIVE and _one_run_each(test) else None,
     }
     yield Found(FindingKind.BEGINNING, Severity.INFO, evidence)
 

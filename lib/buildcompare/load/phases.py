@@ -114,6 +114,7 @@ PIXEL = 0.003  # maximum distance of samples from a line, as a share of the leve
 TRUSTED_PART, END_STEPS = 0.7, 2.0
 """A straight part of the ramp ends at the last sample within `END_STEPS` * 8 users of a line through its first 70 %."""
 MAIN_PART = 0.35  # the ramp is the first straight stretch whose rise is at least this fraction of the largest rise
+STAIR_PART = 0.1  # straight stretches that rise by less of the level are steps (published ramps: at least 0.13)
 AFTER_S = 240.0  # minimum seconds of a stretch after a kink: long enough for alerts to turn the curve up and down twice
 SLOWER = (0.2, 0.8)  # limits of the slope after a kink, relative to the slope before it (expected: a third to a half)
 
@@ -144,7 +145,7 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     Returns
     -------
     Ramp or None
-        None if the curve does not climb.
+        None if the curve does not climb, or climbs in steps of less than a tenth of its level.
 
     Raises
     ------
@@ -169,7 +170,7 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
         start_s = stretch[1] + LAG_S
     rises = [slope * (end_s - start_s) for start_s, end_s, slope in stretches]
     most = max(rises, default=0.0)
-    if not most > 0:
+    if not most > STAIR_PART * curve.level:
         return None
     start_s, end_s, slope = next(s for s, rise in zip(stretches, rises, strict=True) if rise >= MAIN_PART * most)
     # Without the tolerance of one pixel of a plot: it would make the slow approach to the equilibrium a kink.

@@ -162,12 +162,12 @@ def shift(
 
 
 def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:
-    if base.beginning.onset_s is None or new.beginning.onset_s is None:
+    if base.beginning.onset_s is None or new.beginning.onset_s is None or not (base.ramp and new.ramp):
         return None
     start = max(base.beginning.onset_s, new.beginning.onset_s)
     waves = [side.waves.onset_s for side in (base, new) if side.waves.onset_s is not None]
-    ramps = [side.ramp.end_s for side in (base, new) if side.ramp is not None]
-    end = min(*(waves or ramps or [start]), float(base.curve.elapsed[-1]), float(new.curve.elapsed[-1]))
+    ends = waves or [base.ramp.end_s, new.ramp.end_s]
+    end = min(*ends, float(base.curve.elapsed[-1]), float(new.curve.elapsed[-1]))
     return (start, end) if end - start >= MINUTE_S else None
 
 
@@ -229,14 +229,15 @@ def _middle(differences: Sequence[T | None], name: str) -> T | None:
 
 
 def _mean_ramp(ramps: Sequence[RampUp]) -> RampUp:
-    """Average the ramps of the runs of one build; the ramp of a single run is returned unchanged."""
+    """Average the ramps of a build's runs; a value is None if fewer than half of the runs have it."""
     if len(ramps) == 1:
         return ramps[0]
     names = RampUp.model_fields.keys() - {"time_to", "bumps", "early_bumps", "equilibrium"}
+    known = {name: [value for ramp in ramps if (value := getattr(ramp, name)) is not None] for name in names}
     marks = ramps[0].time_to if ramps else {}
     counts = sorted(ramp.early_bumps for ramp in ramps if ramp.early_bumps is not None)
     return RampUp(
-        **{name: mean_of_runs([getattr(ramp, name) for ramp in ramps]) for name in names},
+        **{name: mean_of_runs(each) if 2 * len(each) >= len(ramps) else None for name, each in known.items()},
         early_bumps=counts[len(counts) // 2] if counts else None,
         time_to={mark: mean_of_runs([ramp.time_to.get(mark) for ramp in ramps]) for mark in marks},
     )
