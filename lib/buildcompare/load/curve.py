@@ -251,10 +251,12 @@ def find_falls(
         soon = users[(elapsed > since) & (elapsed <= since + MINUTE_S)]  # users in the minute after the loss
         remaining = float(np.median(soon)) if soon.size else float(users[-1])
         last = int(np.searchsorted(elapsed, elapsed[start] + LOW_S, "right"))
-        lowest = float(users[start + 1 : max(last, start + 2)].min())
+        low_at = start + 1 + int(np.argmin(users[start + 1 : max(last, start + 2)]))
+        lowest = float(users[low_at])
         emptied = lowest < hardly_any * before
         if before - remaining <= 0.5 * allowed[first] and not emptied:
             continue
+        since = max(since, elapsed[low_at]) if emptied else since
         again = np.flatnonzero((elapsed > since) & (users >= (RECOVERED if emptied else HELD) * before))
         back_s = float(elapsed[again[0]]) if again.size else None
         restart = emptied and back_s is not None
@@ -325,9 +327,10 @@ def rate_stop(rate: pd.Series) -> Stop | None:
     if stop is None or not stop.shutdown:
         return stop
     elapsed, values = samples(rate)
-    still = np.flatnonzero((values >= STILL * np.median(values[elapsed <= stop.at_s])) & (elapsed > stop.at_s))
+    smooth, after = pd.Series(values).rolling(5, center=True, min_periods=1).median(), elapsed > stop.at_s
+    still = np.flatnonzero(after & (smooth.to_numpy() >= STILL * np.median(values[~after])))
     first, last = (float(values[part].mean()) if part.size else 0.0 for part in np.array_split(still, 3)[::2])
-    if still.size <= 3 or last < KEPT * first:  # ends at once, or declines to its end
+    if still.size <= max(3.0, after.sum() / 2.0) or last < KEPT * first:  # ends at once, or declines to its end
         return stop
     return replace(stop, at_s=float(elapsed[still[-1]]))
 
