@@ -190,9 +190,8 @@ def _inline(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Operation]:
 def _type_of(stated: TestType | None, runs: Sequence[Recording]) -> TestType:
     """Return the stated type of test, or that of the runs; raise an InputError for a type that the runs do not fit."""
     timed, numbers = any(run.series for run in runs), any(run.measurements for run in runs)
-    allowed: tuple[TestType, ...] = (
-        ("bounded", "unbounded", "benchmark") if numbers or not timed else ("bounded", "unbounded")
-    )
+    benchmark: list[TestType] = ["benchmark"] if numbers or not timed else []
+    allowed: list[TestType] = ["bounded", "unbounded", *benchmark]
     made: TestType = stated or ("bounded" if timed else "benchmark")
     if made not in allowed:
         raise InputError(file=None, key="type", expected=" or ".join(allowed), found=repr(made))

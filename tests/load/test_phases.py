@@ -227,6 +227,12 @@ def test_run_to_run_variation_decides_what_is_significant() -> None:
     assert wild.users_ci[1] - wild.users == pytest.approx(4.0 * 1.96 * math.sqrt(2) * 250.0, rel=0.01)
 
 
+def test_users_added_in_steps_have_no_slope_and_no_shift() -> None:
+    times = np.arange(0.0, 7000.0, 5.0)
+    one, other = (shape(pd.Series(np.minimum(np.floor(times / s) * 500, 7000), times)) for s in (300, 200))
+    assert (one.ramp, other.ramp, shift(one, other)) == (None, None, None)
+
+
 def test_a_gap_that_opens_later_is_no_shift() -> None:
     base, new = (shape(path((0, 0), (top_s, 8000), (6000, 8000))) for top_s in (2000, 4000))
     assert not sure(shift(base, new)).significant

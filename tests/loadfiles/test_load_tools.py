@@ -345,7 +345,7 @@ def test_the_endpoint_that_fails_most_is_named(tmp_path: Path) -> None:
     assert results.suggestions[0].text == "Find out why GET /b fails."
 
 
-@pytest.mark.parametrize(("tool", "down"), [("vegeta", 1), ("vegeta", 3), ("hey", 3)])
+@pytest.mark.parametrize(("tool", "down"), [("vegeta", 1), ("vegeta", 3), ("vegeta", 6), ("hey", 3)])
 def test_a_run_without_success_does_not_pass(tool: str, down: int, tmp_path: Path) -> None:
     for i in range(6):
         requests_of(file := tmp_path / ("new" if i > 2 else "base") / f"{i}.csv", {"/a": 0.02}, i)

@@ -16,6 +16,7 @@ from statsmodels.stats.multitest import multipletests
 
 import buildcompare as bc
 from buildcompare.config.catalogue import Metric
+from buildcompare.findings.verdict import opening
 from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.effects import (
     Effect,
@@ -283,17 +284,19 @@ def test_numbers_of_failures_are_judged_beside_the_requests() -> None:
     assert bc.compare(build(100, 90, 115), build(110, 95, 104)).verdict != "regression"
 
 
-REQUESTS = {"queries": 200_000, "requests": 100_000, "errors": 10_000}
+REQUESTS = {"queries": 200_000, "requests": 100_000, "cached_requests": 50_000, "errors": 10_000}
 
 
 @pytest.mark.parametrize(
     ("new", "status"),
     [
-        ({"queries": 100_000}, "equivalent"), ({"queries": 400_000, "errors": 20_000}, "regression"),
+        ({"queries": 100_000}, "equivalent"), ({"cached_requests": 25_000}, "equivalent"),
+        ({"queries": 400_000, "errors": 20_000}, "regression"),
         ({"requests": 50_000}, "regression"), ({"requests": 200_000, "errors": 20_000}, "equivalent"),
         ({"errors": 0}, "improvement"), ({"requests": 2000, "errors": 30_000}, "regression"),
     ],
-    ids=["other queries", "more of both", "fewer requests", "more requests", "none fails", "more errors than requests"],
+    ids=["other queries", "fewer cached", "more of both", "fewer requests",
+         "more requests", "none fails", "more errors than requests"],
 )  # fmt: skip
 def test_failures_are_judged_per_request_and_the_change_is_the_judged_one(new: dict[str, int], status: str) -> None:
     def build(values: dict[str, int]) -> list[dict[str, float]]:
@@ -315,7 +318,8 @@ def second_by_second(rate: Sequence[float], seed: int, **more: object) -> pd.Dat
 
 
 @pytest.mark.parametrize(
-    ("end", "verdict"), [((0.3, 0.3), "regression"), ((1, 1), "pass"), ((0, 0), "pass"), ((1, 0), "pass")]
+    ("end", "verdict"),
+    [((0.3, 0.3), "regression"), ((0.12, 0.12), "regression"), ((1, 1), "pass"), ((0, 0), "pass"), ((1, 0), "pass")],
 )
 def test_a_server_that_answers_fewer_requests_is_still_under_load(end: tuple[float, float], verdict: str) -> None:
     base, new = ([second_by_second(rate, 9 * side + i) for i in range(3)] for side, rate in enumerate(((1, 1), end)))
@@ -338,6 +342,47 @@ def test_a_share_counts_each_sample_by_its_requests() -> None:
     base = [each.assign(success_percent=100.0) for each in new]
     row = bc.compare(base, new).metrics.set_index("name").loc["success_percent"]
     assert (row["status"], row["new"]) == ("regression", pytest.approx(50.0, abs=1.0))
+
+
+@pytest.mark.parametrize("name", ["success_rate", "availability"])
+def test_a_share_is_counted_where_requests_are_sampled_more_rarely(name: str) -> None:
+    busy = np.arange(600) % 3 == 0
+    rows = [
+        ("requests_per_second", np.arange(0.0, 600, 30), np.full(20, 100.0)),
+        (name, np.arange(600.0), 0.5 + busy / 2),
+    ]
+    build = [pd.concat(pd.DataFrame({"timestamp": at, "metric": each, "value": values + i / 999 * (each != name)})
+             for each, at, values in rows) for i in range(3)]  # fmt: skip
+    base = [each.assign(value=each["value"].where(each["metric"] != name, 1.0)) for each in build]
+    row = bc.compare(base, build).metrics.set_index("name").loc[name]
+    assert (row["status"], row["new"]) == ("regression", pytest.approx(2 / 3, abs=0.01))
+
+
+def test_times_of_zero_count() -> None:
+    def waits(share: float) -> list[dict[str, list[float]]]:
+        slow = np.arange(100) % 10 < 10 * share
+        return [{"wait_ms": np.where(slow, 0.1 + i / 999, 0.0).tolist()} for i in range(3)]
+
+    row = bc.compare(waits(0.1), waits(0.5)).metrics.loc[0]
+    assert (row["status"], row["new"] / row["base"]) == ("regression", pytest.approx(5.0))
+    assert bc.compare(waits(0.0), waits(0.5)).metrics.loc[0, "reason"] == "zero_base"
+    timed = [[pd.DataFrame(each, index=np.arange(0.0, 1000, 10)) for each in waits(share)] for share in (0.1, 0.5)]
+    levels = bc.investigate(bc.compare(*timed)).levels["level"]
+    assert levels.max() == pytest.approx(0.05, rel=0.2)
+
+
+def test_a_few_very_long_times_are_no_pass() -> None:
+    rng, times = np.random.default_rng(1), np.arange(0.0, 1000, 5)
+    base, new = ([rng.lognormal(-3, 0.05, 200) for _ in range(3)] for _ in "bn")
+    new = [np.where((times > 500) & (times < 520), 8.0, each) for each in new]
+    result = bc.compare(*([pd.DataFrame({"latency_seconds": run}, times) for run in side] for side in (base, new)))
+    assert (result.verdict, "arithmetic mean" in str(opening(result.results))) == ("inconclusive", True)
+
+
+def test_errors_that_scatter_are_no_change_of_attempts() -> None:
+    build = [[{"errors": float(each), "requests": 100_000.0} for each in side] for side in ((0, 0, 90), (30, 30, 30))]
+    row = next(each for each in bc.compare(*build).results.tests[0].metrics if each.slug == "errors")
+    assert (row.base, row.new, row.delta_percent, row.per_attempt) == (30, 30, 0, False)
 
 
 def test_milliseconds_and_seconds_get_one_status() -> None:

@@ -78,11 +78,7 @@ def judge_measured(
 
 
 def _judged_change(tested: TestedEffect, plain: float) -> dict[str, Any]:
-    """Return the judged change of failures, and whether it is per attempt; `plain` is the change of their levels.
-
-    The levels are arithmetic means, the interval is of mean log odds. If runs scatter so much that the interval does
-    not hold the change, the change is that of the log odds.
-    """
+    """Return the change of failures (of their levels, `plain`, if the interval holds it), and if it is per attempt."""
     if plain == -100.0:
         return {"delta_percent": plain, "ci_low": plain}
     effect, (low, high) = tested.effect, tested.effect.interval()

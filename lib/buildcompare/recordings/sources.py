@@ -407,9 +407,8 @@ def is_kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue) -> bool:
 def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh: bool = False) -> InputFile | None:
     """Return the file in `slot` if it was pulled by this request and with these credentials, else None.
 
-    A file that was not pulled raises an error. With `refresh`, the result is None for pulled files and for damaged
-    files, and always for a file that was pulled before its run ended. Credentials are compared only if all secrets are
-    available.
+    A file that was not pulled raises an error. With `refresh`, the result is None for pulled and for damaged files, and
+    always for a file pulled before its run ended. Credentials are compared only if all secrets are available.
     """
     if not resolve(slot.path).exists():
         return None
