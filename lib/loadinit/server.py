@@ -29,7 +29,7 @@ STATUS = ("code", "status", "status_code", "http_status", "http_status_code", "h
 """Labels that name an endpoint or a status, the surest first."""
 _BAD = "(?i)5..|err.*|.*error|fail.*|.*exception|time_?out|unavailable|internal|unknown|deadline.*|aborted|data_?loss"
 """Values of a status label that count as errors; among the others must be one of `_GOOD`."""
-_GOOD = "(?i)[123].*|ok|succe.*|complete.*|done|accepted|pass.*|hit"
+_GOOD = "(?i)[123]..|ok|succe.*|complete.*|done|accepted|pass.*|hit"
 _PARTS = ("0.5", "0.9", "0.95", "0.99")  # values of a summary's label `quantile` that become metrics
 _OF_SERVER = r"(prometheus|promhttp|scrape|net_conntrack)_.*|up|ALERTS.*|.*_created"
 _NOT_RUNTIME = r"(?!(?:go|process|jvm|python|nodejs|node)_)(?:.*_)?"
@@ -48,17 +48,13 @@ class _Rule(NamedTuple):
     load: bool = False
 
 
+_ASKED = rf"{_REQUEST}(?<=_total|_count)"
 _LOADS = ("vus", "users", "clients", "sessions", "connections", "websockets")  # words for the load, the surest first
+_BEGUN = "sum(rate({0}[{{rate}}])) or vector(0)"  # a counter of failures is there from the first failure on
 _LOW, _RATE, _SUM = Better.LOWER, "sum(rate({0}[{{rate}}]))", "sum({0}{1})"
 _RULES = (
-    _Rule(rf"{_NOT_RUNTIME}{FAILED}_(?:.*_)?total", "{0} per second", "errors/s", _LOW, _RATE, gate=True),
-    _Rule(
-        rf"{_REQUEST}(?<=_total|_count)(?<!bytes_total|conds_total)",
-        "{0} per second",
-        "requests/s",
-        Better.HIGHER,
-        _RATE,
-    ),
+    _Rule(rf"{_NOT_RUNTIME}{FAILED}_(?:.*_)?total", "{0} per second", "errors/s", _LOW, _BEGUN, gate=True),
+    _Rule(rf"{_ASKED}(?<!bytes_total|conds_total)", "{0} per second", "requests/s", Better.HIGHER, _RATE),
     _Rule("process_cpu_seconds_total", "CPU", "percent of one core", _LOW, "sum(rate({0}{1}[{{rate}}])) * 100"),
     _Rule(
         "process_resident_memory_bytes|(?:go|jvm|nodejs)_.*(?:heap_inuse|heap.*used).*bytes", "{0}", "bytes", _LOW, _SUM
@@ -134,9 +130,6 @@ class _Server:
             for name in sorted(fit, key=_place_of_load) if rule.load else fit:
                 load = rule.load and not any(each.load for each in self.metrics.values())
                 query = rule.query.format(name, "{{app}}" if jobs and not rule.load else "")
-                query += (
-                    " or vector(0)" if rule.unit == "errors/s" else ""
-                )  # a counter of failures begins with the first
                 named = assumed_metric(name).better
                 better = named if rule.better == Better.HIGHER and named != Better.NEUTRAL else rule.better
                 self.add(rule.title.format(name), rule.unit, better, query, name, gate=rule.gate, load=load)
@@ -191,7 +184,7 @@ def draft_of_server(url: str, windows: Mapping[Side, tuple[str, str]]) -> Draft:
         every, both = names["base"] | names["new"], names["base"] & names["new"]
         begun = {name for name in names["new"] - both if re.fullmatch(_RULES[0].pattern, name)}
         both = {name for name in both | begun if not re.fullmatch(_OF_SERVER, name)}
-        server = _Server(both, *_described(client, both, runs["new"]))
+        server = _Server(both, *_described(client, both, runs))
         stems = [name.removesuffix("_bucket") for name in sorted(both) if name.endswith("_bucket")]
         for stem in sorted(stems, key=lambda stem: not re.fullmatch(_REQUEST, stem)):
             if {f"{stem}_sum", f"{stem}_count"} <= both:
@@ -231,20 +224,21 @@ def _names(client: Client, run: Run, side: Side) -> set[str]:
     raise InputError(file=None, key=f"--{side}", expected=expected, found="none from start to end")
 
 
-def _described(client: Client, names: set[str], run: Run) -> tuple[dict[str, dict[str, set[str]]], set[str]]:
-    """The labels of requests' counters and histograms, and the names that the server calls gauges."""
-    types, within = client.listing("/api/v1/metadata", {}), _asked(run)
+def _described(
+    client: Client, names: set[str], runs: Mapping[Side, Run]
+) -> tuple[dict[str, dict[str, set[str]]], set[str]]:
+    """The labels of requests' counters, histograms and summaries, and the names that the server calls gauges."""
+    types = client.listing("/api/v1/metadata", {})
     labels: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for name in sorted(each for each in names if re.fullmatch(rf"{_REQUEST}_(total|count)", each)):
-        asked = {"match[]": name, "limit": str(MOST_SERIES), **within}
-        for label, value in (pair for series in client.listing("/api/v1/series", asked) for pair in series.items()):
-            labels[name][label].add(value)
-        buckets = f"{name.removesuffix('count')}bucket"
-        if buckets in names:
-            labels[buckets]["le"] = {*client.listing("/api/v1/label/le/values", {"match[]": buckets, **within})}
-    summaries = {"match[]": '{quantile!=""}', "limit": str(MOST_SERIES), **within}
-    for series in client.listing("/api/v1/series", summaries):
-        labels[series["__name__"]]["quantile"].add(series["quantile"])
+    counted = sorted(each for each in names if re.fullmatch(_ASKED, each))
+    for within in map(_asked, runs.values()):
+        for selected in (*counted, '{quantile!=""}'):
+            asked = {"match[]": selected, "limit": str(MOST_SERIES), **within}
+            for series in client.listing("/api/v1/series", asked):
+                for label, value in series.items():
+                    labels[series["__name__"]][label].add(value)
+        for buckets in {f"{name.removesuffix('count')}bucket" for name in counted} & names:
+            labels[buckets]["le"] |= {*client.listing("/api/v1/label/le/values", {"match[]": buckets, **within})}
     return labels, {name for name, rows in types.items() if any(row.get("type") == "gauge" for row in rows)}
 
 

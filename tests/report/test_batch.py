@@ -120,7 +120,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]
 
     start("scheduler", "--port", "0", "--no-dashboard", "--host", "127.0.0.1")
     workers = [start("worker", "--nthreads", "1", "--no-nanny", "--no-dashboard") for _ in range(3)]
-    while not file.exists():
+    while not (file.exists() and file.read_text()):
         time.sleep(0.05)
     yield json.loads(file.read_text())["address"], workers
     for process in started:

@@ -137,7 +137,7 @@ def causes(
 def _mean_doubled(metric: MetricResult) -> bool:
     """Whether a few long times, which hardly move the geometric mean, at least double the arithmetic mean."""
     base, new = metric.mean
-    return metric.unit in TIMES and metric.deciding is metric and bool(base and new and new >= 2.0 * base)
+    return metric.unit in TIMES and metric.decided_by == "level" and bool(base and new and new >= 2.0 * base)
 
 
 def _worse(row: Decided | None) -> list[CauseKind]:
