@@ -75,12 +75,8 @@ def time_to_users(test: TestResult) -> Iterator[Found]:
     reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]
     apart, mark, base, new = max(reached, default=(0.0, "0", 0.0, 0.0))
     if test.type == "unbounded" and ramps.shift_status == Status.INCONCLUSIVE and apart >= LATER_S:
-        evidence = {
-            "users": int(mark),
-            "base": base,
-            "new": new,
-            "identical": OTHER_TIMES if _one_run_each(test) else None,
-        }
+        identical = OTHER_TIMES if _one_run_each(test) else None
+        evidence = {"users": int(mark), "base": base, "new": new, "identical": identical}
         yield Found(FindingKind.TIME_TO_USERS, Severity.INFO, evidence)
 
 

@@ -193,12 +193,15 @@ class RunView:
 Views: TypeAlias = Pair[list[RunView]]  # the runs of each build
 
 
+ZEROS = 0.01  # share of zeros that a geometric mean may leave out: they would lower the mean by as much
+
+
 def is_geometric(views: Views, series: Series) -> bool:
-    """Whether the mean of a metric is geometric: it is a time, and none of its samples in any run is zero or less."""
+    """Whether the mean of a metric is geometric: it is a time, and at most `ZEROS` of any run's samples are zero."""
     if series.unit not in TIMES:
         return False
     both = ([view.level(series, geometric=each) for each in (True, False)] for runs in views for view in runs)
-    return all(positive.samples == every.samples for positive, every in both if positive and every)
+    return all(above.samples >= (1.0 - ZEROS) * every.samples for above, every in both if above and every)
 
 
 def view_run(

@@ -10,7 +10,7 @@ from scipy import special
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.units import TIMES
-from buildcompare.load.view import run_level
+from buildcompare.load.view import ZEROS, run_level
 from buildcompare.metrics.failures import Counts, attempts_name, compare_failures
 from buildcompare.recordings.recording import FloatArray, Recording, joined_numbers
 from buildcompare.results import Distribution, DistributionResult, MetricResult, MetricRow, Sessions
@@ -115,7 +115,7 @@ def measure_measurements(
     attempts = attempts_name([run for side in SIDES for run in runs[side]])
     for metric in measured_metrics(runs, catalogue):
         numbers = Pair.of(lambda side: _values(runs[side], metric.slug))  # noqa: B023  # called at once, in the same round of the loop
-        unit = "" if any((values <= 0.0).any() for side in numbers for values in side) else metric.unit
+        unit = "" if any((values <= 0.0).mean() > ZEROS for side in numbers for values in side) else metric.unit
         levels = numbers.map(lambda side: [level_of(values, unit) for values in side])  # noqa: B023  # called at once, in the same round of the loop
         missing = [side for side in SIDES if not levels[side]]
         effect, reason = compare_failures(metric, Pair.of(lambda s: _counts(runs[s], metric, attempts)), timed=False)  # noqa: B023  # called at once, in the same round of the loop
