@@ -53,8 +53,8 @@ RANKS = {
     FindingKind.RECORDING_NOTE: FOLDED,
     FindingKind.MORE_EVENTS: FOLDED,
 }
-"""Kind of finding -> rank; other kinds have the rank `OTHERS`. Findings of severity info are sorted by rank, and start
-hidden at rank `FOLDED`. Findings of rank `FIRST` precede warnings. Warnings of rank `PAST` follow other warnings."""
+"""Kind of finding -> rank; other kinds have the rank `OTHERS`. Order: `FIRST`, warnings, warnings of rank `PAST`, infos
+by rank. Infos of rank `FOLDED` are hidden until a reader unfolds them."""
 HYGIENE = (
     FindingKind.GAPS, FindingKind.MISSING_METRICS, FindingKind.EMPTY_METRICS, FindingKind.METRICS_NOWHERE,
     FindingKind.COUNTER_RESETS, FindingKind.SERVER_VERSIONS, FindingKind.RECORDING_NOTE,
@@ -166,7 +166,7 @@ def suggest(
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to repeat tests that are invalid, limited beyond their supported users, or lack a gate metric's noise."""
+    """Suggest to repeat invalid tests, limited tests, and tests in which the noise of a gate metric is unknown."""
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED, ValidityStatus.VALID):
         for test in (each for each in tests if each.validity.status == status):
             codes = {*test.validity.codes}

@@ -249,7 +249,7 @@ def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
 
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
-    """Map gate metrics and supported users to their largest possible worsening in percent; skip equivalent results."""
+    """Largest possible worsening (percent) of gate metrics and supported users that do not have status equivalent."""
     rows = [each for test in tests for each in gate_rows(test) if each[1] and each[1].status != Status.EQUIVALENT]
     worst = [(name, _worst(row, better)) for name, row, better in rows]
     return {name: max(sizes) for name, sizes in grouped(worst).items() if max(sizes) > 0}

@@ -45,7 +45,7 @@ OUTLIER = 3.5
 """Minimum modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # minimum number of comparisons for a median
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported
-MOST_EARLIER = 20  # maximum number of earlier comparisons that a report lists as having the same order of databases
+MOST_EARLIER = 20  # maximum number of listed earlier comparisons in which the same database supports more users
 UsersNoise = tuple[Noise | None, float]
 """Run-to-run noise of supported users (None: unknown), and their smallest change that matters, in percent."""
 Past = tuple[HistoryResult, list[Drift], list[SetupDifference]]
@@ -291,8 +291,8 @@ class Chain:
     def _databases(self, place: int) -> Iterator[Drift]:
         """Compare the supported users of each two databases, per build; the alphabetically first is the reference.
 
-        `flipped` is True if the database with more users now had fewer users when both were last measured with a new
-        build. If a comparison has several tests of the same type and database, these tests are left out.
+        `flipped` is True if the last comparison whose new build was tested with both shows them in reverse order. If a
+        comparison has several tests of the same type and database, these tests are left out.
         """
         tests = {row: self.pairs[row][1] for row in self._rows(place)}
         several = Counter(test.key for test in tests.values())

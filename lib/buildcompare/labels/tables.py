@@ -281,7 +281,7 @@ def added_share(row: LabelResult) -> float | None:
 
 
 def _added_seconds(row: LabelResult) -> float | None:
-    """Return the seconds that all calls of a label add beyond the common change of its table; None if unknown."""
+    """Seconds that a label's calls add, beyond the change that all labels of its table share; None if unknown."""
     calls = [each for each in row.calls or () if each is not None]
     if not calls or row.base is None or row.new is None:
         return None
@@ -322,7 +322,7 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
 
 # ---- Several tests --------------------------------------------------------------------------------------------------
 
-MOST_EXPECTED = 1.0  # Report a label if chance is expected to make fewer than this many labels slower in as many tests
+MOST_EXPECTED = 1.0  # Report a label that is slower in n tests if fewer labels are expected so in n tests by chance
 
 
 @dataclass(frozen=True)
@@ -331,8 +331,8 @@ class Agreement:
 
     label: Mapping[str, str]  # The columns of `LABEL_KEY`
     rows: Mapping[str, LabelResult]  # Slower rows of the label by name of the test, the largest change first
-    marked: int  # Number of tests that mark the label
-    expected: float  # Number of labels expected by chance alone to have at least this `marked` and this many `rows`
+    marked: int  # Number of tests in which the label is significantly slower
+    expected: float  # Number of labels that chance alone would make slower in as many tests as this one
 
 
 def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:

@@ -422,7 +422,7 @@ def shortest(rate_s: float, repeated: pd.Series | None = None) -> float:
 def mser_window(curve: pd.Series, *, rate_s: float = MINUTE_S, repeated: bool = False) -> SteadyState:
     """Find a steady window by MSER-5 (White 1997, Simulation 69): omit batches of 5 samples at the start of a run.
 
-    The standard error of the remaining samples is then smallest. If `repeated`, a run below 50 samples is kept whole.
+    As many are omitted as make the standard error of the rest smallest. `repeated` keeps runs below 50 samples whole.
     """
     elapsed, values = samples(curve)
     batches = values[: values.size // 5 * 5].reshape(-1, 5).mean(axis=1)

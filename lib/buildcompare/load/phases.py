@@ -220,7 +220,7 @@ RESOLVED, ALIASED = 8.0, 3.0
 """Minimum samples per cycle: `RESOLVED` for the amplitude, `ALIASED` for the period. Peaks and troughs lie between
 samples, so the amplitude of a saw-tooth appears an eighth too small on average with 8 samples per cycle, and a quarter
 too small with 4 samples. Samples one minute apart show waves of 100 s as waves of 150 s."""
-SWING = 0.5  # minimum `WaveTest.swing` of a spectral peak, divided by the median fall; peaks of overtones have less
+SWING = 0.5  # waves swing by at least this part of their median fall from peak to trough; overtones swing by less
 NEAR = 0.25  # periods, or frequencies, within this relative distance count as the same oscillation
 
 
@@ -264,12 +264,13 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
     onset_s
         Start of the lasting ramp; default: the onset of :func:`bumps`.
     tested_from_s
-        Start of the red-noise test if the run has no falls; default: the ramp's end, or no test if `onset_s` is given.
+        Start of the red-noise test, for a run whose load never falls. By default it is the end of the ramp; if
+        `onset_s` is given, the default is no test.
 
     Returns
     -------
     Waves
-        `claimed` is True if there are waves.
+        `claimed` is True if waves were found.
 
     Raises
     ------

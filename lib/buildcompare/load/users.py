@@ -31,8 +31,8 @@ cut (recorded only for a part of its run) if the new curve ends at the same time
 have ratios of 0.98 to 1.12 if they are complete, and of at least 1.19 if they lack more than 1 % of their users."""
 UNSAMPLED = (NoEstimate.NO_USERS_CURVE, NoEstimate.TOO_SHORT, NoEstimate.GAPS)  # such runs of several are left out
 LEVEL = 0.5
-"""Maximum slope at the end of a curve, divided by `STOP_SLOPE`, for its users to be estimated although it was possibly
-cut: so flat a curve would not rise further. Published curves that were cut have ratios of 1.0 to 2.5."""
+"""Maximum slope, divided by `STOP_SLOPE`, at the end of a curve that may have been cut, for an estimate of its users: a
+curve as flat as this would hardly rise further. Published curves that were cut have ratios of 1.0 to 2.5."""
 
 
 def supported_users(
@@ -116,7 +116,7 @@ def with_estimates(test: Test, views: Views) -> Views:
         may_be_cut = not seen and stop is not None and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in other)
         known_end_s = view.recording.duration_s if stop_known else None
         estimate = supported_users(view.users, stop=stop, known_end_s=known_end_s, ceiling=test.users)
-        # Published plots end with the base's curve, so a new curve may end early. A steep base curve may do so, too.
+        # Published plots stop where the base's curve stops: they may cut the new curve, or a base that still climbs.
         if may_be_cut and (side == "new" or (estimate.slope_users_per_s or 0.0) > CUT_SLOPE * STOP_SLOPE):
             estimate = supported_users(view.users, stop=stop, may_be_cut=True, ceiling=test.users)
         return replace(view, estimate=estimate)

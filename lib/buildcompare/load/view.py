@@ -49,7 +49,7 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
     limit = curves.STOP_STEPS * curve.step
     drift = float(np.polyfit(elapsed, values, 1)[0])
     settled = bool(abs(drift) < curves.TOLERANCE * limit) if stop_s - start >= 0.99 * WINDOW_S else None
-    # Find the first stop that the stop rule allows. Flat early bumps, below `HALF` of the level, do not count.
+    # Find when the load test could first have ended. Early plateaus below `HALF` of the level do not count.
     x, y = curve.elapsed - curve.elapsed[0], curve.values - curve.values.mean()
     begins, last = np.searchsorted(x, x - WINDOW_S), np.arange(x.size)
 
@@ -213,10 +213,10 @@ def view_run(
     repeated: bool = False,
     shared: Collection[str] | None = None,
 ) -> RunView:
-    """Build the view of a run from its load curve, or from a proxy that follows the load.
+    """Find load, stop and steady window of a run, from its load curve or from a proxy that follows the load.
 
-    Without users or proxy, a bounded run is viewed by its request rate, which must be in `shared`: the metrics that all
-    runs of the test recorded. `repeated` is True if builds have several runs.
+    If neither users nor a proxy were recorded, the request rate stands for the load of a bounded run. It must be one of
+    `shared`, the metrics that all runs of the test recorded. `repeated` is True if builds have several runs.
     """
     if kind == "benchmark":
         return RunView(recording, SteadyState())  # values of a benchmark have no times

@@ -80,12 +80,12 @@ def compare_failures(
 ) -> tuple[Effect | None, Reason | None]:
     """Compare the failures that `metric` counts between two builds.
 
-    The effect is None if the metric counts no failures or cannot be judged. A reason is returned if every run has a
-    share of failures below `FEW` and the change is insignificant. An unknown number of attempts is estimated from the
+    The effect is None if the metric counts no failures or cannot be judged. It is also None, with a reason, if the
+    change is insignificant and every run has a share of failures below `FEW`. Unknown attempts are estimated from the
     scatter of the run's samples; a run without failures gets the median number of attempts of the other runs.
     """
     used = runs.map(lambda side: [run for run in side if run.level.value is not None])
-    if any(_exceeds(metric, run) for side in used for run in side):  # what failed are no attempts of this kind
+    if any(_exceeds(metric, run) for side in used for run in side):  # they are failures of something else
         used = used.map(lambda side: [Counts(run.level) for run in side])
     if metric.outcome is None:
         return None, None

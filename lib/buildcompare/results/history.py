@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """Earlier difference in users between two databases, in percent; null if unknown or if it has another sign now."""
+    """Earlier difference of each build between two databases, in percent; null if unknown or of opposite sign today."""
 
     comparison: str
     base: Number = None
@@ -56,9 +56,9 @@ class Drift(Model):
     flipped: bool = False
     """True if two databases swapped their order by supported users since new builds were last tested on both."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
-    """If `flipped`: the most recent earlier comparisons (at most 20) that found the present order of the databases."""
+    """If `flipped`: the latest earlier comparisons (at most 20) in which the same database supports more users."""
     earlier_comparisons: int = 0
-    """If `flipped`: number of all earlier comparisons in which the databases had the same order as now."""
+    """If `flipped`: number of all earlier comparisons in which the same database supports more users."""
 
     @property
     def beyond_chance(self) -> bool:

@@ -24,8 +24,8 @@ AR(1) series (60 to 1080 samples, autocorrelation 0 to 0.9), at most 5 % show a 
 PENALTY_OF_TWO = 20.0, 600.0  # numbers as in `PENALTY`, for noise around the means of three segments instead of two
 HIGHEST_PHI = 0.97  # maximum lag-1 autocorrelation of noise; above it, a series of an hour looks like a random walk
 CHANGE_PHI = 0.93
-"""Maximum lag-1 autocorrelation of noise in series other than load tests. It finds annotated changes better than
-`HIGHEST_PHI` (covering score 0.73, not 0.71). But 11 of 31 pairs of identical load tests would show events, not 9."""
+"""Maximum lag-1 autocorrelation of noise in series other than load tests. There it finds more true changes than
+`HIGHEST_PHI` (covering score 0.73, not 0.71); of 31 identical pairs of load tests it would show events in 11, not 9."""
 MAD_TO_SD = 1.0 / 0.6745
 """Standard deviation / median absolute deviation of a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 FALSE_ALARMS = 0.03  # maximum probability that a calibrated penalty finds a change in a run without changes

@@ -94,7 +94,7 @@ class TestedEffect:
     are too correlated for Benjamini & Hochberg: several false positives would raise the threshold of the others."""
     status: Status
     family: str = ""
-    size: float = 1.0  # error rate of the family divided by this effect's; with equal rates, the number of effects
+    size: float = 1.0  # family's error rate / the rate of this effect; equal rates: the number of effects
     looks: Looks | None = None  # numbers of runs at each look (repeated judgement); None if judged only once
 
     @property

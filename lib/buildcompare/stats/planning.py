@@ -139,7 +139,7 @@ def enough_runs(
 def aim(margin_percent: float, gate: bool) -> float:
     """Change in percent that further runs should detect: the margin, or `SOUGHT` times the margin with `gate`.
 
-    With `gate`, only estimates above the margin count. A true change equal to the margin is found half the time.
+    With `gate`, only estimates above the margin count, so a change equal to the margin would be found half the time.
     """
     return margin_percent * (SOUGHT if gate else 1.0)
 
