@@ -11,7 +11,6 @@ import pytest
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[list[str]]:
-    """Where psql and pgbench find a server of the installed PostgreSQL, with tables of pgbench's."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: int(folder.parent.name))
     if not folders or not shutil.which("pgbench"):
         pytest.skip("no PostgreSQL server is installed")

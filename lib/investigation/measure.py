@@ -26,7 +26,7 @@ from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import LabelResult, MetricResult
 from buildcompare.results.codes import Better, Pair, Side, Status, Window
 from buildcompare.results.users import RampUps
-from buildcompare.stats.effects import LABEL_ALPHA, Effect
+from buildcompare.stats.effects import GATE, LABEL_ALPHA, Effect
 from buildcompare.stats.levels import MINUTE_S, measure_level, minute_means
 from buildcompare.stats.planning import Looks, plan_runs
 from buildcompare.text.sentences import say, title
@@ -249,8 +249,8 @@ class Investigation(Target):
         least, most = effect.interval(1.0 - level)
         worst = {Better.LOWER: most, Better.HIGHER: -least}.get(row.better, math.nan)
         is_worse = (effect.log_ratio > 0) == (row.better == "lower")
-        changed = "changed_gate" if row.gate else "changed"
-        small = row.gate and abs(effect.delta_percent) <= row.margin_percent
+        changed = "changed_gate" if row.family == GATE else "changed"
+        small = row.family == GATE and abs(effect.delta_percent) <= row.margin_percent
         claims = [
             (Status.EQUIVALENT, "equivalent", max(-low, high), row.margin_percent),
             (Status.REGRESSION if is_worse else Status.IMPROVEMENT, changed, row.p_adjusted, level),

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from buildcompare.config.assumed import open_catalogue
+from buildcompare.config.assumed import assumed_metric, open_catalogue
 from buildcompare.config.catalogue import Catalogue, Metric, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.metrics.measurements import level_of
@@ -46,7 +46,7 @@ def catalogue_of(params: Variants) -> Catalogue:
     if params.metrics is None:
         return open_catalogue([]).with_operations(params.operations)
     try:
-        return read_catalogue(params.metrics).with_operations(params.operations)
+        return read_catalogue(params.metrics).with_operations(params.operations, assumed_metric)
     except InputError as error:
         raise params.fault_at(("metrics",), error) from None
 

@@ -27,7 +27,10 @@ MOST_ROWS, MOST_SERIES = 150, 10_000  # values of a label that becomes a table, 
 ENDPOINT = ("endpoint", "handler", "route", "path", "uri", "url", "operation", "grpc_method", "view", "method")
 STATUS = ("code", "status", "status_code", "http_status", "http_status_code", "http_response_status_code", "grpc_code")
 """Labels that name an endpoint or a status, the surest first."""
-_BAD = "(?i)5..|err.*|.*error|fail.*|.*exception|time_?out|unavailable|internal|unknown|deadline.*|aborted|data_?loss"
+_BAD = (
+    "(?i)5..|err(or)?s?|server_?error|fail.*|.*exception|time_?out|unavailable|internal|unknown|deadline.*|aborted"
+    "|data_?loss|resource_?exhausted"
+)
 """Values of a status label that count as errors; among the others must be one of `_GOOD`."""
 _GOOD = "(?i)[123]..|ok|succe.*|complete.*|done|accepted|pass.*|hit"
 _PARTS = ("0.5", "0.9", "0.95", "0.99")  # values of a summary's label `quantile` that become metrics
@@ -182,7 +185,8 @@ def draft_of_server(url: str, windows: Mapping[Side, tuple[str, str]]) -> Draft:
     with closing(Client(asked, url)) as client:
         names = {side: _names(client, runs[side], side) for side in SIDES}
         every, both = names["base"] | names["new"], names["base"] & names["new"]
-        begun = {name for name in names["new"] - both if re.fullmatch(_RULES[0].pattern, name)}
+        failing = {side: {n for n in names[side] - both if re.fullmatch(_RULES[0].pattern, n)} for side in SIDES}
+        begun = set[str]() if failing["base"] else failing["new"]  # a counter that the base alone has was renamed
         both = {name for name in both | begun if not re.fullmatch(_OF_SERVER, name)}
         server = _Server(both, *_described(client, both, runs))
         stems = [name.removesuffix("_bucket") for name in sorted(both) if name.endswith("_bucket")]
@@ -254,5 +258,6 @@ def _steps(client: Client, runs: Mapping[Side, Run], counters: Sequence[str]) ->
             steps = [np.diff(np.unique(values)) for *_, values in answer.series]
             scrapes += [float(np.median(each)) for each in steps if each.size]
     scrapes = scrapes[1:] or scrapes
-    rate = max(5.0, round(4 * max(scrapes)), min(60.0, min(lengths) // 20))
+    fits = max(60.0, min(lengths) // 7)  # a steady window holds five of them
+    rate = max(5.0, min(round(4 * max(scrapes)), fits), min(60.0, min(lengths) // 20))
     return {"step_s": float(min(5, max(1, round(min(scrapes))))), "label_step_s": rate, "rate_s": rate}

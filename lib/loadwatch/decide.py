@@ -223,7 +223,8 @@ def _without_more_failures(now: Effect, row: MetricResult, part: float, outcome:
     """Effect at the end of a test if nothing fails after the `part` of it that has passed."""
     if outcome == "failures":
         return replace(now, log_ratio=now.log_ratio + math.log(part))
-    share = max((row.new or 0.0) / (100.0 if row.unit == "percent" else 1.0), 1e-9)
+    whole = 100.0 if row.unit == "percent" or max(row.base or 0.0, row.new or 0.0) > 1.0 else 1.0
+    share = max((row.new or 0.0) / whole, 1e-9)
     return replace(now, log_ratio=now.log_ratio + math.log((part * share + 1.0 - part) / share))
 
 

@@ -109,6 +109,9 @@ def test_settings_in_code_replace_what_is_assumed() -> None:
     unknown = ([each.rename(columns={"latency": "goodness"}) for each in build] for build in runs)
     row = bc.compare(*unknown, metrics={"goodness": {"unit": "points", "margin_percent": 3.0}}).metrics.loc[0]
     assert row[["unit", "better", "gate", "margin_percent"]].tolist() == ["points", "neutral", False, 3.0]
+    unknown = ([each.rename(columns={"latency": "checkout errors"}) for each in build] for build in runs)
+    row = bc.compare(*unknown, catalogue="http", metrics={"checkout errors": {"margin_percent": 3.0}}).metrics.loc[0]
+    assert row[["better", "margin_percent", "status"]].tolist() == ["lower", 3.0, "regression"]
     with pytest.raises(bc.InputError, match=r"^metrics: expected settings by metric"):
         bc.compare(*runs, metrics="http")  # type: ignore[arg-type]
     for name, key, at, right in (("latency", "bettr", "bettr: ", "better"), ("latncy", "better", "", "latency")):

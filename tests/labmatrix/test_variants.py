@@ -124,7 +124,6 @@ def test_how_many_runs_would_show_a_difference() -> None:
 
 
 def small(values: dict[str, list[float]], **more: Any) -> VariantsReport:
-    """A matrix of one factor, its first level the baseline, without blocks."""
     given = {
         "name": "small", "factors": {"v": [*values]}, "baseline": {"v": next(iter(values))},
         "operations": {"n": {"unit": "1/s", "better": "higher", "margin_percent": 5.0}},

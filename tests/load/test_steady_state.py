@@ -201,6 +201,9 @@ def test_a_run_that_fell_or_met_the_ceiling_counts(
     said = [Run(recording="x", supported_users=7000), Run(recording="x", supported_users=7600)]
     users = sure(compared(runs[:1], runs, type="unbounded", users=ceiling, base=said[:1], new=said).supported_users)
     assert (users.new is None) == (reason == "ceiling_reached")
+    lower = recording(number_of_connected_devices=users_curve(4000.0, ramp_s=1800, hold_s=2400))
+    users = sure(compared(runs, [lower], type="unbounded", users=ceiling).supported_users)
+    assert (users.status, users.base is None) == (("not_comparable", True) if last is None else ("regression", False))
 
 
 def test_a_window_of_the_analyst_says_nothing_about_the_stop(real: Path) -> None:

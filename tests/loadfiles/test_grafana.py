@@ -104,7 +104,6 @@ def test_two_panels_of_one_title_are_both_kept(tmp_path: Path) -> None:
 
 
 def in_unit(generation: str, title: str, unit: str) -> dict[str, Any]:
-    """A snapshot with one panel, of a value of 2 in `unit`, stated where this generation states it."""
     values, times = [2.0] * 3, MILLISECONDS[:3]
     if generation in ("old", "right axis"):
         data = [points("new a", np.array(values), TIMES[:3])]

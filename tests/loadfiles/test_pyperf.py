@@ -14,7 +14,6 @@ from support import write_params
 
 
 def result(benchmarks: dict[str, Sequence[Sequence[float]]], **metadata: Any) -> str:
-    """A file as pyperf writes it: a calibration without values, then a process with values each."""
     calibration = {"metadata": {}, "warmups": [[1, 9.0]]}
     runs = {name: [calibration, *({"values": [*each]} for each in made)] for name, made in benchmarks.items()}
     made = [{"metadata": {"name": name, **metadata}, "runs": each} for name, each in runs.items()]

@@ -193,7 +193,7 @@ def test_a_large_regression_is_certain_long_before_the_end() -> None:
     assert found.at_s < 0.8 * found.length_s
 
 
-@pytest.mark.parametrize(("early", "late", "certain"), [(99.2, 99.7, False), (80.0, 80.0, True)])
+@pytest.mark.parametrize(("early", "late", "certain"), [(99.2, 99.7, False), (99.5, 99.5, False), (80.0, 80.0, True)])
 def test_failures_are_certain_only_if_the_rest_without_any_cannot_make_up(
     early: float, late: float, certain: bool
 ) -> None:

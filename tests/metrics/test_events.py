@@ -19,7 +19,6 @@ LEVEL = 200.0
 
 
 def metric(seed: int = 0, *, sd: float = 0.02, memory_s: float = 60.0, step_s: float = 5.0) -> pd.Series:
-    """A metric of level 200 over 90 minutes whose noise forgets within about `memory_s`."""
     elapsed = np.arange(0.0, 5400.1, step_s)
     phi = math.exp(-step_s / memory_s)
     shocks = np.random.default_rng(seed).standard_normal(elapsed.size + 200) * math.sqrt(1 - phi**2)

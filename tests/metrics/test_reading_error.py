@@ -17,7 +17,6 @@ CATALOGUE = read_catalogue("mattermost")
 
 
 def result(folder: Path, kind: TestType, times: float, *, off_a_plot: bool = True) -> TestResult:
-    """The new build's average API times are `times` of 10 ms; counts read off a plot are no whole numbers."""
     users = users_curve(1000.0, ramp_s=1500.0, hold_s=2700.0)
     users = np.round(users, 2) + 0.37 if off_a_plot else np.rint(users)
     noise, runs = np.random.default_rng(3).normal(1.0, 0.02, users.size), []

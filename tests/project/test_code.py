@@ -46,7 +46,6 @@ ROOMS = ("load", "metrics", "labels", "stats", "validity", "findings", "history"
 
 
 def numbers_of(node: ast.expr | None) -> bool:
-    """Whether an expression is made of numbers alone, such as ``0.5``, ``-3``, ``(1, 2.5)`` or ``1.0 / 480.0``."""
     parts = [each for each in ast.walk(node) if isinstance(each, ast.expr)] if node else []
     numbers = [each for each in parts if isinstance(each, ast.Constant) and type(each.value) in (int, float)]
     made_of_them = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.Tuple, ast.List)

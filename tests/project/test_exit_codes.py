@@ -21,7 +21,6 @@ COMMAND = f"{sys.executable} -m buildcompare"
 
 
 def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """What a shell makes of a line, which prints the exit codes on its last one."""
     known = {**os.environ, **environment}
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, env=known, timeout=120)
 

@@ -326,6 +326,23 @@ def test_a_server_that_answers_fewer_requests_is_still_under_load(end: tuple[flo
     assert bc.compare(base, new, metrics={"requests_per_second": {"gate": True}}).verdict == verdict
 
 
+def test_a_collapse_before_an_idle_end_and_a_short_outage_are_seen() -> None:
+    times, rng = np.arange(0.0, 2400.0, 10.0), np.random.default_rng(1)
+    whole = np.interp(times, [0, 60, 1190, 1200, 2400], [0, 1, 1, 0, 0])
+    for change, code in (
+        (np.where((times > 700) & (times < 1200), 0.15, 1.0), None),
+        ((times < 600) | (times > 620), "restarted"),
+    ):
+        base, new = ([pd.DataFrame({"requests_per_second": rng.poisson(500 * each) * 1.0,
+                                    "latency_seconds": rng.lognormal(-3, 0.1, 240)}, times) for _ in range(3)]
+                     for each in (whole, whole * change))  # fmt: skip
+        result = bc.compare(base, new)
+        assert (result.verdict == "regression", code in result.results.tests[0].validity.codes) == (
+            not code,
+            bool(code),
+        )
+
+
 def test_a_column_that_one_build_lacks_decides_nothing() -> None:
     base = [second_by_second((1, 1), i, audit_queries_per_second=3.0) for i in range(3)]
     new = [second_by_second((1, 1), 9 + i) for i in range(3)]

@@ -30,7 +30,6 @@ from support import sure
 
 
 def status(runs: np.ndarray, df: float, known: float, margin: float, looks: Looks | None) -> Status:
-    """How runs of shape (2, n) are judged by a noise `known` with `df` degrees of freedom."""
     n = runs.shape[1]
     squares = float(((runs - runs.mean(axis=1, keepdims=True)) ** 2).sum())
     sd = math.sqrt((df * known**2 + squares) / (df + 2.0 * (n - 1)))

@@ -94,7 +94,6 @@ def test_a_series_of_nothing_is_worth_nothing() -> None:
 
 
 def groups_of(levels: np.ndarray, kind: Any = "bounded") -> list[RepeatedRuns]:
-    """One group for each row of `levels`."""
     return [
         RepeatedRuns(str(i), kind, [RunLevels({"metric": RunLevel(float(level))}) for level in row])
         for i, row in enumerate(levels)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from buildcompare.calibration.file import Calibration, read_calibration
-from buildcompare.config.assumed import open_catalogue, recognised, with_assumed
+from buildcompare.config.assumed import assumed_metric, open_catalogue, recognised, with_assumed
 from buildcompare.config.catalogue import Catalogue, Operation, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Comparison, Reported, Run, check_params, read_params
@@ -69,7 +69,7 @@ def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Cata
         catalogue = read_catalogue(catalogue or params.metrics)
     except InputError as error:
         raise params.fault_at(("metrics",), error) from None
-    catalogue = catalogue.with_operations(params.operations)
+    catalogue = catalogue.with_operations(params.operations, assumed_metric)
     try:
         return catalogue.with_margins(params.margins)
     except InputError as error:
@@ -155,7 +155,7 @@ def with_catalogue(
     Returns the runs, the catalogue, and the name of the catalogue (empty if no catalogue fits).
     """
     if catalogue is not None:
-        named = read_catalogue(catalogue).with_operations(inline)
+        named = read_catalogue(catalogue).with_operations(inline, assumed_metric)
         return read(named), named, catalogue
     every = open_catalogue().with_operations(inline)
     runs = read(every)

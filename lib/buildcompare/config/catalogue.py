@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -110,6 +110,8 @@ class Operation(_Strict):
         directed = "better" in self.model_fields_set or unit in {*TIMES, "s", "sec"}  # shorter times are better
         defaults = None if directed and not found.known and found.better == Better.NEUTRAL else {*self.model_fields_set}
         settings = self.model_dump(include=defaults)
+        if settings.get("better", found.better) == Better.NEUTRAL:
+            settings.pop("gate", None)
         settings["unit"] = {"s": "seconds", "sec": "seconds", "B": "bytes", "%": "percent"}.get(unit, unit)
         sd = settings.pop("run_sd_percent", None)
         noise = {} if sd is None else {"run_sd_percent": RunSd(bounded=sd, unbounded=sd, benchmark=sd)}
@@ -260,9 +262,14 @@ class Catalogue(_Strict):
                 return metric
         return Metric(name=name, slug=wanted, known=False)
 
-    def with_operations(self, operations: Mapping[str, Operation]) -> Catalogue:
-        """Return a copy with the metrics of `operations` in front; each replaces a metric with the same slug."""
-        made = tuple(each.metric(name, self.find(name)) for name, each in operations.items())
+    def with_operations(
+        self, operations: Mapping[str, Operation], assume: Callable[[str], Metric] | None = None
+    ) -> Catalogue:
+        """Return a copy with the metrics of `operations` in front; `assume` makes those that the catalogue lacks."""
+        found = {
+            name: metric if (metric := self.find(name)).known or not assume else assume(name) for name in operations
+        }
+        made = tuple(each.metric(name, found[name]) for name, each in operations.items())
         slugs = {metric.slug for metric in made}
         if len(slugs) < len(made):
             raise InputError(

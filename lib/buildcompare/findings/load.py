@@ -75,13 +75,9 @@ def time_to_users(test: TestResult) -> Iterator[Found]:
     reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]
     apart, mark, base, new = max(reached, default=(0.0, "0", 0.0, 0.0))
     if test.type == "unbounded" and ramps.shift_status == Status.INCONCLUSIVE and apart >= LATER_S:
-        identical = OTHER_TIMES if _one_run_each(test) else None
+        identical = OTHER_TIMES if max(map(len, test.runs)) == 1 else None
         evidence = {"users": int(mark), "base": base, "new": new, "identical": identical}
         yield Found(FindingKind.TIME_TO_USERS, Severity.INFO, evidence)
-
-
-def _one_run_each(test: TestResult) -> bool:
-    return max(map(len, test.runs)) == 1
 
 
 def beginning(test: TestResult) -> Iterator[Found]:
@@ -92,13 +88,13 @@ def beginning(test: TestResult) -> Iterator[Found]:
     falls = _falls(shift)
     if bumps_alike(shift) and shift.shift_status == Status.INCONCLUSIVE:
         return
-    both = ("early_bumps", "onset_s", "slope_users_per_s", "wave_onset_s")
+    both, single = ("early_bumps", "onset_s", "slope_users_per_s", "wave_onset_s"), max(map(len, test.runs)) == 1
     shifted = {"shift_users", "shift_seconds", "shift_ci_low", "shift_ci_high", "shift_status", "shift_noise_source"}
     evidence = {
         **{key: [getattr(base, key), getattr(new, key)] for key in both},
         **shift.model_dump(include=shifted),
         "falls": None if bumps_alike(shift) or None in falls else falls,
-        "identical": OTHER_BUMPS if shift.shift_status == Status.INCONCLUSIVE and _one_run_each(test) else None,
+        "identical": OTHER_BUMPS if single and shift.shift_status == Status.INCONCLUSIVE else None,
     }
     yield Found(FindingKind.BEGINNING, Severity.INFO, evidence)
 

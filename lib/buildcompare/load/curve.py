@@ -327,10 +327,11 @@ def rate_stop(rate: pd.Series) -> Stop | None:
     if stop is None or not stop.shutdown:
         return stop
     elapsed, values = samples(rate)
-    smooth, after = pd.Series(values).rolling(5, center=True, min_periods=1).median(), elapsed > stop.at_s
+    smooth, after = pd.Series(values).rolling(5, center=True, min_periods=1).mean(), elapsed > stop.at_s
     still = np.flatnonzero(after & (smooth.to_numpy() >= STILL * np.median(values[~after])))
     first, last = (float(np.median(values[part])) if part.size else 0.0 for part in np.array_split(still, 3)[::2])
-    if still.size <= max(3.0, after.sum() / 2.0) or last < KEPT * first:  # ends at once, or declines to its end
+    sparse = still.size <= max(3.0, (still[-1] - int(after.argmax())) / 2.0) if still.size else True
+    if sparse or last < KEPT * first:  # ends at once, or declines to its end
         return stop
     return replace(stop, at_s=float(elapsed[still[-1]]))
 

@@ -29,7 +29,7 @@ CUT_SLOPE = 1.15
 """Maximum slope at the end of a complete curve, divided by `STOP_SLOPE`. A base curve with a steeper end was possibly
 cut (recorded only for a part of its run) if the new curve ends at the same time. Published curves without a shutdown
 have ratios of 0.98 to 1.12 if they are complete, and of at least 1.19 if they lack more than 1 % of their users."""
-UNSAMPLED = (NoEstimate.NO_USERS_CURVE, NoEstimate.TOO_SHORT, NoEstimate.GAPS)  # such runs of several are left out
+UNSAMPLED = (NoEstimate.NO_USERS_CURVE, NoEstimate.TOO_SHORT, NoEstimate.GAPS, NoEstimate.MAY_BE_CUT)
 LEVEL = 0.5
 """Maximum slope, divided by `STOP_SLOPE`, at the end of a curve that may have been cut, for an estimate of its users: a
 curve as flat as this would hardly rise further. Published curves that were cut have ratios of 1.0 to 2.5."""
@@ -127,7 +127,7 @@ def with_estimates(test: Test, views: Views) -> Views:
 def _estimate_of_build(runs: Sequence[Estimate]) -> Estimate:
     """Combine the estimates of runs: a lower bound, or nothing, if a run met the ceiling, still climbed, or fell.
 
-    Runs without samples are left out, and so are bounds below each estimate, which say nothing.
+    Runs whose end was not recorded (`UNSAMPLED`) are left out, and so are bounds below each estimate.
     """
     lowest = min((run.estimated for run in runs if run.estimated is not None), default=0.0)
     sampled = [run for run in runs if run.reason not in UNSAMPLED and (run.at_least is None or run.at_least >= lowest)]
@@ -145,10 +145,7 @@ def compare_supported_users(
     past: Contrasts | None = None,
     looks: Looks | None = None,
 ) -> SupportedUsersResult:
-    """Compare the supported users of two builds: the reported numbers if all runs have one, or else the estimates.
-
-    A build with a run at the ceiling has only a lower bound, even if its users were reported.
-    """
+    """Compare supported users: reported numbers if all runs have one, else estimates; lower bounds at the ceiling."""
     estimates = views.map(lambda runs: [view.estimate for view in runs if view.estimate])
     of_build = estimates.map(_estimate_of_build)
     reports: Pair[list[float | None]] = Pair.of(lambda side: [run.supported_users for run in test.runs(side)])
@@ -177,6 +174,10 @@ def compare_supported_users(
     elif delta is None and noise and best.base and at_least.new:  # new has only a lower bound, so only `ci_low` is set
         bound = measure_effect(levels.base, [RunLevel(at_least.new)], noise)
         judged |= {"ci_low": bound.interval()[0] if bound else None}
+    elif delta is None and noise and band and best.new and (least := at_least.base):  # a loss is at least this
+        bound = measure_effect([RunLevel(least)], levels.new, noise)
+        if bound and (row := judge_users(bound, band, looks).deciding_row())["status"] == Status.REGRESSION:
+            best, delta, judged = Pair(least, best.new), delta_percent(least, best.new), row
     return SupportedUsersResult(
         base=best.base,
         new=best.new,

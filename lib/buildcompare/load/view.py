@@ -178,10 +178,7 @@ class RunView:
         return measure_level(self.users, self.steady.window).value
 
     def level(self, series: Series, *, geometric: bool | None = None) -> Level | None:
-        """Level of the run's series that has the metric and labels of `series`; None if series or window is missing.
-
-        By default, the mean of times is `geometric`.
-        """
+        """Level (by default the `geometric` mean of times) of the run's series like `series`; None if it has none."""
         same = self.recording.find(series.metric, series.labels)
         window = self.steady.window or self.steady.shown
         if same is None or window is None:
@@ -256,9 +253,8 @@ def _without_users(run: RunView, catalogue: Catalogue, shared: Collection[str] |
     """Find the steady window of a bounded run from its request rate, or else from a graph (gate metrics first)."""
     rates = [metric for metric in catalogue.metrics if metric.unit in RATES and metric.better == Better.HIGHER]
     rates = [metric for metric in rates if shared is None or metric.slug in shared]
-    for rate in sorted(
-        rates, key=lambda each: (RATES.index(each.unit), *((0, "") if each.known else (len(each.slug), each.slug)))
-    ):
+    place = {each.slug: (0, "") if each.known else (len(each.slug), each.slug) for each in rates}
+    for rate in sorted(rates, key=lambda each: (RATES.index(each.unit), place[each.slug])):
         if (load := _filled(run.recording, rate)) is not None:
             stop = curves.rate_stop(load)
             steady = curves.steady_window(

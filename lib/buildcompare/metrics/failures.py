@@ -67,7 +67,7 @@ def counts(level: Level, view: RunView, name: tuple[str, str] | None, share: Ser
         return Counts(level)
     window = view.steady.window or view.steady.shown
     if share is not None and window is not None:
-        part, number = (view.recording.curve(each).dropna() for each in (share, series))
+        part, number = (curve[np.isfinite(curve)] for curve in map(view.recording.curve, (share, series)))
         part = part[(part.index > window[0]) & (part.index <= window[1])]
         weights = np.interp(part.index, number.index, number) if len(number) else np.zeros(len(part))
         mean = float((part * weights).sum() / weights.sum()) if weights.sum() > 0 else level.value

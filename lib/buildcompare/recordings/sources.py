@@ -40,6 +40,7 @@ SOURCES: dict[str, FileSource] = {
     "recorded": table.SOURCE,
 }
 """Kind of file -> its reader. If the kind is unknown, readers are tried in this order; the reader of tables is last."""
+AHEAD_S = 300.0  # seconds that the end of a run may lie in the future, because clocks differ
 ENDING = re.compile(r"\.(csv|tsv|txt|parquet|jsonl?|ndjson|out|log|jtl|xml)(\.gz)?$")
 _RECORDING = re.compile(rf"[^.].*{ENDING.pattern}")
 MAX_NAME = 1_000  # bound on the characters of a metric's name, a label or its value, because reports show them in full
@@ -254,6 +255,9 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     if run.file is None:
         from buildcompare.recordings.prometheus import pull_run  # late: importing the client is slow
 
+        if run.window is not None and run.window[1].timestamp() > time.time() + AHEAD_S:
+            expected = "a time that is past (`watch` follows a test that still runs)"
+            raise InputError(file=None, key="end", expected=expected, found=run.window[1].isoformat())
         return with_samples(pull_run(run, source, catalogue), None)
     recording = _read(run.files, catalogue, run.kind, run.labels, source.time_unit)
     if run.window is not None:

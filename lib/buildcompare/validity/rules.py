@@ -204,8 +204,7 @@ def _falls(run: RunInTest) -> Reasons:
     allowed = 0.0 if bounded else run.coordinator.fastest_fall
     # If users were not recorded, the load is a proxy (goroutines) that varies by itself: a fall must reach `IDLE`.
     hardly_any = curves.IDLE if view.users is None else curves.HARDLY_ANY
-    load = view.load if view.users is not None else view.load.rolling(5, center=True, min_periods=1).median()
-    every = find_falls(load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
+    every = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
     falls = [fall for fall in every if view.users is not None or fall.kind == "restart"]
     falls = _lost(run, falls) if bounded else falls
     if not falls:
