@@ -113,7 +113,7 @@ def test_settings_in_code_replace_what_is_assumed() -> None:
     row = bc.compare(*unknown, catalogue="http", metrics={"checkout errors": {"margin_percent": 3.0}}).metrics.loc[0]
     assert row[["better", "margin_percent", "status"]].tolist() == ["lower", 3.0, "regression"]
     with pytest.raises(bc.InputError, match=r"^metrics: expected settings by metric"):
-        bc.compare(*runs, metrics="http")  # type: ignore[arg-type]
+        bc.compare(*runs, metrics="http")  # type: ignore[arg-type]  # the fault
     for name, key, at, right in (("latency", "bettr", "bettr: ", "better"), ("latncy", "better", "", "latency")):
         with pytest.raises(bc.InputError, match=rf"^metrics\.{name}: {at}.*did you mean `{right}`"):
             bc.compare(*runs, metrics={name: {key: "lower"}})

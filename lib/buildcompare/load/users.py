@@ -154,13 +154,9 @@ def compare_supported_users(
     capped = estimates.map(lambda runs: any(run.reason == NoEstimate.CEILING_REACHED for run in runs))
     at_least = Pair.of(lambda side: (capped[side] and reported[side]) or of_build[side].at_least)
     by_curve = None in tuple(reported) and None not in tuple(estimated)
-
-    def chosen_of(side: Side) -> list[float | None]:
-        if not by_curve and reported[side] is not None:
-            return [] if capped[side] else reports[side]
-        return [] if estimated[side] is None else [run.estimated for run in estimates[side]]
-
-    chosen = Pair.of(chosen_of)
+    curves = Pair.of(lambda side: [] if estimated[side] is None else [run.estimated for run in estimates[side]])
+    stated = Pair.of(lambda side: [] if capped[side] else reports[side])
+    chosen = Pair.of(lambda side: curves[side] if by_curve or reported[side] is None else stated[side])
     levels = chosen.map(lambda values: [RunLevel(float(users)) for users in values if users is not None])
     best = chosen.map(lambda values: mean_of_runs(values, geometric=True))
     delta = delta_percent(best.base, best.new)
