@@ -24,7 +24,7 @@ _HIDDEN = "***"
 _PIECE = 16
 """Minimum characters of a part of a secret for the part to be hidden. Truncated answers may hold only a part."""
 _LONG = 10_000
-"""Secrets over `_LONG` bytes are not hidden in hex or escapes. Texts over `_LONG` characters are searched by line."""
+"""Secrets over `_LONG` bytes are masked only as plain text; texts over `_LONG` characters are searched by line."""
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 

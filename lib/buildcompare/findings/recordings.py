@@ -38,7 +38,7 @@ def validity(test: TestResult) -> Iterator[Found]:
 
 
 def only_usual_limits(test: TestResult) -> bool:
-    """Test whether a test is limited only in its supported users: all its validity codes are in `USUAL_LIMITS`."""
+    """Test whether only the supported users of a test are unreliable: all its validity codes are in `USUAL_LIMITS`."""
     return test.validity.status == ValidityStatus.LIMITED and set(test.validity.codes) <= USUAL_LIMITS
 
 

@@ -39,7 +39,7 @@ from buildcompare.text.sentences import say, title
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 NO_LOSS = (ReasonCode.NONE_FAILED, ReasonCode.FEW_FAILED)
 TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # Worsening (percent) that a passed metric's interval must exclude
-WORTH_IT = 0.8  # Suggest further runs only if they multiply the largest possible worsening by less than this
+WORTH_IT = 0.8  # Suggest further runs only if the worst possible change shrinks below this fraction of today's
 
 
 @dataclass(frozen=True)

@@ -322,7 +322,7 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
 
 # ---- Several tests --------------------------------------------------------------------------------------------------
 
-MOST_EXPECTED = 1.0  # Report a label that is slower in n tests if fewer labels are expected so in n tests by chance
+MOST_EXPECTED = 1.0  # Report a label that is slower in n tests if chance alone makes fewer labels slower in n tests
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,7 @@ class Fall(NamedTuple):
 
 AT_ONCE_S = 30.0  # maximum duration of a sudden loss: connections of a lost agent time out within half a minute
 HARDLY_ANY = 0.5  # restarts, interruptions and long shutdowns leave less than this fraction of the users
-HELD = 0.97  # users count as lost below this fraction; a lost agent of 20 leaves 0.95, and plots are read within 0.4 %
+HELD = 0.97  # below this fraction, users were lost: 0.95 remain if 1 of 20 agents fails; readings of plots err by 0.4 %
 IDLE = 0.1  # minimum load before a fall, divided by the peak (goroutines of idle servers: 0.003 to 0.14 of the peak)
 LOW_S = 300.0  # maximum seconds from a fall to its lowest point, and to the return of users in a reset (fast restart)
 
@@ -331,7 +331,7 @@ def rate_stop(rate: pd.Series) -> Stop | None:
     still = np.flatnonzero(after & (smooth.to_numpy() >= STILL * np.median(values[~after])))
     first, last = (float(np.median(values[part])) if part.size else 0.0 for part in np.array_split(still, 3)[::2])
     sparse = still.size <= max(3.0, (still[-1] - int(after.argmax())) / 2.0) if still.size else True
-    if sparse or last < KEPT * first:  # ends at once, or declines to its end
+    if sparse or last < KEPT * first:  # the load ends within seconds, or falls until its end
         return stop
     return replace(stop, at_s=float(elapsed[still[-1]]))
 

@@ -78,7 +78,7 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     turns = turns[: early[-1] if early else 0]
     climb_s = _onset(curve, half)
     if climb_s is not None and curve.values[0] > SMALLEST * curve.step:  # the recording may start in mid-ramp
-        # At the speed of its first rise (by `least`), the curve would rise by `curve.foot` in `foot_s` seconds.
+        # `foot_s`: seconds in which the curve rises by `curve.foot`, at the speed of its first rise (by `least`).
         counts = int(np.argmax(np.maximum.accumulate(curve.values) - curve.values[0] >= least))
         foot_s = float(curve.elapsed[counts] - curve.elapsed[0]) * curve.foot / least
         at_once = climb_s - float(curve.elapsed[0]) <= FOOT * foot_s

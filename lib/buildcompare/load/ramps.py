@@ -82,7 +82,7 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
 """Without repeated runs, a run's delay has the standard deviation sqrt(`LEAST_SD_S`^2 + (`ONSET_SD` * start of the
 ramp)^2) in seconds. Simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`) give 10 to 13 s if the load begins to
-rise at most twice, else 0.04 to 0.07 times the ramp's start. They are 1.5 times larger, as real runs vary more."""
+rise at most twice, else 0.04 to 0.07 times the ramp's start; both constants are larger, as real runs vary more."""
 FIRST_S = 120.0  # first seconds of the ramps; the delay between the builds here is compared with the whole ramps'
 LEVELS = 101  # number of loads at which delays are measured: one for each percent of the common range of loads
 
@@ -142,7 +142,7 @@ def shift(
     slope, gap, delays = _gaps(one.curve, other.curve, window)
     _, first_gap, first_delays = _gaps(one.curve, other.curve, (window[0], min(window[0] + FIRST_S, window[1])))
     users, seconds = float(np.median(gap)), float(np.median(delays))
-    # Two ramps are a constant number of users apart or, after a kink, of seconds. Use what varies less.
+    # Two ramps keep a constant distance in users or, if their slope changes, in seconds. Use the one that varies less.
     wandering_s = math.hypot(users - float(np.median(first_gap)), float(gap.std())) / slope
     if delays.size > 1:
         wandering_s = min(wandering_s, math.hypot(seconds - float(np.median(first_delays)), float(delays.std())))

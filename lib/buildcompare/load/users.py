@@ -170,7 +170,7 @@ def compare_supported_users(
     elif delta is None and noise and best.base and at_least.new:  # new has only a lower bound, so only `ci_low` is set
         bound = measure_effect(levels.base, [RunLevel(at_least.new)], noise)
         judged |= {"ci_low": bound.interval()[0] if bound else None}
-    elif delta is None and noise and band and best.new and (least := at_least.base):  # a loss is at least this
+    elif delta is None and noise and band and best.new and (least := at_least.base):  # base supports more than `least`
         bound = measure_effect([RunLevel(least)], levels.new, noise)
         if bound and (row := judge_users(bound, band, looks).deciding_row())["status"] == Status.REGRESSION:
             best, delta, judged = Pair(least, best.new), delta_percent(least, best.new), row

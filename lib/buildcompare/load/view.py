@@ -190,7 +190,7 @@ class RunView:
 Views: TypeAlias = Pair[list[RunView]]  # the runs of each build
 
 
-ZEROS = 0.01  # share of zeros that a geometric mean may leave out: they would lower the mean by as much
+ZEROS = 0.01  # maximum share of zeros; a geometric mean leaves them out, an arithmetic mean would be 1 % lower
 
 
 def is_geometric(views: Views, series: Series) -> bool:

@@ -249,15 +249,15 @@ def _fit(matrix: FloatArray, logs: FloatArray, run: FloatArray) -> Fit:
 def _difference(
     ratios: FloatArray, weights: FloatArray, doubts: FloatArray, residuals: Residuals, shift: Fit, noise: float
 ) -> tuple[float, float, bool]:
-    """Return the log ratio at the highest load, its standard error, and whether the log ratio is common to all loads.
+    """Return a log ratio of the builds, its standard error, and whether the log ratio is common to all loads.
 
     Most changes slow requests equally at every load. So the default is the common log ratio: the first coefficient of
     `shift`, a fit with one curve shape for both builds. The ratio at the highest load is returned if its distance to
     the common ratio exceeds `CONTRADICTED` standard errors. These errors include `noise` between runs, because this
-    distance varies 1.2 times as much as the common ratio (unbounded tests, every second setup, 9 metrics).
+    distance varies 1.2 times as much as the common ratio (9 metrics in half of the published unbounded tests).
 
     `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
-    residuals to `ratios`. `doubts`, shape (n,), are signed errors of `ratios` from the correction for logins.
+    residuals to `ratios`. `doubts`, shape (n,), are errors of `ratios`, with sign, caused by users who log in.
     """
     errors = np.hypot(residual_errors(weights, residuals), doubts)
     doubt = float(np.average(doubts, weights=1.0 / np.maximum(errors, 1e-12) ** 2))

@@ -27,8 +27,8 @@ Span = tuple[float, float]  # elapsed seconds
 
 Z95 = 1.96  # normal quantile of a two-sided 95 % interval
 TIME_95 = 7.35
-"""The 95 % interval of a change's time holds all times whose fit is at most so many long-run variances below the best
-one (Hansen 2000)."""
+"""The 95 % interval of a change's time contains each time whose sum of squared residuals exceeds the smallest sum by at
+most this number of long-run variances (Hansen 2000)."""
 LONGEST_EXCURSION_S = 1200.0
 """Maximum length of a spike or drop in seconds. A metric that returns later has two level shifts instead."""
 SPIKE_HALF_WIDTH = 10  # maximum length of a spike, and half-width of the running median, in averaging intervals

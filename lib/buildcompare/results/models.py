@@ -64,7 +64,7 @@ class ValidityReason(Model):
     because: Reason | None = None
     from_s: Number = None
     until_s: Number = None
-    """Elapsed seconds at which the valid part of the run ends; null if the reason does not limit its end."""
+    """Elapsed seconds at which the valid part of the run ends; null if this reason does not shorten the run."""
     numbers: dict[str, Number] = Field(default_factory=dict)
     """Observed and expected values by name; times are in elapsed seconds."""
 

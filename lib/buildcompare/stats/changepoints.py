@@ -21,7 +21,7 @@ from buildcompare.stats.levels import FEWEST, ROUNDED
 PENALTY = 12.0, 40.0
 """Penalty, if not calibrated: (first number + second number / effective sample size) * long-run variance. Of unchanged
 AR(1) series (60 to 1080 samples, autocorrelation 0 to 0.9), at most 5 % show a change (short series with 0.9: 12 %)."""
-PENALTY_OF_TWO = 20.0, 600.0  # numbers as in `PENALTY`, for noise around the means of three segments instead of two
+PENALTY_OF_TWO = 20.0, 600.0  # like `PENALTY`, but the noise is estimated around three segments, not around two
 HIGHEST_PHI = 0.97  # maximum lag-1 autocorrelation of noise; above it, a series of an hour looks like a random walk
 CHANGE_PHI = 0.93
 """Maximum lag-1 autocorrelation of noise in series other than load tests. There it finds more true changes than

@@ -275,7 +275,7 @@ def judge(
 
 
 def judge_users(effect: Effect, margin: float, looks: Looks | None = None) -> TestedEffect:
-    """Judge supported users. Unless a gain is found, the p-value is multiplied by `USERS` to limit false losses."""
+    """Judge supported users. For losses, the p-value is multiplied by the factor `USERS`, to limit false alarms."""
     gain = judge(effect, margin, Better.HIGHER, family=GATE, looks=looks)
     if gain.status == Status.IMPROVEMENT:
         return gain

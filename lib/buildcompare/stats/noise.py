@@ -33,8 +33,8 @@ tuning, eight metrics hold as much information as 2.7 independent metrics, so ab
 LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise: as many as one group of 2 and one of 3 runs have
 BY_CHANCE = 0.3
 """Variances of groups count as equal if Satterthwaite's degrees of freedom reach this fraction of the groups' total.
-Of calibrations with equal variances (6 to 12 groups of 2 to 4 runs), 1 of 400 has a fraction below 0.3, and 1 of 27
-below 0.5. With 0.5, a third fewer changes of 20 % injected into times are found (identical runs used for tuning)."""
+If variances are equal (6 to 12 groups of 2 to 4 runs), 1 of 400 calibrations has a fraction below 0.3, and 1 of 27
+below 0.5. A limit of 0.5 would miss a third of the injected 20 % changes that are found now (tuning data)."""
 LEAST_REPEATS = 2  # minimum degrees of freedom of noise from repeats alone; with 1, intervals are +-13 standard errors
 LEAST_SD = 1e-4  # minimum standard deviation (log scale): runs agree to the last digit only because values are rounded
 CATALOGUE_S = 1800.0  # shortest window, in seconds, from which the catalogues' noise was learned

@@ -41,7 +41,7 @@ LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
 END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
 """Factors on the upper bound of a histogram's last bucket. A percentile above the first product may be too low, because
 the buckets end. A percentile above the second product has a wrong unit; errors of reading a plot are below 5 %."""
-THOUSANDS = 300.0  # Minimum ratio of two builds' levels that have different units; at most 3.8 in 68 published tests
+THOUSANDS = 300.0  # If levels of two builds differ by this factor, so do their units. Published tests: at most by 3.8
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
 SHORTER = 0.5  # Minimum ratio of a bounded run's steady window to the other build's; published tests have 0.99
 
@@ -433,7 +433,7 @@ def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
         if None not in versions and _plain(label) != _plain(theirs):
             differs = not _one_version(*map(str, versions))
         else:  # without a version, compare names if the recordings name builds as the params do
-            named = typed and ours != side  # the params name this build, and at least one recording has such a name
+            named = typed and ours != side  # the params name this build, and a recording names a build too
             differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
         if differs:
             file, code = run.view.run.file, ValidityCode.ANOTHER_BUILD
