@@ -19,9 +19,8 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 
 from buildcompare.commandline import Commands, argument, as_typed, ledger_folder, option, print_text, show
-from buildcompare.config.errors import InputError, named
+from buildcompare.config.errors import InputError
 from buildcompare.config.project import write_files, writing
-from buildcompare.config.remote import copied_back, is_remote
 from buildcompare.report import processes
 from buildcompare.report.batch import (
     BAD_INPUT,
@@ -86,7 +85,6 @@ Listed = Annotated[str | None, option("--metrics", "A catalogue, or its path (de
 Type = Annotated[TestType | None, option("--type", "What was run (default: bounded, without times a benchmark).")]
 Every = Annotated[bool, option("--all", "Print every row and finding, not only what changed or matters most.")]
 Quiet = Annotated[bool, option("--quiet", "Print errors only.")]
-Ledgers = Annotated[list[str] | None, option("--history", "A ledger (default: the reports' and data/history/*).")]
 _ENGINE = "What runs the notebook: a forked process (warm) or a Jupyter kernel (default: warm, on macOS kernel)."
 Graphs = Annotated[bool, typer.Option("--graphs/--no-graphs", help="Graphs for README.md.")]
 Png = Annotated[bool, option("--png", "Graphs as PNG instead of SVG (needs the extra png).")]
@@ -270,18 +268,6 @@ _ENDS = {
     UNDECIDED: "cannot be decided (2)", 0: "published",
 }  # fmt: skip
 """Exit code of a report -> its words in the summary of a batch; the most severe code comes first."""
-
-
-@app.command()
-def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "mattermost") -> None:
-    """Put every release on one page: index.html in the folder of the reports."""
-    from buildcompare.report.index import write_index
-    from buildcompare.report.publication import reports
-
-    local = contextlib.nullcontext(Path(output) if output else reports())
-    with copied_back(output, depth=2) if output and is_remote(output) else local as folder:
-        file, rows = write_index(folder, [ledger_folder(each) for each in ledger or ()], metrics)
-    show(f"{named(file)}: {rows} comparisons")
 
 
 @app.command()

@@ -19,7 +19,8 @@ from buildcompare.recordings.recording import Recording, span
 from buildcompare.recordings.series import to_float
 
 EXPECTED = "statistics as JSON (iostat -t -x -o JSON 5; mpstat -o JSON 5; sadf -j FILE for sar), or vmstat -t as text"
-_LABELS = {"disk_device": "device", "disk-device": "device", "iface": "iface", "intr": "intr", "name": "name"}
+_LABELS = {"disk_device": "device", "disk-device": "device"}
+_LABELS |= {name: name for name in ("iface", "intr", "name", "number", "filesystem", "mountpoint")}
 """Keys of texts that name a row's device -> label. Of processors only the mean of all is read."""
 _STAMP = re.compile(
     r"(?:(?:(\d{4})-(\d\d)-(\d\d)|(\d\d)/(\d\d)/(\d\d(?:\d\d)?))[T ])?"
@@ -137,6 +138,8 @@ def _time(file: InputFile, place: str, stamp: str, date: str, before: float) -> 
     except ValueError as error:
         raise file.fault(place, "a date and a time", f"{match[0][:40]!r} ({error})") from None
     days = 0 if is_dated else max(math.ceil((before - instant.timestamp()) / _DAY_S), 0)
+    if days and (before - instant.timestamp()) % _DAY_S < _DAY_S / 2:
+        raise file.fault(place, "times that increase (past midnight: that begin again)", f"{stamp} after a later one")
     return instant.timestamp() + days * _DAY_S
 
 

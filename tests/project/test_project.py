@@ -163,6 +163,7 @@ def test_the_simulator_imports_only_what_writes_recordings(project: Path) -> Non
     [
         ("loadsim", set()), ("labmatrix", set()), ("loadfiles", {"labmatrix.compare"}), ("loadcluster", set()),
         ("investigation", {"loadwatch.show"}), ("loadexport", {"labmatrix.export"}), ("loadinit", set()),
+        ("loadindex", set()),
         ("loadwatch", set()), ("loadcalibrate", set()),
     ],
 )  # fmt: skip

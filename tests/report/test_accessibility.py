@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from buildcompare.report.index import write_index
 from buildcompare.report.publish import publish
 from loadfiles.comparisons import import_table
+from loadindex.page import write_index
 from support import published_params, small_params, write_params
 
 PAGES = ("simulated", "small", "index")

@@ -39,6 +39,7 @@ READERS = (
     "labmatrix.experiment",
     "loadcalibrate",
     "loadexport",
+    "loadindex",
     "loadfiles",
 )
 """Of our modules, those whose lines guide the fuzzer."""

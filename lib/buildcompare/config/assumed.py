@@ -16,18 +16,21 @@ from buildcompare.config.catalogue import (
     read_catalogue,
     slugify,
 )
-from buildcompare.config.units import LASTS, OF_WORDS
+from buildcompare.config.units import LASTS, OF_SYSTEM, OF_WORDS
 from buildcompare.results.codes import Better
 
 _DIRECTIONS = {
+    OF_SYSTEM: (Better.NEUTRAL, False),
     r"(free|available|remaining|headroom)": (Better.HIGHER, False),
     FAILED: (Better.LOWER, True),
     r"(latency|duration|delay|rtt|elapsed|((ms|us|ns|(milli|micro|nano)(s|seconds?))$))": (Better.LOWER, True),
     r"(retries|restarts|miss(es)?|deadlocks|slow|throttled|evictions|kills|aborts|rollbacks)": (Better.LOWER, False),
     r"(uptime|age|timestamp|created)": (Better.NEUTRAL, False),
+    r"((bytes|.b|packets|faults|switches|allocs?|gcs?)-per-(second|sec|s))": (Better.NEUTRAL, False),
     rf"(throughput|goodput|[rqt]ps|per-(second|sec|s)|requests-s|{SUCCEEDED})": (Better.HIGHER, True),
     r"(hits?|idle)": (Better.HIGHER, False),
     r"(cpu|memory|mem|heap|rss|ram|stack|swap|gc|threads|goroutines|queue|backlog|lag|allocs?)": (Better.LOWER, False),
+    r"(percent|pct|percentage)": (Better.NEUTRAL, False),
     rf"({LASTS}|(seconds?|secs?|s)$)": (Better.LOWER, True),
 }
 """Words in a name -> better direction, and True if a regression fails the comparison. The first match counts."""
@@ -55,7 +58,7 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
         if not metric.known and metric.slug not in {each.slug for each in metrics}:
             load = metric.load and not any(each.load for each in metrics)
             metrics.append(metric.model_copy(update={"unit": unit, "load": load}))
-    return catalogue.model_copy(update={"metrics": tuple(metrics)})
+    return with_times(catalogue.model_copy(update={"metrics": tuple(metrics)}), units.items())
 
 
 def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalogue:
@@ -82,11 +85,12 @@ def assumed_metric(name: str) -> Metric:
     >>> metric.unit, str(metric.better), metric.gate
     ('ms', 'lower', True)
     """
-    slug = slugify(re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z0-9])", "_", name))
+    spelled = re.sub(r"/\s*(s|secs?|seconds?)(?!\w)", " per second", name.replace("%", " percent "))
+    slug = slugify(re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z0-9])", "_", spelled))
     unit = ""
     for pattern, unit_of_words in OF_WORDS.items():
         if words := _words(pattern, slug):
-            unit = unit_of_words.format(words.upper().replace("IB", "iB"))
+            unit = unit_of_words.format(words.partition("-")[0].upper().replace("IB", "iB"))
             break
     rules = (rule for pattern, rule in _DIRECTIONS.items() if _words(pattern, slug))
     better, gate = next(rules, (Better.NEUTRAL, False))

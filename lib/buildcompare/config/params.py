@@ -104,9 +104,10 @@ VERSION = r"\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?"
 
 
 def version_in(label: str) -> str | None:
-    """Return the version in a build's name, such as ``10.4.0-rc1`` in ``v10.4.0-rc1``; None without a version."""
-    match = re.search(rf"(?i)(?<![\d.])v?({VERSION})(?![\d.])", label)
-    return match[1].casefold() if match else None
+    """Return the version in a build's name, such as ``10.4.0-rc1`` in ``v10.4.0-rc1``; None if no or several."""
+    found = re.findall(rf"(?i)(?<![a-z\d.])(v?)({VERSION})(?![a-z\d.+-])", label)
+    versions = {version.casefold() for marked, version in found if marked} or {each.casefold() for _, each in found}
+    return versions.pop() if len(versions) == 1 else None
 
 
 class Run(Strict):

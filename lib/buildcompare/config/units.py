@@ -5,13 +5,16 @@ from collections.abc import Callable
 
 LONGEST_NAME = 200  # names with this many characters or more are not searched for units
 LASTS = r"latency|duration|delay|wait|rtt|times?|elapsed|p\d\d+|percentile"
+OF_SYSTEM = r"(iostat|mpstat|sar|vmstat|(seconds|bytes)-(count|sum|bucket))"  # names without a direction
 OF_WORDS = {
+    OF_SYSTEM: "",
     r"(ms|millis|milliseconds?)": "ms",
     r"(us|micros|microseconds?)": "µs",
     r"(ns|nanos|nanoseconds?)": "ns",
     r"(rps|(requests|reqs?)-(per-(second|sec|s)|s))": "requests/s",
     r"(qps|queries-per-(second|sec|s))": "queries/s",
     r"(tps|transactions-per-(second|sec|s))": "transactions/s",
+    r"(kb|mb|gb|kib|mib|gib)-per-(second|sec|s)": "{}/s",
     r"per-(second|sec|s)": "1/s",
     r"bytes": "bytes",
     r"(kb|mb|gb|kib|mib|gib)": "{}",
@@ -92,6 +95,11 @@ def is_unit(text: str, unit: str) -> bool:
     """Whether `text` is a known unit that converts to the catalogue's `unit`; an empty `unit` fits any known unit."""
     found, wanted = _suffix(text), SUFFIXES.get(unit, (_quantity(unit),))[0]
     return found is not None and (not unit or found[0] == wanted != "")
+
+
+def base_unit(text: str) -> str:
+    """Return the unit to which values in `text` are converted, such as seconds for ``ms``; empty if unknown."""
+    return (_suffix(text) or ("",))[0]
 
 
 def _suffix(text: str) -> tuple[str, float] | None:

@@ -23,6 +23,7 @@ ERRORS_TIMES = 2.0
 
 For comparisons of successive builds, `history.chain` also compares changes of error counts with their usual size.
 """
+NO_LOSS = (ReasonCode.NONE_FAILED, ReasonCode.FEW_FAILED)
 FAILING_PERCENT = 1.0
 """A new build with at least this percentage of failed requests, and `ERRORS_TIMES` times that of base, cannot pass."""
 USERS = "supported users"
@@ -108,7 +109,8 @@ def single_runs(test: TestResult) -> Iterator[Found]:
     for metric in test.metrics if benchmark or test.type == "bounded" else ():
         if metric.delta_percent is None or metric.p_value is not None:
             continue
-        if not benchmark and not (metric.gate and metric.reason and metric.reason.code == ReasonCode.NO_NOISE):
+        code = metric.reason and metric.reason.code
+        if code in NO_LOSS or not (benchmark or (metric.gate and code == ReasonCode.NO_NOISE)):
             continue
         low = high = None
         if metric.within_se_log and benchmark:
@@ -241,11 +243,12 @@ def error_rates(test: TestResult) -> Iterator[Found]:
             yield Found(FindingKind.ERROR_RATE, severity, evidence, metric=metric.slug)
 
 
-def failing(row: ErrorRateResult) -> bool:
+def failing(row: ErrorRateResult | MetricResult) -> bool:
     """Test whether the new build has too many failed requests to pass."""
-    if row.unit != "percent" or row.base is None or row.new is None:
-        return False
-    return row.new >= max(FAILING_PERCENT, ERRORS_TIMES * row.base)
+    per = {"percent": 1.0, "ratio": 100.0}.get(row.unit, 0.0)
+    return (
+        per * (row.new or 0.0) >= max(FAILING_PERCENT, ERRORS_TIMES * per * (row.base or 0.0)) and row.base is not None
+    )
 
 
 def risen(test: TestResult) -> list[ErrorRateResult]:

@@ -9,7 +9,7 @@ from buildcompare.config.kinds import kind_of_results
 from buildcompare.config.units import TIMES
 from buildcompare.findings.finding import grouped
 from buildcompare.findings.labels import labels_beyond_noise
-from buildcompare.findings.metrics import USERS, failing, few_sessions, gate_rows, lost, risen
+from buildcompare.findings.metrics import NO_LOSS, USERS, failing, few_sessions, gate_rows, lost, risen
 from buildcompare.load.view import RATES
 from buildcompare.results import (
     Decided,
@@ -26,7 +26,6 @@ from buildcompare.results.codes import (
     CauseKind,
     FailOn,
     FindingKind,
-    ReasonCode,
     Severity,
     Status,
     SuggestionKind,
@@ -37,7 +36,6 @@ from buildcompare.results.codes import (
 from buildcompare.text.sentences import say, title
 
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
-NO_LOSS = (ReasonCode.NONE_FAILED, ReasonCode.FEW_FAILED)
 TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # Worsening (percent) that a passed metric's interval must exclude
 WORTH_IT = 0.8  # Suggest further runs only if the worst possible change shrinks below this fraction of today's
 
@@ -93,6 +91,8 @@ def _has_more_errors(results: Results) -> bool:
         for row in test.metrics
         if outcome(row.slug, row.unit, row.better)
     }
+    if any(row.gate and row.better == Better.LOWER and failing(row) for row in counts.values()):
+        return True
     for each in (each for each in results.findings if each.test in valid):
         rose = each.kind == FindingKind.UNJUDGEABLE and each.severity != Severity.INFO and each.evidence["base"] == 0
         failing_more = each.kind == FindingKind.ERROR_RATE and each.severity == Severity.CRITICAL
@@ -124,6 +124,8 @@ def causes(
         kinds = [*_worse(metric.deciding), *([CauseKind.UNJUDGEABLE] if lost(metric) else [])]
         if not kinds and _worst(metric.deciding, metric.better) >= TWICE.get(metric.better, math.inf):
             kinds.append(CauseKind.TWICE_AS_BAD)
+        if not kinds and outcome(metric.slug, metric.unit, metric.better) == "failures" and failing(metric):
+            kinds.append(CauseKind.FAILING)
         if not kinds and _mean_doubled(metric):
             kinds.append(CauseKind.MEAN_DOUBLED)
         every += [Cause(kind, test, metric.full_name, delta, metric.decided_by) for kind in kinds]

@@ -115,7 +115,7 @@ class Chain:
         """One row for each test.
 
         `place` is the index of the test's comparison. Supported users and errors are NaN if unknown or zero. Tests of
-        one type and database have the same `key`. If a comparison has several such tests, the key includes their names.
+        one type and database have the same `key`; without a database or with several such tests, it has their names.
         """
         rows = [
             (place, *test.key, test.name, *minors, *test.levels, *(test.errors or (None, None)))
@@ -126,7 +126,8 @@ class Chain:
         columns = ["place", "type", "db_engine", "test", "minor_base", "minor_new", *FIGURES]
         tests = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(FIGURES, np.float64))
         tests[FIGURES] = tests[FIGURES].where(tests[FIGURES] > 0)
-        name = tests["test"].where(tests.duplicated(["place", "type", "db_engine"], keep=False), "")
+        several = tests.duplicated(["place", "type", "db_engine"], keep=False)
+        name = tests["test"].where(several | tests["db_engine"].eq(""), "")
         return tests.assign(key=tests.assign(name=name).groupby(["type", "db_engine", "name"], sort=False).ngroup())
 
     @functools.cached_property
@@ -199,7 +200,7 @@ class Chain:
             versions = [build.version for build in entry.builds]
             for test, key in zip(entry.tests, keys, strict=False):
                 for version, level, runs in zip(versions, test.levels, test.runs, strict=True):
-                    if entry.setup and version and level and runs == 1:
+                    if entry.setup and version and level and runs == 1 and level not in builds[key, setup, version]:
                         builds[key, setup, version].append(level)
         return measure_repeats(builds.values())
 

@@ -64,7 +64,7 @@ def level_frame(releases: Sequence[Sequence[LedgerTest]]) -> pd.DataFrame:
     for place, tests in enumerate(releases):
         several = Counter(test.key for test in tests)
         for test in tests:
-            about = (place, *test.key, test.name if several[test.key] > 1 else "", test.name)
+            about = (place, *test.key, test.name if several[test.key] > 1 or not test.db_engine else "", test.name)
             for side in SIDES:
                 rows.append((*about, USERS, False, side, test.levels[side], test.runs[side]))
                 for metric, runs in test.levels_of_runs.items():

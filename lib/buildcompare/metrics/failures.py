@@ -24,7 +24,8 @@ _ATTEMPTS = [
     re.compile(rf"(?<!\bper-)\b({words})\b")  # the first of these kinds that is recorded counts the attempts
     for words in ("requests?|reqs?|rps", "transactions|tps", "attempts|calls|iterations", "queries|qps")
 ]
-_OTHER = re.compile(rf"\b({FAILED}|{SUCCEEDED}|flight|queued?|pending|waiting)\b")
+_NOW = "flight|queued?|pending|waiting|slow|active|open|concurrent|running|blocked|long|idle|cached"  # not all requests
+_OTHER = re.compile(rf"\b({FAILED}|{SUCCEEDED}|{_NOW})\b")
 _UNITS = ("", "requests", "transactions")
 FEW = 1e-3  # an insignificant change is not judged if every run's share of failures (upper bound) is below this
 MANY = 1e9  # number of attempts assumed if none are recorded; large, so that failures are Poisson-distributed
@@ -90,7 +91,7 @@ def compare_failures(
     if metric.outcome is None:
         return None, None
     highest = max((run.level.value or 0.0 for side in used for run in side), default=0.0)
-    whole = 100.0 if metric.unit == "percent" or (metric.outcome == "successes" and highest > 1.0) else 1.0
+    whole = 100.0 if (highest > 1.0 if metric.outcome == "successes" else metric.unit == "percent") else 1.0
     counted = used.map(lambda side: [_counted(metric, run, whole, timed=timed) for run in side])
     numbers = [attempts for side in counted for _, attempts, _ in side if 0 < attempts < math.inf]
     if not numbers:
@@ -133,5 +134,7 @@ def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple
         number = seconds * MANY if rate == timed and "rate" not in metric.slug else math.nan
     if not number > 0:
         part = level.se_log * value / whole if metric.outcome == "successes" else level.se_log * share
-        number = share * (1.0 - share) / part**2 if part > 0 else math.nan
+        # A constant share, such as a rounded one, has no scatter: at least one attempt per second is assumed.
+        constant = seconds if timed and known and share > 0 else math.nan
+        number = share * (1.0 - share) / part**2 if part > 0 else constant
     return share, number, known

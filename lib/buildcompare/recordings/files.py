@@ -10,7 +10,7 @@ import hashlib
 import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 import numpy as np
 from pydantic_core import from_json
 
-from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.catalogue import Catalogue, slugify
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve, root
 from buildcompare.config.remote import is_remote
@@ -178,6 +178,7 @@ class Curve(NamedTuple):
     values: FloatArray
     labels: Mapping[str, str]
     place: Callable[[int], str]  # names the place of a sample by its index
+    unit: str = ""  # unit of the values, if the catalogue states none
 
 
 def series_of(
@@ -186,7 +187,7 @@ def series_of(
     """Make a series of each curve, sorted by time; the label `apart` separates curves of equal metric and labels."""
     series: list[Series] = []
     names: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
-    for name, times, values, labels, place in curves:
+    for name, times, values, labels, place, unit in curves:
         if len(series) == MAX_GRAPHS:
             raise file.fault("metrics", f"at most {MAX_GRAPHS} series to draw", f"{MAX_GRAPHS + 1} or more")
         odd = np.flatnonzero(~((times >= 0.0) & (times < LATEST)))
@@ -201,5 +202,8 @@ def series_of(
         alike = names.setdefault((metric.slug, frozenset(labels.items())), [])
         label = {apart: str(len(alike) + 1) if name in alike else name} if alike else {}
         alike.append(name)
-        series.append(Series(metric.slug, name, metric.unit, times[order], values[order], labels={**labels, **label}))
+        rate = next((each for each in catalogue.error_rates if metric.slug in (each.slug, slugify(each.name))), None)
+        row = Series(metric.slug, name, metric.unit or unit, times[order], values[order], labels={**labels, **label})
+        as_error = {"metric": rate.slug, "unit": rate.unit, "role": "error"} if rate and not metric.known else {}
+        series.append(replace(row, **as_error))  # type: ignore[arg-type]  # the values have the types of their fields
     return tuple(series)

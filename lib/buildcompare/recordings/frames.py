@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.config.units import is_unit, split_unit, unit_factor
+from buildcompare.config.units import base_unit, is_unit, split_unit, unit_factor
 from buildcompare.recordings.files import MAX_GRAPHS, Curve, InputFile, series_of
 from buildcompare.recordings.series import LATEST, TESTED, FloatArray, Note, Series
 
@@ -101,7 +101,7 @@ def read_frame(
             frame = frame.melt(var_name="metric", ignore_index=False).reset_index()
         frame = frame.reset_index(drop=True)
     clock = clock_of(frame.columns)
-    counted = [name for name in frame if name != clock and _INDEX.fullmatch(str(name)) and frame[name].is_unique]
+    counted = [name for name in frame if name != clock and _counts_rows(frame[name])]
     series = series_of(file, _curves(frame.drop(columns=counted), file, catalogue), catalogue)
     stated = {each.name for each in series if (metric := catalogue.find(each.name)).known and metric.unit}
     counters = dict.fromkeys(each.name for each in series if each.name not in stated and _counts_up(each))
@@ -110,11 +110,20 @@ def read_frame(
     return series, (*_digitised(series), *([note] if counters else []))
 
 
+def _counts_rows(column: pd.Series) -> bool:
+    """Whether a column only numbers the rows, or is a second clock that counts from the start of the run."""
+    is_clock = bool(_CLOCK.fullmatch(str(column.name).casefold()))
+    is_clock = is_clock and pd.to_numeric(column, errors="coerce").is_monotonic_increasing
+    return column.is_unique and (is_clock or bool(_INDEX.fullmatch(str(column.name))))
+
+
 def _counts_up(series: Series) -> bool:
-    """Test for a counter: the name ends in ``_total``, no value is negative, and at most 1 % of the steps fall."""
+    """Test for a counter: a name such as ``x_total``, no value is negative, and few steps (restarts) fall."""
     values = series.values[~np.isnan(series.values)]
-    counts = series.name.endswith("_total") and values.size > 1 and np.all(np.isfinite(values) & (values >= 0.0))
-    return bool(counts and np.mean(values[1:] >= values[:-1]) >= 0.99)
+    named = re.search("_(total|(seconds|bytes)_(count|sum|bucket))$", series.name)
+    falls = int(np.sum(values[1:] < values[:-1]))
+    counts = named and values.size > 1 and np.all(np.isfinite(values) & (values >= 0.0))
+    return bool(counts and falls <= min(max(3.0, 0.01 * values.size), 0.25 * values.size))
 
 
 def _rate(series: Series) -> Series:
@@ -177,11 +186,11 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
             if (is_unit(stated, unit) or not stated or unit) if label in units else unit and is_unit(stated, unit):
                 beside.append(stated)
                 del texts[label]
-        read = numbers_of(column, file, unit, stated=(in_name, *beside))
+        read, unit = numbers_of(column, file, unit, stated=(in_name, *beside))
         if (name, *texts.items()) in seen:
             raise file.fault(f"{metric}, {_row(file, frame.index, rows[0])}", f"one unit of {name}", "a second one")
         seen.add((name, *texts.items()))
-        yield Curve(name, times[rows], read, texts, partial(_row, file, column.index))
+        yield Curve(name, times[rows], read, texts, partial(_row, file, column.index), unit)
 
 
 def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Catalogue) -> Iterator[Curve]:
@@ -197,14 +206,14 @@ def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Ca
         labels = {"series": column} if metric != name and frame.shape[1] > 1 else {}
         legend = split_unit(column)[1] if column[-1:] in (")", "]") else ""
         stated = (unit,) if metric == name else (of_title, legend)
-        values = numbers_of(frame[column], file, catalogue.find(metric).unit, stated=stated)
-        yield Curve(metric, times, values, labels, partial(_row, file, frame.index))
+        values, base = numbers_of(frame[column], file, catalogue.find(metric).unit, stated=stated)
+        yield Curve(metric, times, values, labels, partial(_row, file, frame.index), base)
 
 
 def unit_in(column: str, catalogue: Catalogue) -> tuple[str, str]:
     """Split a header such as ``P99 API times (ms)`` into metric and unit if the catalogue lists the metric."""
     name, unit = split_unit(column)
-    if unit and catalogue.find(name).known:
+    if unit and unit.casefold() not in ("min", "mins") and catalogue.find(name).known:  # `_min` is a minimum
         return name, unit
     whole, parts = catalogue.find(column), re.fullmatch(r"(.{1,200}?)\s*[(\[{]([^()\[\]{}]+)[)\]}]", column)
     base = catalogue.find(parts[1]) if parts else whole
@@ -338,8 +347,13 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
 # ---- Numbers --------------------------------------------------------------------------------------------------------
 
 
-def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: Sequence[str] = ()) -> FloatArray:
-    """Convert cells to numbers in `unit`, NaN if empty; `stated` are the units of cells that contain no unit."""
+def numbers_of(
+    column: pd.Series, file: InputFile, unit: str = "", *, stated: Sequence[str] = ()
+) -> tuple[FloatArray, str]:
+    """Convert cells to numbers in `unit`, NaN if empty; `stated` are the units of cells that contain no unit.
+
+    Also returns the unit: `unit`, or if it is empty, the base unit of the stated ones.
+    """
     if column.dtype.kind == "m":
         column, stated = column.dt.total_seconds(), (*stated, "s")
     place = partial(_row, file, column.index)
@@ -354,7 +368,7 @@ def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: Se
     stated = [text for text in stated if text]
     factor = [1.0, *(factor_of("unit", text) for text in stated)][-1]
     if (numbers := _all_numbers(column)) is not None:
-        return numbers * factor
+        return numbers * factor, unit or base_unit(next(iter(factors), ""))
     texts = _texts(column)
     bare, parts = np.asarray(pc.match_substring_regex(texts, _PLAIN)), pc.extract_regex(texts, _NUMBER)
     suffixes = np.asarray(pc.fill_null(pc.utf8_trim_whitespace(pc.struct_field(parts, "unit")), ""), dtype=object)
@@ -371,7 +385,7 @@ def numbers_of(column: pd.Series, file: InputFile, unit: str = "", *, stated: Se
         expected = "a unit after each value, as in other rows"
         raise file.fault(f"{column.name}, {place(alone[0])}", expected, repr(column.iloc[alone[0]]))
     values[bare] *= factor
-    return values
+    return values, unit or base_unit(next(iter(factors), ""))
 
 
 def with_decimal_points(

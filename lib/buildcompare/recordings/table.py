@@ -115,7 +115,7 @@ def with_labels(recording: Recording, path: str) -> Recording:
     ]
     for (stat, *stated), part in frame.groupby([frame["stat"], split.str[1], *beside]):
         unit = "calls" if stat == "calls" else "seconds"
-        values[part.index] = frames.numbers_of(part["value"], file, unit, stated=[*map(str, stated)])
+        values[part.index] = frames.numbers_of(part["value"], file, unit, stated=[*map(str, stated)])[0]
     rows = zip(frame["group"], frame["label"], frame["stat"], values.tolist(), strict=True)
     provenance = {**recording.provenance, "files": [*files, file.provenance]}
     return replace(recording, label_summaries=tuple(LabelSummary(*row) for row in rows), provenance=provenance)

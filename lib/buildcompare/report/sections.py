@@ -46,7 +46,10 @@ MOST_LABELS = 500
 CALLABLE = (
     (commonmark, "aligned cell code destination plain to_html to_inline_html to_markdown"),
     (sentences, "say"),
-    (numbers, "DECIDED_WORDS STATUS_SYMBOLS STATUS_WORDS VERDICT_SYMBOLS VERDICT_WORDS change db_name interval"),
+    (
+        numbers,
+        "DECIDED_WORDS STATUS_SYMBOLS status_symbol STATUS_WORDS VERDICT_SYMBOLS VERDICT_WORDS change db_name interval",
+    ),
     (numbers, "duration minutes moved of_label p_words percent quantity share significant status_words test_words"),
     (numbers, "whole"),
 )

@@ -76,7 +76,7 @@ def table_rows(test: TestResult, *, every: bool = False) -> tuple[list[Row], Cou
             continue
         decides = shown or isinstance(row, ErrorRateResult)
         words = say("terminal", "status", row, better, None if decides else unit, margin)
-        words = f"{numbers.STATUS_SYMBOLS[status]} {words}"
+        words = f"{numbers.status_symbol(status, better)} {words}"
         levels = _levels(row, unit) if row else (numbers.MISSING, numbers.MISSING)
         rows.append(((name, *levels, *numbers.moved(row), words), status))
     return sorted(rows, key=lambda each: (not each[1].changed, each[1] != Status.REGRESSION)), rest

@@ -31,6 +31,7 @@ STATUS_WORDS = {
 }
 STATUS_SYMBOLS = {Status.REGRESSION: "✗", Status.IMPROVEMENT: "✓", Status.EQUIVALENT: "=", Status.NOT_WORSE: "≤",
                   Status.INCONCLUSIVE: "?", Status.NOT_COMPARABLE: "∅"}  # fmt: skip
+ARROWS = {Status.IMPROVEMENT: "↑", Status.REGRESSION: "↓"}  # of metrics of which neither direction is better
 DECIDED_WORDS = {"traffic_mix": "at unchanged traffic mix", "equal_load": "at equal load"}
 """Code in `decided_by` -> words for the value that decides a metric; the code `level` has no words."""
 VERDICT_WORDS = {Verdict.PASS: "Pass", Verdict.REGRESSION: "Regression", Verdict.INCONCLUSIVE: "Cannot tell",
@@ -42,6 +43,11 @@ VERDICT_SYMBOLS = {Verdict.PASS: "✓", Verdict.REGRESSION: "✗", Verdict.INCON
 def printable(text: str) -> str:
     """Return `text` as one line: white space becomes spaces, control characters are escaped."""
     return text if text.isprintable() else shown("".join(" " if each.isspace() else each for each in text))
+
+
+def status_symbol(status: Status, better: Better | str = Better.LOWER) -> str:
+    """Return the symbol of a status: an arrow for a change in a metric of which neither direction is better."""
+    return (ARROWS if better == Better.NEUTRAL else {}).get(status, STATUS_SYMBOLS[status])
 
 
 def rounded(value: float, places: int, bound: str = "") -> float:

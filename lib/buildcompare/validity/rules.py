@@ -41,7 +41,8 @@ LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
 END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
 """Factors on the upper bound of a histogram's last bucket. A percentile above the first product may be too low, because
 the buckets end. A percentile above the second product has a wrong unit; errors of reading a plot are below 5 %."""
-THOUSANDS = 300.0  # If levels of two builds differ by this factor, so do their units. Published tests: at most by 3.8
+THOUSANDS: Mapping[str | None, float] = {None: 300.0, "successes": 50.0, "failures": math.inf}
+"""If levels of two builds differ by this factor, so do their units. In published tests, they differ at most by 3.8."""
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
 SHORTER = 0.5  # Minimum ratio of a bounded run's steady window to the other build's; published tests have 0.99
 
@@ -385,8 +386,12 @@ def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
         theirs = float(np.median([w[1] - w[0] for w in windows[other] if w] or [0.0]))
         for i, window in enumerate(windows[side], start=1):
             if window and window[1] - window[0] < SHORTER * theirs:
-                numbers = {"seconds": window[1] - window[0], "other_seconds": theirs}
-                yield _reason(ValidityCode.WINDOW_SHORTER, numbers, side=side, run=i)
+                stop, seconds = runs[side][i - 1].view.stop, {"seconds": window[1] - window[0], "other_seconds": theirs}
+                ended = bool(stop and stop.shutdown and stop.end_s - stop.at_s > SHORTER * theirs)  # recorded on
+                code, numbers = ValidityCode.WINDOW_SHORTER, seconds
+                if stop and ended:
+                    code, numbers = ValidityCode.LOAD_ENDED, {"at_s": stop.at_s, **seconds}
+                yield _reason(code, numbers, invalid=ended, side=side, run=i)
 
 
 def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
@@ -468,7 +473,10 @@ def _units(runs: Pair[list[RunInTest]]) -> Reasons:
             least = max((per * run.levels.get(of, 0.0) for of, per in metric.least_per.items()), default=0.0)
             faults = [
                 (value < least, {"least": least}),
-                (value >= THOUSANDS * most, {"times": value / most}),
+                (
+                    bool(metric.unit or metric.outcome) and value >= THOUSANDS[metric.outcome] * most,
+                    {"times": value / most},
+                ),
                 (times and p99 < min(value, END_OF_BUCKETS * top), {"p99": p99}),
                 (times and not average and value > BEYOND_BUCKETS * top, {"top": top}),
                 (times and min([value, *theirs]) > longest and (average or percentile), {"longest": longest}),

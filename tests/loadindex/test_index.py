@@ -15,12 +15,12 @@ import pytest
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.history.ledger import Entry, read_ledger, record
 from buildcompare.history.levels import USERS, level_changes, over_releases
-from buildcompare.report.index import IndexRow, index_rows, write_index
 from buildcompare.results import Results, dumps
 from buildcompare.text.numbers import test_words as words_of
 from conftest import BrowserThread
 from ledgers import entry
 from loadfiles.comparisons import import_table
+from loadindex.page import IndexRow, index_rows, write_index
 from support import analysed, command, small_params
 
 CATALOGUE = read_catalogue("mattermost")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
+from jinja2 import ChoiceLoader, FileSystemLoader, Template
 from markupsafe import Markup
 from pydantic import ValidationError
 
@@ -25,7 +26,7 @@ from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, 
 from buildcompare.history.levels import USERS, LevelSeries, over_releases
 from buildcompare.history.view import History, analyse_ledger
 from buildcompare.report import publication
-from buildcompare.report.sections import assets, template
+from buildcompare.report.sections import assets, templates
 from buildcompare.results import Results, dumps
 from buildcompare.results.history import Drift
 from buildcompare.text.numbers import change, db_name
@@ -33,9 +34,17 @@ from buildcompare.text.sentences import say
 
 FILES = {publication.HTML: "report", publication.README: "README", publication.RESULTS: "results"}
 INDEX = "index.html"
+HERE = Path(__file__).parent / "templates"
 LEDGERS = "data/history"  # folder of all ledgers
 FEWEST_POINTS = 3  # minimum number of points for a chart of levels
 NEWEST = 500  # maximum number of latest comparisons of each ledger; comparisons with a report are shown in addition
+
+
+def _template() -> Template:
+    """Load the template of the page, which extends the page of all reports."""
+    made = templates()
+    assert made.loader is not None  # `templates` makes one
+    return made.overlay(loader=ChoiceLoader([FileSystemLoader(HERE), made.loader])).get_template("index.html.j2")
 
 
 class UsersLine(NamedTuple):
@@ -77,8 +86,8 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
     """
     catalogue = read_catalogue(metrics)
     rows, views = index_rows(folder, ledgers, catalogue)
-    html = template("index/index.html").render(
-        assets("index/index", "buildcompare/report", "index/index", component=figures.component()),
+    html = _template().render(
+        assets(str(HERE / "index"), "buildcompare/report", str(HERE / "index"), component=figures.component()),
         title="Every release",
         rows=rows,
         gravest_first=GRAVEST_FIRST,

@@ -1,0 +1,1 @@
+"""One page of all releases: the command `index` of buildcompare."""
