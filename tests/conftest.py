@@ -69,7 +69,6 @@ LONGEST = (
 
 
 def pytest_configure() -> None:
-    """In the background of a script SIGINT is ignored, by what tests start and interrupt too."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -28,5 +28,4 @@ def recording(**metrics: np.ndarray) -> Recording:
 
 
 def kinds(result: TestResult) -> dict[str, dict[str, Any]]:
-    """The evidence of each finding about `result`, by its kind."""
     return {finding.kind: finding.evidence for finding in findings.find([result], ("v1", "v2"))}

@@ -17,7 +17,6 @@ _NUMBER = re.compile(r"(?<![\w.])[+−-]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]\d+)?" 
 
 
 def without_evidence(finding: Finding, results: Results) -> list[str]:
-    """The numbers of what is said that are no rounding of a number in `finding.evidence`."""
     text = finding.whole
     for name in sorted(_names(finding, results), key=len, reverse=True):
         text = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w])", "…", text)

@@ -67,14 +67,12 @@ END = "\nby *hand*\n<!-- hand-written end"
 
 
 def cut(name: str, lines: int = 12) -> bytes:
-    """The first lines of a recorded file of a load tester."""
     contents = (CORPUS.parent / "load_tools" / name).read_bytes()
     text = gzip.decompress(contents) if name.endswith(".gz") else contents
     return b"".join(text.splitlines(keepends=True)[:lines])
 
 
 def right(folder: Path) -> dict[str, list[bytes]]:
-    """Whole inputs of each kind, by the reader that takes them."""
     table.write_recording(EXAMPLE, folder / "o")
     head = pq.read_table(folder / "o").schema.metadata[b"buildcompare"]
     foreign = io.BytesIO()
@@ -127,7 +125,6 @@ def _kept(path: Path, contents: bytes) -> str:
 
 
 def _head(path: Path, contents: bytes) -> str:
-    """What stands in a recording of ours beside its series, under a seal that is right."""
     made = pa.table({"metric": ["rps"]}).replace_schema_metadata({b"buildcompare": contents})
     if b"-1" not in contents:  # as a file of an earlier version
         table.write_recording(EXAMPLE, path)
@@ -292,7 +289,6 @@ def _other_message(contents: bytes, rng: random.Random) -> bytes:
 
 
 def with_an_odd_value(contents: bytes, rng: random.Random) -> bytes:
-    """JSON with one of its values, or one of its keys, replaced."""
     whole = json.loads(contents)
     places: list[tuple[Any, Any]] = []
 

@@ -82,7 +82,6 @@ def _number(value: Any) -> bool:
 
 
 def _kept(value: Any) -> Any:
-    """What is kept of results: no sentences, and numbers rounded."""
     if isinstance(value, dict):
         return {key: _kept(each) for key, each in value.items() if key not in SENTENCES}
     if isinstance(value, list):
@@ -120,7 +119,6 @@ def _change(row: dict[str, Any]) -> float:
 
 
 def _lines(value: Any, indent: str = "", key: str = "") -> Iterator[str]:
-    """JSON with as much on a line as fits: small files, and differences that can be read."""
     short = json.dumps(value, ensure_ascii=False)
     if len(indent) + len(key) + len(short) <= WIDTH or not isinstance(value, (dict, list)) or not value:
         yield f"{indent}{key}{short}"

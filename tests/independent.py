@@ -41,7 +41,6 @@ def judged(base: list[bc.Recording], new: list[bc.Recording]) -> dict[str, tuple
 
 
 def run_of(rng: random.Random, folder: Path, levels: Numbers, labels: Numbers, i: int) -> bc.Recording:
-    """Write the samples and labels of a run in any order and units, and read them."""
     rows = []
     for name, samples in levels.items():
         unit = rng.choice([*UNITS])

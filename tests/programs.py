@@ -84,7 +84,6 @@ def _program(name: str, module: str, version: str, package: str = "", flags: lis
 
 
 def _kept(name: str, build: Callable[[Path], None]) -> Path:
-    """A program, made where it is not kept yet; tests are skipped where that does not work."""
     cache = Path(os.environ.get("BUILDCOMPARE_CACHE") or Path.home() / ".cache/buildcompare")
     program = cache / name
     if not program.exists():

@@ -354,7 +354,6 @@ def proxy(prometheus: Prometheus) -> Iterator[Proxy]:
 
 
 def send_head(exchange: Exchange, **headers: str) -> None:
-    """The status and the headers, with the body's length or `headers` instead."""
     exchange.handler.send_response(exchange.status)
     for name, value in {**exchange.headers, **(headers or {"Content-Length": str(len(exchange.body))})}.items():
         exchange.handler.send_header(name, value)
@@ -362,7 +361,6 @@ def send_head(exchange: Exchange, **headers: str) -> None:
 
 
 def cut_off(exchange: Exchange, *, abruptly: bool) -> None:
-    """Half of the body, then a reset (or an end)."""
     handler = exchange.handler
     send_head(exchange)
     handler.wfile.write(exchange.body[: len(exchange.body) // 2])
@@ -395,7 +393,6 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tls_front(certificates: Path, *, client: bool) -> ssl.SSLContext:
-    """A server's context; with `client`, callers need a certificate too."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates / "cert.pem", certificates / "key.pem")
     if client:

@@ -46,7 +46,6 @@ def raw(url: str, query: str, start: float, end: float, step: float) -> list[dic
 
 
 def bits(values: np.ndarray) -> list[bytes]:
-    """Every value's bytes; a NaN is a NaN."""
     return [b"nan" if np.isnan(value) else struct.pack("<d", value) for value in values]
 
 

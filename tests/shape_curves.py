@@ -47,7 +47,6 @@ def sawtooth(start_s: float, level: float, cycles: int, period_s: float = 200.0,
 
 
 def hunting(cycles: int = 20, period_s: float = 200.0, fall: float = 80.0) -> pd.Series:
-    """A bumpy beginning, the ramp, then waves that slowly climb."""
     waves = sawtooth(1820.0, 6000.0, cycles, period_s, fall)
     return pd.concat([path(*BUMPY, (1815, 6060)), waves + 0.1 * (waves.index.to_numpy() - 1820.0)])
 

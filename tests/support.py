@@ -156,7 +156,6 @@ def write_csv(file: Path, metrics: Mapping[str, np.ndarray], *, step_s: float = 
 
 @cache
 def small_tables() -> dict[str, str]:
-    """The recordings of :func:`small_params` by test and side."""
     rng = np.random.default_rng(7)
     tables = {}
     for kind, ramp_s in (("bounded", 600.0), ("unbounded", 1500.0)):
@@ -194,7 +193,6 @@ def small_params(folder: Path, **more: Any) -> dict[str, Any]:
 
 
 def in_a_terminal(*arguments: object) -> tuple[int, str]:
-    """Exit code of buildcompare and what it writes to a terminal of 90 columns."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 90, 0, 0))
     command = [sys.executable, "-m", "buildcompare", *map(str, arguments)]

@@ -76,7 +76,6 @@ def test_examples_run_and_give_what_they_say(project: Path, monkeypatch: pytest.
 
 
 def own_names(latency: float, seed: int, **columns: float) -> pd.DataFrame:
-    """Half an hour of metrics that no catalogue lists."""
     rng = np.random.default_rng(seed)
     elapsed = np.arange(0.0, 1800.0, 5.0)
     noise = rng.lognormal(0, 0.05, elapsed.size)
@@ -107,7 +106,9 @@ def test_settings_in_code_replace_what_is_assumed() -> None:
     result = bc.compare(*higher, metrics={"throughput": {"margin_percent": 5.0}})
     assert result.metrics.loc[0, ["margin_percent", "status"]].tolist() == [5.0, "improvement"]
     unknown = ([each.rename(columns={"latency": "goodness"}) for each in build] for build in runs)
-    row = bc.compare(*unknown, metrics={"goodness": {"unit": "points", "margin_percent": 3.0}}).metrics.loc[0]
+    result = bc.compare(*unknown, metrics={"goodness": {"unit": "points", "margin_percent": 3.0}})
+    assert "↑</span> higher" in result._repr_html_()
+    row = result.metrics.loc[0]
     assert row[["unit", "better", "gate", "margin_percent"]].tolist() == ["points", "neutral", False, 3.0]
     unknown = ([each.rename(columns={"latency": "checkout errors"}) for each in build] for build in runs)
     row = bc.compare(*unknown, catalogue="http", metrics={"checkout errors": {"margin_percent": 3.0}}).metrics.loc[0]
@@ -128,6 +129,31 @@ def test_counters_are_compared_by_their_rates_in_any_order_of_columns() -> None:
     assert rows.loc[["orders-total", "latency"], "status"].tolist() == ["equivalent", "regression"]
     assert rows.loc["orders-total", ["unit", "base", "new"]].tolist() == ["1/s", 4.0, 4.0]
     assert rows.loc["bad-total", ["base", "new"]].tolist() == [0.0, 0.0]
+    short = [own_names(0.1, i).iloc[:50].assign(x_seconds_sum=lambda f: 4.0 * f.index % 600) for i in (1, 2)]
+    row = bc.compare(short, short[::-1]).metrics.set_index("name").loc["x_seconds_sum"]
+    assert row[["unit", "base"]].tolist() == ["1/s", pytest.approx(4.0, abs=0.4)]
+
+
+def test_columns_that_are_clocks_minima_or_have_a_unit_are_what_they_are(tmp_path: Path) -> None:
+    for side, level in (("base", 40.0), ("new", 60.0)):
+        for i in (1, 2):
+            latency = own_names(level, i)["latency"].iloc[: 360 - i]
+            about = {"elapsed": latency.index, "checkout": latency.map("{:.3f} ms".format), "response_time_min": 0.004}
+            frame = pd.DataFrame({"timestamp": 1.7e9 + latency.index, **about, "response_time": 0.04})
+            (tmp_path / side).mkdir(exist_ok=True)
+            frame.to_csv(tmp_path / side / f"{i}.csv", index=False)
+    rows = bc.compare(tmp_path / "base", tmp_path / "new").metrics.set_index("metric").sort_index()
+    assert rows["base"].round(3).to_dict() == {"checkout": 0.04, "response-time": 0.04, "response-time-min": 0.004}
+    assert rows.loc["checkout", ["unit", "status"]].tolist() == ["seconds", "regression"]
+
+
+def test_an_error_rate_of_the_catalogue_is_one_in_a_table_too() -> None:
+    def build(percent: float) -> list[pd.DataFrame]:
+        more = {"Number of Connected Devices": 5000.0, "Server errors (5xx)": percent}
+        return [own_names(0.1, i, **more).rename(columns={"latency": "Avg API times"}) for i in (1, 2, 3)]
+
+    found = bc.compare(build(0.001), build(20.0), catalogue="mattermost", type="bounded", users=5000)
+    assert [each.status for each in found.results.tests[0].errors if each.new] == ["regression"]
 
 
 def test_units_and_directions_are_read_from_names() -> None:
@@ -138,6 +164,10 @@ def test_units_and_directions_are_read_from_names() -> None:
         "http_requests_total": ("", "neutral", False), "heap MiB": ("MiB", "lower", False),
         "process_resident_memory_bytes": ("bytes", "lower", False), "cache_hit_ratio": ("ratio", "higher", False),
         "process_cpu_seconds_total": ("seconds", "lower", False), "uptime_seconds": ("seconds", "neutral", False),
+        "req/s": ("requests/s", "higher", True), "commits/s": ("1/s", "higher", True),
+        "errors/s": ("1/s", "lower", True), "p99 (s)": ("seconds", "lower", True), "MB/s": ("MB/s", "neutral", False),
+        "vmstat us": ("", "neutral", False),
+        "% Processor Time": ("percent", "neutral", False), "latency_seconds_count": ("", "neutral", False),
     }  # fmt: skip
     found = {name: assumed_metric(name) for name in expected}
     assert {name: (each.unit, each.better, each.gate) for name, each in found.items()} == expected

@@ -14,7 +14,6 @@ from support import analysed, command, refused, users_curve, write_csv, write_pa
 
 
 def run_files(folder: Path, groups: int, runs: int, *, sd: float = 0.02, seed: int = 1) -> list[dict[str, Any]]:
-    """Groups of repeated bounded runs whose levels scatter by `sd`."""
     rng = np.random.default_rng(seed)
     made = []
     for group in range(groups):

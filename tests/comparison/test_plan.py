@@ -96,7 +96,6 @@ MEASURING = ("read_recordings", "compare_test", "view_run", "measure_metrics", "
 
 
 def said(result: bc.Result) -> dict[str, Any]:
-    """All of results.json but when and by what it was made."""
     results: dict[str, Any] = json.loads(result.to_json())
     results["provenance"].pop("run")
     return results

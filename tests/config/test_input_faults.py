@@ -64,7 +64,6 @@ report = partial(fault, "report")
 
 
 def named_file(key: str, words: str, text: str | None) -> None:
-    """A key of the params that names a file of this text; None: no such file."""
     fault(key, words, keys={key: "FOLDER/named"}, files={} if text is None else {"named": text})
 
 
@@ -237,8 +236,6 @@ fault("artefacts", "a folder with a symbolic link", run={"artefacts": ["FOLDER/l
 
 
 def ours(kind: str, words: str, *, series: int = 1, summaries: int = 0, turned: int = 0) -> None:
-    """A recording of ours that holds so much, with so many bits of a byte turned."""
-
     def make(folder: Path, params: dict[str, Any]) -> None:
         file = folder / "own.parquet"
         one = Series("rps", "RPS", "", np.array([1.0]), np.array([1.0]), role="label")
@@ -315,7 +312,6 @@ def kernel_in_process(params: Comparison, **_: object) -> None:
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a child and without a kernel, which cost most of a test's time."""
     monkeypatch.setattr(processes, "is_safe", lambda: False)
     monkeypatch.setattr(run_report, "execute", kernel_in_process)
 

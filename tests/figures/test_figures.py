@@ -33,7 +33,6 @@ RPS = methodcaller("total", "rps")
 
 
 def view(**curves: list[np.ndarray]) -> TestView:
-    """A test whose builds' runs recorded these values of one metric, every five seconds."""
     recordings = {
         side: [
             Recording((Series("rps", "RPS", "", STEP * np.arange(run.size), run),), (0.0, STEP * run.size), True)

@@ -32,7 +32,6 @@ Change = Callable[[pd.DataFrame], pd.DataFrame]
 
 
 def found(params: Mapping[str, Any]) -> list[Finding]:
-    """What is said of the inputs; every number of it is in its evidence, and all of it warns."""
     results = analysed(params).results
     those = [each for each in results.findings if each.kind in KINDS]
     assert {each.severity for each in those} <= {"warning"}
@@ -220,7 +219,6 @@ def held(told: Finding, seen: bc.Investigation) -> Iterator[tuple[Any, Any]]:
 
 
 def followed(made: workbench.Analysis) -> set[str]:
-    """Follow every finding of a comparison; the kinds whose numbers were compared."""
     compared = set()
     for told in made.results.findings:
         place = places(made.results)[told.id]

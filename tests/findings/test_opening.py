@@ -40,7 +40,6 @@ def bench() -> workbench.Analysis:
 
 
 def results(*tests: TestResult) -> Results:
-    """Results of `tests`, with the verdicts that their rows make."""
     made = (verdict.of_test(test.metrics, test.supported_users, test.validity, test.errors) for test in tests)
     judged = [test.model_copy(update={"verdict": each}) for test, each in zip(tests, made, strict=True)]
     update = {"tests": judged, "verdict": verdict.of_comparison(judged), "findings": [], "suggestions": []}
@@ -48,7 +47,6 @@ def results(*tests: TestResult) -> Results:
 
 
 def with_recordings(change: Callable[[Side, Recording], Recording]) -> Results:
-    """The results of the same runs, each recorded otherwise."""
     known, test = bench(), "postgresql_bounded"
     recordings = {side: [change(side, each) for each in known.recordings[test][side]] for side in SIDES}
     return workbench.analyse(known.params, {test: recordings}).results
@@ -104,7 +102,6 @@ def test_a_title_counts_as_the_verdict_does() -> None:
 
 
 def unbounded(row: LoadAdjustedResult | None, status: str = "regression", delta: float = 60.0) -> Results:
-    """An unbounded test whose P99 moved by `delta` at own load, and is `row` at equal load."""
     decided = "none" if row is None else "equal_load"
     test = with_metric(quiet(), "p99-api-times", status=status, delta_percent=delta, load_adjusted=row,
                        decided_by=decided, p_worse_one_sided=0.001)  # fmt: skip

@@ -114,6 +114,12 @@ def test_the_deviation_is_no_less_than_two_single_runs_and_few_links_call_no_jum
     assert found["z"].isna().all()
 
 
+def test_tests_without_a_database_are_told_by_their_names() -> None:
+    first, second, third = chain([5000.0, 900.0, 5010.0])
+    other = second.model_copy(update={"tests": [second.tests[0].model_copy(update={"name": "search"})]})
+    assert drift_of([first, other, third])["delta_percent"].round(1).tolist() == [0.2]
+
+
 def test_other_versions_are_compared_but_are_no_drift() -> None:
     base = [10_000.0] * 4 + [20_000.0, 10_000.0] * 2
     other = {4: ("1.7", "1.5"), 6: (None, "1.7")}  # the base of c4 is not what c3 called new

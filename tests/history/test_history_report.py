@@ -28,7 +28,6 @@ def earlier(name: str, position: int | None, builds: tuple[str, str], users: tup
 
 @pytest.fixture
 def small(tmp_path: Path) -> dict[str, Any]:
-    """A comparison of v1.0.0 with v1.1.0, some 1,000 users on both, with a ledger to be."""
     setup = {"Load-test version": "[`v2.0`](https://example.org)", "Dataset": "12M posts"}
     return small_params(tmp_path / "data", history=str(tmp_path / "ledger"), setup=setup)
 
@@ -211,7 +210,6 @@ def chain(levels: list[float]) -> list[Entry]:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
-    """Ten comparisons whose level doubles at the seventh."""
     record(tmp_path / "ledger", chain([1000.0] * 6 + [2000.0] * 4))
     return tmp_path / "ledger"
 

@@ -28,7 +28,6 @@ OTHERS = {"base": {"label": "a"}, "new": {"label": "b"}}
 
 
 def numbered(number: int, **more: Any) -> Entry:
-    """A comparison of builds of its own, every fifth a study."""
     builds = {side: {"label": f"{side}-{number}"} for side in ("base", "new")}
     return entry(f"r{number}", None if number % 5 == 4 else number + 1, **{**builds, **more})
 
@@ -180,7 +179,8 @@ def test_only_a_local_folder_is_written(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_version_in_a_label() -> None:
     versions = {
         "v10.4.0-rc1": "10.4.0-rc1", "release-9.11.16": "9.11.16", "10.10": "10.10", "V1.2-RC3": "1.2-rc3",
-        "master": None, "1.2.3.4.5.6": "1.2.3.4.5.6", "build 7": None,
+        "master": None, "1.2.3.4.5.6": "1.2.3.4.5.6", "build 7": None, "v1.4.0-12-gabc1234": None,
+        "1.4.0-SNAPSHOT": None, "go1.21 v3.0": "3.0", "PostgreSQL 16.4 / v11.1.0": "11.1.0", "10.4 or 10.5": None,
     }  # fmt: skip
     assert {label: version_in(label) for label in versions} == versions
 

@@ -28,7 +28,6 @@ CALLED = ("regression", "improvement")
 
 @pytest.fixture
 def script(project: Path) -> list[str]:
-    """The command of `make example`, where all that it starts is installed."""
     if not [*Path("/usr/lib/postgresql").glob("*/bin/initdb")] or not shutil.which("pgbench"):
         pytest.skip("no PostgreSQL server is installed")
     for name in ("prometheus", "prometheus-postgres-exporter", "prometheus-node-exporter"):
@@ -37,7 +36,6 @@ def script(project: Path) -> list[str]:
 
 
 def left_over(folder: Path) -> list[str]:
-    """What is left in a folder of temporary files, and the commands of processes that name it."""
     commands = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:

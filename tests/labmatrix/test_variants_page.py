@@ -44,7 +44,6 @@ LINES = """() => [...document.querySelectorAll("build-intervals")].flatMap((char
 
 
 def large() -> dict[str, Any]:
-    """Two disks, three schedulers and three scales in five operations, three runs of each."""
     rng = np.random.default_rng(3)
     disks, schedulers, scales = ["managed", "ephemeral"], ["none", "mq", HOSTILE], ["1", "10", "100"]
     runs = []

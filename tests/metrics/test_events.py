@@ -27,7 +27,6 @@ def metric(seed: int = 0, *, sd: float = 0.02, memory_s: float = 60.0, step_s: f
 
 
 def between(curve: pd.Series, start: float, end: float, percent: float) -> pd.Series:
-    """The curve, changed by `percent` between two times."""
     inside = (curve.index > start) & (curve.index <= end)
     return curve * np.where(inside, 1 + percent / 100, 1.0)
 

@@ -316,7 +316,6 @@ Learned = tuple[Path, dict[str, list[dict[str, str]]]]
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
-    """A calibration of two groups of unbounded runs, and the runs of these and of a third."""
     folder = tmp_path_factory.mktemp("unbounded")
     runs: dict[str, list[dict[str, str]]] = {}
     for group, capacity in enumerate((3000.0, 3500.0, 4000.0)):

@@ -188,7 +188,6 @@ def sample(*locations: int, times: int = 1) -> bytes:
 
 
 def repeated(part: Callable[[int], bytes], most: int, start: bytes = b"") -> bytes:
-    """As many parts as a file may hold, at most `most`."""
     parts, size = [start], len(start)
     for i in range(most):
         parts.append(part(i + 1))
@@ -288,7 +287,6 @@ WIDTHS = """() => {
 
 
 def expected_widths(side: Side) -> dict[tuple[str, int], float]:
-    """Share of all samples of each frame at each depth, from the files themselves."""
     found: dict[tuple[str, int], float] = {("all samples", 0): 1.0}
     for stack, share in mean_stacks(recorded(side)).items():
         for depth, frame in enumerate(stack, start=1):

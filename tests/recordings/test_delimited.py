@@ -24,7 +24,6 @@ Form = tuple[str, Callable[[pd.DataFrame], "str | bytes"]]
 
 
 def wide(frame: pd.DataFrame, times: int | str, sep: str = ",", name: str = "Time") -> str:
-    """A column for each metric; `times` are so many in a second, or written like this."""
     at = pd.to_datetime(frame.index, unit="s").strftime(times) if isinstance(times, str) else frame.index * times
     return frame.set_axis(pd.Index(at, name=name)).to_csv(sep=sep, decimal="," if sep == ";" else ".")
 

@@ -64,7 +64,6 @@ def test_what_a_recording_says_of_itself(pulled: dict[str, Recording], prometheu
 
 
 def peer(prometheus: Prometheus, group: str, seconds: int, end: float) -> dict[str, dict[str, float]]:
-    """What ltctl's own queries over a window answer: by statistic, the value of each label."""
     metric, label = TABLES[group]
     window = f"[{seconds}s]"
     queries = {

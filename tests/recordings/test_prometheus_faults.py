@@ -67,7 +67,6 @@ def stalled_in_mid_body(exchange: Exchange) -> None:
 
 
 def trickled(exchange: Exchange, part: str) -> None:
-    """A byte comes every 0.1 s, of the body or already of the headers."""
     handler = exchange.handler
     if part == "body":
         world.send_head(exchange)
@@ -84,7 +83,6 @@ RESET, EARLY_END = partial(world.cut_off, abruptly=True), partial(world.cut_off,
 
 @pytest.fixture
 def prometheus(servers: world.Servers) -> Prometheus:
-    """One kind of server: most faults here are a proxy's."""
     return servers("prometheus")
 
 

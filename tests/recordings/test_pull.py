@@ -28,7 +28,6 @@ from support import command, sure, write_params
 
 @pytest.fixture
 def prometheus(servers: Servers) -> Prometheus:
-    """One kind of server: the faults here are a proxy's, and the samples any server's."""
     return servers("prometheus")
 
 
@@ -37,8 +36,6 @@ def comparison(folder: Path, contents: dict[str, Any]) -> Comparison:
 
 
 def answers(status: int, body: str = "", where: str = "") -> Fault:
-    """A fault: this answer to queries with `where` in their address."""
-
     def fault(exchange: Exchange) -> None:
         if where in exchange.handler.path:
             exchange.status, exchange.body = status, body.encode()

@@ -91,7 +91,6 @@ def file(request: pytest.FixtureRequest, name: str) -> Path:
 
 
 def look(browser: Any, file: Path, view: str, scheme: str, task: Look, *, javascript: bool = True) -> Any:
-    """`task` on the page as a reader with this screen and this colour scheme sees it."""
     width, pixels = VIEWS[view]
     screen = {"viewport": {"width": width, "height": 800}, "device_scale_factor": pixels, "color_scheme": scheme}
     return browser.look(file.as_uri(), task, java_script_enabled=javascript, **screen)

@@ -104,7 +104,6 @@ def test_a_matrix_is_kept_until_a_file_changes(asked: list[Path], made_here: Pat
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
-    """A scheduler and three workers, each in a process and a folder of its own."""
     file = tmp_path / "scheduler.json"
     started = []
 

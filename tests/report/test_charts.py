@@ -80,7 +80,6 @@ def recorded(side: str, slug: str, test: str = "mysql_bounded") -> pd.Series:
 
 
 def expected(side: str, slug: str, minute: float, test: str = "mysql_bounded") -> float:
-    """The sample of a bundled test that is nearest to this time."""
     curve = recorded(side, slug, test)
     return float(curve.iloc[np.abs(curve.index.to_numpy() / 60 - minute).argmin()])
 

@@ -32,7 +32,6 @@ HEAD = b"timestamp,metric,value\n"
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report in which everything that strangers may name is hostile."""
     folder = tmp_path_factory.mktemp("hostile")
     params = small_params(folder / "<b>|data`")
     for side in ("base", "new"):

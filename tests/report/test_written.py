@@ -72,7 +72,6 @@ def test_what_is_written_into_readme_reaches_the_page_and_stays(folder: Path) ->
 
 
 def rows_of(results: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Of the tables that the bundled comparison has, the rows of results.json."""
     tests = results["tests"]
     every = {
         "tests": [{"test": test["name"], "type": test["type"], "verdict": test["verdict"]} for test in tests],

@@ -240,7 +240,6 @@ def test_runs_that_differ_are_judged_by_their_scatter() -> None:
 
 
 def frame(share: float, columns: tuple[str, ...], seed: int) -> pd.DataFrame:
-    """Ten requests a second for fifty minutes, of which a share fails."""
     rng, elapsed = np.random.default_rng(seed), np.arange(0.0, 3000.0, 10.0)
     requests = rng.poisson(100, elapsed.size)
     failed = rng.binomial(requests, share)
@@ -284,6 +283,30 @@ def test_numbers_of_failures_are_judged_beside_the_requests() -> None:
     assert bc.compare(build(100, 90, 115), build(110, 95, 104)).verdict != "regression"
 
 
+@pytest.mark.parametrize(
+    ("base", "new", "count", "verdict"),
+    [
+        ({"errors_percent": 0.0}, {"errors_percent": 3.0}, 3, "regression"),  # a rounded share does not scatter
+        ({"errors_percent": 0.1}, {"errors_percent": 5.2}, 1, "inconclusive"),  # too many fail to pass
+        ({"errors_per_second": 0.01}, {"errors_per_second": 5.0}, 3, "regression"),  # 500 times is no other unit
+        ({"success_rate": 0.999}, {"success_rate": 97.0}, 3, "invalid"),  # a share beside percentages
+        (
+            {"errors_per_second": 0.5, "slow_queries": 2.0},
+            {"errors_per_second": 1.0, "slow_queries": 4.0},
+            3,
+            "regression",
+        ),
+    ],
+)
+def test_failures_of_other_kinds(base: dict[str, float], new: dict[str, float], count: int, verdict: str) -> None:
+    def build(more: dict[str, float], seed: int) -> list[pd.DataFrame]:
+        whole = [frame(0.0, (), seed + i) for i in range(count)]
+        noise = [1.0 if "errors_percent" in more else each["latency_ms"] / each["latency_ms"].mean() for each in whole]
+        return [each.assign(**{k: v * n for k, v in more.items()}) for each, n in zip(whole, noise, strict=True)]
+
+    assert bc.compare(build(base, 0), build(new, 9), type="bounded", users=500).verdict == verdict
+
+
 REQUESTS = {"queries": 200_000, "requests": 100_000, "cached_requests": 50_000, "errors": 10_000}
 
 
@@ -311,7 +334,6 @@ def test_failures_are_judged_per_request_and_the_change_is_the_judged_one(new: d
 
 
 def second_by_second(rate: Sequence[float], seed: int, **more: object) -> pd.DataFrame:
-    """Requests of ninety seconds with a ramp of ten, and other columns."""
     rng, usual = np.random.default_rng(seed), np.interp(np.arange(90.0), [0, 10, 60, 61, 89], [0, 1, 1, *rate])
     columns = {"requests_per_second": rng.poisson(200 * usual), "latency_seconds": rng.lognormal(-3, 0.1, 90)}
     return pd.DataFrame({**more, **columns}, index=np.arange(90.0))
@@ -341,6 +363,12 @@ def test_a_collapse_before_an_idle_end_and_a_short_outage_are_seen() -> None:
             not code,
             bool(code),
         )
+
+
+def test_a_load_that_ends_early_while_it_is_recorded_on_is_no_test() -> None:
+    base, new = ([frame(0.0, (), seed + i) for i in range(2)] for seed in (1, 9))
+    found = bc.compare(base, [each.mul(each.index < 1000.0, axis=0) for each in new], type="bounded", users=500)
+    assert (found.verdict, {*found.results.tests[0].validity.codes}) == ("invalid", {"load_ended"})
 
 
 def test_a_column_that_one_build_lacks_decides_nothing() -> None:

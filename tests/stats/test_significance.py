@@ -176,7 +176,6 @@ def labelled(values: dict[str, float]) -> RunLevels:
 
 
 def label_groups(rng: np.random.Generator, setups: int, labels: int) -> list[RepeatedRuns]:
-    """Labels whose noise falls with their level, from 40 % at 1 ms to 4 % at 1 s."""
     levels = np.exp(rng.uniform(math.log(1e-3), 0.0, labels))
     sds = 0.04 * levels ** (-1 / 3)
     groups = []
@@ -292,7 +291,6 @@ def test_too_little_says_nothing_of_a_label_but_what_the_catalogue_says() -> Non
 
 @pytest.fixture(scope="module")
 def ceiling(real: Path) -> list[RepeatedRuns]:
-    """Three runs of each published configuration but the smallest."""
     catalogue = read_catalogue("mattermost")
     table = pd.read_csv(real / "ceiling/runs.csv", dtype={"config": str})
     groups = []
@@ -356,7 +354,6 @@ def contrasts(squares: object, df: float = 1.0, misread: bool = False) -> pd.Dat
 
 
 def drawn(seed: int, count: int, df: int = 1) -> pd.DataFrame:
-    """Comparisons whose tests scatter by `SD` around the change of their build."""
     return contrasts(SD**2 * np.random.default_rng(seed).chisquare(df, count), df)
 
 

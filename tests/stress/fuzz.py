@@ -47,7 +47,6 @@ COLUMNS = ("inputs", "cpu_s", "broken", "slowest_s", "peak_mb")
 
 
 def main(seconds: float, kinds: list[str], corpus: Path) -> int:
-    """Fuzz all `kinds` in turn; 1 where something broke."""
     print(f"{'kind':12} {'guided':>6} " + " ".join(f"{each:>10}" for each in COLUMNS), flush=True)
     found: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:

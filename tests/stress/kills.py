@@ -52,7 +52,6 @@ def main(kills: int, names: list[str]) -> int:
 
 
 def tried(make: Making, folder: Path, kills: int, rng: random.Random) -> tuple[str, list[str]]:
-    """Kill one command so often, each time from the state before it."""
     out = folder / "out"
     earlier, units = make(folder, True)
     run(earlier, folder)
@@ -106,7 +105,6 @@ def tried(make: Making, folder: Path, kills: int, rng: random.Random) -> tuple[s
 
 
 def state(out: Path, units: list[str]) -> State:
-    """The files of each unit that a reader would see, each with the hash of its contents."""
     found: State = {}
     for unit in units:
         place = out / unit
@@ -165,20 +163,17 @@ def small(folder: Path, earlier: bool, **more: Any) -> dict[str, Any]:
 
 
 def a_report(folder: Path, earlier: bool, *more: str) -> tuple[list[str], list[str]]:
-    """One test, published; with --record in a ledger too."""
     params = small(folder, earlier, history=str(folder / "out/ledger"))
     file = write_params(folder / "small.yaml", params)
     return asked("report", file, "--output", folder / "out/report", *more), ["report", *(["ledger"] if more else [])]
 
 
 def a_batch(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
-    """Two reports at a time."""
     files = [write_params(folder / f"{name}.yaml", small(folder, earlier, name=name)) for name in ("a", "b")]
     return asked("batch", *files, "--jobs", 2, "--no-graphs", "--output", folder / "out"), ["a", "b"]
 
 
 def an_import(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
-    """Thirty comparisons of a table into a ledger: all or none."""
     rows = ["release,monthly,order,base_label,new_label,db,test_type,su_base,su_new"]
     new = 900 if earlier else 950
     rows += [f"r{i},yes,{i + 1},v1.{i}.0,v1.{i + 1}.0,mysql,unbounded,{900 + i},{new + i}" for i in range(30)]
@@ -205,7 +200,6 @@ LEVEL = [1.0]
 
 
 def answer(path: str, asked: dict[str, list[str]]) -> Answer:
-    """Answer a range query; nothing else is there."""
     if "query" not in asked:
         return 404, {}, b""
     start, end, step = (float(asked[name][0]) for name in ("start", "end", "step"))
@@ -215,7 +209,6 @@ def answer(path: str, asked: dict[str, list[str]]) -> Answer:
 
 @functools.cache
 def served() -> str:
-    """The address of a server that lives as long as this program."""
     until_the_end = contextlib.ExitStack()
     atexit.register(until_the_end.close)
     return until_the_end.enter_context(serving(answer))
@@ -240,7 +233,6 @@ def a_pull(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
 
 
 def a_run(folder: Path, _: bool) -> tuple[list[str], list[str]]:
-    """A matrix of six cells of which each writes a number."""
     matrix = {
         "factors": {"size": [1, 2, 3]}, "seed": 7, "repeats": 2,
         "command": {"shell": "sleep 0.1; echo speed = 1{size}.5"}, "metrics": None,

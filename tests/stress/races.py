@@ -42,7 +42,6 @@ for i in range(rounds):
 
 
 def main(rounds: int, folder: Path) -> int:
-    """Race `rounds` times; 1 where something was lost or left."""
     reports, ledger, each = folder / "reports", folder / "ledger", rounds // 2 // RACERS
     for i in range(REPORTS):
         (reports / f"r{i}").mkdir(parents=True)

@@ -43,7 +43,6 @@ class Held:
 
 
 def main(reports: int) -> None:
-    """Print what is held in both halves, and what became of the reports."""
     with tempfile.TemporaryDirectory(prefix="soak-") as place:
         folder = Path(place)
         (folder / "t").mkdir()
@@ -122,7 +121,6 @@ def ticks(process: Path) -> int:
 
 
 def opened(process: Path) -> Iterator[str]:
-    """What a process has open; it may close a file, or end, meanwhile."""
     with suppress(FileNotFoundError):
         for link in (process / "fd").iterdir():
             with suppress(FileNotFoundError):

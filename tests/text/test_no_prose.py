@@ -36,7 +36,6 @@ def is_prose(node: ast.AST) -> bool:
 
 
 def branches_on_prose(tree: ast.AST, *, reads_evidence: bool = False) -> Iterator[int]:
-    """The lines where a sentence is compared, searched or cut."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             parts = (node.left, *node.comparators)

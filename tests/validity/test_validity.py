@@ -147,7 +147,6 @@ def test_every_rule_is_in_the_docs(project: Path) -> None:
 
 
 def published(real: Path, release: str, test: str) -> TestValidity:
-    """The validity of a published test, with what its report and its configuration state."""
     db, kind = test.split("_")
     with (real / "comparisons" / "history.csv").open(newline="") as file:
         rows = [r for r in csv.DictReader(file) if (r["release"], r["db"], r["test_type"]) == (release, db, kind)]
@@ -258,7 +257,6 @@ def test_a_window_that_begins_before_the_data_is_limited_with_its_length() -> No
 
 
 def with_dips(*dips: tuple[float, float]) -> RunInTest:
-    """5,000 users for 100 minutes, 2,000 of them missing between the times of each dip."""
     elapsed = np.arange(0.0, 6000.0, 5.0)
     return flat(5000.0 - 2000.0 * sum(((elapsed > start) & (elapsed <= end)) for start, end in dips))
 
