@@ -306,7 +306,8 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
         like = distances[np.abs(distances - middle) <= 0.5 * middle]
         if like.size and period < 10.0 * curve.sample_s:  # few samples per cycle: the mean is more exact than a median
             period = float(like.mean())
-    if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # a noisy curve, in which noise may count as cycles
+    noisy = curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step
+    if noisy or (period and period < MINUTE_S):  # noise may count as cycles
         explains = test is not None and test.p_value <= ALPHA and test.swing >= SWING * amplitude
         peak = test.period_s if test is not None and explains else None
         if not (period and peak and abs(period - peak) <= NEAR * peak):

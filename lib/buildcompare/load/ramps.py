@@ -223,9 +223,10 @@ def compare_ramps(views: Views) -> RampUps:
 
 
 def _middle(differences: Sequence[T | None], name: str) -> T | None:
-    """Return the difference whose attribute `name` is the median (of two, the lower one); None if all are None."""
+    """Return the difference whose attribute `name` is the median; of two, the one nearer to zero; None without any."""
     ordered = sorted((each for each in differences if each is not None), key=attrgetter(name))
-    return ordered[(len(ordered) - 1) // 2] if ordered else None
+    middle = ordered[max(len(ordered) - 1, 0) // 2 : len(ordered) // 2 + 1]
+    return min(middle, key=lambda each: abs(getattr(each, name)), default=None)
 
 
 def _mean_ramp(ramps: Sequence[RampUp]) -> RampUp:
