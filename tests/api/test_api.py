@@ -132,6 +132,8 @@ def test_counters_are_compared_by_their_rates_in_any_order_of_columns() -> None:
     short = [own_names(0.1, i).iloc[:50].assign(x_seconds_sum=lambda f: 4.0 * f.index % 600) for i in (1, 2)]
     row = bc.compare(short, short[::-1]).metrics.set_index("name").loc["x_seconds_sum"]
     assert row[["unit", "base"]].tolist() == ["1/s", pytest.approx(4.0, abs=0.4)]
+    dips = [own_names(0.1, i).iloc[:50].assign(x_total=lambda f: 20 - 15 * (f.index % 100 == 5)) for i in (1, 2)]
+    assert bc.compare(dips, dips[::-1]).metrics.set_index("name").loc["x_total", "base"] == pytest.approx(19.1)
 
 
 def test_columns_that_are_clocks_minima_or_have_a_unit_are_what_they_are(tmp_path: Path) -> None:
@@ -166,7 +168,8 @@ def test_units_and_directions_are_read_from_names() -> None:
         "process_cpu_seconds_total": ("seconds", "lower", False), "uptime_seconds": ("seconds", "neutral", False),
         "req/s": ("requests/s", "higher", True), "commits/s": ("1/s", "higher", True),
         "errors/s": ("1/s", "lower", True), "p99 (s)": ("seconds", "lower", True), "MB/s": ("MB/s", "neutral", False),
-        "vmstat us": ("", "neutral", False),
+        "vmstat us": ("", "neutral", False), "GC ms/s": ("", "neutral", False), "lock waits/s": ("1/s", "lower", False),
+        "Response time 95%": ("seconds", "lower", True), "disk bytes/s": ("bytes/s", "neutral", False),
         "% Processor Time": ("percent", "neutral", False), "latency_seconds_count": ("", "neutral", False),
     }  # fmt: skip
     found = {name: assumed_metric(name) for name in expected}

@@ -146,7 +146,6 @@ class Runner:
         return {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", **named}
 
     def steps(self) -> list[tuple[str, bool, dict[str, str]]]:
-        """The shell scripts of the workflow, whether each runs after a failure, and its variables."""
         text = BLOCKS[self.name].replace("https://api.github.com", self.forge.address)
         if self.name == "jenkins":
             scripts = re.finditer(r"sh (?:'''(.*?)'''|'(.*?)')", text, re.S)

@@ -108,7 +108,6 @@ FLOOR = {room: floor for floor, room in enumerate(FLOORS)}
 
 
 def room_of(module: str) -> str:
-    """The room of a module of buildcompare: its first name, "__init__" for the package itself."""
     inner = module.removeprefix("buildcompare").removeprefix(".")
     return (inner or "__init__").split(".")[0]
 

@@ -290,6 +290,8 @@ def test_numbers_of_failures_are_judged_beside_the_requests() -> None:
         ({"errors_percent": 0.1}, {"errors_percent": 5.2}, 1, "inconclusive"),  # too many fail to pass
         ({"errors_per_second": 0.01}, {"errors_per_second": 5.0}, 3, "regression"),  # 500 times is no other unit
         ({"success_rate": 0.999}, {"success_rate": 97.0}, 3, "invalid"),  # a share beside percentages
+        ({"success_rate": 0.999}, {"success_rate": 0.012}, 3, "regression"),  # an outage
+        ({"errors_percent": 0.125}, {"errors_percent": 0.18}, 3, "inconclusive"),  # whichever of them rounds to zero
         (
             {"errors_per_second": 0.5, "slow_queries": 2.0},
             {"errors_per_second": 1.0, "slow_queries": 4.0},

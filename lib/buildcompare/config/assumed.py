@@ -19,14 +19,20 @@ from buildcompare.config.catalogue import (
 from buildcompare.config.units import LASTS, OF_SYSTEM, OF_WORDS
 from buildcompare.results.codes import Better
 
+_PART = re.compile(r"\b(\d\d(?:\.\d+)?)\s*%(?:ile)?")  # `95%` is a percentile
+_AGES = r"(uptime|age|timestamp|created)"
+_USE = (
+    r"bytes|[kmgt]i?b|[kmg]?bits?|packets|faults|switches|alloc\w*|gcs?|pauses|time|cpu|seconds|ms|us|interrupts|lines"
+)
 _DIRECTIONS = {
     OF_SYSTEM: (Better.NEUTRAL, False),
     r"(free|available|remaining|headroom)": (Better.HIGHER, False),
     FAILED: (Better.LOWER, True),
     r"(latency|duration|delay|rtt|elapsed|((ms|us|ns|(milli|micro|nano)(s|seconds?))$))": (Better.LOWER, True),
     r"(retries|restarts|miss(es)?|deadlocks|slow|throttled|evictions|kills|aborts|rollbacks)": (Better.LOWER, False),
-    r"(uptime|age|timestamp|created)": (Better.NEUTRAL, False),
-    r"((bytes|.b|packets|faults|switches|allocs?|gcs?)-per-(second|sec|s))": (Better.NEUTRAL, False),
+    r"(waits|disconnects|retransmits)": (Better.LOWER, False),
+    _AGES: (Better.NEUTRAL, False),
+    rf"(({_USE})-per-(second|sec|s))": (Better.NEUTRAL, False),
     rf"(throughput|goodput|[rqt]ps|per-(second|sec|s)|requests-s|{SUCCEEDED})": (Better.HIGHER, True),
     r"(hits?|idle)": (Better.HIGHER, False),
     r"(cpu|memory|mem|heap|rss|ram|stack|swap|gc|threads|goroutines|queue|backlog|lag|allocs?)": (Better.LOWER, False),
@@ -36,6 +42,8 @@ _DIRECTIONS = {
 """Words in a name -> better direction, and True if a regression fails the comparison. The first match counts."""
 SUCCESS_MARGIN_PERCENT = 0.1
 """Margin in percent for the fraction of successful requests. The catalogue `http` uses the same margin."""
+_TIMED = {"unit": "seconds", "better": Better.LOWER, "gate": True}
+_TIMED["margin_percent"] = Operation.model_fields["margin_percent"].default
 _LOAD = r"(users|vus|clients|concurrency)$"
 
 
@@ -57,8 +65,9 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
         metric = catalogue.find(name)
         if not metric.known and metric.slug not in {each.slug for each in metrics}:
             load = metric.load and not any(each.load for each in metrics)
-            metrics.append(metric.model_copy(update={"unit": unit, "load": load}))
-    return with_times(catalogue.model_copy(update={"metrics": tuple(metrics)}), units.items())
+            timed = unit == "seconds" and metric.better == Better.NEUTRAL and not _words(_AGES, metric.slug)
+            metrics.append(metric.model_copy(update={"unit": unit, "load": load} | (_TIMED if timed else {})))
+    return catalogue.model_copy(update={"metrics": tuple(metrics)})
 
 
 def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalogue:
@@ -68,10 +77,8 @@ def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalo
     already implies seconds, such as ``uptime_seconds``, :func:`assumed_metric` sets direction, margin and gate instead.
     """
     timed = [catalogue.find(name) for name, unit in dict.fromkeys(units) if unit == "seconds"]
-    settings = {"unit": "seconds", "better": Better.LOWER, "gate": True}
-    settings["margin_percent"] = Operation.model_fields["margin_percent"].default
     assumed = [assumed_metric(metric.name) for metric in timed if not metric.known]
-    times = {each.slug: each if each.unit == "seconds" else each.model_copy(update=settings) for each in assumed}
+    times = {each.slug: each if each.unit == "seconds" else each.model_copy(update=_TIMED) for each in assumed}
     others = (metric for metric in catalogue.metrics if metric.slug not in times)
     return catalogue.model_copy(update={"metrics": (*others, *times.values())})
 
@@ -85,7 +92,7 @@ def assumed_metric(name: str) -> Metric:
     >>> metric.unit, str(metric.better), metric.gate
     ('ms', 'lower', True)
     """
-    spelled = re.sub(r"/\s*(s|secs?|seconds?)(?!\w)", " per second", name.replace("%", " percent "))
+    spelled = re.sub(r"/\s*(s|secs?|seconds?)(?!\w)", " per second", _PART.sub(r"p\1 ", name).replace("%", " percent "))
     slug = slugify(re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z0-9])", "_", spelled))
     unit = ""
     for pattern, unit_of_words in OF_WORDS.items():

@@ -103,11 +103,15 @@ class Build(Strict):
 VERSION = r"\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?"
 
 
-def version_in(label: str) -> str | None:
-    """Return the version in a build's name, such as ``10.4.0-rc1`` in ``v10.4.0-rc1``; None if no or several."""
-    found = re.findall(rf"(?i)(?<![a-z\d.])(v?)({VERSION})(?![a-z\d.+-])", label)
-    versions = {version.casefold() for marked, version in found if marked} or {each.casefold() for _, each in found}
-    return versions.pop() if len(versions) == 1 else None
+def version_in(label: str, *, whole: bool = True) -> str | None:
+    """Return the version in a build's name, such as ``10.4.0-rc1`` in ``v10.4.0-rc1``; None if no or several.
+
+    With `whole`, a version with a suffix, such as ``1.4.0-12-gabc1234``, is another build and has no version.
+    """
+    end = r"(?![a-z\d.+-])" if whole else r"(?![\d.])"
+    found = re.findall(rf"(?i)(?<![a-z\d.])(v?)({VERSION}){end}", label)
+    versions = [each.casefold() for mark, each in found if mark] or [each.casefold() for _, each in found]
+    return versions[0] if versions and not (whole and len({*versions}) > 1) else None
 
 
 class Run(Strict):

@@ -8,6 +8,8 @@ LASTS = r"latency|duration|delay|wait|rtt|times?|elapsed|p\d\d+|percentile"
 OF_SYSTEM = r"(iostat|mpstat|sar|vmstat|(seconds|bytes)-(count|sum|bucket))"  # names without a direction
 OF_WORDS = {
     OF_SYSTEM: "",
+    r"bytes-per-(second|sec|s)": "bytes/s",
+    r"((ms|us|ns|seconds?|[kmg]?bits?)-per-(second|sec|s))": "",
     r"(ms|millis|milliseconds?)": "ms",
     r"(us|micros|microseconds?)": "µs",
     r"(ns|nanos|nanoseconds?)": "ns",

@@ -200,7 +200,7 @@ class Chain:
             versions = [build.version for build in entry.builds]
             for test, key in zip(entry.tests, keys, strict=False):
                 for version, level, runs in zip(versions, test.levels, test.runs, strict=True):
-                    if entry.setup and version and level and runs == 1 and level not in builds[key, setup, version]:
+                    if entry.setup and version and level and runs == 1:
                         builds[key, setup, version].append(level)
         return measure_repeats(builds.values())
 

@@ -136,5 +136,5 @@ def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple
         part = level.se_log * value / whole if metric.outcome == "successes" else level.se_log * share
         # A constant share, such as a rounded one, has no scatter: at least one attempt per second is assumed.
         constant = seconds if timed and known and share > 0 else math.nan
-        number = share * (1.0 - share) / part**2 if part > 0 else constant
+        number = share * (1.0 - share) / part**2 if part > 1e-9 * share else constant
     return share, number, known

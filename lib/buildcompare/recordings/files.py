@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 import numpy as np
 from pydantic_core import from_json
 
-from buildcompare.config.catalogue import Catalogue, slugify
+from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve, root
 from buildcompare.config.remote import is_remote
@@ -202,7 +202,8 @@ def series_of(
         alike = names.setdefault((metric.slug, frozenset(labels.items())), [])
         label = {apart: str(len(alike) + 1) if name in alike else name} if alike else {}
         alike.append(name)
-        rate = next((each for each in catalogue.error_rates if metric.slug in (each.slug, slugify(each.name))), None)
+        named = (each for each in catalogue.error_rates if name.casefold() in (each.slug, each.name.casefold()))
+        rate = next(named, None) if np.nanmax(values, initial=0.0) <= 100.0 else None  # above: numbers of errors
         row = Series(metric.slug, name, metric.unit or unit, times[order], values[order], labels={**labels, **label})
         as_error = {"metric": rate.slug, "unit": rate.unit, "role": "error"} if rate and not metric.known else {}
         series.append(replace(row, **as_error))  # type: ignore[arg-type]  # the values have the types of their fields

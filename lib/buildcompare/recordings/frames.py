@@ -45,6 +45,7 @@ _NO_VALUE = ("", "null", "undefined")
 _CLOCK = re.compile(
     r"(?:|timestamp|date|time|date[ _]?time|ts|elapsed(?:[ _]time)?)(?:[ _]?[(\[]?(?:(ms|s|us|µs|ns)|utc|gmt)[)\]]?)?"
 )
+_ELAPSED = re.compile(r"elapsed(?:[ _(]+(?:time|s|secs?|seconds|ms|mins?|minutes)\)?)*")
 _UNITS = re.compile(r"(?:(?:value|metric)[_ ]?)?units?([_ ](of|name).*)?|uom|einheit(en)?|unité|unidad")
 _ZONE = re.compile(r"time[ _-]?zone|(?:.*[ _-])?tz(?:info|[ _-]?name)?|(?:utc|gmt)[ _-]?offset|zeitzone")
 _OF_ZONE = re.compile(
@@ -98,10 +99,11 @@ def read_frame(
                 expected += 'benchmark without times: frame.to_dict("list")'
                 raise file.fault("index", expected, f"an index of rows or of levels, {frame.index[:1].tolist()}")
             frame = frame.set_axis(frame.columns.map(str), axis=1).rename_axis(index="timestamp", columns=None)
+            frame = frame.drop(columns=[name for name, column in frame.items() if _counts_rows(column)])
             frame = frame.melt(var_name="metric", ignore_index=False).reset_index()
         frame = frame.reset_index(drop=True)
     clock = clock_of(frame.columns)
-    counted = [name for name in frame if name != clock and _counts_rows(frame[name])]
+    counted = [name for name, column in frame.items() if name != clock and _counts_rows(column)]
     series = series_of(file, _curves(frame.drop(columns=counted), file, catalogue), catalogue)
     stated = {each.name for each in series if (metric := catalogue.find(each.name)).known and metric.unit}
     counters = dict.fromkeys(each.name for each in series if each.name not in stated and _counts_up(each))
@@ -112,18 +114,20 @@ def read_frame(
 
 def _counts_rows(column: pd.Series) -> bool:
     """Whether a column only numbers the rows, or is a second clock that counts from the start of the run."""
-    is_clock = bool(_CLOCK.fullmatch(str(column.name).casefold()))
-    is_clock = is_clock and pd.to_numeric(column, errors="coerce").is_monotonic_increasing
-    return column.is_unique and (is_clock or bool(_INDEX.fullmatch(str(column.name))))
+    if _CLOCK.fullmatch(str(column.name).casefold()) or _ELAPSED.fullmatch(str(column.name).casefold()):
+        return pd.to_numeric(column, errors="coerce").is_monotonic_increasing and column.iloc[0] != column.iloc[-1]
+    return column.is_unique and bool(_INDEX.fullmatch(str(column.name)))
 
 
 def _counts_up(series: Series) -> bool:
-    """Test for a counter: a name such as ``x_total``, no value is negative, and few steps (restarts) fall."""
+    """Test for a counter: a name such as ``x_total``, no negative value, and few restarts, after which it is small."""
     values = series.values[~np.isnan(series.values)]
     named = re.search("_(total|(seconds|bytes)_(count|sum|bucket))$", series.name)
-    falls = int(np.sum(values[1:] < values[:-1]))
-    counts = named and values.size > 1 and np.all(np.isfinite(values) & (values >= 0.0))
-    return bool(counts and falls <= min(max(3.0, 0.01 * values.size), 0.25 * values.size))
+    if not named or values.size < 2 or not np.all(np.isfinite(values) & (values >= 0.0)):
+        return False
+    rises, restarted = np.diff(values), values[1:][values[1:] < values[:-1]]
+    usual = float(np.median(rises[rises >= 0.0])) if (rises >= 0.0).any() else 0.0
+    return restarted.size <= 0.01 * rises.size or (restarted.size <= 3 and bool((restarted <= 2.0 * usual).all()))
 
 
 def _rate(series: Series) -> Series:

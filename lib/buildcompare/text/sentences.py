@@ -36,8 +36,8 @@ _FILTERS = (
 )  # fmt: skip
 _TABLES = {
     "DETAIL": DETAIL, "MOST_LABELS": MOST_LABELS, "MOST_MOVERS": MOST_MOVERS, "MOST_METRICS": MOST_METRICS,
-    "STATUS_SYMBOLS": numbers.STATUS_SYMBOLS, "DECIDED_WORDS": numbers.DECIDED_WORDS,
-    "VERDICT_WORDS": numbers.VERDICT_WORDS,
+    "STATUS_SYMBOLS": numbers.STATUS_SYMBOLS, "status_symbol": numbers.status_symbol,
+    "DECIDED_WORDS": numbers.DECIDED_WORDS, "VERDICT_WORDS": numbers.VERDICT_WORDS,
 }  # fmt: skip
 
 

@@ -41,8 +41,7 @@ LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
 END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
 """Factors on the upper bound of a histogram's last bucket. A percentile above the first product may be too low, because
 the buckets end. A percentile above the second product has a wrong unit; errors of reading a plot are below 5 %."""
-THOUSANDS: Mapping[str | None, float] = {None: 300.0, "successes": 50.0, "failures": math.inf}
-"""If levels of two builds differ by this factor, so do their units. In published tests, they differ at most by 3.8."""
+THOUSANDS = 300.0  # If levels of two builds differ by this factor, so do their units. Published tests: at most by 3.8
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
 SHORTER = 0.5  # Minimum ratio of a bounded run's steady window to the other build's; published tests have 0.99
 
@@ -432,7 +431,7 @@ def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
     typed = any(_plain(run.labels[side]) == _plain(label) for run, side, _, label in every)
     for run, side, i, label in every:
         ours, theirs = run.labels[side], run.labels["new" if side == "base" else "base"]
-        versions = (version_in(label), version_in(ours))
+        versions = (version_in(label, whole=False), version_in(ours, whole=False))
         if not label or _plain(label) == _plain(ours):
             continue
         if None not in versions and _plain(label) != _plain(theirs):
@@ -473,10 +472,8 @@ def _units(runs: Pair[list[RunInTest]]) -> Reasons:
             least = max((per * run.levels.get(of, 0.0) for of, per in metric.least_per.items()), default=0.0)
             faults = [
                 (value < least, {"least": least}),
-                (
-                    bool(metric.unit or metric.outcome) and value >= THOUSANDS[metric.outcome] * most,
-                    {"times": value / most},
-                ),
+                (bool(metric.unit) and metric.outcome is None and value >= THOUSANDS * most, {"times": value / most}),
+                (metric.outcome == "successes" and 0.5 <= most <= 1.0 < value / 25.0, {"times": value / most}),
                 (times and p99 < min(value, END_OF_BUCKETS * top), {"p99": p99}),
                 (times and not average and value > BEYOND_BUCKETS * top, {"top": top}),
                 (times and min([value, *theirs]) > longest and (average or percentile), {"longest": longest}),
