@@ -65,7 +65,7 @@ class Metric(_Strict):
     independent_tests: tuple[TestType, ...] = ()
     """Types of test in which the metric's noise is independent between the tests of a comparison.
 
-    The metric's changes are averaged over tests of such a type. In unbounded tests, only noise at equal load counts."""
+    Its changes are then averaged over these tests. For unbounded tests, this is about the noise at equal load."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
     """For a proxy of the load: increase of the metric per user, such as goroutines per user. None if unknown."""

@@ -97,7 +97,7 @@ def write_files(contents: Mapping[Path, str | bytes]) -> None:
 
 
 def _remove_left(parent: Path, pattern: str) -> None:
-    """Remove temporary folders in `parent` that killed processes of this or another machine left behind."""
+    """Remove temporary folders in `parent` that were left behind by killed processes of this or other machines."""
     for left in parent.glob(pattern):
         with contextlib.suppress(OSError):  # the folder is another user's, or was removed meanwhile
             if time.time() - left.stat().st_mtime > 60.0:  # a newer folder may not be locked yet

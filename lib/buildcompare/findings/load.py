@@ -22,7 +22,7 @@ MOST_EVENTS = 5
 """Maximum number of findings about events of one test; one more finding counts the remaining events."""
 WAVES = ("wave_period_s", "wave_amplitude_users")
 LATER_S = 300.0
-"""Minimum delay of a build's load for a finding, in seconds. Published early load rises cause less (four minutes)."""
+"""Minimum delay of a build's load for a finding, in seconds. Early bumps of published tests delay it by up to 240 s."""
 
 
 def supported_users(test: TestResult) -> Iterator[Found]:

@@ -251,7 +251,7 @@ def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
 
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
-    """Largest possible worsening (percent) of gate metrics and supported users that do not have status equivalent."""
+    """Largest possible worsening, in percent, of each gate metric whose status is not `equivalent`; users too."""
     rows = [each for test in tests for each in gate_rows(test) if each[1] and each[1].status != Status.EQUIVALENT]
     worst = [(name, _worst(row, better)) for name, row, better in rows]
     return {name: max(sizes) for name, sizes in grouped(worst).items() if max(sizes) > 0}

@@ -45,7 +45,7 @@ OUTLIER = 3.5
 """Minimum modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # minimum number of comparisons for a median
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported
-MOST_EARLIER = 20  # maximum number of listed earlier comparisons in which the same database supports more users
+MOST_EARLIER = 20  # maximum number of listed earlier comparisons with the same order of databases
 UsersNoise = tuple[Noise | None, float]
 """Run-to-run noise of supported users (None: unknown), and their smallest change that matters, in percent."""
 Past = tuple[HistoryResult, list[Drift], list[SetupDifference]]

@@ -249,7 +249,7 @@ class Ledger:
         return self.entry(other.name if other.name in alike else alike[0]) if alike else None
 
     def namesake(self, entry: Entry) -> Entry | None:
-        """Return the entry that `entry` replaces, or None; InputError if another has its name or monthly builds."""
+        """Return the entry that `entry` replaces, or None; InputError if another entry has its name or its builds."""
         if self.folder in ADDRESSES:
             raise InputError(file=self.folder, key="history", expected="a local folder", found="an address (read only)")
         builds, alike = f"{entry.base.label} with {entry.new.label}", self.alike(entry)

@@ -32,8 +32,8 @@ change of the label has weight 1. Values of 4 to 32 were tried on half of Matter
 CALM = 0.8  # Lower quantile of |change / SD| to which a t distribution is fitted; the upper is 1 - `LABEL_ALPHA`
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
 SHORT, SHALLOW = 0.3, 0.7
-"""Exponents of :func:`relative_noise`. With them, more labels that were artificially doubled are detected at 2 % false
-alarms: 58 instead of 47 %, and 42 instead of 29 % (two parts of Mattermost's unbounded tests used for tuning)."""
+"""Exponents of :func:`relative_noise`. In tests with some times doubled artificially, 58 and 42 % of the doubled labels
+are detected (47 and 29 % without exponents), at 2 % false alarms (two parts of the data used for tuning)."""
 TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 """Labels with an average below `TYPICAL_S` seconds (or below the table's median average, if lower) have more noise than
 others. Percentiles have more noise if log(percentile / average) is below `TYPICAL_RATIO`, and less noise if above."""

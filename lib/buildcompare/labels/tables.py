@@ -332,7 +332,7 @@ class Agreement:
     label: Mapping[str, str]  # The columns of `LABEL_KEY`
     rows: Mapping[str, LabelResult]  # Slower rows of the label by name of the test, the largest change first
     marked: int  # Number of tests in which the label is significantly slower
-    expected: float  # Number of labels that chance alone would make slower in as many tests as this one
+    expected: float  # Number of labels that chance alone makes slower in as many tests as this label
 
 
 def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:

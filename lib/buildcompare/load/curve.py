@@ -52,7 +52,7 @@ SIGNAL = 30.0  # minimum level of a curve under load, as a multiple of the noise
 
 @dataclass(frozen=True)
 class LoadCurve:
-    """A prepared curve of users or of a proxy over elapsed seconds; heights are in the unit of `values`."""
+    """A cleaned curve of users, or of a metric that stands in for them; levels on it are in the unit of `values`."""
 
     elapsed: FloatArray
     values: FloatArray  # finite samples under load, outside of resets; `elapsed` and `values` have shape (n,)

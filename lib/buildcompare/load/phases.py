@@ -24,7 +24,7 @@ TURN_STEPS = 8.0  # minimum rise or fall, in steps of 8 users; larger than a pix
 EARLY_PART, HALF = 0.15, 0.5
 """Before the curve first reaches half of its level, a peak is an early bump if it is lower than `EARLY_PART` times the
 level. A higher peak is an early bump if the curve then falls by at least half (`HALF`) of the peak."""
-FOOT = 2.0  # in mid-ramp recordings, maximum time from first sample to onset, as a multiple of `foot_s` in `bumps`
+FOOT = 2.0  # if a recording starts in mid-ramp: maximum seconds until the lasting rise, as a multiple of `foot_s`
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     turns = turns[: early[-1] if early else 0]
     climb_s = _onset(curve, half)
     if climb_s is not None and curve.values[0] > SMALLEST * curve.step:  # the recording may start in mid-ramp
-        # `foot_s`: seconds in which the curve rises by `curve.foot`, at the speed of its first rise (by `least`).
+        # `foot_s`: seconds that the curve would need for a rise by `curve.foot`, if it always rose as fast as at first.
         counts = int(np.argmax(np.maximum.accumulate(curve.values) - curve.values[0] >= least))
         foot_s = float(curve.elapsed[counts] - curve.elapsed[0]) * curve.foot / least
         at_once = climb_s - float(curve.elapsed[0]) <= FOOT * foot_s
@@ -243,7 +243,7 @@ class Waves:
     falls: tuple[Turn, ...] = ()  # all falls (peak to next trough) from `onset_s` to the end of the load
     cycles: tuple[float, ...] = ()  # seconds between peaks; the falls between them may be too small for `falls`
     period_s: float | None = None
-    """Typical length of `cycles` in seconds. In a noisy curve, a spectral peak's differing period counts instead."""
+    """Typical length of `cycles` in seconds. For a noisy curve, the period of its spectral peak if these differ."""
     amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
     regularity: float | None = None  # 1 minus the robust relative standard deviation of `cycles`; 1 if all are equal
     test: WaveTest | None = None  # None if the curve is too short, constant, or without a spectral peak

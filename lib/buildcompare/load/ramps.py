@@ -1,4 +1,4 @@
-"""Compare how the load of two builds begins: times to given numbers of users, the shift of the ramps, and the waves."""
+"""Compare how the load of two builds begins: when given numbers of users are reached, delay, and oscillation."""
 
 import math
 from collections.abc import Sequence

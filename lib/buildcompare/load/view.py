@@ -190,7 +190,7 @@ class RunView:
 Views: TypeAlias = Pair[list[RunView]]  # the runs of each build
 
 
-ZEROS = 0.01  # maximum share of zeros; a geometric mean leaves them out, an arithmetic mean would be 1 % lower
+ZEROS = 0.01  # a geometric mean leaves out zeros, but at most this share of the samples
 
 
 def is_geometric(views: Views, series: Series) -> bool:

@@ -209,7 +209,7 @@ def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float, noise: fl
 
 
 def _splines(users: FloatArray, loads: FloatArray, top: float) -> tuple[FloatArray, FloatArray]:
-    """Evaluate the spline basis at the users of each minute and at the loads of the curves: a column for each knot."""
+    """Evaluate the spline basis at each minute's users, and at the `loads`; the results have a column for each knot."""
     from patsy import cr
 
     knots = np.linspace(float(users.min()), top, KNOTS) / top
@@ -219,7 +219,7 @@ def _splines(users: FloatArray, loads: FloatArray, top: float) -> tuple[FloatArr
 
 
 def _logins(users: FloatArray, climb: FloatArray, top: float) -> FloatArray:
-    """Design columns for the cost of new users, shape (n, 2); both builds have the same coefficients."""
+    """Columns of the design matrix, shape (n, 2), for the cost of users who log in; both builds share coefficients."""
     return np.column_stack([climb, climb * (top / users - 1.0)])
 
 

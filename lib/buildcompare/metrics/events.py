@@ -32,7 +32,7 @@ most this number of long-run variances (Hansen 2000)."""
 LONGEST_EXCURSION_S = 1200.0
 """Maximum length of a spike or drop in seconds. A metric that returns later has two level shifts instead."""
 SPIKE_HALF_WIDTH = 10  # maximum length of a spike, and half-width of the running median, in averaging intervals
-FLANK = 0.5  # a spike includes adjacent averages that deviate by this fraction of the minimum deviation of its peak
+FLANK = 0.5  # averages beside a peak belong to the spike if they deviate by this fraction of a peak's threshold
 
 
 @dataclass(frozen=True)

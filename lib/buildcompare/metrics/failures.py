@@ -24,7 +24,9 @@ _ATTEMPTS = [
     re.compile(rf"(?<!\bper-)\b({words})\b")  # the first of these kinds that is recorded counts the attempts
     for words in ("requests?|reqs?|rps", "transactions|tps", "attempts|calls|iterations", "queries|qps")
 ]
-_NOW = "flight|queued?|pending|waiting|slow|active|open|concurrent|running|blocked|long|idle|cached"  # not all requests
+_NOW = (
+    "flight|queued?|pending|waiting|slow|active|open|concurrent|running|blocked|long|idle|cached"  # a part of requests
+)
 _OTHER = re.compile(rf"\b({FAILED}|{SUCCEEDED}|{_NOW})\b")
 _UNITS = ("", "requests", "transactions")
 FEW = 1e-3  # an insignificant change is not judged if every run's share of failures (upper bound) is below this

@@ -225,7 +225,7 @@ class Recording:
         elapsed, finite = elapsed[first:stop], np.isfinite(series.values[first:stop])
         present = elapsed.size
         steps = (end - start) / step if step > 0 else math.inf
-        if present and elapsed[0] - start > 0.5 * step:  # a sample stands at the end of its interval, none at the start
+        if present and elapsed[0] - start > 0.5 * step:  # samples have the times of their intervals' ends
             steps -= 1.0
         expected = max(present, math.floor(steps + 1e-6) + 1) if math.isfinite(steps) else present
         gap = float(np.diff(np.concatenate(([start], elapsed[finite], [end]))).max())

@@ -101,7 +101,7 @@ def _settings(engine: Engine | None) -> Iterator[dict[str, object]]:
         # Each kernel has its own folder of sockets: kernels with a common folder or TCP port connect to each other.
         manager = {"connection_file": f"{sockets}/kernel.json", "transport": "ipc", "ip": f"{sockets}/k"}
         transport = {"KernelManager": manager} if os.name == "posix" else {}
-        settings = {"start_timeout": 120, "config": Config(transport), "kernel_manager_class": OwnKernel}  # in seconds
+        settings = {"start_timeout": 120, "config": Config(transport), "kernel_manager_class": OwnKernel}  # 120 s
         yield {**quiet, **settings, "on_cell_start": lambda cell, cell_index: processes.tell(cell_index)}
 
 

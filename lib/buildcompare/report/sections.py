@@ -397,7 +397,7 @@ def sections_of(results: Results) -> Mapping[str, Section]:
 
 
 def parts_of(report: Report, name: str) -> Iterator[Part]:
-    """Yield a section's parts, or nothing if all are empty. The first fragment and the first chart have the styles."""
+    """Yield a section's parts, or nothing if all are empty; its first fragment and first chart contain the CSS."""
     section = sections_of(report.results)[name]
     made = section.parts(report)
     parts = [made] if isinstance(made, Fragment) else [*made]

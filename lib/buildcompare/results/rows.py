@@ -33,10 +33,10 @@ The value is a round number. `benchmarks/identical.py` prints how many pairs of 
 
 
 class Decided(Tested):
-    """A change that a verdict can use; the added fields describe its noise and the runs that it needs."""
+    """A change that a verdict can use, with its noise and the number of runs that would detect it."""
 
     p_worse_one_sided: Number = None
-    """Adjusted one-sided p-value of a change for the worse that exceeds the margin; null for other changes."""
+    """Adjusted one-sided p-value, given if the change is for the worse and exceeds the margin; else null."""
     no_worse_than_percent: Number = None
     """For the status `not_worse`: largest loss inside the interval, in percent; zero if the interval holds no loss."""
     min_detectable_percent: Number = None

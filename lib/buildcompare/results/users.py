@@ -39,7 +39,7 @@ class RampUp(Model):
     bumps: list[Bump] = Field(default_factory=list)
     """Early bumps (rises that fall back before the lasting ramp) of a single run; empty in a mean of runs."""
     kink_s: Number = None
-    """Elapsed seconds at which the ramp gets less steep. Such a kink is normal after an alert."""
+    """Elapsed seconds at which the ramp gets less steep. This is normal after the first alert of the load test."""
     lost_user_seconds: Number = None
     """Area between the ideal straight ramp and the curve, up to the end of the linear ramp, in user-seconds."""
     wave_onset_s: Number = None

@@ -72,9 +72,9 @@ class Effect:
     def min_detectable_percent(
         self, margin_percent: float = 0.0, family: float = 1.0, level: float = ALPHA, *, gate: bool = False
     ) -> float:
-        """Smallest rise in percent that counts as a change with probability `POWER`, at the level `level / family`.
+        """Smallest rise in percent that is found with probability `POWER`; `family` metrics share the error `level`.
 
-        With `gate`, the estimate must exceed the margin. Without `gate`, the upper end of the 90 % interval must.
+        With `gate`, the estimate must exceed the margin; otherwise, the upper end of its 90 % interval is enough.
         """
         reach = quantile(1.0 - level / family / 2.0, self.df) * self.sd
         return smallest_found(reach, self.sd, self.df, margin_percent, level, gate=gate)

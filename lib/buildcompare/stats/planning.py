@@ -235,10 +235,10 @@ def spent_late(part: float) -> float:
 
 @cache
 def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
-    """Significance levels of judgements. Each pair in `looks` has the runs so far and their fraction of the plan.
+    """Significance level of each analysis of a growing set of runs. `looks` holds an analysis' runs and planned share.
 
-    The density of a sum of normal increments is integrated look by look, without sums that were significant before
-    (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). After the planned runs, levels are constant.
+    The density of a sum of normal increments is integrated from analysis to analysis, without outcomes that already
+    were significant (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). Later levels are constant.
     """
     spent: list[float] = []
     sums, density = np.zeros(1), np.ones(1)

@@ -31,7 +31,7 @@ STATUS_WORDS = {
 }
 STATUS_SYMBOLS = {Status.REGRESSION: "✗", Status.IMPROVEMENT: "✓", Status.EQUIVALENT: "=", Status.NOT_WORSE: "≤",
                   Status.INCONCLUSIVE: "?", Status.NOT_COMPARABLE: "∅"}  # fmt: skip
-ARROWS = {Status.IMPROVEMENT: "↑", Status.REGRESSION: "↓"}  # of metrics of which neither direction is better
+ARROWS = {Status.IMPROVEMENT: "↑", Status.REGRESSION: "↓"}  # for neutral metrics, a rise and a fall
 DECIDED_WORDS = {"traffic_mix": "at unchanged traffic mix", "equal_load": "at equal load"}
 """Code in `decided_by` -> words for the value that decides a metric; the code `level` has no words."""
 VERDICT_WORDS = {Verdict.PASS: "Pass", Verdict.REGRESSION: "Regression", Verdict.INCONCLUSIVE: "Cannot tell",
