@@ -473,7 +473,7 @@ def _units(runs: Pair[list[RunInTest]]) -> Reasons:
             faults = [
                 (value < least, {"least": least}),
                 (bool(metric.unit) and metric.outcome is None and value >= THOUSANDS * most, {"times": value / most}),
-                (metric.outcome == "successes" and 0.5 <= most <= 1.0 < value / 25.0, {"times": value / most}),
+                (metric.outcome == "successes" and 0.5 <= most < 1.01 < value / 25.0, {"times": value / most}),
                 (times and p99 < min(value, END_OF_BUCKETS * top), {"p99": p99}),
                 (times and not average and value > BEYOND_BUCKETS * top, {"top": top}),
                 (times and min([value, *theirs]) > longest and (average or percentile), {"longest": longest}),
