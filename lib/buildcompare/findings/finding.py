@@ -65,7 +65,7 @@ def sentence(
 def suggestion(
     kind: SuggestionKind, evidence: Mapping[str, object], names: Names, *, test: str | None = None, **beside: object
 ) -> Suggestion:
-    """Make a suggestion with its sentence."""
+    """Make a suggestion of what to do next, and write its sentence."""
     plain = to_jsonable_python(evidence, inf_nan_mode="null")
     where = names.tests.get(test or "", "") if len(names.tests) > 1 else ""
     return Suggestion(kind=kind, test=test, text=say("suggestions", kind, plain, where, **beside), evidence=plain)

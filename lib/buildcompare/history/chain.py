@@ -158,12 +158,12 @@ class Chain:
 
     @functools.cached_property
     def usual(self) -> dict[int, tuple[int, float]]:
-        """Map each key of tests to the number and the standard deviation of the drifts of these tests.
+        """Number and standard deviation of the drifts in each group of comparable tests, by the `key` of `tests`.
 
         A drift is the log ratio of supported users between two tests of one version. The standard deviation is 1.4826
         times the median absolute drift, but at least the noise of two single runs. With fewer than `LEAST_COUNT`
-        drifts, it is NaN. A drift is a jump if its modified z-score (drift / deviation) exceeds 3.5. In simulated
-        chains of 5 or 33 drifts that scatter by 8 %, 4 to 6 % have a false jump (tests/history/test_drift.py).
+        drifts, it is NaN. A drift is a jump if its modified z-score (drift / deviation) exceeds 3.5. Of
+        simulated chains (5 or 33 drifts, scatter 8 %), 4 to 6 % have a false jump (tests/history/test_drift.py).
         """
         assert self.noise is not None
         rows = np.flatnonzero(self._earlier >= 0)
@@ -231,7 +231,7 @@ class Chain:
         return range(*self.tests["place"].searchsorted([place, place + 1]))
 
     def _row(self, kind: DriftKind, rows: Pair[int], sides: Pair[Side], against: str) -> Drift | None:
-        """Compare supported users of two tests, the second row with the first; None if users or noise is unknown."""
+        """Compare supported users in the second of `rows` (of `tests`) with the first; None if unknown."""
         (old_entry, old), (entry, test) = (self.pairs[row] for row in rows)
         before, value = old.levels[sides.base], test.levels[sides.new]
         change = measure_change(Pair(before, value), self.noise, Pair(old.runs[sides.base], test.runs[sides.new]))

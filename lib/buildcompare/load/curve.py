@@ -106,7 +106,7 @@ def prepare_load(
 
 
 def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
-    """Cut a curve of users where the load stops, and compute the thresholds of falls and bumps.
+    """Cut a curve of users where the load stops, and measure its step, noise and level.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ TURN_STEPS = 8.0  # minimum rise or fall, in steps of 8 users; larger than a pix
 EARLY_PART, HALF = 0.15, 0.5
 """Before the curve first reaches half of its level, a peak is an early bump if it is lower than `EARLY_PART` times the
 level. A higher peak is an early bump if the curve then falls by at least half (`HALF`) of the peak."""
-FOOT = 2.0  # if a recording starts in mid-ramp: maximum seconds until the lasting rise, as a multiple of `foot_s`
+FOOT = 2.0  # a recording starts in mid-ramp if its users rise for good within `FOOT` * `foot_s` seconds (see `bumps`)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ PIXEL = 0.003  # maximum distance of samples from a line, as a share of the leve
 TRUSTED_PART, END_STEPS = 0.7, 2.0
 """A straight part of the ramp ends at the last sample within `END_STEPS` * 8 users of a line through its first 70 %."""
 MAIN_PART = 0.35  # the ramp is the first straight stretch whose rise is at least this fraction of the largest rise
-STAIR_PART = 0.1  # straight stretches that rise by less of the level are steps (published ramps: at least 0.13)
+STAIR_PART = 0.1  # a straight rise below this fraction of the level is a step, no ramp (published ramps: 0.13 or more)
 AFTER_S = 240.0  # minimum seconds of a stretch after a kink: long enough for alerts to turn the curve up and down twice
 SLOWER = (0.2, 0.8)  # limits of the slope after a kink, relative to the slope before it (expected: a third to a half)
 
@@ -328,7 +328,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
 
 
 def _from_first_row(turns: list[Turn]) -> list[Turn]:
-    """Return all falls from the first group of at least `ROW` close falls that is not followed by a long pause."""
+    """Drop falls before the first group of at least `ROW` close falls; a group before a long pause does not count."""
     ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > LONGEST_S]
     for first, end in pairwise([0, *ends, len(turns)]):
         last_s = turns[end - 1].trough_s if end else 0.0

@@ -78,7 +78,7 @@ def judge_measured(
 
 
 def _judged_change(tested: TestedEffect, plain: float) -> dict[str, Any]:
-    """Return the percent change of failures, and whether it is per attempt; `plain` is that of the levels."""
+    """Return the percent change of failures, and whether it is per attempt; `plain` is the percent change of levels."""
     if plain == -100.0:
         return {"delta_percent": plain, "ci_low": plain}
     effect, (low, high) = tested.effect, tested.effect.interval()

@@ -29,7 +29,7 @@ FEWEST = 15  # minimum number of minutes per build: together 30, three for each 
 POINTS = 41  # number of points of a curve: one for each 2.5 % of its range
 NEAR = 0.1  # the rate of new users at a load is averaged over minutes whose load differs by at most 10 %
 DOUBT = 0.15
-"""Assumed relative error of the cost of logins that is taken off: it may not be proportional to their rate."""
+"""Assumed relative error of the subtracted cost of logins, which may not be proportional to the rate of logins."""
 HUBER = 0.3
 """Tuning constant of the robust fit (Huber 1964). It is low, so that waves of overload hardly count. On red noise,
 standard errors are 0.98 of the true standard deviation with this constant, and 0.85 with the usual constant 1.345."""

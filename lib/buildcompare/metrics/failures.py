@@ -121,7 +121,7 @@ def _exceeds(metric: Metric, run: Counts) -> bool:
 
 
 def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple[float, float, bool]:
-    """Return failure share, attempts (NaN: unknown), and whether the share is exact (no `MANY` assumed attempts)."""
+    """Return share of failures, attempts (NaN: unknown), and False if unknown attempts were replaced by `MANY`."""
     level, value, seconds = run.level, run.level.value or 0.0, run.level.seconds if timed else 1.0
     attempts = (run.attempts.value if run.attempts else None) or math.nan
     exact = run.unit.endswith("/s") == timed  # attempts must be a rate in runs with times, and a count in others

@@ -429,7 +429,7 @@ def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh
     if REQUEST not in kept:
         raise file.fault("pulled recording", _PULLED, "another file")
     end = run.window[1].timestamp() if run.window else 0.0
-    was_early = resolve(slot.path).stat().st_mtime < end <= time.time()  # pulled before the run ended, which it has
+    was_early = resolve(slot.path).stat().st_mtime < end <= time.time()  # pulled during the run
     is_same = not refresh and not was_early and kept[REQUEST] == _request(run, source, catalogue)
     return file if is_same and _identity(source) in (None, kept.get(ASKED_BY) or "") else None
 

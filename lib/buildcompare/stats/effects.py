@@ -46,7 +46,7 @@ class Effect:
     run_sd: float  # standard deviation of the logarithm of one run's level
     noise_source: NoiseSource
     comparisons: int = 0  # number of earlier comparisons that the noise was learned from
-    log_attempts: float = 0.0  # logarithm of new over base of the attempts, if failures are judged per attempt
+    log_attempts: float = 0.0  # log(attempts of new / attempts of base), if failures are judged per attempt
 
     @property
     def delta_percent(self) -> float:
@@ -94,7 +94,7 @@ class TestedEffect:
     are too correlated for Benjamini & Hochberg: several false positives would raise the threshold of the others."""
     status: Status
     family: str = ""
-    size: float = 1.0  # family's error rate / the rate of this effect; equal rates: the number of effects
+    size: float = 1.0  # error rate of the family, divided by that of this effect
     looks: Looks | None = None  # numbers of runs at each look (repeated judgement); None if judged only once
 
     @property
@@ -323,7 +323,7 @@ def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate
     share = 2.0 * special.stdtr(df, -critical) / level
     power = sum(special.stdtr(df, np.log1p(times * margin / 100.0) / sd - critical) for times in FOUND)
     cost, gain = np.diff(share, axis=0), np.diff(power, axis=0)
-    # Worth: maximum gain / cost of this and all later steps of a metric. Sorting keeps the metric's steps in order.
+    # Worth: highest gain per cost among this and the metric's later steps, so that sorting keeps its steps in order.
     worth = np.maximum.accumulate((gain / np.maximum(cost, 1e-300))[::-1])[::-1]
     best_first = np.argsort(-worth, axis=None, kind="stable")
     taken = best_first[np.cumsum(cost.flat[best_first]) <= 1.0 - share[0].sum()]

@@ -198,13 +198,13 @@ def with_reading_error(noise: Noise | None, misread: float) -> Noise | None:
 def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: bool = False) -> Noise | None:
     """Pool `noise` with noise estimated from earlier comparisons, weighted by degrees of freedom.
 
-    A contrast is the difference in a metric's change between tests of one comparison, such as on MySQL and
-    Postgres. Contrasts overestimate noise if a build changes tests differently, so they are used only if they reduce
+    A contrast is a metric's change in one test, such as on MySQL, minus its change in another of the same comparison,
+    such as on Postgres. If the build affects them differently, contrasts overestimate noise; they can only reduce
     `noise`. Without `noise`, `ENOUGH_COMPARISONS` comparisons are needed. `misread` is True for levels read off plots.
 
     The rule was chosen on half of the published releases in the tuning data (63 rows of bounded tests). In that half,
     95 % of contrasts lie in 95 % intervals learned from other releases (91 % without catalogue noise). In the other
-    half, 97 % of contrasts do. The intervals there are three quarters as wide as intervals from the catalogue.
+    half, 97 % do, and the intervals are three quarters as wide as those from the catalogue.
     """
     rows = past[past["misread"] == misread] if past is not None else pd.DataFrame()
     if rows.empty:
