@@ -138,7 +138,7 @@ def _time(file: InputFile, place: str, stamp: str, date: str, before: float) -> 
     except ValueError as error:
         raise file.fault(place, "a date and a time", f"{match[0][:40]!r} ({error})") from None
     days = 0 if is_dated else max(math.ceil((before - instant.timestamp()) / _DAY_S), 0)
-    if days and (before - instant.timestamp()) % _DAY_S < _DAY_S / 2:
+    if days and (before - instant.timestamp()) % _DAY_S < 1.1 * 3600.0:  # set back, as where summer time ends
         raise file.fault(place, "times that increase (past midnight: that begin again)", f"{stamp} after a later one")
     return instant.timestamp() + days * _DAY_S
 

@@ -217,7 +217,7 @@ def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Ca
 def unit_in(column: str, catalogue: Catalogue) -> tuple[str, str]:
     """Split a header such as ``P99 API times (ms)`` into metric and unit if the catalogue lists the metric."""
     name, unit = split_unit(column)
-    if unit and unit.casefold() not in ("min", "mins") and catalogue.find(name).known:  # `_min` is a minimum
+    if unit and unit.casefold() != "min" and catalogue.find(name).known:  # `_min` is a minimum
         return name, unit
     whole, parts = catalogue.find(column), re.fullmatch(r"(.{1,200}?)\s*[(\[{]([^()\[\]{}]+)[)\]}]", column)
     base = catalogue.find(parts[1]) if parts else whole
