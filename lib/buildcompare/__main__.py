@@ -18,7 +18,17 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from buildcompare.commandline import Commands, argument, as_typed, ledger_folder, option, print_text, show
+from buildcompare.commandline import (
+    Commands,
+    Metrics,
+    Reports,
+    argument,
+    as_typed,
+    ledger_folder,
+    option,
+    print_text,
+    show,
+)
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import write_files, writing
 from buildcompare.report import processes
@@ -65,10 +75,8 @@ Markdown = Annotated[Path | None, option("--markdown", "A comment for a pull req
 JUnit = Annotated[Path | None, option("--junit", "Write JUnit XML here.")]
 Link = Annotated[str | None, option("--link", "The report's address, for the comment.")]
 Refresh = Annotated[bool, option("--refresh", "Pull again what was pulled from a server before.")]
-Reports = Annotated[str | None, option("--output", "Folder of all reports, or its address (default: reports).")]
 _FOLDER = "The report's folder, or an address of it that fsspec knows (default: reports/<stem of PARAMS>)."
 Record = Annotated[bool, option("--record", "Keep the results in the ledger that `history` of PARAMS names.")]
-Metrics = Annotated[str, option("--metrics", "The catalogue that says how far runs scatter.")]
 _SESSIONS = "The session of each run of a benchmark, by file name, such as mon,tue,wed/mon,tue,wed."
 
 

@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -49,6 +49,10 @@ def option(name: str, text: str) -> Any:
 def argument(name: str, text: str) -> Any:
     """Make an argument of a command."""
     return typer.Argument(metavar=name, help=text)
+
+
+Reports = Annotated[str | None, option("--output", "Folder of all reports, or its address (default: reports).")]
+Metrics = Annotated[str, option("--metrics", "The catalogue that says how far runs scatter.")]
 
 
 def as_typed() -> str:

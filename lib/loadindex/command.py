@@ -4,14 +4,12 @@ import contextlib
 from pathlib import Path
 from typing import Annotated
 
-from buildcompare.commandline import ledger_folder, option, show
+from buildcompare.commandline import Metrics, Reports, ledger_folder, option, show
 from buildcompare.config.errors import named
 from buildcompare.config.remote import copied_back, is_remote
 from buildcompare.report.publication import reports
 
-Reports = Annotated[str | None, option("--output", "Folder of all reports, or its address (default: reports).")]
 Ledgers = Annotated[list[str] | None, option("--history", "A ledger (default: the reports' and data/history/*).")]
-Metrics = Annotated[str, option("--metrics", "The catalogue that says how far runs scatter.")]
 
 
 def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "mattermost") -> None:

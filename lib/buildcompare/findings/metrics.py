@@ -245,10 +245,9 @@ def error_rates(test: TestResult) -> Iterator[Found]:
 
 def failing(row: ErrorRateResult | MetricResult) -> bool:
     """Test whether the new build has too many failed requests to pass."""
-    per = {"percent": 1.0, "ratio": 100.0}.get(row.unit, 0.0)
-    return (
-        per * (row.new or 0.0) >= max(FAILING_PERCENT, ERRORS_TIMES * per * (row.base or 0.0)) and row.base is not None
-    )
+    if row.unit not in ("percent", "ratio") or row.base is None or row.new is None:
+        return False
+    return row.new >= max(FAILING_PERCENT / (100.0 if row.unit == "ratio" else 1.0), ERRORS_TIMES * row.base)
 
 
 def risen(test: TestResult) -> list[ErrorRateResult]:

@@ -193,11 +193,9 @@ def status_words(
         return "lower" if status == Status.REGRESSION else Better.HIGHER
     if unit is not None and status in (Status.REGRESSION, Status.IMPROVEMENT):
         rises = (status == Status.REGRESSION) == (better != Better.HIGHER)
-        return (
-            ("slower" if rises else "faster")
-            if unit == "seconds" and better != Better.HIGHER
-            else ("more" if rises else "less")
-        )
+        if unit == "seconds" and better != Better.HIGHER:
+            return "slower" if rises else "faster"
+        return "more" if rises else "less"
     words = STATUS_WORDS[status]
     if status == Status.NOT_WORSE and no_worse_than:
         return f"{words} than {percent(no_worse_than, 'upper')}"

@@ -385,12 +385,12 @@ def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
         theirs = float(np.median([w[1] - w[0] for w in windows[other] if w] or [0.0]))
         for i, window in enumerate(windows[side], start=1):
             if window and window[1] - window[0] < SHORTER * theirs:
-                stop, seconds = runs[side][i - 1].view.stop, {"seconds": window[1] - window[0], "other_seconds": theirs}
-                ended = bool(stop and stop.shutdown and stop.end_s - stop.at_s > SHORTER * theirs)  # recorded on
-                code, numbers = ValidityCode.WINDOW_SHORTER, seconds
-                if stop and ended:
-                    code, numbers = ValidityCode.LOAD_ENDED, {"at_s": stop.at_s, **seconds}
-                yield _reason(code, numbers, invalid=ended, side=side, run=i)
+                stop, numbers = runs[side][i - 1].view.stop, {"seconds": window[1] - window[0], "other_seconds": theirs}
+                if stop and stop.shutdown and stop.end_s - stop.at_s > SHORTER * theirs:  # it was recorded on
+                    numbers["at_s"] = stop.at_s
+                    yield _reason(ValidityCode.LOAD_ENDED, numbers, invalid=True, side=side, run=i)
+                else:
+                    yield _reason(ValidityCode.WINDOW_SHORTER, numbers, side=side, run=i)
 
 
 def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
