@@ -37,6 +37,9 @@ are detected (47 and 29 % without exponents), at 2 % false alarms (two parts of 
 TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 """Labels with an average below `TYPICAL_S` seconds (or below the table's median average, if lower) have more noise than
 others. Percentiles have more noise if log(percentile / average) is below `TYPICAL_RATIO`, and less noise if above."""
+ERRATIC = 4.0
+"""A label counts for its table with at most this many times the median variance. Of labels of identical runs (drawn from
+the ceiling tests, 3 a build) 0.2 to 1.2 % have p < 0.02 on the half that did not set this; without it 0.1 to 0.5 %."""
 QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; two copies of one file have a ratio of 0
 MILLISECOND = 1e-3  # Published tables are rounded to this, in seconds
 
@@ -176,7 +179,9 @@ class _Scatter:
         """Noise of each label from its own runs and the runs of the whole table; None if it has too few runs."""
         if not self.dfs.any():
             return [None] * self.dfs.size
-        pooled, most, labels = self.squares.sum() / self.dfs.sum(), self.dfs.max(), np.count_nonzero(self.dfs)
+        variances = self.squares / np.maximum(self.dfs, 1.0)
+        most, labels = self.dfs.max(), np.count_nonzero(self.dfs)
+        pooled = np.average(np.minimum(variances, ERRATIC * np.median(variances[self.dfs > 0])), weights=self.dfs)
         others = min(most * (labels / (1.0 + (labels - 1.0) * self.alike) - 1.0), LENT_DF)
         total = others + self.dfs
         sds = np.sqrt((others * pooled * self.rarer + self.squares) / np.maximum(total, 1.0))
