@@ -264,6 +264,16 @@ def test_repeats_of_a_noisier_laboratory_widen_what_the_catalogue_states() -> No
     assert sds[0] < math.log1p(0.05) < 0.1 < sds[1]
 
 
+def test_an_erratic_label_widens_no_other() -> None:
+    keys = pd.MultiIndex.from_tuples([("api", label, "avg") for label in "abcdefghijkl"], names=LABEL_KEY)
+    rows, sds = keys.to_frame(index=False).assign(base=0.12, new=0.13, calls=100.0), []
+    for erratic in (0.02, 1.0):
+        logs = np.random.default_rng(18).normal(size=(6, 12)) * [erratic, *[0.02] * 11]
+        levels = pd.DataFrame(np.exp(logs), ["base"] * 3 + ["new"] * 3, keys)
+        sds.append(LabelNoise().effects(rows, (3, 3), levels)["effect"][5].run_sd)
+    assert sds[1] < 1.5 * sds[0]
+
+
 def test_rounded_times_are_known_to_half_a_millisecond() -> None:
     catalogue = LabelTable(group="api", title="", label="", run_sd_percent={"avg": LabelSd(percent=5.0, df=2.0)})
     rows = pd.DataFrame({"group": "api", "stat": "avg", "label": ["a", "b"], "base": [0.05, 0.5], "new": [0.1, 0.5]})
