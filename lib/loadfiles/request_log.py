@@ -106,15 +106,20 @@ class RequestLog:
         *,
         elapsed_s: FloatArray | None = None,
         failed: npt.NDArray[np.bool_] | None = None,
+        rounded_s: float = 0.0,
     ) -> None:
-        """Count requests by second and endpoint; without `elapsed_s` only failures, of requests counted elsewhere."""
+        """Count requests by second and endpoint; without `elapsed_s` only failures, of requests counted elsewhere.
+
+        For percentiles, durations that are multiples of `rounded_s` are spread evenly around these.
+        """
         if elapsed_s is not None and not (np.isfinite(elapsed_s).all() and (elapsed_s >= 0).all()):
             raise self.file.fault(None, "durations of requests of 0 or more", "negative or missing ones")
         if not times.size:
             return
         span_of(times, self.file)
         lasted = np.zeros(times.size) if elapsed_s is None else elapsed_s
-        bucket = np.minimum(np.searchsorted(_BOUNDS, lasted), _BOUNDS.size - 1)
+        around = (np.arange(times.size) * 0.618034 % 1.0 - 0.5) * rounded_s
+        bucket = np.minimum(np.searchsorted(_BOUNDS, np.where(lasted > 0, lasted + around, 0.0)), _BOUNDS.size - 1)
         of_second = (np.floor(times).astype(np.int64) << _CODE_BITS) | codes
         keys, row = np.unique((of_second << _BUCKET_BITS) | bucket, return_inverse=True)
         sums = {
@@ -227,7 +232,8 @@ def labelled(requests: Intervals, label: str) -> Iterable[Series]:
     """Yield the calls, mean, percentiles and failures of one endpoint."""
     values = {"calls": requests.requests / requests.lasting_s, "avg": _ratio(requests.sums_s, requests.requests)}
     for stat, numbers in {**values, **requests.shares_s}.items():
-        yield Series(GROUP, label, "seconds", requests.at, numbers, role="label", stat=stat)
+        if stat in values or not requests.requests.any() or np.isfinite(numbers).any():
+            yield Series(GROUP, label, "seconds", requests.at, numbers, role="label", stat=stat)
     yield Series(*FAILURES, requests.at, requests.failed / requests.lasting_s, role="error", labels={GROUP: label})
 
 

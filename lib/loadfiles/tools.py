@@ -175,7 +175,7 @@ def count_jmeter_csv(stream: BinaryIO, log: RequestLog) -> None:
             raise file.fault("success", "true or false", "nothing")
         failed = ~batch["success"].to_numpy(zero_copy_only=False).astype(bool)
         codes = _coded(log, str, batch["label"])
-        log.add(times, codes, elapsed_s=_numbers(batch["elapsed"]) / 1e3, failed=failed)
+        log.add(times, codes, elapsed_s=_numbers(batch["elapsed"]) / 1e3, failed=failed, rounded_s=1e-3)
         if "allThreads" in batch.schema.names:
             log.add_users(times, _numbers(batch["allThreads"]))
         if "responseMessage" in batch.schema.names:
@@ -239,7 +239,7 @@ def _count(requests: Iterator[_Row], log: RequestLog) -> None:
     while rows := [*islice(requests, _ROWS)]:
         names, *columns = zip(*rows, strict=True)
         times, seconds, failed, users = map(np.array, columns)
-        log.add(times, log.codes(names), elapsed_s=seconds, failed=failed)
+        log.add(times, log.codes(names), elapsed_s=seconds, failed=failed, rounded_s=1e-3)
         log.add_users(times[np.isfinite(users)], users[np.isfinite(users)])
 
 
@@ -303,13 +303,12 @@ _HEY = {"response-time": pa.float64(), "status-code": pa.int64(), "offset": pa.f
 
 
 def count_hey(stream: BinaryIO, log: RequestLog) -> None:
-    """Count the file of ``hey -o csv``: times since the start; durations with four decimals are spread over 0.1 ms."""
+    """Count the file of ``hey -o csv``: times since the start; durations have four decimals."""
     log.zero_s = TESTED[0]
     for batch in _csv(stream, log.file, _HEY):
         seconds, codes, start = (_numbers(batch[name]) for name in _HEY)
-        around = (np.arange(seconds.size) * 0.618034 % 1.0 - 0.5) / 1e4
         endpoints, failed = np.repeat(log.codes(["all requests"]), seconds.size), (codes < 200) | (codes >= 400)
-        log.add(start + log.zero_s, endpoints, elapsed_s=np.abs(seconds + around), failed=failed)
+        log.add(start + log.zero_s, endpoints, elapsed_s=seconds, failed=failed, rounded_s=1e-4)
 
 
 # ---- Locust: counts so far, by second and by endpoint ----------------------------------------------------------------

@@ -254,7 +254,7 @@ def test_repeats_of_a_noisier_laboratory_widen_what_the_catalogue_states() -> No
     labels = [LabelTable(group="api", title="", label="", run_sd_percent={"avg": LabelSd(percent=5.0, df=4.0)})]
     keys = pd.MultiIndex.from_tuples([("api", label, "avg") for label in "abcd"], names=LABEL_KEY)
     logs = np.random.default_rng(18).normal(size=(6, 4))
-    rows = keys.to_frame(index=False).assign(base=0.1234567, new=0.1345678, calls=100.0)
+    rows = keys.to_frame(index=False).assign(base=0.1234567, new=0.1345678, calls=1e6)
     sds = []
     for noise, df in ((0.001, 8.0), (0.3, 6.3)):  # the ratio of the laboratory is an estimate, too
         levels = pd.DataFrame(np.exp(noise * logs), ["base"] * 3 + ["new"] * 3, keys)

@@ -11,6 +11,7 @@ from buildcompare.labels.tables import (
     agreeing_labels,
     most_moved,
     slower_labels,
+    times_as_long,
     times_slower,
 )
 from buildcompare.results import LabelResult, TestResult
@@ -64,7 +65,7 @@ def labels_beyond_noise(tests: Sequence[TestResult]) -> list[SlowerLabel]:
             continue
         at_least = p99.at_least.new if p99 else False
         fields = row.model_dump(include={"group", "label", "stat", "base", "new", "delta_percent", "calls"})
-        sizes = (times_slower(row), added_share(row), times_slower(p99) if p99 else None)
+        sizes = (times_as_long(row), added_share(row), times_as_long(p99) if p99 else None)
         labels[row.group, row.label] = SlowerLabel(
             **fields, test=test, times=sizes[0], added_share=sizes[1], p99_times=sizes[2] or None, p99_at_least=at_least
         )
@@ -94,7 +95,7 @@ def label_changed(test: TestResult) -> Iterator[Found]:
     first.sort(key=lambda row: (row.status != Status.REGRESSION, -abs(added_share(row) or 0.0), row.p_value or 0.0))
     for row in first[:MOST]:
         fields = {"group", "label", "stat", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted", "status",
-                  "calls", "time_share"}  # fmt: skip
+                  "calls", "time_share", "shared_percent"}  # fmt: skip
         beside = {each.stat: each.delta_percent for each in labels[row.group, row.label] if each is not row}
         evidence = row.model_dump(include=fields) | {"also": beside}
         id_ = f"{test.name}.{FindingKind.LABEL_CHANGED}.{row.group}.{row.label}"

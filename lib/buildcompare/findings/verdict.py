@@ -37,6 +37,7 @@ from buildcompare.text.sentences import say, title
 
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # Worsening (percent) that a passed metric's interval must exclude
+SHARED = 2.0  # No endpoint is said to be unchanged if the median of all moved by more than this, in percent
 WORTH_IT = 0.8  # Suggest further runs only if the worst possible change shrinks below this fraction of today's
 
 
@@ -240,9 +241,9 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
 
 
 def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
-    """Return the number of judged endpoints and the largest inconclusive change; None if any endpoint got slower."""
+    """Return the number of judged endpoints and the largest inconclusive change; None if one or all got slower."""
     rows = [row for test in tests for row in test.labels if row.group == "endpoint" and row.p_value is not None]
-    if not rows or any(row.status == Status.REGRESSION for row in rows):
+    if any(row.status == Status.REGRESSION or abs(row.shared_percent or 0.0) > SHARED for row in rows) or not rows:
         return None
     undecided = [row for row in rows if row.stat == rows[0].stat and row.status == Status.INCONCLUSIVE]
     largest = max(undecided, key=lambda row: abs(row.delta_percent or 0.0), default=None)

@@ -6,7 +6,7 @@ Constants were chosen on half of Mattermost's unbounded tests, and `benchmarks/a
 import itertools
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -83,25 +83,27 @@ class LabelNoise:
     def effects(
         self, rows: pd.DataFrame, runs: tuple[int, int] = (1, 1), repeats: pd.DataFrame | None = None
     ) -> pd.DataFrame:
-        """Return for each row its table's median log change (`shared`) and the `effect` beyond this change.
+        """Return for each row its table's median log change (`shared`), and the `effect` beyond it and including it.
 
         `rows` have the columns of `LABEL_KEY`, base and new (means over `runs` runs); a mean of 0 gives no effect. With
         `repeats`, the noise also uses the scatter between the comparison's own runs. `repeats` has a column for each
-        key, a row for each run and the build as index; `rows` then need the column calls (0 if unknown).
+        key, a row for each run and the build as index. `rows` may have the column calls (of both builds; 0 if unknown).
         """
         all_shared, effects = np.zeros(len(rows)), np.full(len(rows), None, dtype=object)
         per_pair = math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
         values = rows[["base", "new"]].to_numpy(dtype=np.float64).T
         positive = np.asarray((values > 0).all(axis=0))
         rounding, relative = _rounding(values[:, positive]), relative_noise(rows, "base", "new")
+        calls = rows.get("calls", pd.Series(0.0, rows.index)).to_numpy(dtype=np.float64)
+        few = np.sqrt(2.0 / np.where(calls > 0, calls, np.inf))  # Times of single calls scatter as exponential ones do
         for table, keys, at in self._tables(rows, positive, every=repeats is not None):
             base, new = values[:, at]
             change = np.log(new / base)
             shared = float(np.median(change)) if change.size >= FEWEST_ROWS else 0.0
-            scatter = None if repeats is None else _scatter(repeats, keys, rows["calls"].to_numpy()[at])
+            scatter = None if repeats is None else _scatter(repeats, keys, calls[at])
             noises = scatter.noises() if scatter else []
             if table is not None:
-                sd = self._deviations(table, keys) * relative[at] * per_pair
+                sd = self._deviations(table, keys, few[at]) * relative[at] * per_pair
                 sd = np.hypot(sd, rounding * np.hypot(1.0 / base, 1.0 / new))
                 usual = np.median(np.abs(change - shared) / sd) if change.size >= FEWEST_ROWS else table.usual
                 run_sds = sd * table.scale * math.sqrt(max(usual / table.usual, QUIETEST)) / per_pair
@@ -113,7 +115,9 @@ class LabelNoise:
             for i, beyond, noise in zip(at, change - shared, noises, strict=True):
                 if noise:
                     effects[i] = Effect(beyond, noise.sd * per_pair, noise.df, noise.sd, noise.noise_source)
-        return pd.DataFrame({"shared": all_shared, "effect": effects}, rows.index)
+        both = zip(effects, all_shared.tolist(), strict=True)
+        alone = [effect and replace(effect, log_ratio=effect.log_ratio + shared) for effect, shared in both]
+        return pd.DataFrame({"shared": all_shared, "effect": effects, "alone": alone}, rows.index)
 
     def _tables(
         self, rows: pd.DataFrame, counted: npt.NDArray[np.bool_] | None = None, *, every: bool = False
@@ -125,9 +129,11 @@ class LabelNoise:
             if noise or every:
                 yield noise, [*part.itertuples(index=False, name=None)], [*part.index]
 
-    def _deviations(self, table: TableNoise, keys: Sequence[tuple[str, str, str]]) -> FloatArray:
-        """Predict the standard deviation of one run's log value for the labels `keys` of one table."""
-        stated = np.array([table.labels.get(label, table.sd) for _, label, _ in keys])
+    def _deviations(
+        self, table: TableNoise, keys: Sequence[tuple[str, str, str]], few: npt.ArrayLike = 0.0
+    ) -> FloatArray:
+        """Predict the SD of one run's log value for the labels `keys` of one table; `few` is the part of few calls."""
+        stated = np.hypot([table.labels.get(label, table.sd) for _, label, _ in keys], few)
         squares, count = np.array([self._squares.get(key, (0.0, 0.0)) for key in keys]).T
         return np.asarray(_shrunk(stated, squares, count), dtype=np.float64)
 

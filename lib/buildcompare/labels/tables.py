@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -73,7 +73,7 @@ def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd
         times, values = inside(each)
         finite, value = values[np.isfinite(values)], np.nan
         if stat == CALLS:
-            value = finite.mean() * (window[1] - window[0]) if finite.size else 0.0
+            value = _called(times[np.isfinite(values)], finite, window[1] - window[0]) if finite.size else 0.0
         elif stat == "avg":
             calls = series.get((group, label, CALLS))
             value = _weighted_mean(times, values, *(inside(calls) if calls else (times, np.ones_like(values))))
@@ -84,6 +84,13 @@ def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd
             value = np.median(finite)
         rows.append((group, label, stat, float(value)))
     return label_frame(rows)
+
+
+def _called(times: FloatArray, rates: FloatArray, seconds: float) -> float:
+    """Return the calls in a window of so many `seconds`; a label may be called first, or last, in mid-window."""
+    step = float(np.median(np.diff(times))) if times.size > 1 else seconds
+    called_s = float(times[-1] - times[0]) + step
+    return float(rates.mean()) * (called_s if called_s < seconds - 2.0 * step else seconds)
 
 
 def with_calls(levels: pd.DataFrame) -> pd.DataFrame:
@@ -201,7 +208,11 @@ def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[
     )
     comparable.loc[table["delta_percent"].isna(), [*SIDES]] = np.nan
     effects = tables.noise.effects(comparable, (runs[0], runs[1]), _repeats(tables.runs) if min(runs) > 1 else None)
-    judged = judge_labels([*zip(table["group"] + " " + table["stat"], effects["effect"], strict=True)])
+    keys = table["group"] + " " + table["stat"]
+    judged, alone = (judge_labels([*zip(keys, effects[of], strict=True)]) for of in ("effect", "alone"))
+    for i, (beyond, by_itself) in enumerate(zip(judged, alone, strict=True)):  # a change must be one by itself, too
+        if beyond and by_itself and beyond.status.changed and by_itself.status != beyond.status:
+            judged[i] = replace(beyond, status=Status.INCONCLUSIVE)
     table["shared_percent"] = 100.0 * np.expm1(effects["shared"])
     for side in SIDES:
         spent = (table[side] * table[f"{side}_calls"]).where(table["stat"] == "avg")
@@ -260,35 +271,34 @@ def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
 
     def moved(row: LabelResult) -> tuple[float, float, float]:
         p_value = 1.0 if row.p_value is None else row.p_value
-        return -abs(_added_seconds(row) or 0.0), p_value, -abs(math.log(times_slower(row) or 1.0))
+        return -abs(added_share(row) or 0.0), p_value, -abs(math.log(times_slower(row) or 1.0))
 
     return sorted((row for row in rows if row.stat == "avg" and row.delta_percent), key=moved)
 
 
-def times_slower(row: LabelResult) -> float:
-    """Return the ratio of new to base, relative to the ratio common to all labels of the table; 0 if unknown."""
+def times_as_long(row: LabelResult) -> float:
+    """Return the ratio of new to base; 0 if unknown."""
     if not row.base or row.new is None or row.at_least.base or row.only_in:
         return 0.0
-    return row.new / row.base / (1.0 + (row.shared_percent or 0.0) / 100.0)
+    return row.new / row.base
+
+
+def times_slower(row: LabelResult) -> float:
+    """Return the ratio of new to base; if all labels of the table became slower, relative to their shared change."""
+    return times_as_long(row) / max(1.0 + (row.shared_percent or 0.0) / 100.0, 1.0)
 
 
 def added_share(row: LabelResult) -> float | None:
-    """Return the added time of a label, as a fraction of the base's time of all calls in its table; None if unknown."""
-    added, share = _added_seconds(row), row.time_share.base if row.time_share else None
-    if added is None or not share or not row.calls or not row.calls.base or not row.base:
-        return None
-    return added * share / (row.calls.base * row.base)
+    """Return the time that a label adds to as many calls as in the base, as a fraction of its table's time.
 
-
-def _added_seconds(row: LabelResult) -> float | None:
-    """Seconds that a label's calls add, beyond the change that all labels of its table share; None if unknown."""
-    calls = [each for each in row.calls or () if each is not None]
-    if not calls or row.base is None or row.new is None:
-        return None
-    return fmean(calls) * (row.new - row.base * (1.0 + (row.shared_percent or 0.0) / 100.0))
+    It is None if calls were not recorded.
+    """
+    share = row.time_share.base if row.time_share else None
+    return share * (row.new / row.base - 1.0) if share and row.base and row.new is not None else None
 
 
 SEVERAL_TIMES = 3.0  # Minimum ratio of new to base of a label that counts as several times slower; a round number
+FEWEST_CALLS = 20  # Minimum number of calls of a slower label without a p-value; means of a few calls differ by chance
 LEAST_ADDED = 0.02  # Minimum added time of a slower label, divided by the base's total time of all labels in the table
 FAR = 6.0
 """Minimum ratio of 99th percentile to average of a slower label without recorded calls; few calls give a lower ratio.
@@ -305,7 +315,8 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
     for test, rows in tables.items():
         by_key = {(row.group, row.label, row.stat): row for row in rows}
         for row in by_key.values():
-            judged_slower = row.status == Status.REGRESSION or row.p_value is None
+            enough = min((each or 0.0 for each in row.calls or ()), default=FEWEST_CALLS) >= FEWEST_CALLS
+            judged_slower = row.status == Status.REGRESSION or (row.p_value is None and enough)
             if row.stat != "avg" or times_slower(row) < SEVERAL_TIMES or not judged_slower:
                 continue
             p99, cost = by_key.get((row.group, row.label, "p99")), added_share(row)
