@@ -173,8 +173,7 @@ def cell_means(table: pd.DataFrame, *, run_sd: float | None = None) -> CellMeans
             df, variance, means = within, mixed.variance, mixed.weights @ logs
         elif not within:  # one run per block: the blocks are the repeats
             df = across
-        elif not any(len({*place[number == i]}) > 1 for i in range(len(names))):
-            # Each cell ran in a block of its own: effects of block and cell cannot be separated.
+        elif len(names) > 1:  # each cell ran in one block alone: effects of blocks and cells cannot be separated
             df, why = 0.0, Unjudged.CONFOUNDED
     estimate = CellMeans(cells, means, counts, variance, df, mixed)
     repeats = df if mixed is None else float(len(table) - len(cells))

@@ -163,7 +163,7 @@ def test_why_nothing_is_judged_is_said_as_it_is() -> None:
     assert told == ["single", "few", "confounded", None]
     page = {each.result.unjudged: begins(each) + str(each.results.findings) for each in (once, few, own)}
     for said, why in (("Unproven: no variant was run twice", "single"), ("Unproven: too few runs were", "few"),
-                      ("Unproven: each variant ran on a machine or in a round of its own", "confounded")):  # fmt: skip
+                      ("Unproven: each variant ran on one machine or in one round only", "confounded")):  # fmt: skip
         assert [each for each, text in page.items() if said in text] == [why]
     assert "No run was repeated" in page[Unjudged.SINGLE]
     assert all("No run was repeated" not in page[why] for why in ("few", "confounded"))

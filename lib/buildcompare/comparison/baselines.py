@@ -97,7 +97,7 @@ def compare_to_kept(
         return None, kept
     ((base, runs),) = [(each["base"], each["new"]) for each in result.recordings.values()]
     fit = latest(folder, stated, load_of(runs))
-    untimed = not any(run.series or run.session is not None for run in (*base, *runs))
+    untimed = not any(run.series or run.session for run in (*base, *runs))  # each file of pyperf has an unnamed one
     if untimed and settings.get("sessions") is None:
         settings["sessions"] = ([each.folder.name for each in fit for _ in range(each.runs)], ["new"] * len(runs))
     return _compared(compare, fit, new, **settings) if fit != kept or untimed else result, fit

@@ -4,6 +4,7 @@ A finding has a kind, a severity and its numbers as evidence; its sentence is a 
 A new finding needs a kind (`results.codes`), a rule here, a rank in the tables below, and a sentence.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from buildcompare.config.catalogue import Catalogue
@@ -183,10 +184,10 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
     rows: list[tuple[float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.verdict != Verdict.INVALID):
         beside = [(each.name, each.judged) for each in test.metrics if not each.gate and each.better != "neutral"]
-        worse = [(name, row.delta_percent or 0.0) for name, row in beside if row.status == Status.REGRESSION]
+        worse = [(name, row.delta_percent) for name, row in beside if row.status == Status.REGRESSION]
         failures = [(row.name, row) for row in metrics.risen(test)]
         fails = next((row.most.label for _, row in failures if row.most), None)
-        movers = sorted(worse, key=lambda each: -abs(each[1]))[:MOST_MOVERS]
+        movers = sorted(worse, key=lambda each: -math.inf if each[1] is None else -abs(each[1]))[:MOST_MOVERS]
         slower = [(row.label, row.delta_percent) for row in of_labels.labels_beyond_noise([test]) if row.added_share]
         changed = (each.evidence for each in of_labels.label_changed(test) if each.severity != Severity.INFO)
         regressed = test.verdict == Verdict.REGRESSION

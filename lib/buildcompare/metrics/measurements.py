@@ -82,6 +82,13 @@ def with_effects(measured: Sequence[Measured], *, paired: bool = False) -> list[
     return completed
 
 
+def _complete(runs: Mapping[Side, Sequence[Recording]], slug: str) -> dict[Side, list[Recording]]:
+    """Return the pairs of sessions in which both builds have the metric `slug`."""
+    pairs = zip(*(runs[side] for side in SIDES), strict=True)
+    kept = [pair for pair in pairs if all(any(each.metric == slug for each in run.measurements) for run in pair)]
+    return {side: [pair[i] for pair in kept] for i, side in enumerate(SIDES)}
+
+
 def _repeats(base: Sequence[RunLevel], new: Sequence[RunLevel], *, paired: bool) -> Noise | None:
     """Estimate the noise of one run from repeats, or from ratios new / base if `paired` and all pairs are complete."""
     if not paired or len(base) != len(new) or not all_positive(base, new):
@@ -113,7 +120,9 @@ def measure_measurements(
     runs, paired = in_sessions(runs)
     rows: list[Measured] = []
     attempts = attempts_name([run for side in SIDES for run in runs[side]])
-    for metric in measured_metrics(runs, catalogue):
+    every = runs
+    for metric in measured_metrics(every, catalogue):
+        runs = _complete(every, metric.slug) if paired else every
         numbers = Pair.of(lambda side: _values(runs[side], metric.slug))  # noqa: B023  # called at once, in the same round of the loop
         unit = "" if any((values <= 0.0).mean() > ZEROS for side in numbers for values in side) else metric.unit
         levels = numbers.map(lambda side: [level_of(values, unit) for values in side])  # noqa: B023  # called at once, in the same round of the loop
