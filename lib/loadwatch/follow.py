@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,7 @@ def followed(
             notes = (*notes, say("watch", "clock", skew))
         if now < end or now >= last:
             until = [(run.span[0], max(min(seen, run.span[1]), run.span[0])) for run in runs]
-            shown = [replace(each, window=window) for each, window in zip(held, until, strict=True)]
+            shown = [replace(_named_apart(each), window=window) for each, window in zip(held, until, strict=True)]
             yield max(min(seen, end) - start, 0.0), shown, notes
         sleep(max(min(every_s, last - now), 0.0))
 
@@ -87,7 +88,7 @@ class Followed:
         """Return what an earlier watch of this run saved with the same queries, or an empty recording."""
         questions = self.catalogue.questions(label_step_s=60.0, rate_s=self.source.rate_s)
         asked = [self.run.url or self.source.url, self.run.window, self.source.step_s, [q.query for q in questions]]
-        provenance = {"watched": repr(asked)}
+        provenance = {"watched": repr([*asked, "all labels"])}
         try:
             earlier = read(self.file, catalogue=self.catalogue) if self.file.exists() else None
         except InputError:  # a damaged file: pull everything again
@@ -118,7 +119,7 @@ class Followed:
                 return held
             raise
         series: dict[tuple[object, ...], Series] = {}
-        for each in (*cut(held, begin - start - 1e-3).series, *new.series):
+        for each in (*cut(held, begin - start - 1e-3).series, *_with_all_labels(new)):
             key = each.metric, each.role, each.stat, tuple(sorted(each.labels.items()))
             parts = [each] if key not in series else [series[key], each]
             times, values = (np.concatenate([getattr(part, name) for part in parts]) for name in ("times", "values"))
@@ -127,3 +128,27 @@ class Followed:
         held = replace(held, series=tuple(series.values()), window=(start, now), provenance=provenance)
         write_recording(held, self.file)
         return held
+
+
+def _with_all_labels(recording: Recording) -> list[Series]:
+    """Return the series of one pull, also with the labels that all series of a query share in this pull."""
+    queries: Any = recording.provenance["queries"]
+    common = {(each["metric"], each["role"], each["stat"]): each["common_labels"] for each in queries}
+    return [
+        each if each.stat else replace(each, labels={**common[each.metric, each.role, each.stat], **each.labels})
+        for each in recording.series
+    ]
+
+
+def _named_apart(recording: Recording) -> Recording:
+    """Return a recording whose series keep the labels that differ, as those of one pull of the whole run do."""
+    common: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for each in recording.series:
+        common.setdefault((each.metric, each.role), {*each.labels.items()}).intersection_update(each.labels.items())
+    series = (
+        each
+        if each.stat
+        else replace(each, labels=dict(sorted({*each.labels.items()} - common[each.metric, each.role])))
+        for each in recording.series
+    )
+    return replace(recording, series=tuple(series))

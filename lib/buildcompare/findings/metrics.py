@@ -73,9 +73,10 @@ def _significant(metric: MetricResult) -> bool:
 
 
 def lost(metric: MetricResult) -> bool:
-    """Test whether a metric has no p-value and is missing or zero in exactly one build."""
-    levels = (metric.base or 0.0, metric.new or 0.0)
-    return metric.p_value is None and (levels[0] == 0.0) != (levels[1] == 0.0)
+    """Test whether a metric has no p-value, and is missing or zero in exactly one build, or ends its histogram."""
+    levels, ends = (metric.base or 0.0, metric.new or 0.0), ReasonCode.BEYOND_LAST_BUCKET
+    at_end = metric.reason is not None and metric.reason.code == ends
+    return metric.p_value is None and (at_end or (levels[0] == 0.0) != (levels[1] == 0.0))
 
 
 def _severity(rows: Sequence[Row]) -> Severity:

@@ -133,8 +133,11 @@ def users(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalo
         if test.type != "bounded" or test.users is None or catalogue.load is None:
             continue
         rows = [metric for metric in test.metrics if metric.slug == catalogue.load.slug]
-        values = [[value for row in rows if (value := getattr(row, side)) is not None] for side in SIDES]
-        recorded = [sum(parts) if parts else None for parts in values]  # nodes may record their users separately
+        levels = [[getattr(row, side) for row in rows] for side in SIDES]  # nodes may record their users separately
+        plateaus = [
+            [run.ramp_up.plateau_users for run in test.runs[side] if run.ramp_up.plateau_users] for side in SIDES
+        ]
+        recorded = [of[0] if len(of) == 1 else max(p, default=None) for of, p in zip(levels, plateaus, strict=True)]
         apart = (max(each or 0.0 for each in recorded) / test.users - 1.0) * 100.0
         if apart > 100.0 * APART:
             evidence = {"users": test.users, "recorded": recorded, "percent": apart}

@@ -38,7 +38,7 @@ TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 """Labels with an average below `TYPICAL_S` seconds (or below the table's median average, if lower) have more noise than
 others. Percentiles have more noise if log(percentile / average) is below `TYPICAL_RATIO`, and less noise if above."""
 ERRATIC = 4.0
-"""A label counts for its table with at most this many times the median variance. Of labels of identical runs (drawn from
+"""A label counts for its table with at most this many times the median variance. Of labels of identical runs (from
 the ceiling tests, 3 a build) 0.2 to 1.2 % have p < 0.02 on the half that did not set this; without it 0.1 to 0.5 %."""
 QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; two copies of one file have a ratio of 0
 MILLISECOND = 1e-3  # Published tables are rounded to this, in seconds
@@ -94,7 +94,7 @@ class LabelNoise:
         values = rows[["base", "new"]].to_numpy(dtype=np.float64).T
         positive = np.asarray((values > 0).all(axis=0))
         rounding, relative = _rounding(values[:, positive]), relative_noise(rows, "base", "new")
-        calls = rows.get("calls", pd.Series(0.0, rows.index)).to_numpy(dtype=np.float64)
+        calls = np.asarray(rows.get("calls", pd.Series(0.0, rows.index)), dtype=np.float64)
         few = np.sqrt(2.0 / np.where(calls > 0, calls, np.inf))  # Times of single calls scatter as exponential ones do
         for table, keys, at in self._tables(rows, positive, every=repeats is not None):
             base, new = values[:, at]

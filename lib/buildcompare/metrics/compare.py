@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from buildcompare.stats.planning import Looks
 SLUG = "counted-errors"
 NAME = "Errors counted by the load test"
 UNIT = "per user and minute"
+LAST = 0.95  # A percentile of this part of its histogram's last bound, or more, may lie anywhere beyond it
 
 
 def measure_metrics(
@@ -46,7 +48,18 @@ def measure_metrics(
         metric = catalogue.find(series.name)
         noise = metric_noise(metric, test.type, groups, past, misread=reading_error(metric, views))
         measured.append(_measured(test, series, views, metric, noise))
-    return with_effects(measured)
+    measured = with_effects(measured)
+    return measured if test.type == "unbounded" else [_at_end(each, catalogue) for each in measured]
+
+
+def _at_end(measured: Measured, catalogue: Catalogue) -> Measured:
+    """Give a percentile at the end of its histogram the reason why it can be called changed, but never unchanged."""
+    row, top = measured.row, catalogue.last_bound(measured.row.slug)
+    ends = [side for side, level in zip(SIDES, (row.base, row.new), strict=True) if (level or 0.0) >= LAST * top]
+    if not ends or measured.effect is None:
+        return measured
+    reason = Reason(code=ReasonCode.BEYOND_LAST_BUCKET, build=ends[0] if len(ends) == 1 else None)
+    return replace(measured, row=row.model_copy(update={"reason": reason}))
 
 
 def judge_measured(
@@ -64,7 +77,8 @@ def judge_measured(
     for each, (metric, _), tested in zip(measured, effects, judge_metrics(effects, looks), strict=True):
         fields = vars(each.row) | {"margin_percent": metric.margin_percent}
         fields["load_adjusted"] = (at_load or {}).get(each.row.slug)
-        if tested:
+        at_end = each.row.reason is not None and each.row.reason.code == ReasonCode.BEYOND_LAST_BUCKET
+        if tested and (tested.status.changed or not at_end):
             fields |= tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family}
             if metric.outcome and (plain := each.row.delta_percent) is not None:
                 fields |= _judged_change(tested, plain)

@@ -28,6 +28,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+LATE = 2.0  # A series of several has begun, or ended, if it lacks samples for more than so many of its steps
+
+
 @dataclass(frozen=True)
 class Recording:
     """One run of one test on one build.
@@ -197,13 +200,20 @@ class Recording:
         return next((series for series in matches if labels is None or dict(series.labels) == dict(labels)), None)
 
     def total(self, metric: str) -> Series | None:
-        """Return the graph series of `metric`; several series (of instances, say) are summed at their common times."""
+        """Return the graph series of `metric`; several series (of instances, say) are summed.
+
+        A series counts as 0 before it begins and after it ends. Other times at which one lacks a sample are left out.
+        """
         parts = [series for series in self.graphs() if series.metric == metric]
         if len(parts) < 2:
             return parts[0] if parts else None
-        times = functools.reduce(np.intersect1d, [series.times for series in parts])
-        values = np.sum([series.values[np.isin(series.times, times)] for series in parts], axis=0)
-        return Series(metric, parts[0].name, parts[0].unit, times, np.asarray(values, dtype=np.float64))
+        times = functools.reduce(np.union1d, [series.times for series in parts])
+        values, complete = np.zeros(times.size), np.ones(times.size, dtype=bool)
+        for each in (series for series in parts if series.times.size):
+            recorded, late = np.isin(times, each.times), LATE * each.step_s
+            values[recorded] += each.values
+            complete &= recorded | (times < each.times[0] - late) | (times > each.times[-1] + late)
+        return Series(metric, parts[0].name, parts[0].unit, times[complete], values[complete])
 
     def samples(self, series: Series) -> tuple[FloatArray, FloatArray]:
         """Return elapsed times (seconds since the window's start) and values of a series inside the window."""
