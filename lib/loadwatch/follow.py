@@ -132,10 +132,10 @@ class Followed:
 
 def _with_all_labels(recording: Recording) -> list[Series]:
     """Return the series of one pull, also with the labels that all series of a query share in this pull."""
-    queries: Any = recording.provenance["queries"]
-    common = {(each["metric"], each["role"], each["stat"]): each["common_labels"] for each in queries}
+    queries: Any = recording.provenance.get("queries", [])
+    common = {(each["metric"], each["role"]): each["common_labels"] for each in queries if not each["stat"]}
     return [
-        each if each.stat else replace(each, labels={**common[each.metric, each.role, each.stat], **each.labels})
+        each if each.stat else replace(each, labels={**common.get((each.metric, each.role), {}), **each.labels})
         for each in recording.series
     ]
 
