@@ -246,9 +246,10 @@ def error_rates(test: TestResult) -> Iterator[Found]:
 
 def failing(row: ErrorRateResult | MetricResult) -> bool:
     """Test whether the new build has too many failed requests to pass."""
-    if row.unit not in ("percent", "ratio") or row.base is None or row.new is None:
-        return False
-    return row.new >= max(FAILING_PERCENT / (100.0 if row.unit == "ratio" else 1.0), ERRORS_TIMES * row.base)
+    whole = {"percent": 100.0, "ratio": 1.0}.get(row.unit)
+    base, new = row.failed_percent or ((row.base, row.new) if whole else (None, None))
+    least = FAILING_PERCENT / 100.0 * (100.0 if row.failed_percent else whole or 0.0)
+    return base is not None and new is not None and new >= max(least, ERRORS_TIMES * base)
 
 
 def risen(test: TestResult) -> list[ErrorRateResult]:

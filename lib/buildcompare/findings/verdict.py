@@ -115,6 +115,8 @@ def causes(
         for row in errors
         if row.slug in worse or failing(row)
     ]
+    counted = (row for row in metrics if not row.gate and row.failed_percent and failing(row))
+    every += [Cause(CauseKind.FAILING, test, row.name, row.delta_percent) for row in counted]
     if users is not None:
         loss = None if users.ci_low is None else -users.ci_low
         excluded = loss is not None and users.band_percent is not None and loss < 2.0 * users.band_percent

@@ -11,7 +11,7 @@ from buildcompare.config.catalogue import SHARES, Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
 from buildcompare.load.view import RunView, Views, is_geometric, reading_error
-from buildcompare.metrics.failures import Counts, attempts_name, compare_failures, counts
+from buildcompare.metrics.failures import Counts, attempts_name, compare_failures, counts, failed_percent
 from buildcompare.metrics.measurements import (
     Measured,
     level_of_build,
@@ -131,6 +131,7 @@ def _measured(test: Test, series: Series, views: Views, metric: Metric, noise: N
         "n_effective": min((level.n_effective for runs in levels for level in runs), default=None),
         "window": views.map(lambda runs: next((view.steady.window for view in runs if view.steady.window), None)),
         "reading_error_percent": reading_error(metric, views) or None,
+        "failed_percent": failed_percent(metric, runs),
         "missing_samples": levels.map(lambda runs: sum(level.missing for level in runs) if runs else None),
     }
     row = MetricResult.model_validate(vars(unjudged_row(metric, levels, reason)) | of_series)
@@ -186,8 +187,12 @@ def compare_error_rates(test: Test, views: Views, looks: Looks | None = None) ->
         metric = Metric(name=name, slug="errors", unit="errors/s" if unit == UNIT else unit, better="lower")
         effects.append((metric, *((None, None) if short and slug != SLUG else compare_failures(metric, runs))))
     judged = zip(rows, effects, judge_metrics([each[:2] for each in effects], looks), strict=True)
-    made = [_error_row(*named, rates, few or reason, tested) for (named, _, rates, reason), (*_, few), tested in judged]
-    return [row.model_copy(update={"most": _most_failing(views, row)}) for row in made]
+    made = []
+    for (about, runs, rates, reason), (metric, _, few), tested in judged:
+        row = _error_row(*about, rates, few or reason, tested)
+        more = {"most": _most_failing(views, row), "failed_percent": failed_percent(metric, runs)}
+        made.append(row.model_copy(update=more))
+    return made
 
 
 def _most_failing(views: Views, of: ErrorRateResult) -> FailingLabel | None:

@@ -113,6 +113,20 @@ def compare_failures(
     return (None, Reason(code=ReasonCode.FEW_FAILED)) if few else (effect, None)
 
 
+def failed_percent(metric: Metric, runs: Pair[list[Counts]]) -> Pair[float | None] | None:
+    """Return the failed part of the attempts of both builds, in percent; None if failures or attempts are not counted.
+
+    Failures and attempts must both be rates, or both be numbers.
+    """
+    rate, counted = metric.unit.endswith("/s"), metric.outcome == "failures" and metric.unit not in SHARES
+    known = runs.map(lambda side: [(run.level.value, run.attempts and run.attempts.value, run.unit) for run in side])
+    every = [each for side in known for each in side]
+    if not counted or not all(n and value is not None and unit.endswith("/s") == rate for value, n, unit in every):
+        return None
+    parts = known.map(lambda side: mean_of_runs([100.0 * (value or 0.0) / (n or 1.0) for value, n, _ in side]))
+    return parts if max((each or 0.0 for each in parts), default=0.0) <= 100.0 else None  # else they fail elsewhere
+
+
 def _exceeds(metric: Metric, run: Counts) -> bool:
     """Whether a run has more failures than attempts, both as rates or both as numbers."""
     comparable = metric.outcome == "failures" and metric.unit not in SHARES

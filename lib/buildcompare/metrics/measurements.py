@@ -11,7 +11,7 @@ from scipy import special
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.units import TIMES
 from buildcompare.load.view import ZEROS, run_level
-from buildcompare.metrics.failures import Counts, attempts_name, compare_failures
+from buildcompare.metrics.failures import Counts, attempts_name, compare_failures, failed_percent
 from buildcompare.recordings.recording import FloatArray, Recording, joined_numbers
 from buildcompare.results import Distribution, DistributionResult, MetricResult, MetricRow, Sessions
 from buildcompare.results.base import Reason
@@ -127,7 +127,8 @@ def measure_measurements(
         unit = "" if any((values <= 0.0).mean() > ZEROS for side in numbers for values in side) else metric.unit
         levels = numbers.map(lambda side: [level_of(values, unit) for values in side])  # noqa: B023  # called at once, in the same round of the loop
         missing = [side for side in SIDES if not levels[side]]
-        effect, reason = compare_failures(metric, Pair.of(lambda s: _counts(runs[s], metric, attempts)), timed=False)  # noqa: B023  # called at once, in the same round of the loop
+        counted = Pair.of(lambda side: _counts(runs[side], metric, attempts))  # noqa: B023  # called at once, in the same round of the loop
+        effect, reason = compare_failures(metric, counted, timed=False)
         values = levels.map(lambda runs: level_of_build(metric, runs))  # noqa: B023  # called at once, in the same round of the loop
         if effect is None and missing:
             reason = Reason(code=ReasonCode.NOT_RECORDED, build=missing[0])
@@ -136,7 +137,10 @@ def measure_measurements(
         noise = metric_noise(metric, "benchmark", groups, past)
         if stated and noise is None and metric.unit in TIMES:
             noise = noise_of_sessions([values for side in SIDES for values in _values(runs[side], metric.slug)])
-        rows.append(Measured(metric.name, unjudged_row(metric, levels, reason), effect, run_levels(levels), noise))
+        row = unjudged_row(metric, levels, reason).model_copy(
+            update={"failed_percent": failed_percent(metric, counted)}
+        )
+        rows.append(Measured(metric.name, row, effect, run_levels(levels), noise))
     return with_effects(rows, paired=paired)
 
 

@@ -152,6 +152,8 @@ class MetricResult(Decided, MetricRow):
     family: str | None = None
     per_attempt: bool = False
     """Whether `delta_percent` is the change of failures per attempt, as the number of attempts changed too."""
+    failed_percent: Pair[Number] | None = None
+    """Failed part of the attempts, in percent, if failures and attempts are counted; else null."""
     status: Status
     """Status of the change. With `better: neutral`, a rise is an improvement, and a fall a regression."""
     reason: Reason | None
@@ -250,6 +252,8 @@ class ErrorRateResult(Tested, MetricRow):
     reason: Reason | None
     per_attempt: bool = False
     """Whether `delta_percent` is the change of failures per attempt, as the number of attempts changed too."""
+    failed_percent: Pair[Number] | None = None
+    """Failed part of the attempts, in percent, if failures and attempts are counted; else null."""
     most: FailingLabel | None = None
     """The label whose rate rose most; null if no rate rose, or if only the rate over all labels was recorded."""
 
