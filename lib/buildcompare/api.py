@@ -237,6 +237,9 @@ def _sessions_in(frame: pd.DataFrame, catalogue: Catalogue) -> list[Recording]:
         row = f"none in row {int(unnamed.argmax())}"
         raise InputError(file=None, key="session", expected="a name in every row", found=row)
     tidy = frame if {"metric", "value"} <= {*frame.columns} else frame.melt("session", var_name="metric")
+    if others := [str(name) for name in tidy if name not in ("session", "metric", "value")]:
+        expected = "the columns session, metric and value (a metric's name may hold more, such as a case)"
+        raise InputError(file=None, key="session", expected=expected, found=f"also {', '.join(others)}")
     return [
         replace(
             recording_of_values({str(name): each for name, each in values.items()}, catalogue), session=str(session)

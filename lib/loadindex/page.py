@@ -173,7 +173,7 @@ def _place(results: Results, paths: Mapping[str, Path], opened: Sequence[Ledger]
     """Find a report's comparison in the ledgers; return the ledger's folder and the comparison's name, or None."""
     first, entry = paths[results.history.ledger] if results.history else None, _entry_of(results)
     for ledger in sorted(opened, key=lambda ledger: ledger.folder != first):
-        if (recorded := ledger.find(entry)) and (ledger.folder == first or recorded.name == entry.name):
+        if recorded := ledger.find(entry):
             return ledger.folder, recorded.name
     return None
 

@@ -94,8 +94,8 @@ def whole(value: float | None, sign: str = "", bound: str = "") -> str:
 
 
 def share(part: float) -> str:
-    """Format a fraction (0 to 1) in percent: ``45 %``."""
-    return f"{100 * part:.0f} %"
+    """Format a fraction (0 to 1) in percent: ``45 %``; below 1 %, two digits: ``0.48 %``."""
+    return f"{100 * part:.0f} %" if part >= 0.01 or part == 0 else f"{significant(100 * part, 2)} %"
 
 
 def duration(hours: float) -> str:
