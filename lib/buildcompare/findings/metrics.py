@@ -232,7 +232,7 @@ def error_rates(test: TestResult) -> Iterator[Found]:
     for row in test.errors:
         doubled = row.unit in least and row.base is not None and row.new is not None and row.new >= least[row.unit]
         worse = row.status == Status.REGRESSION
-        if worse or (doubled and (row.new or 0.0) >= ERRORS_TIMES * (row.base or 0.0)):
+        if worse or failing(row) or (doubled and (row.new or 0.0) >= ERRORS_TIMES * (row.base or 0.0)):
             decides = worse and test.type != "unbounded"
             severity = Severity.CRITICAL if decides or failing(row) else Severity.WARNING
             yield Found(FindingKind.ERROR_RATE, severity, row.model_dump(mode="json"), metric=row.slug)

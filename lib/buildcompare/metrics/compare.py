@@ -204,6 +204,8 @@ def _most_failing(views: Views, of: ErrorRateResult) -> FailingLabel | None:
     if not rates.base or of.base is None or of.new is None:
         return None
     pairs = {label: (min(rates.base.get(label, 0.0), of.base), min(new, of.new)) for label, new in rates.new.items()}
+    if len(only := {label for of_build in rates for label, rate in of_build.items() if rate > 0.0}) == 1:
+        pairs = dict.fromkeys(only, (of.base, of.new))
     rows = [FailingLabel(label=label, base=base, new=new) for label, (base, new) in pairs.items()]
     return max((row for row in rows if row.new > row.base), key=lambda row: row.new - row.base, default=None)
 
