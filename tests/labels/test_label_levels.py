@@ -7,8 +7,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.labels.tables import histogram_quantile, label_levels, label_table
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.labels.noise import LabelNoise
+from buildcompare.labels.tables import (
+    LabelTables,
+    histogram_quantile,
+    judge_label_tables,
+    label_levels,
+    label_table,
+    times_as_long,
+)
 from buildcompare.recordings.recording import LabelSummary, Recording, Series
+from buildcompare.results.codes import Pair
+from buildcompare.stats.noise import label_frame
 from quiet import compared
 from support import users_curve
 
@@ -42,6 +53,24 @@ def test_an_average_is_weighted_with_its_calls() -> None:
     truth = (10 * 0.1 * 9.0 + 49 * 2.0 * 0.02) / (10 * 0.1 + 49 * 2.0)
     assert (found["avg"], found["p99"]) == (pytest.approx(truth, rel=1e-12), pytest.approx(0.1))
     assert found["calls"] == pytest.approx((10 * 0.1 + 50 * 2.0) * 60)
+
+
+def test_a_label_that_is_called_first_in_mid_window_counts_from_there() -> None:
+    whole = recording(0.02)
+    late = replace(whole, series=tuple(replace(s, times=s.times[30:], values=s.values[30:]) for s in whole.series))
+    assert values_by_stat(late, (0.0, 3600.0))["calls"] == pytest.approx(30 * 2.0 * 60)
+
+
+@pytest.mark.parametrize("shared", [1.0, 0.6, 1.5])
+def test_a_label_that_stays_is_not_called_where_all_others_move(shared: float) -> None:
+    rng, labels = np.random.default_rng(3), [f"l{i}" for i in range(25)]
+    logs = rng.normal(0.0, 0.01, (6, 25)) + np.outer([0, 0, 0, 1, 1, 1], np.log([1.0, *[shared] * 23, 6.0]))
+    runs = [label_frame([("api", each, "avg", v) for each, v in zip(labels, row, strict=True)]) for row in np.exp(logs)]
+    tables = LabelTables(Pair(runs[:3], runs[3:]), steady=True, noise=LabelNoise(), whole=None)
+    rows = judge_label_tables(tables, read_catalogue("http"))
+    first, *_, last = [row for row, _ in sorted(rows, key=lambda each: labels.index(each[0].label))]
+    assert not first.status.changed
+    assert (last.status, times_as_long(last)) == ("regression", pytest.approx(6.0, rel=0.05))
 
 
 def test_without_series_the_source_s_own_summaries_count() -> None:

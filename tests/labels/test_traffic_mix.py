@@ -201,6 +201,7 @@ def named(**tests: list[LabelResult]) -> list[str]:
     [
         ({}, True),
         ({"p_value": None, "p_adjusted": None, "status": Status.INCONCLUSIVE}, True),
+        ({"p_value": None, "status": Status.INCONCLUSIVE, "calls": Pair(40.0, 3.0)}, False),
         ({"time_share": Pair(0.001, 0.008)}, False),
         ({"status": Status.INCONCLUSIVE}, False),
         ({"shared_percent": 300.0}, False),

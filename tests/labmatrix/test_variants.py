@@ -158,6 +158,8 @@ def test_why_nothing_is_judged_is_said_as_it_is() -> None:
     few = small({"a": [100, 101], "b": [120], "c": [90], "d": [100]})
     own = compared({**given, "runs": [block(run) for run in given["runs"]]})
     judged = compared(given)
+    disks = compared({**given, "runs": [run | {"block": run["levels"]["disk"]} for run in given["runs"]]})
+    assert disks.result.unjudged == "confounded"
     assert {(row.status, row.p_value) for row in own.result.contrasts} == {("inconclusive", None)}
     told = [each.result.unjudged for each in (once, few, own, judged)]
     assert told == ["single", "few", "confounded", None]

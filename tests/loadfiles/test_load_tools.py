@@ -321,6 +321,17 @@ def requests_of(file: Path, seconds: dict[str, float], seed: int, failing: str =
     file.write_text("\n".join(rows) + "\n", "utf-8")
 
 
+def test_whole_milliseconds_of_jmeter_make_no_steps(tmp_path: Path) -> None:
+    took = np.random.default_rng(1).lognormal(np.log(3.4), 0.3, 6_000)
+    medians = []
+    for times in (took, 1.03 * took):
+        rows = [f"{1_760_000_000_000 + 7 * i},{round(each)},/fast,true" for i, each in enumerate(times)]
+        (tmp_path / "run.jtl").write_text("\n".join(["timeStamp,elapsed,label,success", *rows]))
+        read = bc.read(tmp_path / "run.jtl", catalogue="http")
+        medians += [each.value for each in read.label_summaries if each.stat == "p50"]
+    assert medians[1] / medians[0] == pytest.approx(1.03, abs=0.02)
+
+
 def test_a_new_endpoint_that_takes_the_time_is_named_as_the_cause(tmp_path: Path) -> None:
     for run in range(3):
         requests_of(tmp_path / f"base/{run}.csv", {"/a": 0.02, "/b": 0.03, "/old": 0.02}, run)

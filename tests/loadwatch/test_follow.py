@@ -270,6 +270,24 @@ def test_a_replay_ends_with_a_decision_a_report_and_one_command(place: Path, sen
     assert results.tests[0].runs.base[0].duration_s == 5445.0
 
 
+def test_a_series_stays_one_where_the_other_instance_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Server(monkeypatch)
+
+    def pull(*asked: Any) -> Recording:
+        rps = clock.pull(*asked).series[0]
+        stays = rps.times <= START + 600.0
+        every = {"0": rps, "1": replace(rps, times=rps.times[stays], values=rps.values[stays])}
+        pods = {name: each for name, each in every.items() if each.times.size}
+        common: Any = {"pod": "0"} if len(pods) == 1 else {}
+        series = tuple(replace(each, labels={} if common else {"pod": name}) for name, each in pods.items())
+        queries: Any = [{"metric": rps.metric, "role": rps.role, "stat": "", "common_labels": common}]
+        return replace(WHOLE, series=series, provenance={"queries": queries})
+
+    monkeypatch.setattr(follow, "pull_run", pull)
+    *_, (_, (held,), _) = followed([of_server(tmp_path / "new.parquet")], EVERY_S, sleep=clock.sleep)
+    assert {each.labels["pod"]: each.times[-1] - START for each in held.series} == {"0": LENGTH_S, "1": 600.0}
+
+
 def test_looks_are_shown_as_they_come() -> None:
     shown = []
     settings = {"replay": True, "speed": 1e9, "every_s": 2250.0, "report": False}

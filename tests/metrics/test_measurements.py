@@ -191,6 +191,20 @@ def test_sessions_of_the_same_names_are_paired_if_intervals_narrow(names: str, b
     assert text in finding(result).text
 
 
+def test_a_metric_is_paired_in_sessions_that_have_it_in_both_builds() -> None:
+    nights = [{name: [float(1.1**night * (1 + i / 999)) for i in range(9)] for name in "ab"} for night in range(6)]
+    frames = [
+        pd.concat(
+            pd.DataFrame({"metric": name, "value": values, "session": night})
+            for night, each in enumerate(nights) for name, values in each.items() if (name, night) != ("b", lacking)
+        ) for lacking in (0, 5)
+    ]  # fmt: skip
+    rows = bc.compare(*frames, metrics={"b": {"unit": "s"}}).metrics.set_index("name")
+    assert (rows.loc["b", "delta_percent"], len(rows)) == (pytest.approx(0.0, abs=0.01), 2)
+    with pytest.raises(bc.InputError, match="found also case"):
+        bc.compare(*(each.assign(case=1) for each in frames))
+
+
 def test_a_params_file_names_sessions_and_folders_of_values(tmp_path: Path) -> None:
     for side in ("base", "new"):
         write(tmp_path / side, [session(seed) for seed in range(2)])

@@ -230,6 +230,16 @@ def test_a_frame_comes_back_long_and_within_its_window() -> None:
     assert recording.to_frame("label").empty
 
 
+def test_a_sum_counts_instances_that_end_or_begin_in_mid_run() -> None:
+    def agent(name: str, start: float, end: float, without: float = -1.0) -> pd.DataFrame:
+        at = np.arange(start, end, 10.0)
+        return pd.DataFrame({"time": at[at != without], "metric": "users", "value": 250.0}).assign(instance=name)
+
+    whole = Recording.from_frame(pd.concat([agent("a", 0, 1200, 50), agent("b", 0, 600), agent("c", 800, 1200)]))
+    users = whole.curve(whole.total("users"))  # type: ignore[arg-type]  # there is one
+    assert (users[590.0], users[700.0], users[900.0], 50.0 in users.index) == (500.0, 250.0, 500.0, False)
+
+
 @pytest.mark.parametrize(
     ("frame", "key", "found"),
     [

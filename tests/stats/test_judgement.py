@@ -405,6 +405,34 @@ def test_a_share_is_counted_where_requests_are_sampled_more_rarely(name: str) ->
     assert (row["status"], row["new"]) == ("regression", pytest.approx(2 / 3, abs=0.01))
 
 
+@pytest.mark.parametrize(
+    ("base", "new", "verdict"),
+    [(9.4, 10.5, "inconclusive"), (10.5, 10.5, "inconclusive"), (5.0, 10.5, "regression"), (5.0, 5.0, "pass")],
+)
+def test_a_percentile_at_the_end_of_its_histogram_is_not_called_unchanged(
+    base: float, new: float, verdict: str
+) -> None:
+    def runs(p99: float, seed: int) -> list[pd.DataFrame]:
+        rng, at = np.random.default_rng(seed), np.arange(0.0, 3600.0, 10.0)
+        return [
+            pd.DataFrame(
+                {"P99 API times": np.minimum(rng.lognormal(np.log(p99), 0.05, 360), 10.0), "Users": at / 9}, at
+            )
+            for _ in range(3)
+        ]
+
+    assert bc.compare(runs(base, 1), runs(new, 2), catalogue="mattermost").verdict == verdict
+
+
+@pytest.mark.parametrize(("base", "new", "verdict"), [(60, 3_000, "inconclusive"), (3_000, 3_600, "pass")])
+def test_counted_failures_bar_a_pass_from_one_percent_of_the_attempts(base: int, new: int, verdict: str) -> None:
+    sides = [
+        [{"transactions": 60_000 + i, "failed_transactions": n * (1 + i), "latency_ms": 8 + i / 99} for i in range(2)]
+        for n in (base, new)
+    ]
+    assert bc.compare(*sides, metrics={"failed_transactions": {"gate": False}}).verdict == verdict
+
+
 def test_times_of_zero_count() -> None:
     def waits(share: float) -> list[dict[str, list[float]]]:
         slow = np.arange(100) % 10 < 10 * share

@@ -249,6 +249,9 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     """Read one run of a comparison, and cut it to the window in the params, if any."""
     if isinstance(run.values, str):
         files = [_values_in(path, catalogue) for path in matching([run.values])]
+        if run.session is None and len(files) > 1 and any(each.session is not None for each in files):
+            expected, found = "a run for each file that is a session of its own", plural(len(files), "file")
+            raise InputError(file=run.values, key="values", expected=expected, found=found)
         return with_samples(joined_numbers(files) if len(files) > 1 else files[0], run.values)
     if run.values is not None:
         return recording_of_values(run.values, catalogue)
