@@ -264,7 +264,6 @@ def browser(chromium: Path) -> Iterator[BrowserThread]:
 
 @pytest.fixture(scope="session")
 def requests_of(browser: BrowserThread) -> Callable[..., list[str]]:
-    """`requests_of(page)`: the address of everything that opening the file asks for, from the browser's own log."""
 
     def requests_of(page_file: Path, *, javascript: bool = True) -> list[str]:
         address = page_file.resolve().as_uri()

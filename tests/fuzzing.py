@@ -111,7 +111,6 @@ def a_report() -> dict[str, Any]:
 
 
 def _kept(path: Path, contents: bytes) -> str:
-    """As what was pulled is read, but for the server: where the file is no answer it would be asked."""
     slot = sources.Slot("c", "t", "base", 1)
     run = checked(Run, {"start": "2023-11-14T22:13:20Z", "end": "2023-11-14T22:14:20Z"})
     asked = checked(Source, {"kind": "prometheus", "url": "http://localhost"})
@@ -198,7 +197,6 @@ YAML = ("params", "comments", "catalogue", "variants", "matrix", "groups")
 
 
 def changed(contents: bytes, rng: random.Random) -> bytes:
-    """The same with some of it changed, cut, doubled or packed, or with its structure kept and a part of it changed."""
     if rng.random() < 0.4 and (other := restructured(contents, rng)):
         return other
     if contents[:1] == b"{" and rng.random() < 0.6:
@@ -216,7 +214,6 @@ def changed(contents: bytes, rng: random.Random) -> bytes:
 
 
 def restructured(contents: bytes, rng: random.Random) -> bytes | None:
-    """A file that its format's library still reads, with parts exchanged, doubled or replaced; None of other kinds."""
     if contents[:4] == b"PAR1":
         with contextlib.suppress(pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError):
             return _other_parquet(pq.read_table(io.BytesIO(contents), page_checksum_verification=True), rng)
@@ -313,7 +310,6 @@ def with_an_odd_value(contents: bytes, rng: random.Random) -> bytes:
 
 
 def swallow(kind: str, contents: bytes, folder: Path) -> None:
-    """Give `contents` to the reader of `kind`, which makes something or an error of ours of it within seconds."""
     started, said, fault = cpu_s(), "", None
     path = folder / ("x.yaml" if kind in YAML else "x")
     path.write_bytes(contents)
@@ -332,5 +328,4 @@ def swallow(kind: str, contents: bytes, folder: Path) -> None:
 
 
 def cpu_s() -> float:
-    """CPU seconds of this process and of those that it started and saw end: on a busy machine a clock says nothing."""
     return sum(os.times()[:4])

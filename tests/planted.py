@@ -14,7 +14,6 @@ Change = Callable[[Series, FloatArray], FloatArray | None]
 
 
 def changed(run: Recording, change: Change) -> Recording:
-    """The run with other values of its series, by series and elapsed seconds; None leaves a series out."""
     rows = [(each, change(each, each.times - run.window[0])) for each in run.series]
     return replace(run, series=tuple(replace(each, values=values) for each, values in rows if values is not None))
 
@@ -52,7 +51,6 @@ def labelled(run: Recording, label: str) -> Recording:
 def faults(
     ramp_s: float, held_s: float, begun_s: float = 0.0
 ) -> dict[str, tuple[float, Callable[[Recording], Recording]]]:
-    """Twelve faults with their begins: `ramp_s` is on the ramp, `held_s` on the plateau, `begun_s` at its start."""
     return {
         "one agent of eleven lost": (held_s, lambda run: scaled(run, 10 / 11, held_s, LOAD)),
         "an agent lost on the ramp": (ramp_s, lambda run: scaled(run, 0.8, ramp_s, LOAD)),

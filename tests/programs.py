@@ -101,7 +101,6 @@ def _kept(name: str, build: Callable[[Path], None]) -> Path:
 
 
 def _new_enough(go: str, folder: Path) -> str:
-    """`go`, or for one that is too old to fetch a newer Go itself (Debian 12's), the newer one's program."""
     found = re.search(r"go(\d+)\.(\d+)", _run([go, "version"], folder))
     if found is None or (int(found[1]), int(found[2])) >= GO_FETCHES_ITSELF:
         return go

@@ -38,8 +38,6 @@ HISTOGRAMS = ("mattermost_api_time", "mattermost_db_store_time")
 
 @dataclass(frozen=True)
 class Truth:
-    """Samples by name and labels, as they were written: times and values."""
-
     samples: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     def add(self, name: str, times: np.ndarray, values: np.ndarray, **labels: str) -> None:
@@ -120,14 +118,11 @@ def _histogram(
 
 @dataclass(frozen=True)
 class Prometheus:
-    """A running server, and what it was filled with."""
-
     url: str
     truth: Truth
     kind: str
 
     def gives(self, values: np.ndarray, written: np.ndarray) -> bool:
-        """Whether `values` are what was written: to the last bit, or to a dozen digits where a server keeps no more."""
         if self.kind == "victoriametrics":  # docs/prometheus.md
             return bool(np.allclose(values, written, rtol=1e-11, atol=0))
         return np.array_equal(values, written)
@@ -160,7 +155,6 @@ Servers = Callable[[str], Prometheus]
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Each kind of server that speaks Prometheus's API, over the same samples; started when asked for."""
     truth, running = make_truth(), {}
 
     def start(kind: str) -> Prometheus:
@@ -222,7 +216,6 @@ START = {"prometheus": run_prometheus, "victoriametrics": run_victoriametrics}
 def running(
     command: list[str], log: Path, ready: str, cwd: Path | None = None, without: tuple[str, ...] = (), **variables: str
 ) -> Iterator[None]:
-    """A server until the end of the block, in the environment but for variables that begin with `without`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(without)}
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -338,7 +331,6 @@ def proxying(
     made.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
-
     try:
         yield made
     finally:
@@ -375,7 +367,6 @@ def cut_off(exchange: Exchange, *, abruptly: bool) -> None:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an authority (ca.pem) and a certificate for 127.0.0.1 (cert.pem, key.pem), made by openssl."""
     openssl = needed("openssl", "openssl")
     folder = tmp_path_factory.mktemp("certificates")
 

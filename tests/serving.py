@@ -22,8 +22,6 @@ def matrix(labels: Mapping[str, str], values: Sequence[Sequence[object]], **more
 def serving(
     answer: Answering, take: Callable[[str, str, bytes], Answer] | None = None, *, status_line: str = ""
 ) -> Iterator[str]:
-    """The address of a server: `answer` gets a path and its query, `take` a method, a path and what was sent."""
-
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 

@@ -43,7 +43,6 @@ def sure(found: T | None) -> T:
 
 
 def test_folders(real: Path) -> list[Path]:
-    """Every test of every published comparison."""
     return sorted(path for path in (real / "comparisons").glob("*/*_*bounded") if path.is_dir())
 
 
@@ -85,7 +84,6 @@ CHANGES = {"open", "os.mkdir", "os.remove", "os.rename", "os.rmdir"}
 
 
 def killed_at(step: int, work: Callable[[], None]) -> bool:
-    """Do `work` in a fork that is killed before its so-manieth access to a file or folder; whether it came to that."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of forks beside threads: this one only works on files
         child = os.fork()
@@ -132,7 +130,6 @@ def write_params(file: Path, params: Mapping[str, Any]) -> Path:
 
 
 def users_curve(plateau: float, *, ramp_s: float, hold_s: float, step_s: float = 5.0, shutdown: int = 0) -> np.ndarray:
-    """A curve of connected users: a straight ramp, a level, and `shutdown` samples of collapse."""
     elapsed = np.arange(0.0, ramp_s + hold_s + step_s / 2, step_s)
     values = plateau * np.minimum(elapsed / ramp_s, 1.0)
     fall = plateau * np.linspace(0.8, 0.1, shutdown) if shutdown else np.empty(0)
@@ -173,7 +170,6 @@ def small_tables() -> dict[str, str]:
 
 
 def small_params(folder: Path, **more: Any) -> dict[str, Any]:
-    """A comparison of one bounded and one unbounded test with three metrics, quick to publish."""
     folder.mkdir(parents=True, exist_ok=True)
     tests = []
     for kind in ("bounded", "unbounded"):

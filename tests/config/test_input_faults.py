@@ -302,7 +302,6 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def kernel_in_process(params: Comparison, **_: object) -> None:
-    """Stand in for a kernel that meets a fault: read as the notebook does, and fail as it would."""
     try:
         workbench.read_recordings(workbench.parameters(**params.model_dump(mode="json")))
     except InputError as error:
@@ -356,9 +355,7 @@ def test_the_user_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind:
         output.mkdir()
         (output / "results.json").write_text('{"schema_version": 1, "comparison": "x", "complete": true}')
     before = contents(output)
-
     said = refused("report", file, "--output", output)
-
     assert re.fullmatch("buildcompare: .*expected.*found.*\n", said)
     assert seen in said
     assert contents(output) == before

@@ -145,7 +145,6 @@ def test_the_phases_of_a_run_follow_the_page_and_their_names_can_be_read() -> No
 
 
 def chart_of(*runs: Series) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """The chart of runs of the base, and of one of the new build: header and floats, as a browser reads them."""
     recordings = [Recording((run,), (0.0, max(100.0, run.times[-1])), True) for run in runs]
     result = cast(Any, RunResult).model_construct(
         samples_sha256="0123456789", stop_s=None, duration_s=100.0, window=(10.0, 90.0), phases=[],

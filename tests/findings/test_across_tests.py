@@ -30,14 +30,12 @@ def result(
     errors: tuple[float | None, float | None] | None = None,
     rows: Mapping[tuple[str, str], tuple[float, float, bool]] | None = None,
 ) -> TestResult:
-    """A quiet test with error rates (percent) and label rows (group, label): (change, p, marked)."""
     base, new = (failing(each, rate) for each, rate in zip(recordings(), errors or (None, None), strict=True))
     found = compared(base, new, name, db_engine=name.split("_")[0], users=2000)
     return found.model_copy(update={"labels": [label_row(*key, *row) for key, row in (rows or {}).items()]})
 
 
 def failing(recording: Recording, percent: float | None) -> Recording:
-    """The recording with an error rate that only the ramp-up, which does not count, has more of."""
     if percent is None:
         return recording
     times = recording.graphs()[0].times

@@ -136,7 +136,6 @@ def test_troubled_recordings(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def misreported(project: Path) -> Results:
-    """A bundled comparison whose tool is said to have reported other figures than the curves give."""
     params = yaml_data((project / "params/v11.1.0-rc2.yaml").read_text("utf-8"))
     params["tests"][1]["base"]["supported_users"] = 17_400
     params["tests"][1]["new"]["supported_users"] = 18_400
@@ -189,7 +188,6 @@ def opened(made: workbench.Analysis, command: str) -> bc.Investigation:
 
 
 def held(told: Finding, seen: bc.Investigation) -> Iterator[tuple[Any, Any]]:
-    """Numbers of a finding beside those that the notebook shows, for the kinds that are about one of its frames."""
     evidence, answer = told.evidence, seen.answer
     kind = FindingKind(told.kind)
     if kind in (FindingKind.METRIC, FindingKind.SINGLE_RUNS, FindingKind.TRAFFIC_MIX):

@@ -166,7 +166,6 @@ def test_a_look_with_more_runs_is_judged_by_what_is_left_to_spend(tmp_path: Path
     first = look(small, tmp_path)
     assert [test.looks for test in first.tests] == [[]] * len(first.tests)
     assert analysed(small).results.tests[0].level == 0.05, "the same runs again are no further look"
-
     second = analysed(again).results
     assert second.tests[0].looks == [(1, 1), (2, 1)]
     assert second.tests[0].level < 0.02
@@ -178,7 +177,6 @@ def test_a_look_with_more_runs_is_judged_by_what_is_left_to_spend(tmp_path: Path
     wide, narrow = second.tests[0].metrics[0], unknown.tests[0].metrics[0]
     assert wide.p_value == narrow.p_value
     assert (wide.ci_low or 0.0) < (narrow.ci_low or 0.0)
-
     kept = look(again, tmp_path)
     assert (kept.tests[0].looks, analysed(again).results.tests[0].looks) == ([(1, 1)], [(1, 1), (2, 1)])
     assert {*look(small, tmp_path).tests[0].all_looks} == {(1, 1), (2, 1)}, "a look is not unseen by fewer runs"

@@ -34,7 +34,6 @@ def seen(result: bc.Result) -> bc.Investigation:
 
 
 def wide(seed: int = 1, *, calls_ms: float = 10.0) -> pd.DataFrame:
-    """A bounded run of an hour: metric `a` is autocorrelated noise, `b` follows it, `c` does not."""
     rng = np.random.default_rng(seed)
     elapsed = np.arange(0.0, 3600.0, 5.0)
     shocks, noise = rng.normal(size=elapsed.size), np.zeros(elapsed.size)
@@ -50,7 +49,6 @@ def wide(seed: int = 1, *, calls_ms: float = 10.0) -> pd.DataFrame:
 
 
 def with_label(run: pd.DataFrame, slope: float) -> Recording:
-    """A run with one label over time, whose average rises by `slope` seconds an hour, and its calls."""
     plain = Recording.from_frame(run)
     times = plain.window[0] + np.arange(60.0, 3600.0, 60.0)
     elapsed = times - plain.window[0]

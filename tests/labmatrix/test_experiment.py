@@ -36,7 +36,6 @@ def matrix_of(**more: Any) -> Matrix:
 
 
 def written(folder: Path, **more: Any) -> Path:
-    """A matrix whose command writes a number, and a line into a log when it has come to its end."""
     shell = f"echo speed = 1{{size}}.5; echo {{cache}} {{size}} {{disk}} {{repeat}} >> {folder}/log"
     return write_params(folder / "small.yaml", {
         "factors": FACTORS, "seed": 7, "repeats": 1, "command": {"shell": shell}, "metrics": None,
@@ -231,7 +230,6 @@ def test_killed_in_the_middle_it_goes_on_without_repeating_or_losing_a_cell(tmp_
     assert state.cells[held.name].status == "running"
     left_running = int((tmp_path / "held").read_text())
     os.kill(left_running, 0)  # what the killed run had started is still at work
-
     (tmp_path / "other").mkdir()
     other = written(tmp_path / "other", seed=8)
     assert "expected the matrix that was started in this folder" in refused("run", other, "--output", out)
@@ -280,25 +278,21 @@ def test_what_is_missing_stops_it_before_the_first_cell(tmp_path: Path, monkeypa
     file, out = written(tmp_path, credentials=["DB_PASSWORD"]), tmp_path / "out"
     said = refused("run", file, "--output", out)
     assert re.search(rf"{file}: credentials\[0\] \(line .*found DB_PASSWORD without a value", said)
-
     monkeypatch.setenv("DB_PASSWORD", "not-the-one")
     check = {"shell": 'if [ "$DB_PASSWORD" != secret ]; then echo "denied: $DB_PASSWORD" >&2; exit 2; fi'}
     said = refused("run", written(tmp_path, credentials=["DB_PASSWORD"], checks=[check]), "--output", out)
     assert "checks[0] (line" in said
     assert "expected a command that succeeds, found exit code 2: denied: ***" in said
-
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     said = refused("run", written(tmp_path, targets=[f"127.0.0.1:{port}"]), "--output", out)
     assert "expected a target that answers, found 127.0.0.1" in said
-
     source = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}"}
     stopped = run(written(tmp_path, source=source), "--output", out)
     assert stopped.exit_code == 4
     assert str(port) in stopped.stderr
     assert not (tmp_path / "log").exists(), "no cell was run"
     assert not (out / CELLS).exists()
-
     monkeypatch.setenv("DB_PASSWORD", "secret")
     shell = f"echo $DB_PASSWORD; echo speed = 1; echo x >> {tmp_path}/log"
     file = written(tmp_path, credentials=["DB_PASSWORD"], checks=[check], command={"shell": shell})

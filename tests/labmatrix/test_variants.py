@@ -30,7 +30,6 @@ from support import command, write_params, yaml_data
 
 
 def matrix(**more: Any) -> dict[str, Any]:
-    """Two disks and two schedulers, three runs of each in three rounds; ephemeral disks are 30 % faster."""
     rng = np.random.default_rng(1)
     runs = []
     for turn in range(3):

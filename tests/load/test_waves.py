@@ -56,7 +56,6 @@ def test_falls_under_five_steps_are_no_waves() -> None:
 
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
 def test_a_bend_in_red_noise_is_no_wave(phi: float) -> None:
-    """A ramp with a kink and a creep towards the equilibrium: the trend leaves its bends, and they are no waves."""
     rng = np.random.default_rng(6)
     ramp = path((0, 0), (1200, 4800), (2200, 6800))
     creep = pd.Series(0.0, np.arange(2205.0, 6000.0, 5.0))

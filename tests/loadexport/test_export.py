@@ -147,7 +147,6 @@ def test_a_real_statsd_holds_the_numbers(file: Path, results: Results, tmp_path:
 
 
 def taken(url: str, *, at_least: int) -> dict[str, float]:
-    """What a statsd_exporter shows once it has taken so many samples, or after 10 seconds; sums over labels."""
     found: dict[str, float] = {}
     until = time.monotonic() + 10
     while found.get("statsd_exporter_samples_total", 0) < at_least and time.monotonic() < until:

@@ -128,16 +128,12 @@ def in_unit(generation: str, title: str, unit: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("title", "unit", "value"),
     [
-        ("Avg API times", "ms", 0.002),
-        ("P99 API times", "s", 2.0),
-        ("CPU Utilization", "percentunit", 200.0),
-        ("Heap In Use", "mbytes", 2.0 * 1024**2),
-        ("RPS", "reqpm", 2.0 / 60.0),
-        ("RPS (req/min)", "none", 2.0 / 60.0),
-        ("Goroutines In Use", "none", 2.0),
+        ("Avg API times", "ms", 0.002), ("P99 API times", "s", 2.0), ("CPU Utilization", "percentunit", 200.0),
+        ("Heap In Use", "mbytes", 2.0 * 1024**2), ("RPS", "reqpm", 2.0 / 60.0),
+        ("RPS (req/min)", "none", 2.0 / 60.0), ("Goroutines In Use", "none", 2.0),
         ("Of nobody's catalogue", "ms", 2.0),
     ],
-)
+)  # fmt: skip
 def test_the_unit_of_a_panel_converts(tmp_path: Path, generation: str, title: str, unit: str, value: float) -> None:
     (series,) = read(tmp_path, in_unit(generation, title, unit)).series
     assert series.values == pytest.approx([value] * 3, rel=1e-12)

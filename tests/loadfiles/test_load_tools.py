@@ -37,7 +37,6 @@ def path_of(url: str) -> str:
 
 
 def k6(points: Iterable[tuple[str, str, str, str]]) -> Iterator[Request]:
-    """Requests of points (metric, value, method, name): times and failures stand in separate points, in one order."""
     times, failures = [], []
     for metric, value, method, name in points:
         label = f"{method} {path_of(name) if '://' in name else name}"
@@ -307,7 +306,6 @@ def test_locust_skips_seconds_and_names_ids(tmp_path: Path) -> None:
 
 
 def requests_of(file: Path, seconds: dict[str, float], seed: int, failing: str = "") -> None:
-    """Forty seconds of requests in random order, as vegeta writes them; every tenth of all fails, if at `failing`."""
     rng, names = np.random.default_rng(seed), [*seconds]
     took = rng.lognormal(0.0, 0.1, 6_000)
     at = rng.integers(len(names), size=took.size)

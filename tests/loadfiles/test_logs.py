@@ -13,7 +13,6 @@ from loadfiles.logs import masked
 
 
 def log(file: Path, rates: dict[str, float], seed: int, seconds: int = 900, users: int = 0) -> Path:
-    """Write messages at random times, so many in a second; `{}` in a message is another number each time."""
     rng, lines = np.random.default_rng(seed), list[tuple[float, str]]()
     for message, rate in rates.items():
         times = 1.76e9 + rng.uniform(0, seconds, rng.poisson(rate * seconds))

@@ -25,7 +25,6 @@ BUNDLED = "data/recordings/v10.4.0-rc1/mysql_bounded"
 
 
 def table(file: Path, level: float, seed: int, **columns: object) -> None:
-    """Fifteen minutes with a load, one time that is assumed from its name, and names that YAML could misread."""
     rng, elapsed = np.random.default_rng(seed), np.arange(0.0, 900.0, 5.0)
     values = {
         "time": 1.7e9 + elapsed,
@@ -48,7 +47,6 @@ def builds(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def described(results: Results) -> Iterator[tuple[object, ...]]:
-    """Everything that is decided, apart from the finding on what was assumed, which the written file states."""
     yield results.verdict, results.base.label, results.new.label
     for test in results.tests:
         yield from ((row.slug, row.unit, row.delta_percent, row.status) for row in test.metrics)
@@ -176,7 +174,6 @@ def window(side: str) -> tuple[str, str]:
 
 
 def samples() -> str:
-    """An exporter's histogram, counters, resources and load; the new build's /search is 30 % slower, 2 % fail."""
     rng, truth = np.random.default_rng(7), Truth()
     for side, start in START.items():
         times = start + np.arange(0.0, LENGTH_S + 1, STEP_S)

@@ -185,14 +185,11 @@ def test_a_drop_before_the_end_is_the_same_in_a_longer_run(percent: float, *, ma
 @pytest.mark.parametrize(
     "other",
     [
-        between(metric(45), 4200.0, 9999.0, 20.0),
-        between(metric(46), 3000.0, 9999.0, -20.0),
-        between(metric(47), 3000.0, 9999.0, 7.0),
-        between(metric(48), 2900.0, 3100.0, 60.0),
-        metric(49),
+        between(metric(45), 4200.0, 9999.0, 20.0), between(metric(46), 3000.0, 9999.0, -20.0),
+        between(metric(47), 3000.0, 9999.0, 7.0), between(metric(48), 2900.0, 3100.0, 60.0), metric(49),
     ],
     ids=["later", "opposite", "much smaller", "comes back", "nothing"],
-)
+)  # fmt: skip
 def test_another_event_in_the_other_build_does_not_excuse_it(other: pd.Series) -> None:
     placed = place({"heap": between(metric(44), 3000.0, 9999.0, 20.0)}, {"heap": other})
     (event,) = [each for each in placed if each.build == "base"]
@@ -258,7 +255,6 @@ def test_five_events_are_told_of_and_the_rest_in_one_line() -> None:
 
 
 def of_bounded(results: Results, db: str, metric: str, build: str) -> tuple[Event, list[Event]]:
-    """The one event of a metric that warns of a build of a published comparison, and its group."""
     (test,) = [each for each in results.tests if each.name == f"{db}_bounded"]
     (event,) = [each for each in test.events if (each.metric, each.build) == (metric, build) and each.warning]
     return event, [each for each in test.events if each.group == event.group]

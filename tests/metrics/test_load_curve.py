@@ -36,7 +36,6 @@ def made(
     seed: int = 1,
     start: Sequence[float] = (),
 ) -> LoadedRun:
-    """A straight climb to `top` users and a rest there; a metric that costs `per_user` and `per_login` a second."""
     rise = np.arange(0.0, top, climb * 5.0)
     users = np.concatenate([start, rise, np.full(round(hold_s / 5.0), top)])
     came = np.maximum(np.diff(users, prepend=users[0]), 0.0) / 5.0

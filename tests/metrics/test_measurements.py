@@ -130,7 +130,6 @@ NAMES = [f"benchmark_{i}" for i in range(16)]
 def session(
     seed: int, *, between: float = 0.0, within: float = 0.003, slower: float = 1.0, build: int = 0
 ) -> dict[str, list[float]]:
-    """Values of twenty processes of each benchmark, in seconds; the level of a session is its seed's."""
     shift, process = np.random.default_rng(seed), np.random.default_rng([seed, build])
     logs = {name: between * shift.normal() + within * process.normal(size=20) for name in NAMES}
     return {name: (0.1 * slower * np.exp(each)).tolist() for name, each in logs.items()}

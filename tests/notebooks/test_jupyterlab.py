@@ -117,7 +117,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, project: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def laboratory(folder: Path) -> Iterator[str]:
-    """The address of one JupyterLab for all tests here, started as `make lab PARAMS=... TEST=... METRIC=...` does."""
     chosen = {"PARAMS": PARAMS, "BUILDCOMPARE_TEST": TEST, "BUILDCOMPARE_METRIC": METRIC}
     with jupyterlab(folder, folder.parent / "home", **chosen) as url:
         yield url
@@ -278,7 +277,6 @@ Pulling = tuple[str, Pair[threading.Event]]
 
 @pytest.fixture
 def pulling(tmp_path: Path, project: Path, servers: Servers) -> Iterator[Pulling]:
-    """A JupyterLab in a project folder of its own, whose PARAMS are pulled; each server waits for its gate to open."""
     folder = tmp_path / "project"
     (folder / "params").mkdir(parents=True)
     (folder / "params/metrics").symlink_to(project / "params/metrics")

@@ -224,7 +224,6 @@ SHAPES: dict[str, Callable[[random.Random], bytes]] = {
 
 
 def taken(file: Path, pipe: object) -> None:
-    """Send the CPU seconds and MB that reading takes on top of what the process has, and the CPU of a plain reading."""
     before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with contextlib.suppress(InputError):
         read_profile(str(file))

@@ -69,8 +69,6 @@ print(subprocess.run(["jq", query or ".", "-r"], input=answer, capture_output=Tr
 
 @dataclass
 class Forge:
-    """A server of comments, as GitHub and GitLab answer about them: another's stands there first."""
-
     address: str = ""
     bodies: dict[int, str] = field(default_factory=lambda: {1: "Please have a look"})
 
@@ -102,7 +100,6 @@ def forge() -> Iterator[Forge]:
 
 
 def write_runs(folder: Path, case: str) -> None:
-    """Three runs of each build: alike, the new one twice as slow, with errors, or the same files twice."""
     users = users_curve(1000.0, ramp_s=600.0, hold_s=2400.0)
     for i, build in enumerate(("base", "new")):
         (folder / build).mkdir(parents=True)
@@ -120,8 +117,6 @@ def write_runs(folder: Path, case: str) -> None:
 
 @dataclass
 class Runner:
-    """The machine of a build server, with a checkout in `folder`."""
-
     name: str
     folder: Path
     forge: Forge
@@ -160,7 +155,6 @@ class Runner:
         return [(each["run"], each.get("if") == "always()", each.get("env", {})) for each in steps]
 
     def play(self, case: str) -> int:
-        """Run the workflow on a fresh checkout whose load tests end as `case`; returns the first exit code but 0."""
         for left in ("runs", "comment.md", "junit.xml", "report.html", "summary.md"):
             shutil.rmtree(self.folder / left, ignore_errors=True)
             (self.folder / left).unlink(missing_ok=True)

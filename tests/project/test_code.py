@@ -53,7 +53,6 @@ def numbers_of(node: ast.expr | None) -> bool:
 
 
 def without_a_word(source: str) -> list[str]:
-    """Names of the numeric constants at the top of a module that have neither a comment nor a docstring."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     said = {token.start[0] for token in tokens if token.type == tokenize.COMMENT and len(token.string.split()) > 2}
     body = ast.parse(source).body

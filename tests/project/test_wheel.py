@@ -49,7 +49,6 @@ print(result.to_html("page.html"))
 
 @pytest.fixture(scope="module")
 def installed(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Run the Python of an environment that holds the wheel and its dependencies, in an empty working folder."""
     folder = tmp_path_factory.mktemp("wheel")
     source, working = folder / "source", folder / "working"
     source.mkdir()

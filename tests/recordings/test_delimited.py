@@ -160,8 +160,6 @@ STEP = dt.timedelta(seconds=5)
 
 
 class Stated(NamedTuple):
-    """A table, and what stands in it."""
-
     text: str
     values: list[float]
     agree: bool

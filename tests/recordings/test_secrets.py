@@ -70,7 +70,6 @@ def asking(url: str, **more: Any) -> Any:
 
 @functools.cache
 def parts(step: int) -> set[str]:
-    """Of the token, and of every form of it, 16 characters in a row, from every so-manieth place."""
     forms = ["".join(form(TOKEN).split()).lower() for form in FORMS.values()]
     return {form[i : i + 16] for form in forms for i in range(0, len(form) - 15, step)}
 

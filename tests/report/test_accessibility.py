@@ -73,7 +73,6 @@ def pages(bundled: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def published(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a published comparison's unbounded tests, with their setup, errors and all releases before."""
     root = tmp_path_factory.mktemp("published")
     import_table(real / "comparisons/history.csv", root / "ledger")
     params = published_params(real, "v10.4", root / "ledger")

@@ -46,7 +46,6 @@ def test_artefacts_are_copied_and_linked(tmp_path: Path) -> None:
     assert (own / "2-output").read_text() == "another of that name"
     page = (tmp_path / "out/report.html").read_text("utf-8")
     assert page.count(f'href="{row.path}/"') == 1
-
     del params["tests"][1]["new"]["artefacts"]
     write_params(file, params)
     assert publish(file, output=tmp_path / "out").results.provenance.artefacts == []

@@ -324,7 +324,6 @@ def test_the_picture_stands_in_print_and_in_an_old_browser(page_file: Path, brow
 
 
 def run(name: str, step: float, values: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> pd.DataFrame:
-    """Ninety minutes of up to 2,000 users, and a metric made from the elapsed seconds and the users."""
     elapsed = np.arange(0.0, 5400.0, step)
     users = np.minimum(elapsed * 4, 2000)
     return pd.DataFrame({"Number of Connected Devices": users, name: values(elapsed, users)}, index=elapsed)
@@ -332,7 +331,6 @@ def run(name: str, step: float, values: Callable[[np.ndarray, np.ndarray], np.nd
 
 def test_windows_phases_and_events_are_drawn_in(tmp_path: Path, browser: BrowserThread) -> None:
     rng = np.random.default_rng(5)
-
     base, new = (run("Avg API times", 5.0, lambda at, _: rng.lognormal(-4.6, 0.02, at.size)) for _ in range(2))
     new.loc[3600.0:, "Avg API times"] *= 2.0
     result = bc.compare(base, new, users=2000)

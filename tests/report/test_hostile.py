@@ -129,7 +129,6 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 
 
 def packed(head: bytes, block: bytes, times: int) -> bytes:
-    """A gzip of `head` and so many blocks, packed once; nobody gets as far as its checksum, which is of one block."""
     packer = zlib.compressobj(1, wbits=31)
     begin = packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)  # what follows refers to nothing before it
     once = packer.compress(block) + packer.flush(zlib.Z_FULL_FLUSH)

@@ -27,7 +27,6 @@ REMOTE = "https://example.org/secret.png"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report with pictures in its comments, made again after somebody had written into its README.md."""
     made = tmp_path_factory.mktemp("written")
     (made / "spike.png").write_bytes(PIXEL)
     (made / "script.svg").write_text("<svg onload='alert(1)'/>")
@@ -205,7 +204,6 @@ def test_a_hand_edit_survives_regenerations_and_a_broken_marker_writes_nothing(t
     edited = file.read_bytes()
     assert b"From the *params*." in edited
     assert (command("report", params, "--output", output).exit_code, file.read_bytes()) == (0, edited)
-
     results = Results.model_validate(json.loads((output / "results.json").read_text("utf-8")))
     hands = f"{BEGIN}{mine}{END}".encode()
     for verdict in ("pass", "regression"):  # what stands around the block differs every time
@@ -216,7 +214,6 @@ def test_a_hand_edit_survives_regenerations_and_a_broken_marker_writes_nothing(t
         assert file.read_bytes().count(hands) == 1
     publish(params, output=output)
     assert file.read_bytes() == edited
-
     file.write_bytes(edited.replace(END.encode(), b""))
     kept = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
     with pytest.raises(InputError, match="hand-written"):

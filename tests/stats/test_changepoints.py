@@ -25,7 +25,6 @@ def ar1(rng: np.random.Generator, size: int, phi: float) -> np.ndarray:
 
 
 def optimum(values: np.ndarray, penalty: float) -> float:
-    """The smallest penalised cost, by trying every last change for every length (Jackson et al. 2005)."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     squares = np.concatenate([[0.0], np.cumsum(values**2)])
     best = np.zeros(values.size + 1)

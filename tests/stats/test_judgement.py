@@ -412,16 +412,10 @@ def test_a_share_is_counted_where_requests_are_sampled_more_rarely(name: str) ->
 def test_a_percentile_at_the_end_of_its_histogram_is_not_called_unchanged(
     base: float, new: float, verdict: str
 ) -> None:
-    def runs(p99: float, seed: int) -> list[pd.DataFrame]:
-        rng, at = np.random.default_rng(seed), np.arange(0.0, 3600.0, 10.0)
-        return [
-            pd.DataFrame(
-                {"P99 API times": np.minimum(rng.lognormal(np.log(p99), 0.05, 360), 10.0), "Users": at / 9}, at
-            )
-            for _ in range(3)
-        ]
-
-    assert bc.compare(runs(base, 1), runs(new, 2), catalogue="mattermost").verdict == verdict
+    rng, at = np.random.default_rng(1), np.arange(0.0, 3600.0, 10.0)
+    sides = [[np.minimum(rng.lognormal(np.log(p99), 0.05, 360), 10.0) for _ in range(3)] for p99 in (base, new)]
+    frames = ([pd.DataFrame({"P99 API times": run, "Users": at / 9}, at) for run in side] for side in sides)
+    assert bc.compare(*frames, catalogue="mattermost").verdict == verdict
 
 
 @pytest.mark.parametrize(("base", "new", "verdict"), [(60, 3_000, "inconclusive"), (3_000, 3_600, "pass")])

@@ -47,7 +47,6 @@ def ar1(rng: np.random.Generator, runs: int, phi: float) -> np.ndarray:
 
 
 def worth(table: np.ndarray) -> np.ndarray:
-    """Means of k series, their standard errors, and their numbers of independent samples; shape (3, k)."""
     return np.array([mean_with_error(series) for series in table]).T
 
 

@@ -34,14 +34,9 @@ WAITS_S = 600.0
 LONGEST = 20_000
 _ROOMS = ("recordings", "config", "history", "calibration", "profiles", "results", "report.markdown")
 READERS = (
-    *(f"buildcompare.{room}" for room in _ROOMS),
-    "investigation",
-    "labmatrix.experiment",
-    "loadcalibrate",
-    "loadexport",
-    "loadindex",
-    "loadfiles",
-)
+    *(f"buildcompare.{room}" for room in _ROOMS), "investigation", "labmatrix.experiment", "loadcalibrate",
+    "loadexport", "loadindex", "loadfiles",
+)  # fmt: skip
 """Of our modules, those whose lines guide the fuzzer."""
 COLUMNS = ("inputs", "cpu_s", "broken", "slowest_s", "peak_mb")
 
@@ -75,7 +70,6 @@ def _print(kind: str, figures: dict[str, float]) -> None:
 
 
 def _one(kind: str, cpu_s: float, place: Path, corpus: Path) -> dict[str, float]:
-    """Fuzz one kind in a process of its own, and again where it ended by itself: then its last input broke it."""
     sums = dict.fromkeys(("guided", *COLUMNS), 0.0)
     while sums["cpu_s"] < cpu_s:
         folder = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=place))
@@ -112,8 +106,6 @@ def _keep(kind: str, contents: bytes, corpus: Path) -> Path:
 
 
 class Child:
-    """Reads input after input of one kind, and keeps count."""
-
     def __init__(self, fuzzing: Any, asked: dict[str, Any], *, guided: bool) -> None:
         self.fuzzing, self.kind, self.folder = fuzzing, asked["kind"], Path(asked["folder"])
         self.cpu_s, self.corpus = asked["cpu_s"], Path(asked["corpus"])

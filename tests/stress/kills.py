@@ -132,7 +132,6 @@ def contents(file: Path) -> bytes:
 
 
 def listed(folder: Path) -> set[str]:
-    """Every file and folder of a command's output and of its temporary files, hidden ones too."""
     return {str(path.relative_to(folder)) for place in ("out", "tmp") for path in (folder / place).rglob("*")}
 
 
@@ -154,7 +153,6 @@ def asked(*arguments: Any) -> list[str]:
 
 
 def small(folder: Path, earlier: bool, **more: Any) -> dict[str, Any]:
-    """Params of one test; in the earlier state its builds are the other way round, so that all numbers differ."""
     params = small_params(folder / "data", **more)
     test = params["tests"][0]
     if earlier:

@@ -31,8 +31,6 @@ PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
 
 @dataclass(frozen=True)
 class Held:
-    """What the command and those of its processes that stay hold; CPU of all that ended is theirs."""
-
     cpu_s: float
     command_mb: float
     server_mb: float
@@ -60,7 +58,6 @@ def main(reports: int) -> None:
 
 
 def half(files: list[Path], folder: Path, kill_at: int | None) -> None:
-    """Run the command to its end, or kill it once so many reports are done; print what is held meanwhile."""
     command = [sys.executable, "-m", "buildcompare", "batch", *map(str, files), "--output", str(folder / "out")]
     done, seen, every = 0, list[Held](), max(len(files) // LOOKS, 1)
     before = len(stamps(folder))
