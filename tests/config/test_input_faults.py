@@ -33,8 +33,6 @@ TABLE = Path(__file__).parents[2] / "docs/input-faults.md"
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with what the user gives; FOLDER in a value is the folder of the test."""
-
     text: str | bytes | None = None
     """The params file as written, where it is not just its keys."""
     edit: tuple[str, str] = ("", "")
