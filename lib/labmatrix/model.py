@@ -49,6 +49,8 @@ class CellMeans:
     source: NoiseSource = NoiseSource.NONE
     unjudged: Unjudged | None = None
     """Why the noise is unknown."""
+    blocks: FloatArray | None = None
+    """Whether each cell (column) ran in each block (row) of its own; None if blocks do not hide what cells do."""
 
     @property
     def known(self) -> bool:
@@ -66,7 +68,7 @@ class CellMeans:
 
     def effect(self, contrast: FloatArray) -> Effect | None:
         """Contrast (shape (cells,)) as a log ratio with its error; None if the noise is unknown."""
-        if not self.known or not (df := self.df_of(contrast)):
+        if not self.known or self._across_blocks(contrast) or not (df := self.df_of(contrast)):
             return None
         sd = max(math.sqrt(contrast @ self.covariance @ contrast), LEAST_SD * float(np.abs(contrast).max()))
         runs = float((np.abs(contrast) / self.counts * np.abs(contrast)).sum())
@@ -74,7 +76,7 @@ class CellMeans:
 
     def test(self, contrasts: FloatArray) -> tuple[float, float] | None:
         """F test that all contrasts (shape (n, cells)) are zero: rank and p-value; None if the noise is unknown."""
-        if not self.known or not len(contrasts):
+        if not self.known or not len(contrasts) or any(map(self._across_blocks, contrasts)):
             return None
         df = min(self.df_of(each) for each in contrasts)
         covariance = self.covariance
@@ -85,6 +87,10 @@ class CellMeans:
         differences = contrasts @ self.means
         statistic = float(differences @ np.linalg.pinv(inner, hermitian=True) @ differences) / rank
         return float(rank), float(special.fdtrc(rank, df, statistic))
+
+    def _across_blocks(self, contrast: FloatArray) -> bool:
+        """Whether a contrast compares cells of different blocks, whose effects cannot be separated."""
+        return self.blocks is not None and bool(np.abs(self.blocks @ contrast).max() > 1e-9)
 
     @cached_property
     def covariance(self) -> FloatArray:
@@ -161,7 +167,7 @@ def cell_means(table: pd.DataFrame, *, run_sd: float | None = None) -> CellMeans
     shared = len(names) < len(table)
     members = (number[:, None] == np.arange(len(names))).astype(np.float64)
     rank = int(np.linalg.matrix_rank(np.hstack([design, members])))
-    df, mixed = float(len(table) - len(cells)), None
+    df, mixed, blocks = float(len(table) - len(cells)), None, None
     means = design.T @ logs / counts
     residual = logs - design @ means
     variance = float(residual @ residual) / df if df else math.nan
@@ -173,9 +179,11 @@ def cell_means(table: pd.DataFrame, *, run_sd: float | None = None) -> CellMeans
             df, variance, means = within, mixed.variance, mixed.weights @ logs
         elif not within:  # one run per block: the blocks are the repeats
             df = across
-        elif len(names) > 1:  # each cell ran in one block alone: effects of blocks and cells cannot be separated
+        elif len(names) == len(cells) > 1:  # each cell ran in a block of its own
             df, why = 0.0, Unjudged.CONFOUNDED
-    estimate = CellMeans(cells, means, counts, variance, df, mixed)
+        elif len(names) > 1:  # each cell ran in one block alone
+            blocks = (members.T @ design > 0).astype(np.float64)
+    estimate = CellMeans(cells, means, counts, variance, df, mixed, blocks=blocks)
     repeats = df if mixed is None else float(len(table) - len(cells))
     source = NoiseSource.REPEATS if repeats >= LEAST_REPEATS else NoiseSource.NONE
     if run_sd is not None and not shared:

@@ -301,11 +301,12 @@ class Catalogue(_Strict):
         """The metric of connected users; None if the catalogue lists none."""
         return next((metric for metric in self.metrics if metric.load), None)
 
-    def last_bound(self, slug: str) -> float:
+    def last_bound(self, slug: str, unit: str) -> float:
         """Return the last finite bound of the histogram of a percentile; infinity if no label table states it."""
-        bounds = {table.average: table.top_bucket for table in self.label_tables if table.top_bucket}
+        tables = [table for table in self.label_tables if table.unit == unit and table.top_bucket]
         average = re.sub(r"^p\d+\b", "avg", slug)
-        return bounds.get(average, bounds.get(None, math.inf)) if average != slug else math.inf
+        of_it = [each for each in tables if each.average == average or (len(tables) == 1 and each.average is None)]
+        return of_it[0].top_bucket or math.inf if of_it and average != slug else math.inf
 
     def proxies(self) -> tuple[Metric, ...]:
         """Return the metrics whose curves can replace the curve of the load (their `proxy_for` names the load)."""

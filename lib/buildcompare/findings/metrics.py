@@ -236,11 +236,12 @@ def error_rates(test: TestResult) -> Iterator[Found]:
             decides = worse and test.type != "unbounded"
             severity = Severity.CRITICAL if decides or failing(row) else Severity.WARNING
             yield Found(FindingKind.ERROR_RATE, severity, row.model_dump(mode="json"), metric=row.slug)
-    for metric in test.metrics:  # report rises from zero, which have no percentage
-        if metric.delta_percent is None and metric.status == Status.REGRESSION and metric.decided_by == "level":
+    for metric in test.metrics:  # report rises from zero, which have no percentage, and too many failures
+        rose = metric.delta_percent is None and metric.status == Status.REGRESSION and metric.decided_by == "level"
+        if rose or (metric.failed_percent and failing(metric) and metric.status != Status.REGRESSION):
             evidence = metric.model_dump(include={"name", "slug", "unit", "base", "new", "delta_percent", "p_value",
                                                   "status", "reason"}, mode="json")  # fmt: skip
-            severity = Severity.CRITICAL if metric.gate else Severity.WARNING
+            severity = Severity.CRITICAL if metric.gate or failing(metric) else Severity.WARNING
             yield Found(FindingKind.ERROR_RATE, severity, evidence, metric=metric.slug)
 
 

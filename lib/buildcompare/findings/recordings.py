@@ -11,6 +11,7 @@ from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.results import InputProvenance, RunResult, SeriesCoverage, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, ValidityCode, ValidityStatus
+from buildcompare.stats.levels import mean_of_runs
 from buildcompare.stats.planning import ALPHA
 from buildcompare.text.sentences import MOST_MOVERS, say
 from buildcompare.validity.rules import APART
@@ -137,7 +138,7 @@ def users(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalo
         plateaus = [
             [run.ramp_up.plateau_users for run in test.runs[side] if run.ramp_up.plateau_users] for side in SIDES
         ]
-        recorded = [of[0] if len(of) == 1 else max(p, default=None) for of, p in zip(levels, plateaus, strict=True)]
+        recorded = [of[0] if len(of) == 1 else mean_of_runs(p) for of, p in zip(levels, plateaus, strict=True)]
         apart = (max(each or 0.0 for each in recorded) / test.users - 1.0) * 100.0
         if apart > 100.0 * APART:
             evidence = {"users": test.users, "recorded": recorded, "percent": apart}

@@ -92,7 +92,7 @@ def _has_more_errors(results: Results) -> bool:
         for row in test.metrics
         if outcome(row.slug, row.unit, row.better)
     }
-    if any(row.gate and row.better == Better.LOWER and failing(row) for row in counts.values()):
+    if any((row.gate or row.failed_percent) and row.better == Better.LOWER and failing(row) for row in counts.values()):
         return True
     for each in (each for each in results.findings if each.test in valid):
         rose = each.kind == FindingKind.UNJUDGEABLE and each.severity != Severity.INFO and each.evidence["base"] == 0

@@ -6,7 +6,7 @@ Constants were chosen on half of Mattermost's unbounded tests, and `benchmarks/a
 import itertools
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -38,8 +38,8 @@ TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 """Labels with an average below `TYPICAL_S` seconds (or below the table's median average, if lower) have more noise than
 others. Percentiles have more noise if log(percentile / average) is below `TYPICAL_RATIO`, and less noise if above."""
 ERRATIC = 4.0
-"""A label counts for its table with at most this many times the median variance. Of labels of identical runs (from
-the ceiling tests, 3 a build) 0.2 to 1.2 % have p < 0.02 on the half that did not set this; without it 0.1 to 0.5 %."""
+"""A tenth of a table's labels count with at most this many times the median variance. Of labels of identical runs (from
+the ceiling tests, 3 a build) 0.2 to 0.8 % have p < 0.02 on the half that did not set this; without it 0.1 to 0.5 %."""
 QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; two copies of one file have a ratio of 0
 MILLISECOND = 1e-3  # Published tables are rounded to this, in seconds
 
@@ -83,7 +83,7 @@ class LabelNoise:
     def effects(
         self, rows: pd.DataFrame, runs: tuple[int, int] = (1, 1), repeats: pd.DataFrame | None = None
     ) -> pd.DataFrame:
-        """Return for each row its table's median log change (`shared`), and the `effect` beyond it and including it.
+        """Return for each row its table's median log change (`shared`) and the `effect` beyond this change.
 
         `rows` have the columns of `LABEL_KEY`, base and new (means over `runs` runs); a mean of 0 gives no effect. With
         `repeats`, the noise also uses the scatter between the comparison's own runs. `repeats` has a column for each
@@ -115,9 +115,7 @@ class LabelNoise:
             for i, beyond, noise in zip(at, change - shared, noises, strict=True):
                 if noise:
                     effects[i] = Effect(beyond, noise.sd * per_pair, noise.df, noise.sd, noise.noise_source)
-        both = zip(effects, all_shared.tolist(), strict=True)
-        alone = [effect and replace(effect, log_ratio=effect.log_ratio + shared) for effect, shared in both]
-        return pd.DataFrame({"shared": all_shared, "effect": effects, "alone": alone}, rows.index)
+        return pd.DataFrame({"shared": all_shared, "effect": effects}, rows.index)
 
     def _tables(
         self, rows: pd.DataFrame, counted: npt.NDArray[np.bool_] | None = None, *, every: bool = False
@@ -187,7 +185,9 @@ class _Scatter:
             return [None] * self.dfs.size
         variances = self.squares / np.maximum(self.dfs, 1.0)
         most, labels = self.dfs.max(), np.count_nonzero(self.dfs)
-        pooled = np.average(np.minimum(variances, ERRATIC * np.median(variances[self.dfs > 0])), weights=self.dfs)
+        known = variances[self.dfs > 0]
+        most_of_one = max(ERRATIC * np.median(known), np.quantile(known, 0.9))
+        pooled = np.average(np.minimum(variances, most_of_one), weights=self.dfs)
         others = min(most * (labels / (1.0 + (labels - 1.0) * self.alike) - 1.0), LENT_DF)
         total = others + self.dfs
         sds = np.sqrt((others * pooled * self.rarer + self.squares) / np.maximum(total, 1.0))

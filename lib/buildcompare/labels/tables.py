@@ -23,6 +23,7 @@ from buildcompare.stats.noise import LABEL_KEY, label_frame
 from buildcompare.stats.planning import ALPHA
 
 CALLS = "calls"  # Name of the statistic that is the number of calls of a label in the window
+LEAST_OWN = LABEL_MARGIN_PERCENT / 2.0  # A changed label itself changed by this, in percent, beside its table's shift
 OTHERS = "(other "  # Start of the name under which a source counts its rarest labels together
 
 
@@ -208,11 +209,10 @@ def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[
     )
     comparable.loc[table["delta_percent"].isna(), [*SIDES]] = np.nan
     effects = tables.noise.effects(comparable, (runs[0], runs[1]), _repeats(tables.runs) if min(runs) > 1 else None)
-    keys = table["group"] + " " + table["stat"]
-    judged, alone = (judge_labels([*zip(keys, effects[of], strict=True)]) for of in ("effect", "alone"))
-    for i, (beyond, by_itself) in enumerate(zip(judged, alone, strict=True)):  # a change must be one by itself, too
-        if beyond and by_itself and beyond.status.changed and by_itself.status != beyond.status:
-            judged[i] = replace(beyond, status=Status.INCONCLUSIVE)
+    judged = judge_labels([*zip(table["group"] + " " + table["stat"], effects["effect"], strict=True)])
+    for i, (each, delta) in enumerate(zip(judged, table["delta_percent"], strict=True)):
+        if each and each.status.changed and math.copysign(delta, delta * each.effect.log_ratio) < LEAST_OWN:
+            judged[i] = replace(each, status=Status.INCONCLUSIVE)  # only the other labels changed
     table["shared_percent"] = 100.0 * np.expm1(effects["shared"])
     for side in SIDES:
         spent = (table[side] * table[f"{side}_calls"]).where(table["stat"] == "avg")

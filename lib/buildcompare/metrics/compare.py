@@ -54,7 +54,7 @@ def measure_metrics(
 
 def _at_end(measured: Measured, catalogue: Catalogue) -> Measured:
     """Give a percentile at the end of its histogram the reason why it can be called changed, but never unchanged."""
-    row, top = measured.row, catalogue.last_bound(measured.row.slug)
+    row, top = measured.row, catalogue.last_bound(measured.row.slug, measured.row.unit)
     ends = [side for side, level in zip(SIDES, (row.base, row.new), strict=True) if (level or 0.0) >= LAST * top]
     if not ends or measured.effect is None:
         return measured
@@ -79,6 +79,7 @@ def judge_measured(
         fields["load_adjusted"] = (at_load or {}).get(each.row.slug)
         at_end = each.row.reason is not None and each.row.reason.code == ReasonCode.BEYOND_LAST_BUCKET
         if tested and (tested.status.changed or not at_end):
+            fields["reason"] = None if at_end else each.row.reason
             fields |= tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family}
             if metric.outcome and (plain := each.row.delta_percent) is not None:
                 fields |= _judged_change(tested, plain)

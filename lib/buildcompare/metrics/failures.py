@@ -27,6 +27,9 @@ _ATTEMPTS = [
 _NOW = (
     "flight|queued?|pending|waiting|slow|active|open|concurrent|running|blocked|long|idle|cached"  # a part of requests
 )
+_OF_ATTEMPTS = re.compile(
+    rf"{FAILED}|requests?|reqs?|transactions?|attempts|calls|iterations|queries|http|of|per|second|s|rate|total|counts?"
+)
 _OTHER = re.compile(rf"\b({FAILED}|{SUCCEEDED}|{_NOW})\b")
 _UNITS = ("", "requests", "transactions")
 FEW = 1e-3  # an insignificant change is not judged if every run's share of failures (upper bound) is below this
@@ -116,15 +119,20 @@ def compare_failures(
 def failed_percent(metric: Metric, runs: Pair[list[Counts]]) -> Pair[float | None] | None:
     """Return the failed part of the attempts of both builds, in percent; None if failures or attempts are not counted.
 
-    Failures and attempts must both be rates, or both be numbers.
+    Failures and attempts must both be rates, or both be numbers. Fewer attempts than failures are the successful ones.
     """
     rate, counted = metric.unit.endswith("/s"), metric.outcome == "failures" and metric.unit not in SHARES
     known = runs.map(lambda side: [(run.level.value, run.attempts and run.attempts.value, run.unit) for run in side])
     every = [each for side in known for each in side]
-    if not counted or not all(n and value is not None and unit.endswith("/s") == rate for value, n, unit in every):
+    if not counted or any(n is None or value is None or unit.endswith("/s") != rate for value, n, unit in every):
         return None
-    parts = known.map(lambda side: mean_of_runs([100.0 * (value or 0.0) / (n or 1.0) for value, n, _ in side]))
-    return parts if max((each or 0.0 for each in parts), default=0.0) <= 100.0 else None  # else they fail elsewhere
+    if not all(_OF_ATTEMPTS.fullmatch(word) for word in metric.slug.split("-")):
+        return None  # something else fails, such as a cache
+
+    def part(failed: float, attempts: float) -> float:
+        return 100.0 * failed / (attempts + failed * (attempts < failed) or 1.0)
+
+    return known.map(lambda side: mean_of_runs([part(value or 0.0, n or 0.0) for value, n, _ in side]))
 
 
 def _exceeds(metric: Metric, run: Counts) -> bool:

@@ -1,7 +1,7 @@
 """Compute levels, effects and distributions of benchmark values, which have no times."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -65,11 +65,14 @@ def unjudged_row(metric: Metric, levels: Pair[list[Level]], reason: Reason | Non
     )
 
 
-def with_effects(measured: Sequence[Measured], *, paired: bool = False) -> list[Measured]:
-    """Judge the metrics that can be judged and are not yet; the repeated runs of all metrics give the noise."""
+def with_effects(measured: Sequence[Measured], paired: Collection[int] = ()) -> list[Measured]:
+    """Judge the metrics that can be judged and are not yet; the repeated runs of all metrics give the noise.
+
+    `paired` are the positions of metrics whose runs of both builds are pairs.
+    """
     left = {at: each for at, each in enumerate(measured) if each.effect is None and each.row.reason is None}
     levels, priors = ({at: getattr(each, of) for at, each in left.items()} for of in ("levels", "noise"))
-    repeats = {at: _repeats(*each, paired=paired) for at, each in levels.items()}
+    repeats = {at: _repeats(*each, paired=at in paired) for at, each in levels.items()}
     completed = [*measured]
     for at, effect in measure_effects(levels, priors, repeats).items():
         each, why = left[at], None
@@ -120,9 +123,11 @@ def measure_measurements(
     runs, paired = in_sessions(runs)
     rows: list[Measured] = []
     attempts = attempts_name([run for side in SIDES for run in runs[side]])
-    every = runs
+    every, pairs = runs, set[int]()
     for metric in measured_metrics(every, catalogue):
-        runs = _complete(every, metric.slug) if paired else every
+        complete = _complete(every, metric.slug) if paired else {}
+        runs = complete if complete and len(complete["base"]) > LEAST_REPEATS else every
+        pairs |= {len(rows)} if runs is not every else set()
         numbers = Pair.of(lambda side: _values(runs[side], metric.slug))  # noqa: B023  # called at once, in the same round of the loop
         unit = "" if any((values <= 0.0).mean() > ZEROS for side in numbers for values in side) else metric.unit
         levels = numbers.map(lambda side: [level_of(values, unit) for values in side])  # noqa: B023  # called at once, in the same round of the loop
@@ -141,7 +146,7 @@ def measure_measurements(
             update={"failed_percent": failed_percent(metric, counted)}
         )
         rows.append(Measured(metric.name, row, effect, run_levels(levels), noise))
-    return with_effects(rows, paired=paired)
+    return with_effects(rows, pairs)
 
 
 def noise_of_sessions(sessions: Sequence[FloatArray]) -> Noise:

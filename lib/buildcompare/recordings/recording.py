@@ -28,6 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+ALIKE = 1.1  # Series have the same clock if all of them together have at most so many times per step
 LATE = 2.0  # A series of several has begun, or ended, if it lacks samples for more than so many of its steps
 
 
@@ -202,16 +203,20 @@ class Recording:
     def total(self, metric: str) -> Series | None:
         """Return the graph series of `metric`; several series (of instances, say) are summed.
 
-        A series counts as 0 before it begins and after it ends. Other times at which one lacks a sample are left out.
+        A series counts as 0 before it begins and after it ends. Other times at which one lacks a sample are left out,
+        and so are all times that the series do not share if they are sampled at different times.
         """
         parts = [series for series in self.graphs() if series.metric == metric]
         if len(parts) < 2:
             return parts[0] if parts else None
         times = functools.reduce(np.union1d, [series.times for series in parts])
+        step = min((series.step_s for series in parts if series.times.size > 1), default=1.0)
+        if times.size > ALIKE * (np.ptp(times) / step + 1.0):  # sampled at different times
+            times = functools.reduce(np.intersect1d, [series.times for series in parts])
         values, complete = np.zeros(times.size), np.ones(times.size, dtype=bool)
         for each in (series for series in parts if series.times.size):
             recorded, late = np.isin(times, each.times), LATE * each.step_s
-            values[recorded] += each.values
+            values[recorded] += each.values[np.isin(each.times, times)]
             complete &= recorded | (times < each.times[0] - late) | (times > each.times[-1] + late)
         return Series(metric, parts[0].name, parts[0].unit, times[complete], values[complete])
 
