@@ -50,7 +50,7 @@ class CellMeans:
     unjudged: Unjudged | None = None
     """Why the noise is unknown."""
     blocks: FloatArray | None = None
-    """Whether each cell (column) ran in each block (row) of its own; None if blocks do not hide what cells do."""
+    """1 where a cell (column) ran in a block (row), if each cell ran in one block alone; else None."""
 
     @property
     def known(self) -> bool:

@@ -176,7 +176,10 @@ def _only_in(test: TestResult, side: Side) -> tuple[tuple[str, str], ...]:
 
 
 def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tuple[float, float]]:
-    """Return average (s) and fraction of call time of labels only in `side`, from the test with the highest average."""
+    """Return average time in seconds, and fraction of all call time, of each label that only the build `side` has.
+
+    Of several tests with a label, the one with its highest average counts.
+    """
     rows = [row for test in tests for row in test.labels if row.stat == "avg" and row.only_in == side]
     largest: dict[tuple[str, str], tuple[float, float]] = {}
     for row in rows:

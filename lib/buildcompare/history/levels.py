@@ -125,7 +125,8 @@ def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *
     """Return squared deviations of metric changes in the ledger's comparisons, from which noise is estimated.
 
     A deviation is a metric's change in a test minus the mean over the comparison's tests (or 0 if base equals new).
-    The result excludes comparisons with the builds of `params` or another setup, and tests with a run in `samples`.
+    Comparisons of the same builds as `params`, comparisons of another setup, and tests with a run in `samples` are
+    left out.
     """
     now, last = entry_of(params, position=1), ledger.next_position - 1
     same, compared = {*ledger.alike(now)}, {*samples}

@@ -38,8 +38,9 @@ TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 """Labels with an average below `TYPICAL_S` seconds (or below the table's median average, if lower) have more noise than
 others. Percentiles have more noise if log(percentile / average) is below `TYPICAL_RATIO`, and less noise if above."""
 ERRATIC = 4.0
-"""A tenth of a table's labels count with at most this many times the median variance. Of labels of identical runs (from
-the ceiling tests, 3 a build) 0.2 to 0.8 % have p < 0.02 on the half that did not set this; without it 0.1 to 0.5 %."""
+"""In the mean variance of a table, variances of its noisiest tenth of labels are at most this many times the median.
+The value was set on one half of the ceiling tests. In the other half (identical builds of 3 runs), 0.2 to 0.8 % of the
+labels have p < 0.02; without this limit 0.1 to 0.5 %."""
 QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; two copies of one file have a ratio of 0
 MILLISECOND = 1e-3  # Published tables are rounded to this, in seconds
 

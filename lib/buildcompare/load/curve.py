@@ -45,7 +45,7 @@ def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
 
 
 PROXY_STEP = 1.2e-3  # size of one step (8 users) as a fraction of a proxy's level, which stands for 6000 to 8000 users
-SMALLEST = 10.0  # minimum level of a curve under load, in steps of 8 users
+SMALLEST = 10.0  # minimum level of a curve under load, divided by the size of a step: 80 users
 NOISE_UP_TO_S = 20.0  # maximum sample distance in seconds for estimating noise; with larger distances, `noise` is 0
 SIGNAL = 30.0  # minimum level of a curve under load, as a multiple of the noise's SD; published curves have 87 or more
 

@@ -24,8 +24,8 @@ _ATTEMPTS = [
     re.compile(rf"(?<!\bper-)\b({words})\b")  # the first of these kinds that is recorded counts the attempts
     for words in ("requests?|reqs?|rps", "transactions|tps", "attempts|calls|iterations", "queries|qps")
 ]
-_NOW = (
-    "flight|queued?|pending|waiting|slow|active|open|concurrent|running|blocked|long|idle|cached"  # a part of requests
+_NOW = (  # words of counts of some requests, not of all
+    "flight|queued?|pending|waiting|slow|active|open|concurrent|running|blocked|long|idle|cached"
 )
 _OF_ATTEMPTS = re.compile(
     rf"{FAILED}|requests?|reqs?|transactions?|attempts|calls|iterations|queries|http|of|per|second|s|rate|total|counts?"
@@ -127,7 +127,7 @@ def failed_percent(metric: Metric, runs: Pair[list[Counts]]) -> Pair[float | Non
     if not counted or any(n is None or value is None or unit.endswith("/s") != rate for value, n, unit in every):
         return None
     if not all(_OF_ATTEMPTS.fullmatch(word) for word in metric.slug.split("-")):
-        return None  # something else fails, such as a cache
+        return None  # something other than requests fails, such as a cache
 
     def part(failed: float, attempts: float) -> float:
         return 100.0 * failed / (attempts + failed * (attempts < failed) or 1.0)

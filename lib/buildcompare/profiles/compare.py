@@ -112,11 +112,12 @@ def _rows(profiles: Pair[list[Profile]], *, own: bool) -> list[FrameResult]:
 def _noise(
     profiles: Pair[list[Profile]], table: Pair[np.ndarray], kept: np.ndarray
 ) -> tuple[Sequence[float | None], Sequence[float | None]]:
-    """Return per frame the 95 % limit of differences between unchanged builds (percentage points) and adjusted p-value.
+    """Return the limit of 95 % of the differences between unchanged builds (percentage points), and adjusted p-values.
 
-    All are None if neither build has several profiles. A share p in n samples has the variance p (1 - p) / n.
-    Differences between runs add (p (1 - p))^2 times a factor common to all frames. The observed variance of a frame is
-    averaged with this model (`OWN_PART`; Smyth 2004, Statistical Applications in Genetics and Molecular Biology 3).
+    Both are lists over the frames, of None if neither build has several profiles. A share p in n samples has the
+    variance p (1 - p) / n. Differences between runs add (p (1 - p))^2 times a factor common to all frames. The observed
+    variance of a frame is averaged with this model (`OWN_PART`; Smyth 2004, Statistical Applications in Genetics and
+    Molecular Biology 3).
     """
     df = float(sum(len(each) - 1 for each in profiles))
     if not df or not kept.size:

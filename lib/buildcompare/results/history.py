@@ -56,9 +56,9 @@ class Drift(Model):
     flipped: bool = False
     """True if two databases swapped their order by supported users since new builds were last tested on both."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
-    """If `flipped`: latest earlier comparisons (at most 20) that had the same order of databases as this one."""
+    """If `flipped`: latest earlier comparisons (at most 20) in which the same database was faster as in this one."""
     earlier_comparisons: int = 0
-    """If `flipped`: number of all earlier comparisons that had the same order of databases as this one."""
+    """If `flipped`: number of all earlier comparisons in which the same database was faster as in this one."""
 
     @property
     def beyond_chance(self) -> bool:

@@ -280,9 +280,10 @@ class LabelResult(Tested, LabelRow):
     """Change in percent over the whole runs, if the source also summarises whole runs; else null."""
     window: Literal["steady", "whole_run"]
     status: Status
-    """`regression` or `improvement`: `p_value` is below 0.02, and the 96 % interval reaches beyond 10 %. By chance, at
-    most 2 % of unchanged rows get either status. `equivalent`: the change is below 10 %, its 98 % interval is inside
-    -50 to +100 %. `not_worse`: `ci_high` is at most 20 %. The status ignores `p_adjusted` (Benjamini-Hochberg)."""
+    """`regression` or `improvement`: `p_value` is below 0.02, an end of the 96 % interval is beyond 10 %, and the row
+    itself changed by 5 % or more. By chance, at most 2 % of unchanged rows get either status. `equivalent`: the change
+    is below 10 %, its 98 % interval is inside -50 to +100 %. `not_worse`: `ci_high` is at most 20 %. The status ignores
+    `p_adjusted` (Benjamini-Hochberg)."""
     only_in: Side | None
     at_least: Pair[bool]
     reason: Reason | None

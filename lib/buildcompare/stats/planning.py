@@ -23,10 +23,10 @@ from buildcompare.results.codes import Better
 
 ALPHA = 0.05  # error rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
 SOUGHT = 1.5
-"""Size of a change, in multiples of the margin. Further runs of gate metrics are planned to find this change. The
-error rate of other metrics is divided in proportion to the power to find this change. For gate metrics, such a division
-with 1.5 to 2 finds nearly as many changes of 10 % (injected into identical unbounded runs used for tuning) as equal
-parts. Smaller values find more slowdowns of P99 API times by 10 % in bounded tests."""
+"""Size of a change, in multiples of the margin. Further runs of gate metrics are planned to find this change. Metrics
+that are no gates share the significance level `ALPHA` in proportion to their power to find this change. If gate metrics
+shared it so, values of 1.5 to 2 would find nearly as many changes of 10 % (injected into identical unbounded runs used
+for tuning) as equal shares. Smaller values find more slowdowns of P99 API times by 10 % in bounded tests."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
 MOST_ADDED = 8  # without a planned number, the error rate is divided as if 8 runs of each build were added
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
