@@ -84,6 +84,7 @@ def test_a_gate_is_called_only_where_its_estimate_lies_beyond_its_margin(sign: i
         assert [each.status.changed for each in judged if each] == changed
 
 
+@pytest.mark.untraced
 @given(st.lists(st.floats(-0.2, 0.2), min_size=1, max_size=30))
 def test_adjusted_p_values_are_those_of_holm_and_of_benjamini_and_hochberg(ratios: list[float]) -> None:
     effects = [effect(each) for each in ratios]

@@ -27,7 +27,6 @@ def is_sentence(node: ast.AST) -> bool:
 
 
 def is_gap(node: ast.AST) -> bool:
-    """Whether a node is a string with a space between words and punctuation, such as ``" ("``."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(re.search(r" \W|\W ", node.value))
 
 
