@@ -145,10 +145,9 @@ def _named_apart(recording: Recording) -> Recording:
     common: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for each in recording.series:
         common.setdefault((each.metric, each.role), {*each.labels.items()}).intersection_update(each.labels.items())
-    series = (
-        each
-        if each.stat
-        else replace(each, labels=dict(sorted({*each.labels.items()} - common[each.metric, each.role])))
-        for each in recording.series
-    )
-    return replace(recording, series=tuple(series))
+
+    def named(each: Series) -> Series:
+        labels = sorted({*each.labels.items()} - common[each.metric, each.role])
+        return each if each.stat else replace(each, labels=dict(labels))
+
+    return replace(recording, series=tuple(map(named, recording.series)))

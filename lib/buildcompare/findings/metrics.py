@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from buildcompare.config.catalogue import SHARES
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
 from buildcompare.results import Decided, ErrorRateResult, MetricResult, TestResult
@@ -74,8 +75,8 @@ def _significant(metric: MetricResult) -> bool:
 
 def lost(metric: MetricResult) -> bool:
     """Test whether a metric has no p-value, and is missing or zero in exactly one build, or ends its histogram."""
-    levels, ends = (metric.base or 0.0, metric.new or 0.0), ReasonCode.BEYOND_LAST_BUCKET
-    at_end = metric.reason is not None and metric.reason.code == ends
+    levels = (metric.base or 0.0, metric.new or 0.0)
+    at_end = metric.reason is not None and metric.reason.code == ReasonCode.BEYOND_LAST_BUCKET
     return metric.p_value is None and (at_end or (levels[0] == 0.0) != (levels[1] == 0.0))
 
 
@@ -247,10 +248,11 @@ def error_rates(test: TestResult) -> Iterator[Found]:
 
 def failing(row: ErrorRateResult | MetricResult) -> bool:
     """Test whether the new build has too many failed requests to pass."""
-    whole = {"percent": 100.0, "ratio": 1.0}.get(row.unit)
-    base, new = row.failed_percent or ((row.base, row.new) if whole else (None, None))
-    least = FAILING_PERCENT / 100.0 * (100.0 if row.failed_percent else whole or 0.0)
-    return base is not None and new is not None and new >= max(least, ERRORS_TIMES * base)
+    base, new = row.failed_percent or (row.base, row.new)
+    if base is None or new is None or not (row.failed_percent or row.unit in SHARES):
+        return False
+    is_ratio = row.unit == "ratio" and not row.failed_percent
+    return new >= max(FAILING_PERCENT / (100.0 if is_ratio else 1.0), ERRORS_TIMES * base)
 
 
 def risen(test: TestResult) -> list[ErrorRateResult]:

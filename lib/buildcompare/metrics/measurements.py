@@ -127,7 +127,8 @@ def measure_measurements(
     for metric in measured_metrics(every, catalogue):
         complete = _complete(every, metric.slug) if paired else {}
         runs = complete if complete and len(complete["base"]) > LEAST_REPEATS else every
-        pairs |= {len(rows)} if runs is not every else set()
+        if runs is complete:
+            pairs.add(len(rows))
         numbers = Pair.of(lambda side: _values(runs[side], metric.slug))  # noqa: B023  # called at once, in the same round of the loop
         unit = "" if any((values <= 0.0).mean() > ZEROS for side in numbers for values in side) else metric.unit
         levels = numbers.map(lambda side: [level_of(values, unit) for values in side])  # noqa: B023  # called at once, in the same round of the loop
