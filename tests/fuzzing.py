@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 import buildcompare as bc
 from buildcompare.calibration.file import read_calibration
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.params import Run, Source, read_params
+from buildcompare.config.params import Run, Source
 from buildcompare.config.yaml import checked, read_yaml
 from buildcompare.history.ledger import read_ledger
 from buildcompare.profiles.stacks import read_profile
 from buildcompare.recordings import sources, table
 from buildcompare.recordings.files import read_input
 from buildcompare.recordings.prometheus_answer import PassingError, RefusedAnswerError, read_answer
-from buildcompare.recordings.recording import Recording, Series
+from buildcompare.recordings.recording import Series
 from buildcompare.report.markdown import BLOCKS, markers, put_written, read_written
 from investigation.comments import keep_comment
 from labmatrix.experiment import run as experiment
@@ -52,7 +52,7 @@ HANGS_S = 10.0
 """CPU seconds that one input may take."""
 TURNS = ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI")
 TIMES = 1.7e9 + 5.0 * np.arange(8)
-EXAMPLE = Recording((Series("rps", "RPS", "", TIMES, TIMES),), (TIMES[0], TIMES[-1]), True)
+EXAMPLE = bc.Recording((Series("rps", "RPS", "", TIMES, TIMES),), (TIMES[0], TIMES[-1]), True)
 SEEDS = Path(__file__).parent / "seeds"
 """Small whole files, named `KIND-WHAT` by the reader that takes them."""
 
@@ -182,7 +182,7 @@ READERS: dict[str, Callable[[Path, bytes], str]] = {
     "pulled": _kept, "head": _head, "labels": _labels, "answer": _answer, "state": _state, "results": _results,
     "written": _written,
     "profile": lambda path, _: repr(len(read_profile(str(path)).stacks)),
-    "params": lambda path, _: repr(len(read_params(path).tests)),
+    "params": lambda path, _: repr(len(bc.read_params(path).tests)),
     "comments": lambda path, _: repr(keep_comment(path, 'a "comment": # of mine')),
     "catalogue": lambda path, _: repr(len(read_catalogue(str(path)).metrics)),
     "variants": lambda path, _: repr(len(read_variants(path).runs)),

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import buildcompare as bc
-from buildcompare.results.codes import Status
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0}
-MIRROR = {Status.REGRESSION: Status.IMPROVEMENT, Status.IMPROVEMENT: Status.REGRESSION}
-EDGE = {Status.EQUIVALENT, Status.NOT_WORSE, Status.INCONCLUSIVE}
+MIRROR = {bc.Status.REGRESSION: bc.Status.IMPROVEMENT, bc.Status.IMPROVEMENT: bc.Status.REGRESSION}
+EDGE = {bc.Status.EQUIVALENT, bc.Status.NOT_WORSE, bc.Status.INCONCLUSIVE}
 """Margins are percent of the base, so that swapped builds may differ among these."""
 LOAD = "Number of Connected Devices"
 Numbers = dict[str, list[float]]

@@ -5,10 +5,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import buildcompare as bc
 from buildcompare.comparison.analysis import Analysis, analyse, compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test, check_params
-from buildcompare.recordings.recording import Recording
 from buildcompare.results import LoadAdjustedResult, MetricResult, TestResult
 from buildcompare.results.codes import SIDES
 from loadsim import Coordinator, RunSettings, Thresholds, simulate_run
@@ -17,18 +17,18 @@ UNLIMITED = Coordinator(max_users=2000, thresholds=Thresholds(None, None, None, 
 SETTINGS = RunSettings(type="bounded", coordinator=UNLIMITED, duration_s=2700.0)
 QUIET = replace(SETTINGS, noise=replace(SETTINGS.noise, level_scale=0.1))
 RUN = {"recording": "x.parquet"}
-Runs = Recording | Sequence[Recording]
+Runs = bc.Recording | Sequence[bc.Recording]
 
 
 def compared(base: Runs, new: Runs, name: str = "postgresql_bounded", /, **fields: Any) -> TestResult:
-    sides = ([each] if isinstance(each, Recording) else [*each] for each in (base, new))
+    sides = ([each] if isinstance(each, bc.Recording) else [*each] for each in (base, new))
     recordings = dict(zip(SIDES, sides, strict=True))
     runs = {side: [RUN] * len(each) for side, each in recordings.items()}
     test = Test.model_validate({"name": name, "type": "bounded", **runs, **fields})
     return compare_test(test, recordings, read_catalogue("mattermost")).result
 
 
-def analysed(base: Recording, new: Recording, name: str = "postgresql_bounded", **fields: Any) -> Analysis:
+def analysed(base: bc.Recording, new: bc.Recording, name: str = "postgresql_bounded", **fields: Any) -> Analysis:
     test = {"name": name, "type": "bounded", **fields, "base": RUN, "new": RUN}
     builds = {"base": {"label": "v1"}, "new": {"label": "v2"}}
     params = check_params({"name": "x", **builds, "source": {"kind": "recorded"}, "tests": [test]})

@@ -6,10 +6,10 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
+import buildcompare as bc
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.load.curve import LoadCurve, find_stop, prepare_load
+from buildcompare.load.curve import find_stop, prepare_load
 from buildcompare.load.view import Shape, measure_shape
-from buildcompare.recordings.recording import Recording
 from loadsim import ShapeTruth, random_settings, shape_truth, simulate_run
 from support import sure
 
@@ -23,7 +23,7 @@ def path(*points: tuple[float, float], step_s: float = 5.0) -> pd.Series:
     return pd.Series(np.interp(elapsed, times, users), index=elapsed)
 
 
-def prepared(curve: pd.Series, stop_s: float = math.inf) -> LoadCurve:
+def prepared(curve: pd.Series, stop_s: float = math.inf) -> bc.LoadCurve:
     return sure(prepare_load(curve, stop_s))
 
 
@@ -51,7 +51,7 @@ def hunting(cycles: int = 20, period_s: float = 200.0, fall: float = 80.0) -> pd
     return pd.concat([path(*BUMPY, (1815, 6060)), waves + 0.1 * (waves.index.to_numpy() - 1820.0)])
 
 
-def recorded(recording: Recording, slug: str = USERS) -> pd.Series:
+def recorded(recording: bc.Recording, slug: str = USERS) -> pd.Series:
     return recording.curve(sure(recording.find(slug)))
 
 

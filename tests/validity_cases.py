@@ -7,13 +7,13 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+import buildcompare as bc
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Coordinator as Rule
 from buildcompare.config.params import Run, Test
-from buildcompare.load.curve import SteadyState, Stop
-from buildcompare.load.users import supported_users
+from buildcompare.load.curve import Stop
 from buildcompare.load.view import RunView, view_run
-from buildcompare.recordings.recording import Recording, Series
+from buildcompare.recordings.recording import Series
 from buildcompare.results import Estimate
 from buildcompare.results.codes import Pair
 from buildcompare.validity.rules import RunInTest, TestValidity, judge_runs
@@ -23,27 +23,27 @@ CATALOGUE = read_catalogue("mattermost")
 Kind = Literal["bounded", "unbounded"]
 
 
-def in_test(recording: Recording, kind: Kind, users: int | None, run: Run | None = None) -> RunInTest:
+def in_test(recording: bc.Recording, kind: Kind, users: int | None, run: Run | None = None) -> RunInTest:
     own = run or Run(recording="any.parquet")
     test = Test(name="t", type=kind, users=users, base=[own], new=[own])
     view = view_run(recording, kind, CATALOGUE)
     known_end = recording.duration_s if recording.stop_known else None
     estimate = None
     if kind == "unbounded":
-        estimate = supported_users(view.users, stop=view.stop, known_end_s=known_end, ceiling=users)
+        estimate = bc.supported_users(view.users, stop=view.stop, known_end_s=known_end, ceiling=users)
     return RunInTest(replace(view, run=own, estimate=estimate), test, CATALOGUE, Rule())
 
 
-def recorded(*injections: Injection, seed: int = 2, users: int = 5000) -> Recording:
+def recorded(*injections: Injection, seed: int = 2, users: int = 5000) -> bc.Recording:
     settings = RunSettings(type="bounded", coordinator=Coordinator(max_users=users), injections=injections)
     return simulate_run(settings, seed).recording
 
 
-def changed(recording: Recording, change: Callable[[Series], Series | None]) -> Recording:
+def changed(recording: bc.Recording, change: Callable[[Series], Series | None]) -> bc.Recording:
     return replace(recording, series=tuple(new for each in recording.series if (new := change(each))))
 
 
-def scaled(recording: Recording, metric: str, factor: float) -> Recording:
+def scaled(recording: bc.Recording, metric: str, factor: float) -> bc.Recording:
     return changed(recording, lambda s: replace(s, values=s.values * factor) if s.metric == metric else s)
 
 
@@ -83,8 +83,8 @@ def flat(
     end = float(load.index[-1])
     of: dict[str, Any] = {"start": "2024-05-01T10:00:00Z", "end": "2024-05-01T12:00:00Z"} if clock else {"report": "a"}
     run = Run(**of, supported_users=reported)
-    recording = Recording((), window, False, provenance={"url": clock, "counter_resets": {"requests": resets}})
-    steady = SteadyState((900.0, end), "target_reached")
+    recording = bc.Recording((), window, False, provenance={"url": clock, "counter_resets": {"requests": resets}})
+    steady = bc.SteadyState((900.0, end), "target_reached")
     stop = Stop(end, end, shutdown=False)
     seen = load if users else None
     view = RunView(recording, steady, load=load, users=seen, stop=stop, run=run, estimate=estimate)

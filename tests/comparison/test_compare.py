@@ -11,7 +11,6 @@ from buildcompare import findings
 from buildcompare.load.ramps import round_marks, time_to_users
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import ReasonCode
-from buildcompare.stats.levels import measure_level
 from buildcompare.text.sentences import say
 from curves import curve, kinds, recording
 from quiet import compared
@@ -20,10 +19,10 @@ from support import users_curve
 
 def test_a_level_leaves_out_what_is_no_number_and_counts_it() -> None:
     values = np.array([1.0, math.nan, 3.0, math.inf, 5.0])
-    level = measure_level(curve(values), (-5.0, 20.0))
+    level = bc.measure_level(curve(values), (-5.0, 20.0))
     assert (level.value, level.mean, level.samples, level.missing) == (3.0, 3.0, 3, 2)
-    assert measure_level(curve(values * math.nan), (0.0, 20.0)).value is None
-    level = measure_level(curve(np.array([0.01, 0.0, 0.04, 0.02])), (-5.0, 15.0), geometric=True)
+    assert bc.measure_level(curve(values * math.nan), (0.0, 20.0)).value is None
+    level = bc.measure_level(curve(np.array([0.01, 0.0, 0.04, 0.02])), (-5.0, 15.0), geometric=True)
     assert (level.value, level.mean) == (pytest.approx(0.02), pytest.approx(0.07 / 3))
     assert (level.samples, level.missing) == (3, 1)  # a time of zero was not measured
 

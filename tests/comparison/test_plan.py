@@ -15,7 +15,6 @@ from buildcompare.comparison.plan import order_of_runs, plan_text
 from buildcompare.findings.verdict import opening
 from buildcompare.report import sections
 from buildcompare.results import Results
-from buildcompare.stats.planning import plan_runs
 from buildcompare.text.numbers import percent
 from support import analysed, command, small_params, write_params
 
@@ -37,7 +36,7 @@ def test_the_rows_that_a_verdict_rests_on_are_planned(bench: Analysis) -> None:
     row = bounded.rows[0]
     metric = next(each for each in bench.results.tests[0].metrics if each.slug == row.slug)
     assert metric.noise_df is not None
-    steps = plan_runs(
+    steps = bc.plan_runs(
         np.log1p(metric.run_sd_percent / 100.0), metric.noise_df, margin_percent=row.margin_percent, gate=True
     )
     assert row.steps[0].found_percent == pytest.approx(steps[0].found_percent)

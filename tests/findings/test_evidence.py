@@ -13,7 +13,7 @@ import pytest
 
 import buildcompare as bc
 from buildcompare.comparison import analysis as workbench
-from buildcompare.config.params import Comparison, check_params, read_params
+from buildcompare.config.params import check_params
 from buildcompare.findings.finding import Found, finding
 from buildcompare.findings.subject import subject
 from buildcompare.recordings.table import write_recording
@@ -175,7 +175,7 @@ def test_what_limited_a_build(tmp_path: Path) -> None:
     assert unfounded(limited) == []
 
 
-def reported(params: Comparison, file: str) -> workbench.Analysis:
+def reported(params: bc.Comparison, file: str) -> workbench.Analysis:
     recordings = workbench.read_recordings(params)
     return workbench.analyse(params, recordings, command=f"python -m buildcompare report {shlex.quote(file)}")
 
@@ -236,7 +236,7 @@ def followed(made: workbench.Analysis) -> set[str]:
 @pytest.mark.parametrize("name", BUNDLED)
 def test_every_finding_of_a_bundled_comparison_leads_to_its_numbers(project: Path, name: str) -> None:
     file = f"params/{name}.yaml"
-    made = reported(read_params(project / file), file)
+    made = reported(bc.read_params(project / file), file)
     assert followed(made) >= {"labels", "supported_users"}
     assert not [each.id for each in made.results.findings if without_evidence(each, made.results)]
 

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import pytest
 
+import buildcompare as bc
 from buildcompare import findings
 from buildcompare.comparison import analysis as workbench
 from buildcompare.findings import verdict
 from buildcompare.findings.verdict import Opening, opening
-from buildcompare.recordings.recording import Recording
 from buildcompare.report import markdown, sections
 from buildcompare.results import (
     ErrorRateResult,
@@ -25,7 +25,7 @@ from buildcompare.results import (
     TrafficMixResult,
     Validity,
 )
-from buildcompare.results.codes import SIDES, Pair, Side, Status
+from buildcompare.results.codes import SIDES, Pair, Side
 from buildcompare.results.users import Bump, RampUp
 from loadsim import Coordinator, RunSettings, simulate_run
 from quiet import analysed, at_load, quiet, with_metric
@@ -46,7 +46,7 @@ def results(*tests: TestResult) -> Results:
     return bench().results.model_copy(update=update)
 
 
-def with_recordings(change: Callable[[Side, Recording], Recording]) -> Results:
+def with_recordings(change: Callable[[Side, bc.Recording], bc.Recording]) -> Results:
     known, test = bench(), "postgresql_bounded"
     recordings = {side: [change(side, each) for each in known.recordings[test][side]] for side in SIDES}
     return workbench.analyse(known.params, {test: recordings}).results
@@ -287,14 +287,14 @@ def test_what_did_not_change_is_said_with_its_counts() -> None:
     undecided = [row for row in judged(test) if row.status == "inconclusive"]
     widest = max(undecided, key=lambda row: abs(row.delta_percent or 0.0))
     assert found.evidence["largest_undecided"]["name"] == widest.name
-    assert len(found.evidence["same"]) == statuses.count(Status.EQUIVALENT)
-    assert len(found.evidence["not_worse"]) == statuses.count(Status.NOT_WORSE)
+    assert len(found.evidence["same"]) == statuses.count(bc.Status.EQUIVALENT)
+    assert len(found.evidence["not_worse"]) == statuses.count(bc.Status.NOT_WORSE)
     assert len(found.evidence["undecided"]) == len(undecided)
 
 
 def test_an_unbounded_test_is_reported_at_equal_load() -> None:
     worse = at_load(6.0, "regression", p_adjusted=0.03)
-    own: dict[str, Any] = {"delta_percent": 30.0, "status": Status.REGRESSION, "decided_by": "equal_load"}
+    own: dict[str, Any] = {"delta_percent": 30.0, "status": bc.Status.REGRESSION, "decided_by": "equal_load"}
 
     def found(slug: str, row: LoadAdjustedResult) -> list[Finding]:
         return of_kind("metric", with_metric(quiet(), slug, load_adjusted=row, **own))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import buildcompare as bc
-from buildcompare.config.errors import ADDRESSES, InputError
+from buildcompare.config.errors import ADDRESSES
 from buildcompare.config.params import check_params, version_in
 from buildcompare.config.yaml import yaml_text
 from buildcompare.history import levels as levels_of_ledgers
@@ -56,7 +56,7 @@ def test_another_comparison_is_not_overwritten(tmp_path: Path, other: Entry, key
     record(tmp_path, [entry("v1.1")])
     file = tmp_path / "v1.1.json"
     before = file.read_bytes()
-    with pytest.raises(InputError, match=rf"(^|: ){key}: expected .*, found .*{found}"):
+    with pytest.raises(bc.InputError, match=rf"(^|: ){key}: expected .*, found .*{found}"):
         record(tmp_path, [other])
     assert (file.read_bytes(), list(tmp_path.iterdir())) == (before, [file])
 
@@ -76,7 +76,7 @@ def test_a_damaged_entry_is_named(tmp_path: Path, change: dict[str, Any], key: s
     record(tmp_path, [entry("v1.1")])
     file = tmp_path / "v1.1.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
-    with pytest.raises(InputError, match=f"^{re.escape(f'{file}: {key}: expected')}"):
+    with pytest.raises(bc.InputError, match=f"^{re.escape(f'{file}: {key}: expected')}"):
         print(read_ledger(tmp_path).entries)
 
 
@@ -151,7 +151,7 @@ def test_a_full_disk_leaves_the_ledger_as_it_was(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(Path, "write_bytes", full)
     other = entry("v1.2", 2, **OTHERS)
-    with pytest.raises(InputError, match="No space left"):
+    with pytest.raises(bc.InputError, match="No space left"):
         record(tmp_path, [entry("v1.1", verdict="pass"), other])
     monkeypatch.undo()
     assert written
@@ -169,10 +169,10 @@ def test_one_database_under_two_names_is_one_chain(tmp_path: Path) -> None:
 def test_only_a_local_folder_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not read_ledger(tmp_path / "missing").entries
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="history: expected a folder that can be written"):
+    with pytest.raises(bc.InputError, match="history: expected a folder that can be written"):
         record(tmp_path / "file", [entry("v1.1")])
     monkeypatch.setitem(ADDRESSES, tmp_path / "copy", "s3://bucket/ledger")
-    with pytest.raises(InputError, match="s3://bucket/ledger: history: expected a local folder"):
+    with pytest.raises(bc.InputError, match="s3://bucket/ledger: history: expected a local folder"):
         record(tmp_path / "copy", [entry("v1.1")])
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import buildcompare as bc
-from buildcompare.recordings.recording import Recording, Series
+from buildcompare.recordings.recording import Series
 from buildcompare.text.numbers import change, interval, quantity
 from investigation import api, widgets
 from investigation.comments import keep_comment
@@ -48,8 +48,8 @@ def wide(seed: int = 1, *, calls_ms: float = 10.0) -> pd.DataFrame:
     return pd.DataFrame(columns, index=elapsed)
 
 
-def with_label(run: pd.DataFrame, slope: float) -> Recording:
-    plain = Recording.from_frame(run)
+def with_label(run: pd.DataFrame, slope: float) -> bc.Recording:
+    plain = bc.Recording.from_frame(run)
     times = plain.window[0] + np.arange(60.0, 3600.0, 60.0)
     elapsed = times - plain.window[0]
     known: dict[str, Any] = {"role": "label", "labels": {}}

@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import buildcompare as bc
 from buildcompare import findings
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.findings.verdict import opening
 from buildcompare.labels.tables import added_share, slower_labels
-from buildcompare.labels.traffic_mix import TrafficMix, explained_by_labels, traffic_mix
+from buildcompare.labels.traffic_mix import explained_by_labels
 from buildcompare.report import sections
 from buildcompare.results import LabelResult, TestResult, Validity
-from buildcompare.results.codes import SIDES, Pair, Status, ValidityStatus
+from buildcompare.results.codes import SIDES, Pair, ValidityStatus
 from buildcompare.stats.effects import Effect
-from buildcompare.stats.noise import Noise
 from curves import CATALOGUE
 from loadsim import Traffic, simulate_run
 from quiet import SETTINGS, analysed, compared
@@ -34,15 +34,15 @@ LONG = replace(SETTINGS, duration_s=3600.0, noise=replace(SETTINGS.noise, level_
 """Chance draws little, so that each of the three answers is certain."""
 
 
-def split_of(base: Labels, new: Labels, noise: dict[str, Noise] | None = None) -> TrafficMix:
+def split_of(base: Labels, new: Labels, noise: dict[str, bc.Noise] | None = None) -> bc.TrafficMix:
     return sure(maybe_split(base, new, noise))
 
 
-def maybe_split(base: Labels, new: Labels, noise: dict[str, Noise] | None = None) -> TrafficMix | None:
+def maybe_split(base: Labels, new: Labels, noise: dict[str, bc.Noise] | None = None) -> bc.TrafficMix | None:
     frames = [
         pd.DataFrame([(k, *v) for k, v in side.items()], columns=["label", "calls", "seconds"]) for side in (base, new)
     ]
-    return traffic_mix(*frames, noise=noise)
+    return bc.traffic_mix(*frames, noise=noise)
 
 
 def played(traffic: Traffic) -> TestResult:
@@ -83,9 +83,9 @@ def test_calls_without_a_duration_leave_no_answer() -> None:
 def test_frames_are_checked() -> None:
     frame = pd.DataFrame({"label": ["a"], "calls": [1.0], "seconds": [0.1]})
     with pytest.raises(ValueError, match="new: expected the columns label, calls, seconds, found no calls"):
-        traffic_mix(frame, frame.drop(columns="calls"))
+        bc.traffic_mix(frame, frame.drop(columns="calls"))
     with pytest.raises(ValueError, match="base: expected one row per label"):
-        traffic_mix(pd.concat([frame, frame]), frame)
+        bc.traffic_mix(pd.concat([frame, frame]), frame)
 
 
 @pytest.mark.untraced
@@ -94,7 +94,7 @@ def test_intervals_hold_what_repeated_draws_show() -> None:
     """Durations are redrawn with the stated noise: the parts of identical speed fall into their intervals."""
     rng, inside = np.random.default_rng(5), [0, 0]
     truth = split_of(BASE, MIXED)
-    noise = dict.fromkeys(BASE, Noise(0.05, math.inf, "calibration"))
+    noise = dict.fromkeys(BASE, bc.Noise(0.05, math.inf, "calibration"))
     for _ in range(600):
         drawn = [
             {name: (calls, seconds * math.exp(0.05 * rng.normal())) for name, (calls, seconds) in side.items()}
@@ -175,7 +175,7 @@ def row(label: str = "getPost", **fields: object) -> LabelResult:
     known: dict[str, object] = {
         "group": "api", "label": label, "stat": "avg", "base": 0.01, "new": 0.08, "delta_percent": 700.0,
         "shared_percent": 2.0, "p_value": 0.008, "p_adjusted": 0.4, "calls": Pair(120_000.0, 110_000.0),
-        "time_share": Pair(0.03, 0.2), "window": "steady", "status": Status.REGRESSION, "only_in": None,
+        "time_share": Pair(0.03, 0.2), "window": "steady", "status": bc.Status.REGRESSION, "only_in": None,
         "at_least": Pair(False, False), "reason": None,
     }  # fmt: skip
     return LabelResult(**known | fields)
@@ -200,13 +200,13 @@ def named(**tests: list[LabelResult]) -> list[str]:
     ("fields", "is_named"),
     [
         ({}, True),
-        ({"p_value": None, "p_adjusted": None, "status": Status.INCONCLUSIVE}, True),
-        ({"p_value": None, "status": Status.INCONCLUSIVE, "calls": Pair(40.0, 3.0)}, False),
+        ({"p_value": None, "p_adjusted": None, "status": bc.Status.INCONCLUSIVE}, True),
+        ({"p_value": None, "status": bc.Status.INCONCLUSIVE, "calls": Pair(40.0, 3.0)}, False),
         ({"time_share": Pair(0.001, 0.008)}, False),
-        ({"status": Status.INCONCLUSIVE}, False),
+        ({"status": bc.Status.INCONCLUSIVE}, False),
         ({"shared_percent": 300.0}, False),
         ({"new": 0.02, "delta_percent": 100.0}, False),
-        ({"new": 0.001, "delta_percent": -90.0, "status": Status.IMPROVEMENT}, False),
+        ({"new": 0.001, "delta_percent": -90.0, "status": bc.Status.IMPROVEMENT}, False),
         ({"calls": None, "time_share": None}, False),
         ({"calls": None, "time_share": None, "p_adjusted": 0.01}, True),
     ],

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import buildcompare as bc
 from buildcompare.comparison.analysis import analyse, import_comparisons, read_recordings
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.params import read_params
 from buildcompare.results import Results
 from prometheus_server import needed
 from support import yaml_data
@@ -123,7 +123,7 @@ def test_identical_runs_are_called_in_five_of_a_hundred_at_most(project: Path) -
 
 
 def test_calibration_and_ledger_of_identical_runs_tell_the_same(project: Path, tmp_path: Path) -> None:
-    params = read_params(project / "params/missing-index.yaml")
+    params = bc.read_params(project / "params/missing-index.yaml")
     assert len(import_comparisons(project / "params/example/identical", tmp_path / "ledger")) == 8
     by_ledger = params.model_copy(update={"calibration": None, "history": str(tmp_path / "ledger")})
     for asked, source in ((params, "calibration"), (by_ledger, "ledger")):

@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import buildcompare as bc
 from buildcompare.load.curve import Stop, find_stop, prepare_load
-from buildcompare.load.phases import Beginning, bumps, ramp
-from buildcompare.load.ramps import Shift, shift
 from buildcompare.load.view import measure_plateau, measure_shape
 from buildcompare.results.users import Bump
 from shape_curves import BUMPY, hunting, names, path, prepared, sawtooth, shape, simulated
@@ -86,7 +85,7 @@ def test_whatever_the_curve_phases_are_in_order_and_nothing_breaks() -> None:
         for options in ({}, {"bounded": True}, {"proxy": True}):
             found = None if stop is None else measure_shape(curve, stop, **options)  # type: ignore[arg-type]
             if found is not None:
-                shift(before, found)
+                bc.shift(before, found)
                 assert all(a.end_s <= b.start_s for a, b in pairwise(found.phases))
                 assert all(phase.start_s < phase.end_s for phase in found.phases)
 
@@ -125,7 +124,7 @@ def test_a_reset_ends_before_the_ramp_that_goes_on(step_s: float) -> None:
 
 
 def test_an_early_bump_has_its_peak_depth_and_times() -> None:
-    found = bumps(prepared(path(*BUMPY)))
+    found = bc.bumps(prepared(path(*BUMPY)))
     assert [*found.bumps] == [Bump(start_s=0.0, peak_s=110.0, end_s=200.0, peak_users=180.0, depth_users=180.0)]
     assert (found.bump_seconds, found.onset_s) == (200.0, 300.0)
 
@@ -145,13 +144,13 @@ FALLS: dict[str, tuple[Sequence[tuple[float, float]], int, float | None]] = {
 @pytest.mark.parametrize("name", FALLS)
 def test_a_fall_is_an_early_bump_by_where_it_is(name: str) -> None:
     points, count, onset_s = FALLS[name]
-    found = bumps(prepared(path(*points)))
+    found = bc.bumps(prepared(path(*points)))
     assert (len(found.bumps), found.onset_s) == (count, onset_s)
 
 
 def test_a_recording_that_opens_in_mid_ramp_has_no_onset() -> None:
     found = shape(path((0, 2000), (1000, 6000), (4000, 6000)))
-    assert (found.beginning.onset_s, found.lost, shift(found, found)) == (None, None, None)
+    assert (found.beginning.onset_s, found.lost, bc.shift(found, found)) == (None, None, None)
     assert sure(found.ramp).slope == pytest.approx(4.0, rel=1e-3)
 
 
@@ -160,16 +159,16 @@ def test_a_slow_climb_in_mid_ramp_has_no_onset_either(slope: float, step_s: floa
     rng = np.random.default_rng(8)
     climb = path((0, 600), (3000 / slope, 3600), (3000 / slope + 3000, 3600), step_s=step_s)
     climb += rng.normal(0.0, 2.0, len(climb))
-    assert bumps(prepared(climb)).onset_s is None
+    assert bc.bumps(prepared(climb)).onset_s is None
     rest = pd.concat([path((0, 600), (60 - step_s, 600), step_s=step_s), climb.set_axis(climb.index + 60.0)])
-    assert bumps(prepared(rest)).onset_s == pytest.approx(60.0, abs=max(10.0, step_s))
+    assert bc.bumps(prepared(rest)).onset_s == pytest.approx(60.0, abs=max(10.0, step_s))
 
 
 def test_a_hole_that_may_hide_a_bump_hides_the_onset() -> None:
     whole = path((0, 0), (75, 180), (200, 0), (2200, 4000), (4000, 4000))
     assert shape(whole).beginning.onset_s == pytest.approx(200, abs=10)
     hole = whole[(whole.index < 60) | (whole.index > 300)]
-    assert shape(hole).beginning == Beginning((), None)
+    assert shape(hole).beginning == bc.Beginning((), None)
     later = whole[(whole.index < 900) | (whole.index > 1200)]  # far up the ramp there is no early bump
     assert shape(later).beginning == shape(whole).beginning
     short = whole[(whole.index < 150) | (whole.index > 210)]
@@ -177,7 +176,7 @@ def test_a_hole_that_may_hide_a_bump_hides_the_onset() -> None:
 
 
 def test_the_slope_of_the_ramp_and_its_end_if_it_ends() -> None:
-    found = sure(ramp(prepared(path((0, 0), (30, 0), (1530, 6000), (5000, 6000))), onset_s=30.0))
+    found = sure(bc.ramp(prepared(path((0, 0), (30, 0), (1530, 6000), (5000, 6000))), onset_s=30.0))
     assert (found.slope, found.end_s) == (pytest.approx(4.0, rel=1e-6), pytest.approx(1530.0, abs=10.0))
     assert (found.kink_s, found.complete) == (None, True)
     endless = shape(path((0, 0), (3000, 6000)))
@@ -187,7 +186,7 @@ def test_the_slope_of_the_ramp_and_its_end_if_it_ends() -> None:
 @pytest.mark.parametrize(("after", "is_kink"), [(2.0, True), (8 / 6, True), (0.1, False), (3.9, False)])
 def test_a_kink_is_where_the_slope_falls_to_a_part_of_it(after: float, is_kink: bool) -> None:
     curve = prepared(path((0, 0), (1000, 4000), (3000, 4000 + 2000 * after), (4000, 9000)))
-    found = sure(ramp(curve, onset_s=0.0))
+    found = sure(bc.ramp(curve, onset_s=0.0))
     assert found.kink_s == (pytest.approx(1000.0, abs=25.0) if is_kink else None)
     assert not is_kink or found.slope == pytest.approx(4.0, rel=1e-3)
 
@@ -198,10 +197,10 @@ def test_time_lost_against_the_ideal_ramp() -> None:
     assert found.lost == pytest.approx(4000.0 * 100.0, rel=0.03)
 
 
-def shifted(by_s: float, sd_s: float | None = None, df: float = math.inf) -> Shift:
+def shifted(by_s: float, sd_s: float | None = None, df: float = math.inf) -> bc.Shift:
     base = shape(path((0, 0), (100, 0), (2100, 8000), (6000, 8000)))
     new = shape(path((0, 0), (100 + by_s, 0), (2100 + by_s, 8000), (6000, 8000)))
-    return sure(shift(base, new, sd_s=sd_s, df=df))
+    return sure(bc.shift(base, new, sd_s=sd_s, df=df))
 
 
 def test_the_shift_is_the_gap_and_the_delay() -> None:
@@ -215,7 +214,7 @@ def test_the_shift_is_the_gap_and_the_delay() -> None:
 def test_a_delay_is_significant_though_the_ramps_bend() -> None:
     bent = pd.concat([path((0, 0), (900, 3600), (2300, 6400)), sawtooth(2305.0, 6320.0, 18)])
     later = pd.concat([path((0, 0), (395, 0)), bent.set_axis(bent.index + 400.0)])
-    found = sure(shift(shape(bent), shape(later)))
+    found = sure(bc.shift(shape(bent), shape(later)))
     assert (found.seconds, found.significant) == (pytest.approx(400.0, abs=5.0), True)
     assert found.users_ci[1] < 0
 
@@ -230,9 +229,9 @@ def test_run_to_run_variation_decides_what_is_significant() -> None:
 def test_users_added_in_steps_have_no_slope_and_no_shift() -> None:
     times = np.arange(0.0, 7000.0, 5.0)
     one, other = (shape(pd.Series(np.minimum(np.floor(times / s) * 500, 7000), times)) for s in (300, 200))
-    assert (one.ramp, other.ramp, shift(one, other)) == (None, None, None)
+    assert (one.ramp, other.ramp, bc.shift(one, other)) == (None, None, None)
 
 
 def test_a_gap_that_opens_later_is_no_shift() -> None:
     base, new = (shape(path((0, 0), (top_s, 8000), (6000, 8000))) for top_s in (2000, 4000))
-    assert not sure(shift(base, new)).significant
+    assert not sure(bc.shift(base, new)).significant

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import buildcompare as bc
 from buildcompare.config.params import Run, Source
 from buildcompare.load.curve import find_stop
 from buildcompare.load.phases import compare_waves, waves
-from buildcompare.load.ramps import shift
 from buildcompare.load.view import Shape, view_run
-from buildcompare.recordings.sources import read, record
+from buildcompare.recordings.sources import record
 from loadsim import shift_truth
 from shape_curves import CATALOGUE, RUNS, prepared, recorded, shape, simulated
 from support import sure, test_folders
@@ -45,7 +45,7 @@ def test_the_shift_of_simulated_runs_is_true_and_chance_is_not_significant() -> 
     significant, right, other_waves = [], [], []
     for seed in range(5000, 5025):
         sides = [simulated(seed, 100_000 + 2 * seed + i) for i in range(2)]
-        moved = shift(*(found for found, _ in sides))
+        moved = bc.shift(*(found for found, _ in sides))
         true = shift_truth(*(truth for _, truth in sides))
         period, amplitude = compare_waves(*(found.waves for found, _ in sides))
         if period is not None and amplitude is not None:
@@ -103,7 +103,7 @@ def test_the_shapes_of_v10_4(real: Path, db: str, side: str, bumps: tuple[int, i
 @pytest.mark.parametrize(("db", "behind"), [("postgresql", -1600), ("mysql", -900)])
 def test_the_shift_of_v10_4(real: Path, db: str, behind: int) -> None:
     folder = real / f"comparisons/v10.4/{db}_unbounded"
-    moved = sure(shift(published(folder, "base"), published(folder, "new")))
+    moved = sure(bc.shift(published(folder, "base"), published(folder, "new")))
     assert moved.users == pytest.approx(behind, rel=0.1)
     assert moved.users_ci[0] < behind < moved.users_ci[1]
     assert moved.significant
@@ -139,11 +139,11 @@ def test_identical_published_runs_show_no_shift_and_the_same_waves(real: Path) -
     setups: dict[str, list[Shape]] = {}
     for file in sorted((real / "ceiling").glob("*.gz")):
         if file.stat().st_size > 100:  # one was published empty
-            view = view_run(read(file, catalogue=CATALOGUE, kind="ltctl"), "unbounded", CATALOGUE)
+            view = view_run(bc.read(file, catalogue=CATALOGUE, kind="ltctl"), "unbounded", CATALOGUE)
             if view.shape is not None:
                 setups.setdefault(file.name.rpartition("-")[0], []).append(view.shape)
     pairs = [pair for runs in setups.values() for pair in itertools.combinations(runs, 2)]
-    moved = [found.significant for pair in pairs if (found := shift(*pair)) is not None]
+    moved = [found.significant for pair in pairs if (found := bc.shift(*pair)) is not None]
     assert len(moved) >= 20
     assert sum(moved) <= 1
     claimed = [pair for pair in pairs if all(each.waves.claimed for each in pair)]

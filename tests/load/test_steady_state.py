@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import buildcompare as bc
 from buildcompare.config.params import Run, Source
-from buildcompare.load.curve import Stop, find_stop, mser_window, steady_window
-from buildcompare.load.users import supported_users
+from buildcompare.load.curve import Stop, find_stop, mser_window
 from buildcompare.recordings.sources import record
 from buildcompare.results import Results
 from curves import CATALOGUE, curve, kinds, recording
@@ -76,7 +76,7 @@ def test_any_curve_has_a_stop_within_it_or_none(values: list[float], fall: float
 
 
 def test_bounded_is_steady_from_the_plateau_to_the_stop() -> None:
-    steady = steady_window(curve(users_curve(5000, ramp_s=1200, hold_s=4200, shutdown=4)), "bounded")
+    steady = bc.steady_window(curve(users_curve(5000, ramp_s=1200, hold_s=4200, shutdown=4)), "bounded")
     assert steady.method == "target_reached"
     assert steady.window == (pytest.approx(0.98 * 1200 + 60, abs=5), 5400.0)
 
@@ -87,22 +87,22 @@ def test_what_is_lost_late_does_not_move_the_beginning_of_a_plateau(lost: float)
     for at in (480, 660, 840):  # samples: the median of the second half lies far below the plateau
         values[at:] *= 1.0 - lost / 3.0
     load = curve(values)
-    steady = steady_window(load, "bounded", stop=Stop(5400.0, 5400.0, shutdown=False))
+    steady = bc.steady_window(load, "bounded", stop=Stop(5400.0, 5400.0, shutdown=False))
     assert steady.window == (pytest.approx(0.98 * 1200 + 60, abs=5), 5400.0)
 
 
 @pytest.mark.parametrize("hold_s", [0.0, 120.0, 260.0])
 def test_a_run_that_ends_as_it_arrives_has_no_steady_window(hold_s: float) -> None:
     load = curve(users_curve(5000, ramp_s=1200, hold_s=hold_s))
-    steady = steady_window(load, "bounded", stop=Stop(1200.0 + hold_s, 1200.0 + hold_s, shutdown=False))
+    steady = bc.steady_window(load, "bounded", stop=Stop(1200.0 + hold_s, 1200.0 + hold_s, shutdown=False))
     assert (steady.window, sure(steady.reason).code) == (None, "short")
 
 
 def test_unbounded_is_judged_over_the_last_30_minutes() -> None:
     load = curve(users_curve(5000, ramp_s=1200, hold_s=4800, shutdown=6))
-    steady = steady_window(load, "unbounded", stop=Stop(6000.0, 6030.0, shutdown=True))
+    steady = bc.steady_window(load, "unbounded", stop=Stop(6000.0, 6030.0, shutdown=True))
     assert steady.window == (4200.0, 6000.0)
-    short = steady_window(load, "unbounded", stop=Stop(200.0, 200.0, shutdown=False))
+    short = bc.steady_window(load, "unbounded", stop=Stop(200.0, 200.0, shutdown=False))
     assert (short.window, sure(short.reason).code) == (None, "short")
 
 
@@ -121,13 +121,13 @@ def test_mser_finds_the_end_of_a_ramp() -> None:
 
 def test_a_run_of_a_minute_is_steady_where_rates_are_over_seconds() -> None:
     users = pd.Series([0.0, *[8.0] * 60], index=np.arange(61.0))
-    assert steady_window(users, "bounded", rate_s=5.0).window == (6.0, 60.0)
-    assert steady_window(users, "bounded").window is None
-    assert steady_window(users[:30], "bounded", rate_s=5.0).window is None, "shorter than five times the rates"
+    assert bc.steady_window(users, "bounded", rate_s=5.0).window == (6.0, 60.0)
+    assert bc.steady_window(users, "bounded").window is None
+    assert bc.steady_window(users[:30], "bounded", rate_s=5.0).window is None, "shorter than five times the rates"
 
 
 def estimate(values: np.ndarray, *, cut: bool = False) -> Any:
-    return supported_users(curve(values), may_be_cut=cut)
+    return bc.supported_users(curve(values), may_be_cut=cut)
 
 
 def test_supported_users_are_the_mean_of_the_last_30_minutes() -> None:
@@ -159,7 +159,7 @@ def test_a_run_that_was_disturbed_at_the_end_is_not_estimated() -> None:
     away[-200:-160] = 0.0
     assert estimate(away).reason == "interrupted"
     silent = curve(np.concatenate([users_curve(7000, ramp_s=3000, hold_s=2400), np.full(600, np.nan)]))
-    assert supported_users(silent, known_end_s=8400.0).reason == "gaps"
+    assert bc.supported_users(silent, known_end_s=8400.0).reason == "gaps"
 
 
 def test_users_of_several_instances_are_summed() -> None:
@@ -220,7 +220,7 @@ def test_too_little_is_not_estimated() -> None:
     assert estimate(users_curve(500, ramp_s=300, hold_s=900)).reason == "too_short"
     holes = users_curve(500, ramp_s=300, hold_s=2400)
     holes[-200:-50] = np.nan
-    assert (estimate(holes).reason, supported_users(None).reason) == ("gaps", "no_users_curve")
+    assert (estimate(holes).reason, bc.supported_users(None).reason) == ("gaps", "no_users_curve")
 
 
 def reported(history: pd.DataFrame, folder: Path, side: str) -> float:
@@ -265,7 +265,7 @@ def test_every_whole_published_curve_gives_the_published_figure(real: Path, comp
 def test_ceiling_runs_give_the_published_figure(real: Path, run: str, truth: int) -> None:
     recording = record(Run(report=str(real / f"ceiling/{run}.out.gz")), Source(kind="ltctl"), CATALOGUE)
     users = recording.curve(sure(recording.find("number-of-connected-devices")))
-    assert supported_users(users).estimated == pytest.approx(truth, rel=0.015)
+    assert bc.supported_users(users).estimated == pytest.approx(truth, rel=0.015)
 
 
 def test_without_a_users_curve_the_window_follows_the_goroutines(real: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 from scipy.signal import lfilter
 
+import buildcompare as bc
 from buildcompare.load.curve import Stop
-from buildcompare.load.phases import PERIOD_DF, PERIOD_SD, Waves, compare_waves, red_noise_test
-from buildcompare.recordings.recording import Recording
+from buildcompare.load.phases import PERIOD_DF, PERIOD_SD, compare_waves, red_noise_test
 from curves import kinds, recording
 from quiet import compared
 from shape_curves import BUMPY, hunting, names, path, sawtooth, shape
@@ -127,7 +127,7 @@ def test_waves_of_two_builds_are_compared_by_what_runs_of_one_build_differ_by() 
     assert compare_waves(base, shape(path(*BUMPY, (6000, 6000))).waves) == (None, None)
 
 
-def wavy(period_s: float, fall: float, seed: int) -> Recording:
+def wavy(period_s: float, fall: float, seed: int) -> bc.Recording:
     rng = np.random.default_rng(seed)
     times, users, at = [0.0, 20.0, 1820.0], [0.0, 0.0, 6000.0], 1820.0
     for _ in range(25):
@@ -161,6 +161,6 @@ def test_an_interval_is_of_the_variation_between_runs() -> None:
     assert compare_waves(waves_of([150.0] * 7), waves_of([150.0] * 80)) == (None, None)
 
 
-def waves_of(cycles: Sequence[float] | np.ndarray) -> Waves:
+def waves_of(cycles: Sequence[float] | np.ndarray) -> bc.Waves:
     period = float(np.median(cycles))
-    return Waves(1800.0, 6000.0, (), tuple(float(each) for each in cycles), period, 80.0, 0.9, None)
+    return bc.Waves(1800.0, 6000.0, (), tuple(float(each) for each in cycles), period, 80.0, 0.9, None)

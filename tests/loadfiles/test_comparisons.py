@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from buildcompare.config.errors import InputError
+import buildcompare as bc
 from buildcompare.results.codes import Pair
 from loadfiles.comparisons import import_table, read_table
 from support import command, refused
@@ -60,7 +60,7 @@ def test_a_table_becomes_entries(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_a_fault_is_named(tmp_path: Path, rows: list[dict[str, str]], key: str, found: str) -> None:
     file = write_table(tmp_path, *rows)
-    with pytest.raises(InputError, match=rf"^{file}: .*{key}.*: expected .*, found .*{re.escape(found)}"):
+    with pytest.raises(bc.InputError, match=rf"^{file}: .*{key}.*: expected .*, found .*{re.escape(found)}"):
         import_table(file, tmp_path / "ledger")
     assert not (tmp_path / "ledger").exists()
 
@@ -69,7 +69,7 @@ def test_a_table_beyond_the_limit_is_refused_before_it_is_read(tmp_path: Path) -
     file = write_table(tmp_path, {"db": ""})
     with file.open("a", encoding="utf-8") as out:
         out.write("\n" * 100_000)
-    with pytest.raises(InputError, match="at most 100,000 rows"):
+    with pytest.raises(bc.InputError, match="at most 100,000 rows"):
         read_table(file)
 
 
@@ -81,7 +81,7 @@ def test_spellings_that_nobody_misreads_are_read(tmp_path: Path) -> None:
     assert less.tests[0].supported_users == Pair(1000, 964)
     assert read_table(write_table(tmp_path, {"su_new": "964.4", "delta_pct": "-3.5"})), "cut off at its last digit"
     for delta in ("-3.4", "3.6"):
-        with pytest.raises(InputError, match="delta_pct"):
+        with pytest.raises(bc.InputError, match="delta_pct"):
             read_table(write_table(tmp_path, {"su_new": "964", "delta_pct": delta}))
     upper = read_table(write_table(tmp_path, {"monthly": "Yes", "test_type": "Unbounded", "db": "MySQL"}))
     assert upper == read_table(write_table(tmp_path, {}))
@@ -102,7 +102,7 @@ def test_other_separators_are_seen_and_their_numbers_stay_strict(tmp_path: Path,
         if fine:
             assert read_table(file) == plain
         else:
-            with pytest.raises(InputError, match="su_base"):
+            with pytest.raises(bc.InputError, match="su_base"):
                 read_table(file)
 
 
@@ -118,7 +118,7 @@ def test_other_separators_are_seen_and_their_numbers_stay_strict(tmp_path: Path,
 def test_what_is_no_such_table_is_refused(tmp_path: Path, contents: bytes, found: str) -> None:
     file = tmp_path / "history.csv"
     file.write_bytes(contents)
-    with pytest.raises(InputError, match=f"found .*{found}"):
+    with pytest.raises(bc.InputError, match=f"found .*{found}"):
         read_table(file)
 
 

@@ -20,7 +20,6 @@ import pytest
 import buildcompare as bc
 import fuzzing
 from buildcompare.findings.verdict import opening
-from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import read_runs
 from loadfiles.request_log import endpoint_of
 
@@ -112,6 +111,18 @@ def test_counts_and_means_are_exact_and_percentiles_within_two_percent(name: str
     assert (counted.sum(), failed.values.sum()) == pytest.approx((len(requests), bad))
     part = np.nansum(counted * read.total("successful-requests").values) / counted.sum()
     assert part == pytest.approx(100 - 100 * bad / len(requests))
+
+
+def test_a_percentile_does_not_depend_on_the_rate_of_requests(tmp_path: Path) -> None:
+    rng, head = np.random.default_rng(1), "timeStamp,elapsed,label,success\n"
+    for rate in (20, 92, 110):
+        at, times = np.repeat(np.arange(120), rate), np.exp(rng.normal(5.0, 0.8, 120 * rate))
+        rows = [f"{1_760_000_000_000 + 1000 * second},{ms:.0f},a,true\n" for second, ms in zip(at, times, strict=True)]
+        (tmp_path / "run.jtl").write_text(head + "".join(rows))
+        read = bc.read(tmp_path / "run.jtl", catalogue="http")
+        for share in (95, 99):
+            level = np.exp(np.log(read.total(f"p{share}-response-time").values).mean())
+            assert level == pytest.approx(np.percentile(times, share) / 1e3, rel=0.08)
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -421,7 +432,7 @@ SHORT = {"k6.csv.gz": 2, "jmeter.jtl.gz": 2, "vegeta.csv.gz": 1, "locust/base/ru
 """Recorded runs of 13, 15, 12 and 60 s; the longest time of rates that makes each long enough."""
 
 
-def other(run: Recording, factor: float = 1.0001) -> Recording:
+def other(run: bc.Recording, factor: float = 1.0001) -> bc.Recording:
     return replace(run, series=tuple(replace(each, values=each.values * factor) for each in run.series))
 
 

@@ -11,7 +11,6 @@ import pytest
 
 import buildcompare as bc
 from buildcompare.config.yaml import yaml_text
-from buildcompare.recordings.sources import read
 from postgresql_server import database  # noqa: F401 - a fixture
 from prometheus_server import free_port, needed
 
@@ -83,7 +82,7 @@ def test_a_build_without_its_index_is_stopped_and_a_restart_of_the_server_loses_
         assert (ended.decision.code, ended.decision.verdict) == ("stop_regression", "regression"), "\n".join(seen)
         assert ended.decision.at_s < LENGTH_S - 4.0
         assert running[2].wait(10) is not None
-        kept = read(tmp_path / "data/watch/live/visits/new.watch.parquet", catalogue="postgresql")
+        kept = bc.read(tmp_path / "data/watch/live/visits/new.watch.parquet", catalogue="postgresql")
         times = kept.find("connections").times  # type: ignore[union-attr]
         assert float(np.diff(times).max()) < 15.0, "what was scraped before and after the restart"
         assert times[0] - begun.timestamp() < 3.0

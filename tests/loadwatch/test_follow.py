@@ -14,11 +14,9 @@ import pytest
 
 import buildcompare as bc
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Run, Source, Test
 from buildcompare.config.yaml import yaml_text
 from buildcompare.recordings.prometheus import WINDOW_KEYS
-from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.table import write_recording
 from buildcompare.results import Results
 from loadwatch import follow
@@ -47,19 +45,19 @@ class Server:
         monkeypatch.setattr("loadwatch.follow.time.time", lambda: self.now - self.ahead_s)
         monkeypatch.setattr(Followed, "skew", lambda _: self.ahead_s)
 
-    def pull(self, asked: Run, *_: object) -> Recording:
+    def pull(self, asked: Run, *_: object) -> bc.Recording:
         begin, end = (instant.timestamp() for instant in asked.window or ())
         self.now += self.takes_s
         if self.down(self.now - START):
             if self.now - START < 300.0:
-                raise InputError(file=None, key="metrics", expected="samples", found="no series `rps`")
-            raise SourceError(url="http://server", expected="an answer", found="connection refused")
+                raise bc.InputError(file=None, key="metrics", expected="samples", found="no series `rps`")
+            raise bc.SourceError(url="http://server", expected="an answer", found="connection refused")
         self.asked.append(end - begin)
         until = cut(WHOLE, min(end, self.now - self.late_s) - START)
         kept = [(each, each.times >= begin - 1e-3) for each in until.series]
         series = tuple(replace(each, times=each.times[at], values=each.values[at]) for each, at in kept)
         if not any(each.times.size for each in series):
-            raise InputError(file=None, key=WINDOW_KEYS, expected="samples", found="none")
+            raise bc.InputError(file=None, key=WINDOW_KEYS, expected="samples", found="none")
         return replace(until, series=series)
 
     def sleep(self, seconds: float) -> None:
@@ -152,13 +150,13 @@ RAMP_S, HELD_S = 700.0, 2400.0
 PLANTED = faults(RAMP_S, HELD_S)
 
 
-def watched(base: Recording, new: Recording, kind: str = "bounded", users: int = 5000) -> Watched:
+def watched(base: bc.Recording, new: bc.Recording, kind: str = "bounded", users: int = 5000) -> Watched:
     runs = [Run(recording="any.parquet")]
     test = Test(name="t", type=kind, users=users, base=runs, new=runs)
     return Watched(test, CATALOGUE, [base], new.duration_s, labels=("v8.6.0", "v8.7.0"))
 
 
-def ending(test: Watched, new: Recording, since_s: float = 60.0, every_s: float = 60.0) -> Decision:
+def ending(test: Watched, new: bc.Recording, since_s: float = 60.0, every_s: float = 60.0) -> Decision:
     times = np.append(np.arange(since_s, test.length_s, every_s), test.length_s)
     looks = (decide(test, new, float(at_s))[0] for at_s in times)
     return next(each for each in looks if each.code != Code.RUNNING)
@@ -199,7 +197,7 @@ def test_failures_are_certain_only_if_the_rest_without_any_cannot_make_up(
 ) -> None:
     times, rng, http = np.arange(0.0, 2400.0, 10.0), np.random.default_rng(1), read_catalogue("http")
 
-    def made(*share: float) -> Recording:
+    def made(*share: float) -> bc.Recording:
         columns = {"Users": np.minimum(times, 100.0), "Requests": rng.normal(100, 1, times.size),
                    "Response time": rng.lognormal(-3, 0.02, times.size),
                    "Successful requests": np.where(times < 720, *share) + rng.normal(0, 0.01, times.size)}  # fmt: skip
@@ -273,7 +271,7 @@ def test_a_replay_ends_with_a_decision_a_report_and_one_command(place: Path, sen
 def test_a_series_stays_one_where_the_other_instance_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Server(monkeypatch)
 
-    def pull(*asked: Any) -> Recording:
+    def pull(*asked: Any) -> bc.Recording:
         rps = clock.pull(*asked).series[0]
         stays = rps.times <= START + 600.0
         every = {"0": rps, "1": replace(rps, times=rps.times[stays], values=rps.values[stays])}

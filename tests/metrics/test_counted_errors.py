@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from buildcompare.config.errors import InputError
+import buildcompare as bc
 from buildcompare.config.params import check_params
 from buildcompare.findings.metrics import ERRORS_PER_USER_MINUTE
 from buildcompare.history.ledger import entry_of, read_ledger
@@ -91,5 +91,5 @@ def test_a_build_server_and_the_ledger_see_them(tmp_path: Path) -> None:
 
 
 def test_a_negative_count_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="errors: expected"):
+    with pytest.raises(bc.InputError, match="errors: expected"):
         check_params(counted(tmp_path, {("bounded", "base"): -1}))

@@ -12,7 +12,6 @@ from scipy import stats
 
 import buildcompare as bc
 from buildcompare.comparison.plan import plan_text
-from buildcompare.config.errors import InputError
 from buildcompare.metrics.measurements import distribution
 from buildcompare.results import Finding
 from support import sure
@@ -102,7 +101,7 @@ def test_a_rate_may_be_0_and_is_then_no_ratio(base: list[float], new: list[float
     assert (found.results.verdict, row.p_value, row.reason.code) == (verdict, None, reason)
     named = [each for each in found.results.findings if each.kind == "unjudgeable"]
     assert len(named) == (not any(base))
-    with pytest.raises(InputError, match="import: expected a number above 0"):
+    with pytest.raises(bc.InputError, match="import: expected a number above 0"):
         bc.compare({"import": 0.0}, {"import": 1.0}, metrics=SECONDS)
 
 
@@ -119,7 +118,7 @@ def test_a_rate_may_be_0_and_is_then_no_ratio(base: list[float], new: list[float
     ],
 )
 def test_what_is_no_number_is_refused(make: Callable[[], object], expected: str) -> None:
-    with pytest.raises(InputError, match="expected") as caught:
+    with pytest.raises(bc.InputError, match="expected") as caught:
         make()
     assert expected in str(caught.value)
 

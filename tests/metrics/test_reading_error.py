@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import buildcompare as bc
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.recordings.sources import read
 from buildcompare.results import TestResult
 from buildcompare.results.codes import TestType
 from buildcompare.text.sentences import say
@@ -22,7 +22,7 @@ def result(folder: Path, kind: TestType, times: float, *, off_a_plot: bool = Tru
     noise, runs = np.random.default_rng(3).normal(1.0, 0.02, users.size), []
     for side, level in (("base", 0.01), ("new", 0.01 * times)):
         curves = {"number-of-connected-devices": users, "avg-api-times": level * noise, "rps": users / 10}
-        runs.append(read(write_csv(folder / f"{side} {off_a_plot}.csv", curves), catalogue=CATALOGUE))
+        runs.append(bc.read(write_csv(folder / f"{side} {off_a_plot}.csv", curves), catalogue=CATALOGUE))
     assert all(run.digitised == off_a_plot for run in runs)
     return compared(*runs, type=kind)
 

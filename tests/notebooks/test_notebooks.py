@@ -21,8 +21,6 @@ from papermill.engines import papermill_engines
 import buildcompare as bc
 from buildcompare import figures
 from buildcompare.comparison import analysis as workbench
-from buildcompare.config.errors import InputError
-from buildcompare.config.params import Comparison, read_params
 from buildcompare.report.engine import NAME, WarmEngine
 from buildcompare.report.notebook import outputs_of, results_of
 from buildcompare.report.publish import Published, publish
@@ -118,7 +116,7 @@ def test_papermill_with_half_of_the_params_is_an_error(elsewhere: Path) -> None:
 def test_the_notebook_has_a_variable_for_each_key_of_a_params_file(project: Path) -> None:
     cells = nbformat.read(project / "notebooks/comparison.ipynb", as_version=4).cells
     parameters, setting_up = [cell.source for cell in cells if cell.cell_type == "code"][:2]
-    for key in Comparison.model_fields:
+    for key in bc.Comparison.model_fields:
         assert f"\n{key} = None  # type: " in parameters
         assert f"{key}={key}" in setting_up
 
@@ -126,8 +124,8 @@ def test_the_notebook_has_a_variable_for_each_key_of_a_params_file(project: Path
 @pytest.mark.slow
 def test_papermill_with_a_file_without_a_name_says_where_the_name_belongs(tmp_path: Path) -> None:
     unnamed = {key: value for key, value in small_params(tmp_path / "data").items() if key != "name"}
-    assert read_params(write_params(tmp_path / "unnamed.yaml", unnamed)).name == "unnamed"
-    with pytest.raises(InputError, match=r"^name: expected `name: NAME` in the params file.*found none$"):
+    assert bc.read_params(write_params(tmp_path / "unnamed.yaml", unnamed)).name == "unnamed"
+    with pytest.raises(bc.InputError, match=r"^name: expected `name: NAME` in the params file.*found none$"):
         workbench.parameters(**unnamed)
 
 

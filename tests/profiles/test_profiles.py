@@ -22,7 +22,6 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 import buildcompare as bc
-from buildcompare.config.errors import InputError
 from buildcompare.config.params import check_params
 from buildcompare.profiles.compare import compare_profiles, frame_shares, mean_stacks
 from buildcompare.profiles.stacks import Profile, read_profile
@@ -75,7 +74,7 @@ def test_folded_stacks_of_each_profiler_are_read(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_profile_is_refused(tmp_path: Path, text: str | bytes, said: str) -> None:
-    with pytest.raises(InputError, match=rf"x\.folded.*{said}"):
+    with pytest.raises(bc.InputError, match=rf"x\.folded.*{said}"):
         of_text(tmp_path, text)
 
 
@@ -225,7 +224,7 @@ SHAPES: dict[str, Callable[[random.Random], bytes]] = {
 
 def taken(file: Path, pipe: object) -> None:
     before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    with contextlib.suppress(InputError):
+    with contextlib.suppress(bc.InputError):
         read_profile(str(file))
     mb, read = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3, time.process_time()
     lines = SHAPES["names of one letter"](random.Random(0)).splitlines()

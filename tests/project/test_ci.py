@@ -23,7 +23,7 @@ from buildcompare import __main__ as command_line
 from buildcompare.findings.verdict import opening, shortcomings
 from buildcompare.report import junit, markdown
 from buildcompare.results import Results, TestPlan
-from buildcompare.results.codes import FailOn, Status, Verdict
+from buildcompare.results.codes import FailOn
 from serving import Answer, serving
 from support import command as run
 from support import refused, users_curve, yaml_data
@@ -278,7 +278,7 @@ def test_the_comment_says_what_the_page_says(slower: Results) -> None:
 def test_changed_labels_stand_in_the_comment_once_each(slower: Results) -> None:
     worse = {("GET /search", "avg"), ("GET /search", "p99"), ("GET /cart", "p95")}
     labels = [
-        row.model_copy(update={"status": Status.REGRESSION}) if (row.label, row.stat) in worse else row
+        row.model_copy(update={"status": bc.Status.REGRESSION}) if (row.label, row.stat) in worse else row
         for row in slower.tests[0].labels
     ]
     text = markdown.comment(changed(slower, labels=labels))
@@ -288,7 +288,7 @@ def test_changed_labels_stand_in_the_comment_once_each(slower: Results) -> None:
 
 
 def test_an_invalid_test_has_numbers_but_no_judgement(slower: Results) -> None:
-    text = markdown.comment(changed(slower, verdict=Verdict.INVALID))
+    text = markdown.comment(changed(slower, verdict=bc.Verdict.INVALID))
     (row,) = (line for line in text.splitlines() if line.startswith("| Response time "))
     assert row.endswith("| not judged |")
     assert "+5.5 to" not in text.partition("- **critical**")[0]
@@ -297,19 +297,19 @@ def test_an_invalid_test_has_numbers_but_no_judgement(slower: Results) -> None:
 
 def test_a_comment_is_short_whatever_changed(slower: Results) -> None:
     (test,) = slower.tests
-    worse = {"status": Status.REGRESSION}
+    worse = {"status": bc.Status.REGRESSION}
     named = [
         row.model_copy(update={**worse, "label": f"{row.label}|{i}\n`![x](y)` <img src=x>"})
         for i in range(20)
         for row in test.labels
     ]
     many = {"labels": named, "metrics": [row.model_copy(update=worse) for row in test.metrics] * 20}
-    tests = [test.model_copy(update={"name": f"t{i}", "verdict": each, **many}) for i, each in enumerate(Verdict)]
+    tests = [test.model_copy(update={"name": f"t{i}", "verdict": each, **many}) for i, each in enumerate(bc.Verdict)]
     grave = slower.findings[0].model_copy(update={"test": "t0"})
     findings = [grave.model_copy(update={"id": f"{grave.id}.{i}", "text": f"{i}\n<b>{grave.text}"}) for i in range(40)]
     step = {"further": 2, "hours": 1.0, "found_percent": 5.0, "no_worse_than_percent": 5.0}
     row = {"slug": "x", "name": "X", "better": "lower", "margin_percent": 5.0, "decided_by": "level", "now_percent": 9}
-    rows = [{**row, "status": Status.INCONCLUSIVE, "steps": [step, step]}] * 20
+    rows = [{**row, "status": bc.Status.INCONCLUSIVE, "steps": [step, step]}] * 20
     plan = {"hours": 1.0, "runs": 2, "order": ["base", "new"], "rows": rows}
     plans = [TestPlan.model_validate({"test": each.name, **plan}) for each in tests]
     fields = {"tests": tests, "findings": findings, "suggestions": slower.suggestions * 3, "plan": plans}
@@ -323,10 +323,10 @@ def test_errors_and_regressions_of_valid_tests_count_beside_invalid_ones(slower:
     assert "regression" in shortcomings(slower)
     assert not shortcomings(faster) & {"regression", "errors"}
     row = next(each for each in faster.tests[0].metrics if each.slug == "successful-requests")
-    lost = row.model_copy(update={"status": Status.REGRESSION})
+    lost = row.model_copy(update={"status": bc.Status.REGRESSION})
     assert "errors" in shortcomings(changed(faster, metrics=[lost]))
-    invalid = faster.tests[0].model_copy(update={"name": "other", "verdict": Verdict.INVALID})
-    both = slower.model_copy(update={"tests": [*slower.tests, invalid], "verdict": Verdict.INVALID})
+    invalid = faster.tests[0].model_copy(update={"name": "other", "verdict": bc.Verdict.INVALID})
+    both = slower.model_copy(update={"tests": [*slower.tests, invalid], "verdict": bc.Verdict.INVALID})
     assert shortcomings(both) >= {"regression", "invalid"}
 
 

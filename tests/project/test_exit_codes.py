@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import buildcompare as bc
 from buildcompare.config import project as paths
-from buildcompare.recordings.recording import Recording, Series
+from buildcompare.recordings.recording import Series
 from buildcompare.recordings.table import write_recording
 from support import small_params, write_params
 
@@ -132,7 +133,7 @@ def test_what_was_read_last_does_not_end_its_process(tmp_path: Path) -> None:
     line = "{},1.5\n".format
     (tmp_path / "bad.csv").write_text("time,rps\n" + line(0) + "1,2,3\n" + "".join(map(line, range(2, 200_000))))
     series = [Series("m", f"m{i}", "", times, times * i, labels={"i": str(i)}) for i in range(20)]
-    write_recording(Recording(tuple(series), (0.0, 20_000.0), stop_known=True), tmp_path / "ours.parquet")
+    write_recording(bc.Recording(tuple(series), (0.0, 20_000.0), stop_known=True), tmp_path / "ours.parquet")
     command = [sys.executable, "-c", ENDS, "40", "bad.csv", "ours.parquet"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["3"] * 40, done.stderr[-300:]

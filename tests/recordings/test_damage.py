@@ -19,14 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import buildcompare as bc
 import fuzzing
 from buildcompare import figures
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve
 from buildcompare.recordings import sources, table
-from buildcompare.recordings.recording import LabelSummary, Note, Recording, Series
-from buildcompare.recordings.sources import read
+from buildcompare.recordings.recording import LabelSummary, Note, Series
 from pulling import run, source
 
 CATALOGUE = read_catalogue("mattermost")
@@ -35,7 +34,7 @@ Form = tuple[bytes, Callable[[bytes], Any]]
 """A whole file, and what is read of such bytes."""
 
 
-def example() -> Recording:
+def example() -> bc.Recording:
     times = 1721665291.108 + 5 * np.arange(1_000)
     series = (
         Series("rps", "RPS", "requests/s", times, np.sqrt(times), labels={"instance": "a"}),
@@ -45,10 +44,10 @@ def example() -> Recording:
         Series("none", "None", "", np.empty(0), np.empty(0)),
     )
     summaries = (LabelSummary("api", "a|b", "avg", 0.1), LabelSummary("api", "a|b", "p99", float("nan")))
-    return Recording(series, (times[0], times[-1]), True, summaries, (Note("simulated", "made up"),), {"seed": 7})
+    return bc.Recording(series, (times[0], times[-1]), True, summaries, (Note("simulated", "made up"),), {"seed": 7})
 
 
-def content(recording: Recording) -> list[Any]:
+def content(recording: bc.Recording) -> list[Any]:
     series = [{**vars(s), "times": s.times.tobytes(), "values": s.values.tobytes()} for s in recording.series]
     told = [recording.window, recording.stop_known, recording.notes, dict(recording.provenance)]
     parts = [[{k: v for k, v in each.items() if k != "step_s"} for each in series], recording.label_summaries]
@@ -97,15 +96,15 @@ def test_no_flipped_bit_changes_a_value_silently(
         damaged[bit // 8] ^= 1 << bit % 8
         try:
             assert read_them(bytes(damaged)) == truth, f"bit {bit}"
-        except (InputError, ValueError, zlib.error):  # the two others of what stands in a notebook
+        except (bc.InputError, ValueError, zlib.error):  # the two others of what stands in a notebook
             refused += 1
     assert refused > 0.99 * FLIPS
     assert read_them(whole) == truth
 
 
-def read_bytes(tmp_path: Path, contents: bytes) -> Recording:
+def read_bytes(tmp_path: Path, contents: bytes) -> bc.Recording:
     (tmp_path / "given").write_bytes(contents)
-    return read(tmp_path / "given")
+    return bc.read(tmp_path / "given")
 
 
 def test_a_recording_comes_back_to_the_last_bit(tmp_path: Path) -> None:
@@ -119,13 +118,13 @@ def test_a_recording_of_an_earlier_version_is_read_with_a_note(tmp_path: Path) -
     head = json.loads(whole.schema.metadata[b"buildcompare"])
     old = {b"buildcompare": json.dumps(head | {"format": "buildcompare-recording-1"}).encode()}
     pq.write_table(whole.replace_schema_metadata(old), tmp_path / "old.parquet")
-    found = read(tmp_path / "old.parquet")
+    found = bc.read(tmp_path / "old.parquet")
     assert [note.text for note in found.notes] == ["made up", table.NO_CHECKSUM.text]
     assert content(found)[:2] == content(example())[:2]
     without = {b"buildcompare": json.dumps(head).encode()}
     pq.write_table(whole.replace_schema_metadata(without), tmp_path / "stripped.parquet")
-    with pytest.raises(InputError, match="the file is damaged"):
-        read(tmp_path / "stripped.parquet")
+    with pytest.raises(bc.InputError, match="the file is damaged"):
+        bc.read(tmp_path / "stripped.parquet")
 
 
 HEADS = {
@@ -157,7 +156,7 @@ def test_a_recording_of_another_shape_is_refused(tmp_path: Path, name: str) -> N
     else:
         head = HEADS[name](json.loads(made.schema.metadata[b"buildcompare"]))
         made = made.replace_schema_metadata({b"buildcompare": head})
-    with pytest.raises(InputError):
+    with pytest.raises(bc.InputError):
         read_bytes(tmp_path, table.sealed(made))
 
 
@@ -171,31 +170,31 @@ FOREIGN = {
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_parquet_of_others_that_is_no_table_of_samples_is_refused(tmp_path: Path, name: str) -> None:
     pq.write_table(FOREIGN[name], tmp_path / "x.parquet")
-    with pytest.raises(InputError):
-        read(tmp_path / "x.parquet")
+    with pytest.raises(bc.InputError):
+        bc.read(tmp_path / "x.parquet")
 
 
 def test_what_others_say_of_zones_and_pandas_is_not_believed(tmp_path: Path) -> None:
     times = pa.array([1, 2], pa.timestamp("s", "Mars/Phobos"))
     odd = pa.table({"timestamp": times, "metric": ["rps"] * 2, "value": [1.0, 2.0]})
     pq.write_table(odd.replace_schema_metadata({b"pandas": b"{broken"}), tmp_path / "x.parquet")
-    found = read(tmp_path / "x.parquet").series[0]
+    found = bc.read(tmp_path / "x.parquet").series[0]
     assert (found.times.tolist(), found.values.tolist()) == ([1.0, 2.0], [1.0, 2.0])
 
 
 def test_the_unnamed_time_index_of_a_frame_is_its_time(tmp_path: Path) -> None:
     index = pd.DatetimeIndex([1e9, 6e9])
     pd.DataFrame({"rps": [1.0, 2.0]}, index).to_parquet(tmp_path / "x.parquet")
-    assert read(tmp_path / "x.parquet").series[0].times.tolist() == [1.0, 6.0]
+    assert bc.read(tmp_path / "x.parquet").series[0].times.tolist() == [1.0, 6.0]
 
 
 def test_control_characters_in_names_are_shown(tmp_path: Path) -> None:
     text = 'timestamp,metric,value,host\n1,"red\x1b[31m",1,"a\u202eb"\n2,"red\x1b[31m",2,"a\u202eb"\n'
     (tmp_path / "x.csv").write_text(text, "utf-8")
-    found = read(tmp_path / "x.csv")
+    found = bc.read(tmp_path / "x.csv")
     assert (found.series[0].name, dict(found.series[0].labels)) == (r"red\x1b[31m", {"host": r"a\u202eb"})
     assert "\x1b" not in repr(found)
-    with pytest.raises(InputError, match=r"\A[^\x1b]*\\x1b\]0;owned\\x07[^\x1b]*\Z"):
+    with pytest.raises(bc.InputError, match=r"\A[^\x1b]*\\x1b\]0;owned\\x07[^\x1b]*\Z"):
         read_bytes(tmp_path, b"timestamp,metric,value\n1,rps,\x1b]0;owned\x07\n")
 
 

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 from urllib3.util.retry import Retry
 
+import buildcompare as bc
 import prometheus_server as world
-from buildcompare.config.errors import BuildcompareError, InputError, SourceError
 from buildcompare.recordings import prometheus_client
-from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
 from prometheus_server import Exchange, Fault, Prometheus, Proxy
 from pulling import TOKEN, bits, catalogue, run, source
@@ -92,12 +91,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prometheus_client, "GRACE_S", 0.2)
 
 
-def pull(url: str, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Recording:
+def pull(url: str, monkeypatch: pytest.MonkeyPatch, **more: Any) -> bc.Recording:
     monkeypatch.setenv("PROM_TOKEN", TOKEN)
     return record(run(), source(url, auth={"bearer_token_env": "PROM_TOKEN"}, **more), catalogue(*QUERIES))
 
 
-def content(recording: Recording) -> list[Any]:
+def content(recording: bc.Recording) -> list[Any]:
     return [(s.metric, dict(s.labels), bits(s.times), bits(s.values)) for s in recording.series]
 
 
@@ -135,7 +134,7 @@ def test_retry_after_is_kept_up_to_a_minute(proxy: Proxy, monkeypatch: pytest.Mo
 )
 def test_nobody_listens(url: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     url = url.format(world.free_port())
-    with pytest.raises(SourceError, match=rf"{url}: expected a server that answers, found {found}"):
+    with pytest.raises(bc.SourceError, match=rf"{url}: expected a server that answers, found {found}"):
         pull(url, monkeypatch)
 
 
@@ -165,47 +164,47 @@ def test_a_server_that_starts_again_in_mid_pull(
         assert again
 
 
-Lasting = tuple[Fault, type[BuildcompareError], tuple[str, ...], str]
+Lasting = tuple[Fault, type[bc.BuildcompareError], tuple[str, ...], str]
 """A fault, its error, words of it, and what its key begins with."""
 ONCE: dict[str, Lasting] = {
-    "401": (becomes(401, f"no: {TOKEN}", "text/plain"), InputError, ("HTTP 401", "no: ***"), "source.auth"),
-    "403": (becomes(403, "", "text/html"), InputError, ("HTTP 403: Forbidden",), "source.auth"),
-    "404": (becomes(404, "404 page not found", "text/plain"), InputError, ("404 page not found",), "source.url"),
-    "redirect": (becomes(302, Location="http://h/"), InputError, ("a redirect (HTTP 302)",), "source.url"),
-    "500": (api_error(500, "internal", "boom"), SourceError, ("HTTP 500 (internal): boom",), ""),
+    "401": (becomes(401, f"no: {TOKEN}", "text/plain"), bc.InputError, ("HTTP 401", "no: ***"), "source.auth"),
+    "403": (becomes(403, "", "text/html"), bc.InputError, ("HTTP 403: Forbidden",), "source.auth"),
+    "404": (becomes(404, "404 page not found", "text/plain"), bc.InputError, ("404 page not found",), "source.url"),
+    "redirect": (becomes(302, Location="http://h/"), bc.InputError, ("a redirect (HTTP 302)",), "source.url"),
+    "500": (api_error(500, "internal", "boom"), bc.SourceError, ("HTTP 500 (internal): boom",), ""),
     "503 query time-out": (
-        api_error(503, "timeout", "query timed out in expression"), SourceError,
+        api_error(503, "timeout", "query timed out in expression"), bc.SourceError,
         ("HTTP 503 (timeout): query timed out in expression",), "",
     ),
-    "stall": (stalled, SourceError, ("does not pause for 1.2 s", "silence"), ""),
-    "stall in mid-body": (stalled_in_mid_body, SourceError, ("does not pause for 1.2 s", "silence"), ""),
+    "stall": (stalled, bc.SourceError, ("does not pause for 1.2 s", "silence"), ""),
+    "stall in mid-body": (stalled_in_mid_body, bc.SourceError, ("does not pause for 1.2 s", "silence"), ""),
     **{
         f"{part} that trickle": (
-            partial(trickled, part=part), SourceError, ("a whole answer within 2.4 s", "none after"), "",
+            partial(trickled, part=part), bc.SourceError, ("a whole answer within 2.4 s", "none after"), "",
         )
         for part in ("body", "headers")
     },
     "wrong content type": (
-        becomes(200, "<html>Please log in</html>", "text/html"), InputError,
+        becomes(200, "<html>Please log in</html>", "text/html"), bc.InputError,
         ("query API (JSON)", "the type text/html"), "source.url",
     ),
     "bad query": (
-        api_error(400, "bad_data", "1:1: parse error\nand more"), InputError,
+        api_error(400, "bad_data", "1:1: parse error\nand more"), bc.InputError,
         ("parse error and more",), "query of graph m",
     ),
-    "an error within 200": (api_error(200, "execution", "no"), InputError, ("(execution): no",), "query of"),
+    "an error within 200": (api_error(200, "execution", "no"), bc.InputError, ("(execution): no",), "query of"),
 }  # fmt: skip
 AGAIN: dict[str, Lasting] = {
-    "reset in mid-body": (RESET, SourceError, ("a whole answer", "5 times"), ""),
-    "truncated JSON": (truncated, SourceError, ("a whole answer", "JSON that"), ""),
-    "a chunk of negative size": (negative_chunk, SourceError, ("a damaged body", "5 times"), ""),
-    "invalid UTF-8": (not_utf8, SourceError, ("bytes that are not UTF-8",), ""),
-    "429": (becomes(429, "too many", "text/plain"), SourceError, ("HTTP 429: too many",), ""),
+    "reset in mid-body": (RESET, bc.SourceError, ("a whole answer", "5 times"), ""),
+    "truncated JSON": (truncated, bc.SourceError, ("a whole answer", "JSON that"), ""),
+    "a chunk of negative size": (negative_chunk, bc.SourceError, ("a damaged body", "5 times"), ""),
+    "invalid UTF-8": (not_utf8, bc.SourceError, ("bytes that are not UTF-8",), ""),
+    "429": (becomes(429, "too many", "text/plain"), bc.SourceError, ("HTTP 429: too many",), ""),
     "429 for three years": (
-        becomes(429, "too many", "text/plain", **{"Retry-After": "99999999"}), SourceError,
+        becomes(429, "too many", "text/plain", **{"Retry-After": "99999999"}), bc.SourceError,
         ("a whole answer within 2.4 s", "none after 3."), "",
     ),
-    "502": (becomes(502, "<html>", "text/html"), SourceError, ("HTTP 502: Bad Gateway",), ""),
+    "502": (becomes(502, "<html>", "text/html"), bc.SourceError, ("HTTP 502: Bad Gateway",), ""),
 }  # fmt: skip
 LASTING = ONCE | AGAIN
 """Faults after which a query is asked once, and those after which it is asked again."""
@@ -242,7 +241,7 @@ def test_a_lasting_fault_is_named(
 def test_a_query_is_refused_in_the_server_s_own_words(
     servers: world.Servers, kind: str, query: str, words: str
 ) -> None:
-    with pytest.raises(InputError, match=rf"query of graph m1: .*{words}"):
+    with pytest.raises(bc.InputError, match=rf"query of graph m1: .*{words}"):
         record(run(), source(servers(kind).url), catalogue("go_goroutines", query))
 
 
@@ -256,9 +255,9 @@ def test_a_metric_without_an_answer_is_absent_and_the_rest_is_recorded(prometheu
 
 
 def test_a_window_without_any_sample(prometheus: Prometheus) -> None:
-    with pytest.raises(InputError, match=r"start, end: expected samples at http.*, found none for any of 1"):
+    with pytest.raises(bc.InputError, match=r"start, end: expected samples at http.*, found none for any of 1"):
         record(run(1e9, 1e9 + 600), source(prometheus.url), catalogue("go_goroutines"))
-    with pytest.raises(InputError, match=r"metrics: .*found no series `go_gorutines`; near: `go_goroutines`$"):
+    with pytest.raises(bc.InputError, match=r"metrics: .*found no series `go_gorutines`; near: `go_goroutines`$"):
         record(run(), source(prometheus.url), catalogue('sum by (a_b) (go_gorutines{c="d_e"})'))
 
 
@@ -267,7 +266,7 @@ def test_an_authority_that_nobody_knows(
 ) -> None:
     with (
         world.proxying(prometheus.url, tls=world.tls_front(certificates, client=False)) as proxy,
-        pytest.raises(InputError, match=r"source.tls: .*found unable to get local issuer certificate"),
+        pytest.raises(bc.InputError, match=r"source.tls: .*found unable to get local issuer certificate"),
     ):
         pull(proxy.url, monkeypatch)
 
@@ -288,7 +287,7 @@ def test_an_authority_that_nobody_knows(
     ],
 )
 def test_what_is_missing_on_our_side(more: dict[str, Any], key: str, words: str) -> None:
-    with pytest.raises(InputError, match=rf"(^|/|: ){key}: expected .*{words}"):
+    with pytest.raises(bc.InputError, match=rf"(^|/|: ){key}: expected .*{words}"):
         record(run(), source("http://127.0.0.1:9", **more), catalogue("go_goroutines"))
 
 

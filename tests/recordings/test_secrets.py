@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from buildcompare.config.errors import BuildcompareError, InputError, SourceError
+import buildcompare as bc
 from buildcompare.recordings import prometheus_answer, prometheus_client
 from buildcompare.recordings.sources import REQUEST, Slot, is_kept, read_run, record
 from pulling import catalogue, params, run, source
@@ -209,7 +209,7 @@ def test_a_token_in_every_field_of_an_error(
         return status, headers, json.dumps(error).encode()
 
     caplog.set_level(logging.DEBUG)
-    with serving(answer, status_line=said[:500]) as url, pytest.raises(BuildcompareError) as caught:
+    with serving(answer, status_line=said[:500]) as url, pytest.raises(bc.BuildcompareError) as caught:
         record(run(), asking(url), catalogue("up"))
     assert "***" in str(caught.value) or status in (302, 404) or "text" in kind
     output = capfd.readouterr()
@@ -229,7 +229,7 @@ def test_what_was_pulled_for_one_tenant_is_never_another_s(monkeypatch: pytest.M
     assert is_kept(slot, run(), asking(url, headers={"x-scope-orgid": "a"}), asked)
     other = asking(url, headers={"X-Scope-OrgID": "b"})
     assert not is_kept(slot, run(), other, asked)
-    with pytest.raises(SourceError):  # its server is gone, and tenant a's data is no answer for b
+    with pytest.raises(bc.SourceError):  # its server is gone, and tenant a's data is no answer for b
         read_run(run(), other, asked, slot)
     monkeypatch.setenv("PROM_TOKEN", "another-token-altogether")
     assert not is_kept(slot, run(), own, asked)
@@ -247,7 +247,7 @@ def test_a_damaged_file_of_what_was_pulled_is_said_and_pulled_again_on_demand(tm
         contents = bytearray(file.read_bytes())
         contents[len(contents) // 2] ^= 4
         file.write_bytes(contents)
-        with pytest.raises(InputError, match=r"base\.parquet: checksum: .*pull with --refresh"):
+        with pytest.raises(bc.InputError, match=r"base\.parquet: checksum: .*pull with --refresh"):
             read_run(run(), asking(url), asked, slot)
         assert read_run(run(), asking(url), asked, slot, refresh=True).series
 
@@ -264,7 +264,7 @@ def test_a_damaged_file_of_what_was_pulled_is_said_and_pulled_again_on_demand(tm
 )
 def test_an_answer_that_is_not_whole_is_no_recording(more: dict[str, Any], words: str) -> None:
     answer = ranges(lambda asked: five(asked, {}, **more))
-    with serving(answer) as url, pytest.raises(SourceError, match=words):
+    with serving(answer) as url, pytest.raises(bc.SourceError, match=words):
         record(run(), asking(url), catalogue("up"))
 
 
@@ -318,13 +318,13 @@ def test_values_at_other_times_than_asked_are_no_answer(steps: Sequence[float]) 
         first, step = int(float(asked["start"][0])), int(asked["step"][0])
         return matrix({}, [[first + i * step, "1"] for i in steps])
 
-    with serving(ranges(answer)) as url, pytest.raises(SourceError, match=r"whole answer|requested times"):
+    with serving(ranges(answer)) as url, pytest.raises(bc.SourceError, match=r"whole answer|requested times"):
         record(run(), asking(url), catalogue("up"))
 
 
 def test_blanks_without_end_are_given_up() -> None:
     """tests/stress bounds the time: each piece must not be searched anew."""
     pieces = iter([b" " * (1 << 16)] * 2_000)
-    with pytest.raises(InputError, match="series of at most 64 MB"):
+    with pytest.raises(bc.InputError, match="series of at most 64 MB"):
         prometheus_answer.read_answer(pieces)
     assert len([*pieces]) > 900

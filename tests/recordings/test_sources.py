@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import buildcompare as bc
 import fuzzing
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
 from buildcompare.recordings import files
-from buildcompare.recordings.recording import LabelSummary, Note, Recording, Series
-from buildcompare.recordings.sources import pull, read, record
+from buildcompare.recordings.recording import LabelSummary, Note, Series
+from buildcompare.recordings.sources import read, record
 from prometheus_server import BASE_START, LENGTH_S, Prometheus
 from pulling import at
 from support import test_folders
@@ -56,7 +56,7 @@ def test_published_reports_are_read_without_loss(real: Path) -> None:
     assert (read, points > 1_400_000) == (39, True)
 
 
-def report(tmp_path: Path, **change: Any) -> Recording:
+def report(tmp_path: Path, **change: Any) -> bc.Recording:
     file = tmp_path / "x.json"
     file.write_text(json.dumps(REPORT | change))
     return record(Run(report=str(file)), LTCTL, CATALOGUE)
@@ -89,7 +89,7 @@ def test_a_small_report_in_detail(tmp_path: Path) -> None:
     ],
 )
 def test_a_fault_in_a_report_is_named(tmp_path: Path, change: dict[str, Any], key: str, found: str) -> None:
-    with pytest.raises(InputError, match=rf": {re.escape(key)}: expected .*, found .*{found}"):
+    with pytest.raises(bc.InputError, match=rf": {re.escape(key)}: expected .*, found .*{found}"):
         report(tmp_path, **change)
 
 
@@ -125,10 +125,10 @@ def test_a_table_may_be_larger_than_other_files(tmp_path: Path, monkeypatch: pyt
         series = record(Run(recording=str(file)), RECORDED, CATALOGUE).series[0]
         assert (series.values.size, series.values.sum()) == (110_000, 110_000 * 109_999 / 2 + 55_000)
     file.write_bytes(gzip.compress(head + 2 * rows.encode()))
-    with pytest.raises(InputError, match=r"size: expected at most 3 MB unpacked \(a table\), found more"):
+    with pytest.raises(bc.InputError, match=r"size: expected at most 3 MB unpacked \(a table\), found more"):
         record(Run(recording=str(file)), RECORDED, CATALOGUE)
     file.write_bytes(gzip.compress(b'{"Graphs": [' + b"1," * 1_000_000))
-    with pytest.raises(InputError, match="size: expected at most 1 MB unpacked, found more"):
+    with pytest.raises(bc.InputError, match="size: expected at most 1 MB unpacked, found more"):
         read(file)
 
 
@@ -155,7 +155,7 @@ def test_a_window_cuts_a_file(tmp_path: Path) -> None:
     curve = recording.curve(recording.series[0])
     assert (curve.index.tolist(), curve.tolist()) == ([0.0, 10.0, 20.0, 30.0], [30.0, 40.0, 50.0, 60.0])
     outside = Run(recording=str(file), start="1971-01-01T00:00:00Z", end="1972-01-01T00:00:00Z")
-    with pytest.raises(InputError, match=r"overlaps the data \(1970-01-01T00:00:00.* to 1970-01-01T00:01:30"):
+    with pytest.raises(bc.InputError, match=r"overlaps the data \(1970-01-01T00:00:00.* to 1970-01-01T00:01:30"):
         record(outside, RECORDED, CATALOGUE)
 
 
@@ -189,7 +189,7 @@ TIDY = pd.DataFrame(
 
 @pytest.mark.parametrize("column", ["time", "timestamp"])
 def test_a_tidy_frame(column: str) -> None:
-    rps, goroutines = Recording.from_frame(TIDY.rename(columns={"time": column})).series
+    rps, goroutines = bc.Recording.from_frame(TIDY.rename(columns={"time": column})).series
     assert (rps.metric, rps.name, rps.unit, dict(rps.labels)) == ("rps", "RPS", "requests/s", {"instance": "a"})
     assert (rps.times.tolist(), rps.values.tolist()) == ([0, 5], pytest.approx([1.5, np.nan], nan_ok=True))
     assert goroutines.values.tolist() == [7, 8, 9]
@@ -207,7 +207,7 @@ def test_a_tidy_frame(column: str) -> None:
 )
 def test_a_wide_frame(index: object) -> None:
     frame = pd.DataFrame({"RPS": [1, 2, 3], "own": [np.nan, 5.5, 6]}, index=index)  # type: ignore[arg-type]
-    recording = Recording.from_frame(frame)
+    recording = bc.Recording.from_frame(frame)
     assert [(s.metric, s.unit) for s in recording.series] == [("rps", "requests/s"), ("own", "")]
     assert recording.series[0].times.tolist() == [START, START + 5, START + 10]
     assert (recording.window, recording.stop_known) == ((START, START + 10), False)
@@ -218,11 +218,11 @@ def test_a_wide_frame(index: object) -> None:
 def test_a_frame_comes_back_long_and_within_its_window() -> None:
     frame = pd.DataFrame({"rps": np.arange(4.0)}, index=pd.to_timedelta([0, 5, 10, 15], unit="s"))
     lasting = pd.DataFrame({"P99 API times": pd.to_timedelta([120, 130, 140], unit="ms")}, index=[0, 5, 10])
-    assert Recording.from_frame(lasting).series[0].values.tolist() == [0.12, 0.13, 0.14]
-    recording = Recording.from_frame(frame, window=(5, 15), stop_known=True)
+    assert bc.Recording.from_frame(lasting).series[0].values.tolist() == [0.12, 0.13, 0.14]
+    recording = bc.Recording.from_frame(frame, window=(5, 15), stop_known=True)
     assert recording.curve(recording.series[0]).to_dict() == {0.0: 1.0, 5.0: 2.0, 10.0: 3.0}
     assert recording.stop_known
-    recording = Recording.from_frame(TIDY, catalogue=read_catalogue("mattermost"))
+    recording = bc.Recording.from_frame(TIDY, catalogue=read_catalogue("mattermost"))
     found = recording.to_frame()
     assert list(found.columns) == ["metric", "labels", "elapsed_s", "value"]
     assert found["labels"].tolist() == ["instance=a"] * 2 + ["instance=b"] * 3
@@ -235,7 +235,7 @@ def test_a_sum_counts_instances_that_end_or_begin_in_mid_run() -> None:
         at = np.arange(start, end, 10.0)
         return pd.DataFrame({"time": at[at != without], "metric": "users", "value": 250.0}).assign(instance=name)
 
-    whole = Recording.from_frame(pd.concat([agent("a", 0, 1200, 50), agent("b", 0, 600), agent("c", 800, 1200)]))
+    whole = bc.Recording.from_frame(pd.concat([agent("a", 0, 1200, 50), agent("b", 0, 600), agent("c", 800, 1200)]))
     users = whole.curve(whole.total("users"))  # type: ignore[arg-type]  # there is one
     assert (users[590.0], users[700.0], users[900.0], 50.0 in users.index) == (500.0, 250.0, 500.0, False)
 
@@ -256,8 +256,8 @@ def test_a_sum_counts_instances_that_end_or_begin_in_mid_run() -> None:
     ids=range(9),
 )
 def test_a_fault_in_a_frame_is_named(frame: pd.DataFrame, key: str, found: str) -> None:
-    with pytest.raises(InputError, match=rf"^{key}: expected .*, found .*{re.escape(found)}"):
-        Recording.from_frame(frame)
+    with pytest.raises(bc.InputError, match=rf"^{key}: expected .*, found .*{re.escape(found)}"):
+        bc.Recording.from_frame(frame)
 
 
 def test_a_recording_says_what_it_is_in_six_lines() -> None:
@@ -265,12 +265,12 @@ def test_a_recording_says_what_it_is_in_six_lines() -> None:
     series = tuple(Series(f"m{i}", f"M{i}", "", times, times) for i in range(50))
     labels = tuple(LabelSummary("api", f"h{i}", "avg", 1.0) for i in range(60))
     notes = tuple(Note("source", "x" * 500) for _ in range(9))
-    lines = repr(Recording(series, (0.0, 95.0), True, labels, notes)).splitlines()
+    lines = repr(bc.Recording(series, (0.0, 95.0), True, labels, notes)).splitlines()
     assert lines[0] == "Recording(50 series of 50 metrics over 95 s from 1970-01-01T00:00:00Z)"
     assert lines[1] == "  m0, m1, m2, m3, m4, m5 and 44 more: 20 samples every 5 s"
     assert (lines[2], len(lines)) == ("  label values: api (60)", 6)
     assert max(map(len, lines)) < 120
-    assert repr(Recording((), (0.0, 1.0), True)).count("\n") == 0
+    assert repr(bc.Recording((), (0.0, 1.0), True)).count("\n") == 0
 
 
 CSV = "timestamp,metric,value\n1,RPS,2\n"
@@ -282,16 +282,16 @@ def test_files_are_found_in_the_working_folder(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     assert read("x.csv", labels="l.csv").label_summaries == (LabelSummary("api", "a", "avg", 1.0),)
     (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(InputError, match=r"Grafana.*ltctl report generate.*found other JSON"):
+    with pytest.raises(bc.InputError, match=r"Grafana.*ltctl report generate.*found other JSON"):
         read("x.json")
     with pytest.raises(
-        InputError, match="kind: expected one of grafana, ltctl, pgbench, sysstat, recorded, found 'csv'"
+        bc.InputError, match="kind: expected one of grafana, ltctl, pgbench, sysstat, recorded, found 'csv'"
     ):
         read("x.csv", kind="csv")
 
 
 def test_a_pull_by_its_address_and_times(prometheus: Prometheus) -> None:
-    recording = pull(prometheus.url, at(BASE_START).isoformat(), at(BASE_START + LENGTH_S), step_s=10, threads=2)
+    recording = bc.pull(prometheus.url, at(BASE_START).isoformat(), at(BASE_START + LENGTH_S), step_s=10, threads=2)
     assert len(recording.graphs()) == 10
     assert recording.find("number-of-connected-devices", {}).step_s == 10  # type: ignore[union-attr]
     for start, end, more, said in (
@@ -300,5 +300,5 @@ def test_a_pull_by_its_address_and_times(prometheus: Prometheus) -> None:
         (at(0), at(1), {"threads": 0}, "threads: expected greater than or equal to 1, found the number 0"),
         (at(0), at(1), {"treads": 0}, "found the unknown key `treads`"),
     ):
-        with pytest.raises(InputError, match=said):
-            pull(prometheus.url, start, end, **more)
+        with pytest.raises(bc.InputError, match=said):
+            bc.pull(prometheus.url, start, end, **more)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+import buildcompare as bc
 from buildcompare.comparison import artefacts
-from buildcompare.config.errors import InputError
 from buildcompare.config.params import check_params
 from buildcompare.report.publish import publish
 from support import small_params, write_params
@@ -20,7 +20,7 @@ def params_with(folder: Path, *named: str) -> dict[str, Any]:
 
 
 def refused(folder: Path, *named: str) -> str:
-    with pytest.raises(InputError) as refusal:
+    with pytest.raises(bc.InputError) as refusal:
         artefacts.of_runs(check_params(params_with(folder, *named)))
     return str(refusal.value)
 
@@ -95,9 +95,9 @@ def test_a_file_that_grows_or_becomes_a_link_is_not_copied(tmp_path: Path) -> No
     log.write_text("one")
     [(_, found)] = artefacts.of_runs(check_params(params_with(tmp_path, str(log))))
     log.write_text("one and more")
-    with pytest.raises(InputError, match="a file of constant size"):
+    with pytest.raises(bc.InputError, match="a file of constant size"):
         artefacts.copy(found, tmp_path / "out")
     log.unlink()
     log.symlink_to("/etc/passwd")
-    with pytest.raises(InputError, match="a file that can be read"):
+    with pytest.raises(bc.InputError, match="a file that can be read"):
         artefacts.copy(found, tmp_path / "out")

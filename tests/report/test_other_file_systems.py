@@ -15,7 +15,6 @@ import fsspec
 import pytest
 
 import buildcompare as bc
-from buildcompare.config.errors import InputError
 from buildcompare.config.remote import copied_back, fetched_folder, written
 from buildcompare.history.ledger import read_ledger, record
 from buildcompare.report.batch import Order
@@ -43,7 +42,7 @@ def test_a_recording_is_read_as_it_is_now(memory: Any, tmp_path: Path) -> None:
     memory.pipe("/runs/base.csv", csv.rsplit(b"\n", 40)[0])
     assert bc.read("memory://runs/base.csv").samples_sha256 != here.samples_sha256
     memory.rm("/runs/base.csv")
-    with pytest.raises(InputError, match=r"memory://runs/base.csv: expected .*, found no such file"):
+    with pytest.raises(bc.InputError, match=r"memory://runs/base.csv: expected .*, found no such file"):
         bc.read("memory://runs/base.csv")
 
 
@@ -62,7 +61,7 @@ def test_a_recording_is_read_as_it_is_now(memory: Any, tmp_path: Path) -> None:
     ],
 )
 def test_other_addresses_are_refused(address: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=said) as error:
+    with pytest.raises(bc.InputError, match=said) as error:
         bc.read(address)
     params = write_params(tmp_path / "p.yaml", {**small_params(tmp_path / "data"), "history": address})
     commands = (
@@ -151,7 +150,7 @@ def test_a_ledger_there_is_read_and_not_written(memory: Any, tmp_path: Path) -> 
     memory.pipe("/l/x.json", (tmp_path / "x.json").read_bytes())
     here = fetched_folder("memory://l")
     assert [*read_ledger(here).by_name] == ["x"]
-    with pytest.raises(InputError, match="memory://l: history: expected a local folder, found an address"):
+    with pytest.raises(bc.InputError, match="memory://l: history: expected a local folder, found an address"):
         record(here, [entry("y", 2, ("1.1.0", "1.2.0"))])
     assert memory.find("/l") == ["/l/x.json"]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import buildcompare as bc
 import golden
 from buildcompare.comparison import analysis as workbench
 from buildcompare.findings import above_the_fold
@@ -17,7 +18,6 @@ from buildcompare.report import markdown, sections
 from buildcompare.report.exporters import HtmlReportExporter, convert
 from buildcompare.report.notebook import notebook_of
 from buildcompare.results import Finding, Results, Validity
-from buildcompare.results.codes import Status
 from buildcompare.text.numbers import change, interval
 from support import analysed, small_params
 
@@ -60,8 +60,8 @@ def test_a_label_of_one_build_alone_is_a_marked_row(made: workbench.Analysis, tm
     test = next(each for each in made.results.tests if each.labels)
     row = test.labels[0]
     rows = [
-        row.model_copy(update={"label": "both", "status": Status.EQUIVALENT, "only_in": None}),
-        row.model_copy(update={"label": "alone", "status": Status.NOT_COMPARABLE, "only_in": "new"}),
+        row.model_copy(update={"label": "both", "status": bc.Status.EQUIVALENT, "only_in": None}),
+        row.model_copy(update={"label": "alone", "status": bc.Status.NOT_COMPARABLE, "only_in": "new"}),
     ]
     results = made.results.model_copy(update={"tests": [test.model_copy(update={"labels": rows})]})
     script = (files("buildcompare.report") / "templates/buildcompare/report.js").read_text("utf-8")
@@ -176,7 +176,7 @@ def test_no_row_of_an_invalid_test_reads_as_judged(made: workbench.Analysis) -> 
     def shown(validity: str) -> str:
         changed = []
         for test in made.results.tests:
-            rows = [row.model_copy(update={"status": Status.REGRESSION}) for row in test.metrics]
+            rows = [row.model_copy(update={"status": bc.Status.REGRESSION}) for row in test.metrics]
             changed.append(test.model_copy(update={"validity": Validity(status=validity), "metrics": rows}))
         now = replace(made, results=made.results.model_copy(update={"tests": changed}))
         parts = [*sections.metrics(now), sections.labels(now), sections.errors(now)]

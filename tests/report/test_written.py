@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buildcompare.config.errors import InputError
+import buildcompare as bc
 from buildcompare.config.project import write_files
 from buildcompare.report import markdown
 from buildcompare.report.publish import publish
@@ -187,7 +187,7 @@ def test_lines_of_any_ending_and_order_survive(tmp_path: Path, ending: str) -> N
 def test_a_broken_marker_is_named(tmp_path: Path, text: str, line: str, expected: str) -> None:
     file = tmp_path / "README.md"
     file.write_text(text)
-    with pytest.raises(InputError, match=rf"{line}: expected .*{expected}.*, found"):
+    with pytest.raises(bc.InputError, match=rf"{line}: expected .*{expected}.*, found"):
         markdown.read_written(file)
 
 
@@ -216,6 +216,6 @@ def test_a_hand_edit_survives_regenerations_and_a_broken_marker_writes_nothing(t
     assert file.read_bytes() == edited
     file.write_bytes(edited.replace(END.encode(), b""))
     kept = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
-    with pytest.raises(InputError, match="hand-written"):
+    with pytest.raises(bc.InputError, match="hand-written"):
         publish(params, output=output)
     assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == kept

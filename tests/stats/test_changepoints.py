@@ -8,15 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
-from buildcompare.stats.changepoints import (
-    CalibratedPenalty,
-    ar1_noise,
-    best_segmentation,
-    changepoints,
-    no_change_of,
-    no_change_penalty,
-    segment_means,
-)
+import buildcompare as bc
+from buildcompare.stats.changepoints import CalibratedPenalty, ar1_noise, no_change_of, no_change_penalty, segment_means
 
 
 def ar1(rng: np.random.Generator, size: int, phi: float) -> np.ndarray:
@@ -57,7 +50,7 @@ def cost_of(values: np.ndarray, changes: tuple[int, ...], penalty: float) -> flo
 @given(st.integers(0, 10**6), st.integers(2, 300), st.sampled_from([0.05, 1.0, 6.0, 30.0]))
 def test_no_segmentation_is_better(seed: int, size: int, penalty: float) -> None:
     values = signal(seed, size)
-    found = best_segmentation(values, penalty)
+    found = bc.best_segmentation(values, penalty)
     assert list(found) == sorted(set(found))
     assert cost_of(values, found, penalty) == pytest.approx(optimum(values, penalty), rel=1e-9, abs=1e-9)
 
@@ -69,7 +62,7 @@ def test_a_series_of_many_steps_is_searched_as_exactly(phi: float, steps: int, p
     for at in rng.choice(np.arange(1, values.size), steps, replace=False):
         values[at:] += rng.choice([-1.0, 1.0]) * rng.uniform(1.0, 4.0)
     penalty = per_variance * (1.0 + phi) / (1.0 - phi)
-    found = best_segmentation(values, penalty)
+    found = bc.best_segmentation(values, penalty)
     assert len(found) >= steps / 8
     assert cost_of(values, found, penalty) == pytest.approx(optimum(values, penalty), rel=1e-10)
 
@@ -77,15 +70,15 @@ def test_a_series_of_many_steps_is_searched_as_exactly(phi: float, steps: int, p
 def test_what_cannot_be_searched_is_refused() -> None:
     for values in ([1.0, math.nan, 2.0], [[1.0, 2.0]], [1.0, math.inf]):
         with pytest.raises(ValueError, match="values: expected finite numbers"):
-            best_segmentation(np.array(values), 1.0)
+            bc.best_segmentation(np.array(values), 1.0)
     for penalty in (0.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="penalty: expected a number above 0"):
-            best_segmentation(np.zeros(3), penalty)
+            bc.best_segmentation(np.zeros(3), penalty)
 
 
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_series_of_one_sample_has_no_change(size: int) -> None:
-    assert best_segmentation(np.ones(size), 1.0) == ()
+    assert bc.best_segmentation(np.ones(size), 1.0) == ()
     assert no_change_penalty(np.ones(size)) == 0.0
 
 
@@ -96,8 +89,8 @@ def test_the_no_change_penalty_is_where_changes_end(seed: int, size: int) -> Non
     if penalty == 0.0:
         assert np.ptp(values) == 0.0
         return
-    assert best_segmentation(values, penalty * (1 + 1e-6)) == ()
-    assert best_segmentation(values, penalty * (1 - 1e-6)) != ()
+    assert bc.best_segmentation(values, penalty * (1 + 1e-6)) == ()
+    assert bc.best_segmentation(values, penalty * (1 - 1e-6)) != ()
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
@@ -116,8 +109,8 @@ def test_the_noise_of_an_ar1_process_is_estimated(phi: float) -> None:
 def test_without_calibration_false_alarms_are_few_and_a_step_is_found(phi: float, size: int) -> None:
     rng = np.random.default_rng(12)
     step = 2.0 * (np.arange(size) >= size // 2)
-    false = [bool(changepoints(ar1(rng, size, phi)).changes) for _ in range(150)]
-    found = [bool(changepoints(ar1(rng, size, phi) + step).changes) for _ in range(60)]
+    false = [bool(bc.changepoints(ar1(rng, size, phi)).changes) for _ in range(150)]
+    found = [bool(bc.changepoints(ar1(rng, size, phi) + step).changes) for _ in range(60)]
     assert np.mean(false) <= 0.10
     assert np.mean(found) >= 0.60
 
@@ -129,10 +122,10 @@ def test_with_calibration_false_alarms_are_rare_and_a_step_is_found() -> None:
     step = 2.0 * (np.arange(1080) >= 540)
     penalties = [CalibratedPenalty.learn([ar1(rng, 1080, 0.9) for _ in range(20)]) for _ in range(10)]
     runs = [(penalty, ar1(rng, 1080, 0.9)) for penalty in penalties for _ in range(20)]
-    assert changepoints(runs[0][1], calibration=runs[0][0]).calibrated
-    false = [bool(changepoints(run, calibration=penalty).changes) for penalty, run in runs]
+    assert bc.changepoints(runs[0][1], calibration=runs[0][0]).calibrated
+    false = [bool(bc.changepoints(run, calibration=penalty).changes) for penalty, run in runs]
     found = [
-        any(abs(at - 540) <= 50 for at in changepoints(run + step, calibration=penalty).changes)
+        any(abs(at - 540) <= 50 for at in bc.changepoints(run + step, calibration=penalty).changes)
         for penalty, run in runs[::3]
     ]
     assert np.mean(false) <= 0.07  # 5 % over many calibrations (benchmarks/events.py); 200 runs here
@@ -145,7 +138,7 @@ def test_a_calibrated_penalty_is_beyond_every_run_that_it_learned_from() -> None
     calibration = CalibratedPenalty.learn(runs)
     for run in runs:
         assert no_change_of(run) <= calibration.factor * (1 + 1e-9)
-        assert changepoints(run, calibration=calibration).changes == ()
+        assert bc.changepoints(run, calibration=calibration).changes == ()
 
 
 @pytest.mark.parametrize("no_change", [(1.0,) * 9, (1.0,) * 9 + (0.0,)])
@@ -156,13 +149,13 @@ def test_a_calibration_needs_ten_runs(no_change: tuple[float, ...]) -> None:
 
 def test_a_series_without_noise_shows_its_step_and_nothing_else() -> None:
     early = np.arange(100) < 70
-    assert changepoints(np.full(100, 5003.0)).changes == ()
-    assert changepoints(np.where(early, 5003.0, 4546.0)).changes == (70,)
-    assert changepoints(np.repeat([0.0, 9.0], 5)).changes == (), "too short"
+    assert bc.changepoints(np.full(100, 5003.0)).changes == ()
+    assert bc.changepoints(np.where(early, 5003.0, 4546.0)).changes == (70,)
+    assert bc.changepoints(np.repeat([0.0, 9.0], 5)).changes == (), "too short"
 
 
 def test_an_outlier_is_no_change_and_hides_none() -> None:
     rng = np.random.default_rng(16)
     values = ar1(rng, 300, 0.3) + 3.0 * (np.arange(300) >= 150)
     values[[40, 41, 90, 200, 250]] += (25.0, 25.0, -40.0, 60.0, 30.0)
-    assert changepoints(values).changes == pytest.approx((150,), abs=4)
+    assert bc.changepoints(values).changes == pytest.approx((150,), abs=4)

@@ -18,17 +18,9 @@ import buildcompare as bc
 from buildcompare.config.catalogue import Metric
 from buildcompare.findings.verdict import opening
 from buildcompare.results.codes import NoiseSource
-from buildcompare.stats.effects import (
-    Effect,
-    judge_labels,
-    judge_levels,
-    judge_metrics,
-    judge_users,
-    measure_effect,
-    status_of,
-)
+from buildcompare.stats.effects import Effect, judge_labels, judge_metrics, judge_users, measure_effect, status_of
 from buildcompare.stats.failures import Failures, failures_effect
-from buildcompare.stats.noise import Noise, RunLevel
+from buildcompare.stats.noise import RunLevel
 from buildcompare.text.sentences import say
 from support import analysed, small_params, sure, write_csv
 
@@ -109,13 +101,13 @@ def test_families_are_judged_apart() -> None:
 
 
 def test_what_would_be_seen_is_seen() -> None:
-    noise = Noise(0.03, 14.0, "calibration")
+    noise = bc.Noise(0.03, 14.0, "calibration")
     rng = np.random.default_rng(21)
     family, sd = [LOWER] * 7, 0.03 * math.sqrt(2)
     size = effect(0.0, sd, 14.0).min_detectable_percent(10.0, len(family))
     found = 0
     for _ in range(800):
-        known = Noise(noise.sd * math.sqrt(rng.chisquare(14.0) / 14.0), 14.0, "calibration")  # an estimate too
+        known = bc.Noise(noise.sd * math.sqrt(rng.chisquare(14.0) / 14.0), 14.0, "calibration")  # an estimate too
         factors = [1 + size / 100, *[1.0] * (len(family) - 1)]
         pairs = [([RunLevel(1.0)], [RunLevel(factor * math.exp(rng.normal(0, sd)))]) for factor in factors]
         judged = judge_metrics([(LOWER, measure_effect(a, b, known)) for a, b in pairs])
@@ -179,14 +171,14 @@ def test_without_calibration_and_prior_no_change_is_claimed(
 
 
 def test_levels_of_runs_are_judged_by_themselves_as_in_a_comparison() -> None:
-    noise = Noise(0.03, 12.0, "calibration")
-    own = judge_levels([100.0, 104.0], [120.0], noise, margin_percent=10.0)
+    noise = bc.Noise(0.03, 12.0, "calibration")
+    own = bc.judge_levels([100.0, 104.0], [120.0], noise, margin_percent=10.0)
     levels = [RunLevel(100.0), RunLevel(104.0)], [RunLevel(120.0)]
     whole = sure(judge_metrics([(LOWER, measure_effect(*levels, noise))])[0])
     assert (own.effect, own.status) == (whole.effect, whole.status)
-    assert judge_levels([100.0], [120.0], 0.03).effect.sd == pytest.approx(0.03 * math.sqrt(2))
+    assert bc.judge_levels([100.0], [120.0], 0.03).effect.sd == pytest.approx(0.03 * math.sqrt(2))
     with pytest.raises(ValueError, match="all above zero"):
-        judge_levels([0.0], [1.0], 0.03)
+        bc.judge_levels([0.0], [1.0], 0.03)
 
 
 @pytest.mark.parametrize(("at", "rise", "gate"), [(0, 1.1, False), (1, 1.6, True)])

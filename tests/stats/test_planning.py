@@ -9,27 +9,19 @@ import numpy as np
 import pytest
 from scipy import special
 
+import buildcompare as bc
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.findings import verdict
 from buildcompare.results import TestResult, TrafficMixResult, Validity
-from buildcompare.results.codes import Better, NoiseSource, Status
+from buildcompare.results.codes import Better, NoiseSource
 from buildcompare.stats.effects import Effect, judge
-from buildcompare.stats.planning import (
-    SPENT,
-    Looks,
-    enough_runs,
-    levels,
-    look_level,
-    plan_runs,
-    spent_early,
-    spent_late,
-)
+from buildcompare.stats.planning import SPENT, Looks, enough_runs, levels, spent_early, spent_late
 from buildcompare.stats.pooling import pool_effects, pool_metrics
 from quiet import quiet, with_metric
 from support import sure
 
 
-def status(runs: np.ndarray, df: float, known: float, margin: float, looks: Looks | None) -> Status:
+def status(runs: np.ndarray, df: float, known: float, margin: float, looks: Looks | None) -> bc.Status:
     n = runs.shape[1]
     squares = float(((runs - runs.mean(axis=1, keepdims=True)) ** 2).sum())
     sd = math.sqrt((df * known**2 + squares) / (df + 2.0 * (n - 1)))
@@ -50,11 +42,17 @@ def test_levels_spend_what_they_may(spending: Callable[[float], float]) -> None:
 
 
 def test_one_look_is_judged_as_ever() -> None:
-    assert look_level([1]) == look_level([3]) == look_level([3], planned=3) == look_level([3], planned=2) == 0.05
-    assert look_level([1, 1]) == 0.05  # the same runs again are no further look
-    assert look_level([1], planned=3) < look_level([1, 2], planned=3) < look_level([1, 2, 3], planned=3) < 0.05
-    assert look_level([1, 2, 3]) == look_level([3, 1, 2])
-    assert look_level([1, 9, 10]) == look_level([1, 9])  # beyond what was planned the level stays
+    assert (
+        bc.look_level([1])
+        == bc.look_level([3])
+        == bc.look_level([3], planned=3)
+        == bc.look_level([3], planned=2)
+        == 0.05
+    )
+    assert bc.look_level([1, 1]) == 0.05  # the same runs again are no further look
+    assert bc.look_level([1], planned=3) < bc.look_level([1, 2], planned=3) < bc.look_level([1, 2, 3], planned=3) < 0.05
+    assert bc.look_level([1, 2, 3]) == bc.look_level([3, 1, 2])
+    assert bc.look_level([1, 9, 10]) == bc.look_level([1, 9])  # beyond what was planned the level stays
 
 
 @pytest.mark.untraced
@@ -69,7 +67,7 @@ def test_all_further_looks_together_call_no_more_than_one_should(df: float, plan
         looks = [Looks(tuple(map(float, range(1, n + 1))), planned) for n in range(1, 10)]
         seen = [status(runs[:, :n], df, known, 0.1, looks[n - 1]) for n in range(1, 10)]
         called += any(each.changed for each in (seen if planned else seen[1:]))
-        worse += Status.REGRESSION in seen
+        worse += bc.Status.REGRESSION in seen
         naive += any(status(runs[:, :n], df, known, 0.1, None).changed for n in range(1, 10))
     assert called / repetitions <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / repetitions)
     assert worse / repetitions <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / repetitions)  # the first look included
@@ -83,7 +81,7 @@ def test_all_further_looks_together_call_no_more_than_one_should(df: float, plan
 def test_what_was_planned_is_found(df: float, sd: float, margin: float) -> None:
     rng = np.random.default_rng(32)
     for further in (1, 3):
-        step = plan_runs(sd, df, margin_percent=margin)[further - 1]
+        step = bc.plan_runs(sd, df, margin_percent=margin)[further - 1]
         last, found, excluded = further + 1, 0, 0
         looks = Looks((1.0, float(last)), float(last))
         for _ in range(600):
@@ -91,8 +89,8 @@ def test_what_was_planned_is_found(df: float, sd: float, margin: float) -> None:
             slower = runs + np.array([[0.0], [math.log1p(step.found_percent / 100.0)]])
             found += status(slower, df, sd, margin, looks).changed
             so_far = 100.0 * math.expm1(runs[1, 0] - runs[0, 0])
-            bound = plan_runs(sd, df, margin_percent=margin, delta_percent=so_far)[further - 1].no_worse_than_percent
-            excluded += status(runs, df, sd, max(sure(bound) / 2.0, 0.1), looks) != Status.INCONCLUSIVE
+            bound = bc.plan_runs(sd, df, margin_percent=margin, delta_percent=so_far)[further - 1].no_worse_than_percent
+            excluded += status(runs, df, sd, max(sure(bound) / 2.0, 0.1), looks) != bc.Status.INCONCLUSIVE
         assert 0.72 <= found / 600 <= 0.86
         assert excluded / 600 >= 0.72
 
@@ -111,20 +109,20 @@ def test_the_runs_that_settle_it_settle_four_of_five_cases(df: float, sd: float,
         last = enough.further + 1
         runs = rng.normal(0.0, sd, (2, last))
         runs[1] += math.log1p(enough.found_percent / 100.0)
-        if status(runs[:, :1], df, noise, margin, None) == Status.INCONCLUSIVE:
+        if status(runs[:, :1], df, noise, margin, None) == bc.Status.INCONCLUSIVE:
             settled.append(status(runs, df, noise, margin, Looks((1.0, last), last)).changed)
     assert len(settled) > 500
     assert 0.75 <= np.mean(settled) <= 0.86
 
 
 def test_more_runs_show_more() -> None:
-    steps = plan_runs(0.06, 8.0, margin_percent=10.0, family=2, better="neutral")
+    steps = bc.plan_runs(0.06, 8.0, margin_percent=10.0, family=2, better="neutral")
     assert [step.further for step in steps] == [*range(1, 9)]
     assert all(one.found_percent > two.found_percent for one, two in itertools.pairwise(steps))
     assert {step.no_worse_than_percent for step in steps} == {None}
-    alone = plan_runs(0.06, 8.0, margin_percent=10.0)
+    alone = bc.plan_runs(0.06, 8.0, margin_percent=10.0)
     assert alone[0].found_percent < steps[0].found_percent
-    fewer, more = (plan_runs(0.06, 8.0, margin_percent=1.0, better=each)[0] for each in ("higher", "lower"))
+    fewer, more = (bc.plan_runs(0.06, 8.0, margin_percent=1.0, better=each)[0] for each in ("higher", "lower"))
     assert sure(fewer.no_worse_than_percent) < sure(more.no_worse_than_percent)  # halved: doubled
     assert enough_runs(2.0, 8.0, margin_percent=0.1) is None
 

@@ -13,18 +13,16 @@ import pytest
 from scipy import special, stats
 from scipy.signal import lfilter
 
+import buildcompare as bc
 from buildcompare.config.catalogue import LabelSd, LabelTable, Metric, RunSd, read_catalogue
-from buildcompare.config.errors import InputError
 from buildcompare.labels.noise import LabelNoise, label_pairs
 from buildcompare.load.view import view_run
-from buildcompare.recordings.sources import read
 from buildcompare.results import Results
 from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.effects import LABEL_ALPHA, judge_labels, measure_effect
 from buildcompare.stats.levels import mean_with_error
 from buildcompare.stats.noise import (
     LABEL_KEY,
-    Noise,
     RepeatedRuns,
     RunLevel,
     RunLevels,
@@ -158,7 +156,7 @@ def test_a_calibrated_comparison_has_its_size_and_finds_what_it_should(run_sd: f
 
 
 def test_a_shorter_window_is_less_certain() -> None:
-    noise = Noise(0.02, 20.0, "calibration", within=0.01, seconds=1800.0)
+    noise = bc.Noise(0.02, 20.0, "calibration", within=0.01, seconds=1800.0)
     sds = []
     for seconds in (1800.0, 450.0):
         effect = sure(measure_effect([RunLevel(1.0, 0.0, seconds)], [RunLevel(1.0, 0.0, seconds)], noise))
@@ -307,8 +305,8 @@ def ceiling(real: Path) -> list[RepeatedRuns]:
         runs = []
         for row in rows.itertuples():
             try:
-                recording = read(real / "ceiling" / str(row.file), catalogue=catalogue, kind="ltctl")
-            except InputError:
+                recording = bc.read(real / "ceiling" / str(row.file), catalogue=catalogue, kind="ltctl")
+            except bc.InputError:
                 assert row.run_id == "v2-4XL552-1"  # an empty file, as published
                 continue
             runs.append(run_levels(view_run(recording, row.test_type, catalogue), row.test_type, catalogue))
@@ -353,7 +351,7 @@ def test_no_verdict_rests_on_an_average_read_off_a_plot(real: Path, compared: Ca
 
 
 SD = 0.03
-CATALOGUE = Noise(0.05, 8.0, NoiseSource.CATALOGUE, seconds=1800.0)
+CATALOGUE = bc.Noise(0.05, 8.0, NoiseSource.CATALOGUE, seconds=1800.0)
 METRIC = Metric(name="metric", slug="metric", better="lower", run_sd_percent=RunSd(bounded=5.0, unbounded=5.0))
 
 
@@ -371,7 +369,7 @@ def test_contrasts_pool_with_the_catalogue_by_degrees_of_freedom() -> None:
     assert taught.sd == pytest.approx(math.sqrt((20 * SD**2 + 8 * 0.05**2) / 28))
     assert (taught.df, taught.comparisons, taught.noise_source) == (28.0, 10, NoiseSource.CATALOGUE)
     assert taught.seconds == CATALOGUE.seconds
-    repeated = Noise(0.05, 12.0, NoiseSource.CALIBRATION)
+    repeated = bc.Noise(0.05, 12.0, NoiseSource.CALIBRATION)
     beside = sure(with_contrasts(repeated, contrasts([SD**2] * 12)))
     assert (beside.df, beside.noise_source) == (24.0, NoiseSource.CALIBRATION)
     assert beside.sd == pytest.approx(math.sqrt((SD**2 + 0.05**2) / 2))

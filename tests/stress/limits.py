@@ -21,8 +21,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import buildcompare as bc
 import fuzzing  # the tests' own parts
-from buildcompare.config.errors import BuildcompareError
 from buildcompare.recordings.prometheus_answer import PassingError, RefusedAnswerError
 
 
@@ -80,7 +80,7 @@ def takes_s(kind: str, contents: bytes, folder: Path) -> float:
     gc.freeze()
     try:
         started = time.process_time()
-        with contextlib.suppress(BuildcompareError, PassingError, RefusedAnswerError):
+        with contextlib.suppress(bc.BuildcompareError, PassingError, RefusedAnswerError):
             fuzzing.READERS[kind](path, contents)
         return time.process_time() - started
     finally:

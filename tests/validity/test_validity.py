@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import buildcompare as bc
 from buildcompare.config.params import Run, Source
 from buildcompare.load.curve import find_falls
-from buildcompare.load.users import supported_users
 from buildcompare.load.view import view_run
-from buildcompare.recordings.recording import Recording, Series
+from buildcompare.recordings.recording import Series
 from buildcompare.recordings.sources import record
 from buildcompare.results import Estimate
 from buildcompare.results.codes import Pair, ValidityCode
@@ -118,10 +118,10 @@ def test_at_the_ceiling_the_users_are_at_least() -> None:
     assert codes(found) == {("ceiling_reached", "base"), ("ceiling_reached", "new")}
     run = simulate_run(RunSettings(coordinator=Coordinator(max_users=5000), time_limit_s=9000.0), 2).recording
     view = view_run(run, "unbounded", CATALOGUE)
-    estimate = supported_users(view.users, stop=view.stop, ceiling=5000)
+    estimate = bc.supported_users(view.users, stop=view.stop, ceiling=5000)
     assert (estimate.estimated, estimate.reason) == (None, "ceiling_reached")
     assert 4900 <= (estimate.at_least or 0) <= 5000
-    free = supported_users(view.users, stop=view.stop)
+    free = bc.supported_users(view.users, stop=view.stop)
     assert free.estimated == estimate.at_least
 
 
@@ -297,7 +297,7 @@ def test_one_recording_in_two_places_is_no_comparison() -> None:
     assert "another of the same build" in twice.reasons[0].text
     assert judged(run, other).test.status == "valid"
     assert judge_runs(Pair([run, other], [bounded(seed=4), bounded(seed=5)])).test.status == "valid"
-    labels_only = in_test(Recording((), (0.0, 10.0), stop_known=True), "bounded", None)
+    labels_only = in_test(bc.Recording((), (0.0, 10.0), stop_known=True), "bounded", None)
     assert "same_recording" not in [r.code for r in judged(labels_only, labels_only).test.reasons]
 
 
@@ -520,7 +520,7 @@ def test_a_restart_is_not_also_a_climb() -> None:
     since = users.index.to_numpy() - window[0] - 30.0
     back = np.where(since < 0.0, 1.0, np.clip((since - 60.0) / 60.0, 0.0, 1.0))
     load = users * back
-    estimate = supported_users(load, stop=whole.view.stop)
+    estimate = bc.supported_users(load, stop=whole.view.stop)
     assert estimate.slope_users_per_s > 0.4
     own = loaded(whole, load)
     found = judged(unbounded(seed=2), replace(own, view=replace(own.view, estimate=estimate)))
