@@ -116,7 +116,7 @@ def _counts_rows(column: pd.Series) -> bool:
     """Whether a column only numbers the rows, or is a second clock that counts from the start of the run."""
     if _CLOCK.fullmatch(str(column.name).casefold()) or _ELAPSED.fullmatch(str(column.name).casefold()):
         return pd.to_numeric(column, errors="coerce").is_monotonic_increasing and column.iloc[0] != column.iloc[-1]
-    return column.is_unique and bool(_INDEX.fullmatch(str(column.name)))
+    return bool(_INDEX.fullmatch(str(column.name))) and column.is_unique
 
 
 def _counts_up(series: Series) -> bool:
