@@ -27,10 +27,9 @@ FAILURES = "failed-requests", "Failed requests", "requests/s"
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 WIDTH = 1.02  # ratio of two bounds of neighbouring buckets: the largest relative error of a percentile is 2 %
 SHORTEST_S, LONGEST_S = 1e-5, 7200.0  # bounds of request times; times outside are clipped to them
-BEYOND, AROUND = 5, 10
-"""A graph's percentile is that of an interval and its neighbours, so many that `BEYOND` requests are expected above it,
-at most `AROUND` intervals: the P99 of 20 log-normal times is by a third too small, and that of 92 is 14 % above that of
-110, whose largest time it leaves out."""
+AROUND_S = 10.0
+"""Seconds over which a graph's times are taken, as Locust's are: the geometric mean of shorter ones hides pauses and
+depends on how many requests they have (92 instead of 110 a second: P99 +14 %)."""
 STEPS_S = (1, 5, 10, 30, 60, 300)
 MOST_SAMPLES, MOST_LABEL_SAMPLES = 1_000, 60
 """Most samples of a graph, and of an endpoint; the step is the shortest of `STEPS_S` within this limit."""
@@ -163,7 +162,7 @@ class RequestLog:
         if users.size and users.max() >= self.most_users and self.dropped_s > last - (last - first) / 20:
             place = np.searchsorted(at, users.index.to_numpy(dtype=float), side="right")
             connected = users.groupby(place).mean().reindex(range(at.size)).ffill().bfill(limit=1).to_numpy(dtype=float)
-        series = [*aggregated(_by_interval(counts, at, step, AROUND)[0], catalogue, users=connected)]
+        series = [*aggregated(_by_interval(counts, at, step, AROUND_S)[0], catalogue, users=connected)]
         at, step = _ends(start, end, MOST_LABEL_SAMPLES)
         summaries: list[LabelSummary] = []
         for code, rows in counts.groupby("code"):
@@ -199,27 +198,28 @@ def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
 
 
 def _by_interval(
-    counts: pd.DataFrame, at: FloatArray, step: int, most: int = 1
+    counts: pd.DataFrame, at: FloatArray, step: int, around_s: float = 0.0
 ) -> tuple[Intervals, FloatArray, FloatArray]:
-    """Sum counts by interval, also by bucket, and return the buckets' bounds; the last is left out if not whole."""
+    """Sum counts by interval, also by bucket, and return the buckets' bounds; the last is left out if not whole.
+
+    Percentiles are those of the requests of `around_s` seconds around each interval.
+    """
     place = ((counts["second"] - (at[0] - step)) // step).to_numpy(dtype=np.int64)
     used, column = np.unique(counts["bucket"].to_numpy(), return_inverse=True)
     rows, place, column = (each[place < at.size] for each in (counts, place, column))
     requests, sums, failed = (np.bincount(place, rows[name], at.size).astype(float) for name in _COLUMNS)
     cell, bounds = place * used.size + column, _BOUNDS[used]
     buckets = np.bincount(cell, rows["requests"], at.size * used.size).reshape(at.size, -1).astype(np.float64)
-    shares = {
-        stat: _quantile(part, _around(buckets, BEYOND / (1 - part), most), bounds) for stat, part in PERCENTILES.items()
-    }
+    near = _around(buckets, int(around_s / step))
+    shares = {stat: _quantile(part, near, bounds) for stat, part in PERCENTILES.items()}
     return Intervals(at, np.full(at.size, step), requests, sums, failed, shares), buckets, bounds
 
 
-def _around(buckets: FloatArray, requests: float, most: int) -> FloatArray:
-    """Add the counts of neighbours to those of each interval, until these have so many requests, in at most `most`."""
-    intervals, all_requests = len(buckets), max(buckets.sum(), 1.0)
-    wide = min(math.ceil(requests * intervals / all_requests), most, intervals)
-    summed = np.vstack([np.zeros(buckets.shape[1]), buckets.cumsum(axis=0)])
-    first = (np.arange(intervals) - wide // 2).clip(0, intervals - wide)
+def _around(values: FloatArray, intervals: int) -> FloatArray:
+    """Sum the rows of so many successive intervals around each one; at the ends these are the first and the last."""
+    summed = np.concatenate([np.zeros((1, *values.shape[1:])), values.cumsum(axis=0)])
+    wide = min(max(intervals, 1), len(values))
+    first = (np.arange(len(values)) - wide // 2).clip(0, len(values) - wide)
     return np.asarray(summed[first + wide] - summed[first])
 
 
@@ -233,11 +233,16 @@ def _quantile(quantile: float, counts: FloatArray, bounds: FloatArray) -> FloatA
 def aggregated(all_requests: Intervals, catalogue: Catalogue, *, users: FloatArray | None = None) -> Iterable[Series]:
     """Yield the graphs of all requests: rate, times, successes, failures and users."""
     failures = all_requests.failed / all_requests.lasting_s
+    near = int(AROUND_S / np.median(all_requests.lasting_s))
+    counts = (all_requests.sums_s, all_requests.failed, all_requests.requests)
+    sums_s, failed, requests = (_around(np.nan_to_num(each), near) for each in counts)
+    part = _ratio(all_requests.failed, all_requests.requests)
+    part = np.where(np.isnan(part), _ratio(failed, requests), part)  # where a second has no request
     values = {
         "Requests": all_requests.requests / all_requests.lasting_s,
-        "Response time": _ratio(all_requests.sums_s, all_requests.requests),
+        "Response time": _ratio(sums_s, requests),
         **{f"{stat.upper()} response time": share for stat, share in all_requests.shares_s.items()},
-        "Successful requests": 100.0 - 100.0 * _ratio(all_requests.failed, all_requests.requests),
+        "Successful requests": 100.0 - 100.0 * part,
     }
     for name, numbers in {**values, **({} if users is None else {"Users": users})}.items():
         metric = catalogue.find(name)

@@ -16,7 +16,7 @@ import requests
 
 from buildcompare.comparison.analysis import with_noise
 from buildcompare.comparison.measure import TestView
-from buildcompare.comparison.reading import catalogue_of, read_recordings
+from buildcompare.comparison.reading import fitted, read_recordings
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison, Run, Test, read_params
 from buildcompare.config.project import resolve, root, write_files
@@ -153,7 +153,8 @@ def _watched(params: Comparison, test: Test, replay: bool | str | Path) -> tuple
     others = {each.name: each.model_copy(update={"base": [], "new": []}) for each in params.tests}
     wanted = others | {test.name: test.model_copy(update=finished)}
     runs = read_recordings(params.model_copy(update={"tests": [*wanted.values()]}))[test.name]
-    catalogue, noise = with_noise(params, catalogue_of(params), [*runs["base"], *runs["new"]])
+    every = [*runs["base"], *runs["new"]]
+    catalogue, noise = with_noise(*fitted(params, every), every)
     running = runs["new"].pop() if replay is True else read(resolve(replay), catalogue=catalogue) if replay else None
     start_s, end_s = running.window if running else [each.timestamp() for each in last.window or ()]
     settings = {"groups": noise.groups, "past": noise.contrasts, "planned_runs": params.planned_runs}

@@ -97,6 +97,21 @@ def test_metrics_that_no_catalogue_lists_are_judged_by_their_names() -> None:
     assert single.findings["text"].str.contains(r"latency of new .* \+\d+ %, which is unproven").any()
 
 
+def test_params_without_a_catalogue_take_the_one_that_compare_takes(tmp_path: Path) -> None:
+    files: list[list[str]] = []
+    for i, level in enumerate((100.0, 200.0)):
+        files.append([str(tmp_path / f"{i}-{run}.csv") for run in range(2)])
+        for run, file in enumerate(files[-1]):
+            own_names(level, 2 * i + run).rename_axis("elapsed_s").to_csv(file)
+    direct = bc.compare(*files)
+    base, new = ([{"recording": file} for file in build] for build in files)
+    about = {"base": {"label": "v1"}, "new": {"label": "v2"}, "source": {"kind": "recorded"}}
+    comparison = bc.parameters(name="own", tests=[{"name": "t", "type": "bounded", "base": base, "new": new}], **about)
+    result = bc.compare(comparison)
+    assert result.metrics["status"].tolist() == direct.metrics["status"].tolist() != []
+    assert result.results.verdict == direct.results.verdict == bc.Verdict.REGRESSION
+
+
 def test_settings_in_code_replace_what_is_assumed() -> None:
     runs = [own_names(100.0, i) for i in (1, 2)], [own_names(200.0, i) for i in (3, 4)]
     result = bc.compare(*runs, metrics={"latency": {"unit": "ms", "better": "higher"}})

@@ -80,7 +80,7 @@ def test_more_users_than_the_params_say_are_told(tmp_path: Path) -> None:
 
 
 def test_where_nothing_is_recognised_the_nearest_names_are_told(tmp_path: Path) -> None:
-    params = bounded(tmp_path)
+    params = bounded(tmp_path) | {"metrics": "mattermost"}
     names = {"avg_api_times": "api times (average)", "number_of_connected_devices": "connected devices", "rps": "qps"}
     files = [change(params, side, renamed(**names)) for side in ("base", "new")]
     (told,) = found(params)

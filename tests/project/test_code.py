@@ -2,6 +2,7 @@
 
 import ast
 import io
+import re
 import tokenize
 from functools import cache
 from pathlib import Path
@@ -20,8 +21,9 @@ def trees(project: Path) -> dict[str, ast.Module]:
 
 def test_no_private_name_is_imported(project: Path) -> None:
     nodes = ((file, node) for file, tree in trees(project).items() for node in ast.walk(tree))
-    imports = ((file, each.name) for file, node in nodes if isinstance(node, ast.ImportFrom) for each in node.names)
-    assert [(file, name) for file, name in imports if name.startswith("_") and not name.startswith("__")] == []
+    imports = ((file, node) for file, node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    names = ((file, f"{getattr(node, 'module', '')}.{each.name}") for file, node in imports for each in node.names)
+    assert [(file, name) for file, name in names if re.search(r"(^|\.)_[^_]", name)] == []
 
 
 def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import sysconfig
 import venv
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,8 +63,8 @@ def installed(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
     venv.create(folder / "env", with_pip=False)
     python = folder / "env/bin/python"
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder / "env")}))
-    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
-        wheel.extractall(site)
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*install, next(folder.glob("*.whl"))], check=True, capture_output=True)
     packages = sysconfig.get_path("purelib")
     # Its own .pth files, such as the checkout's, do not count.
     (site / "dependencies.pth").write_text(f"{packages}\n")
@@ -75,8 +74,9 @@ def installed(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
 
     def run(*arguments: object, code: int = 0) -> str:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("BUILDCOMPARE", "PYTHON"))}
-        command = [str(python), *map(str, arguments)]
-        done = subprocess.run(command, cwd=working, env=clean, capture_output=True, text=True, check=False)
+        script = arguments[:2] == ("-m", "buildcompare")  # the command that pip made of the entry point
+        command = [*([python.with_name("buildcompare"), *arguments[2:]] if script else [python, *arguments])]
+        done = subprocess.run([*map(str, command)], cwd=working, env=clean, capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stdout + done.stderr
         assert "GUARD" not in done.stderr
         return done.stdout

@@ -88,8 +88,8 @@ class Calibration(Strict):
         return groups
 
 
-def read_calibration(file: str, catalogue_name: str) -> Calibration:
-    """Read a calibration for a comparison that uses the catalogue `catalogue_name`."""
+def read_calibration(file: str, catalogue_name: str | None) -> Calibration:
+    """Read a calibration for a comparison that uses the catalogue `catalogue_name`; None: not known yet."""
     key, expected = "calibration", "a file that `python -m buildcompare calibrate` made"
     text = read_text(resolve(file), expected, key=key, max_bytes=MAX_BYTES)
     try:
@@ -98,7 +98,7 @@ def read_calibration(file: str, catalogue_name: str) -> Calibration:
         fault = error.errors()[0]
         key = ".".join(str(part) for part in fault["loc"]) or key
         raise InputError(file=file, key=key, expected=expected, found=fault["msg"].casefold()) from None
-    if (found := calibration.metrics) != catalogue_name:
+    if (found := calibration.metrics) != catalogue_name and catalogue_name is not None:
         expected = f"a calibration for the catalogue {catalogue_name}"
         raise InputError(file=file, key="metrics", expected=expected, found=f"one for {found}")
     return calibration

@@ -16,6 +16,7 @@ from buildcompare.comparison.provenance import params_sha256, provenance
 from buildcompare.comparison.reading import (
     calibration_of,
     catalogue_of,
+    fitted,
     parameters,
     pull_recordings,
     read_profiles,
@@ -76,7 +77,8 @@ def analyse(
     `catalogue` replaces the one that `params` name; `command` is the command line that makes the report again.
     """
     every = [recording for test in recordings.values() for side in SIDES for recording in test[side]]
-    catalogue, learned = with_noise(params, catalogue_of(params, catalogue), every)
+    params, catalogue = fitted(params, every, catalogue)
+    catalogue, learned = with_noise(params, catalogue, every)
     groups, ledger, changes = learned.groups, learned.ledger, learned.contrasts
     simulated = any(recording.simulated for recording in every)
     label_noise = LabelNoise(groups, catalogue.label_tables)
@@ -101,7 +103,7 @@ def analyse(
     }
     tests, noise = [each.result for each in compared.values()], supported_users_noise(catalogue, groups)
     past = compare_to_ledger(ledger, params, tests, noise, simulated=simulated) if ledger else None
-    origin = provenance(params, params.metrics, _inputs(recordings, profiles), command, artefacts.of_runs(params))
+    origin = provenance(params, params.metrics or "", _inputs(recordings, profiles), command, artefacts.of_runs(params))
     results = _unconcluded(params, tests, past, origin, self_check=learned.self_check, simulated=simulated)
     return Analysis(params, catalogue, recordings, _concluded(results, catalogue), compared)
 

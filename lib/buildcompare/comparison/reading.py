@@ -1,7 +1,7 @@
 """Read what a comparison is made from: params, catalogue, recordings, profiles, calibration."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -64,9 +64,14 @@ def parameters_of(file: str, given: dict[str, Any], read: Callable[[Path], P], c
 
 
 def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Catalogue:
-    """Return `catalogue`, or the catalogue that `params` name, with the metric settings and margins of `params`."""
+    """Return `catalogue`, or the catalogue that `params` name, with the metric settings and margins of `params`.
+
+    Without either, return all catalogues in one to read files with; :func:`fitted` then chooses one of them.
+    """
+    if catalogue is None and params.metrics is None:
+        return open_catalogue().with_operations(params.operations)
     try:
-        catalogue = read_catalogue(catalogue or params.metrics)
+        catalogue = read_catalogue(catalogue or params.metrics or "")
     except InputError as error:
         raise params.fault_at(("metrics",), error) from None
     catalogue = catalogue.with_operations(params.operations, assumed_metric)
@@ -75,6 +80,16 @@ def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Cata
     except InputError as error:
         fault = InputError(file=None, key=None, expected=error.expected, found=error.found)
         raise params.fault_at(("margins", str(error.key).removeprefix("margins.")), fault) from None
+
+
+def fitted(
+    params: Comparison, runs: Sequence[Recording], catalogue: Catalogue | None = None
+) -> tuple[Comparison, Catalogue]:
+    """Return the parameters and their catalogue; if they name none, it is the one that fits the runs' metrics."""
+    if catalogue is None and params.metrics is None:
+        listed, name, _ = _fitting(runs, params.operations)
+        params, catalogue = params.model_copy(update={"metrics": name}), with_assumed(listed, _units(runs))
+    return params, catalogue_of(params, catalogue)
 
 
 def pull_recordings(params: Comparison, *, refresh: bool = False, quiet: bool = False) -> None:
@@ -89,10 +104,14 @@ def pull_recordings(params: Comparison, *, refresh: bool = False, quiet: bool = 
 def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, dict[Side, list[Recording]]]:
     """Read every run; runs on a server are pulled once and kept (`refresh` pulls them again)."""
     pull_recordings(params, refresh=refresh)
-    catalogue = catalogue_of(params)
+    catalogue, runs = catalogue_of(params), [*runs_of(params)]
+    found = [_read(params, catalogue, *each) for each in runs]
+    if params.metrics is None:
+        listed, _, alike = _fitting(found, params.operations)
+        found = found if alike else [_read(params, listed, *each) for each in runs]
     recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}
-    for slot, run in runs_of(params):
-        recordings[slot.test][slot.build].append(_read(params, catalogue, slot, run))
+    for (slot, _), recording in zip(runs, found, strict=True):
+        recordings[slot.test][slot.build].append(recording)
     return recordings
 
 
@@ -157,21 +176,24 @@ def with_catalogue(
     if catalogue is not None:
         named = read_catalogue(catalogue).with_operations(inline, assumed_metric)
         return read(named), named, catalogue
-    every = open_catalogue().with_operations(inline)
-    runs = read(every)
-    units = _units(runs)
+    runs = read(open_catalogue().with_operations(inline))
+    listed, name, alike = _fitting([*runs["base"], *runs["new"]], inline)
+    runs = runs if alike else read(listed)
+    return runs, with_assumed(listed, _units([*runs["base"], *runs["new"]])), name
+
+
+def _fitting(runs: Sequence[Recording], inline: Mapping[str, Operation]) -> tuple[Catalogue, str, bool]:
+    """Return the catalogue that fits the runs' metrics, its name, and whether it and all catalogues say the same."""
+    every, units = open_catalogue().with_operations(inline), _units(runs)
     name = recognised(each for each in units if each not in inline)
     listed = open_catalogue([name] if name else []).with_operations(inline)
-    if any(listed.find(each) != every.find(each) for each in units):  # read again if the catalogues differ on a metric
-        runs = read(listed)
-        units = _units(runs)
-    return runs, with_assumed(listed, units), name or ""
+    return listed, name or "", all(listed.find(each) == every.find(each) for each in units)
 
 
-def _units(runs: Builds) -> dict[str, str]:
+def _units(runs: Iterable[Recording]) -> dict[str, str]:
     """Map the name of each series and measurement of the runs to its unit."""
     units: dict[str, str] = {}
-    for run in (run for side in SIDES for run in runs[side]):
+    for run in runs:
         units |= {each.name: each.unit for each in run.graphs()} | {each.name: each.unit for each in run.measurements}
     return units
 

@@ -24,6 +24,7 @@ FILE_KEYS: dict[str, str] = {
     "ltctl": "report", "recorded": "recording", "grafana": "snapshot", "pgbench": "pgbench", "sysstat": "sysstat"
 }  # fmt: skip
 """Kind of source -> key of a run that holds the path of its file."""
+CATALOGUES = {"prometheus": "mattermost"}  # kind of source -> catalogue if none is named; for files, one that fits
 _FILE_KEYS = [f"`{key}`" for key in (*FILE_KEYS.values(), "values")]
 MOST_USERS = 1_000_000_000
 """Upper bound of users and of counted errors."""
@@ -362,8 +363,9 @@ class Comparison(Reported):
 
     base: Build
     new: Build
-    metrics: str = Field(default="mattermost", min_length=1)
     source: Source
+    metrics: str | None = Field(default_factory=lambda read: CATALOGUES.get(read["source"].kind), min_length=1)
+    """Name or path of the catalogue; None: the catalogue that lists most metrics of the runs."""
     operations: dict[Annotated[str, Field(min_length=1, max_length=200)], Operation] = Field(default_factory=dict)
     """Name of a benchmark's quantity -> its settings, which override the catalogue's."""
     tests: Named[Test]

@@ -153,8 +153,8 @@ def unrecognised(
     A recording that lacks only the load metric, or only the gate metrics, is reported if one of its unknown names is
     similar to an expected name. Recordings with the same names share a finding.
     """
-    gates = [metric for metric in catalogue.metrics if metric.gate]
-    loads = [metric for metric in catalogue.metrics if metric.load]
+    known = [metric for metric in catalogue.metrics if metric.known]
+    gates, loads = ([m for m in known if m.gate], [m for m in known if m.load])
     alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[tuple[str, Side, int]]] = {}
     for test in tests:
         for side, i, run in _each_run(test):
@@ -163,7 +163,7 @@ def unrecognised(
             kinds = [kind for kind in (gates, loads) if kind]
             lacking = [k for k in kinds if unknown == recorded or all(m.slug in run.missing for m in k)]
             wanted = [metric for kind in lacking for metric in kind]
-            names = tuple(sorted(unknown))
+            names = tuple(sorted(recorded - {metric.slug for metric in known}))
             if len(lacking) == 2 or (wanted and _nearest(names, wanted)):
                 alike.setdefault((tuple(metric.slug for metric in wanted), names), []).append((test.name, side, i))
     for (slugs, names), places in alike.items():

@@ -18,7 +18,7 @@ from buildcompare.config.params import Coordinator, Test, version_in
 from buildcompare.load import curve as curves
 from buildcompare.load.curve import HELD, Fall, SteadyState, find_falls, samples, sustained
 from buildcompare.load.users import CEILING, COVERED, SILENT_S, STEEP
-from buildcompare.load.view import RunView, Views
+from buildcompare.load.view import RATES, RunView, Views
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import Estimate, Validity, ValidityReason
 from buildcompare.results.base import Reason
@@ -204,8 +204,12 @@ def _falls(run: RunInTest) -> Reasons:
     allowed = 0.0 if bounded else run.coordinator.fastest_fall
     # If users were not recorded, the load is a proxy (goroutines) that varies by itself: a fall must reach `IDLE`.
     hardly_any = curves.IDLE if view.users is None else curves.HARDLY_ANY
-    every = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
-    falls = [fall for fall in every if view.users is not None or fall.kind == "restart"]
+    begun_s = view.stop.at_s - curves.AT_ONCE_S if view.stop.shutdown else math.inf  # users leave one by one from here
+    found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
+    every = [fall for fall in found if fall.at_s < begun_s or fall.back_s is not None]
+    rate = view.load_slug is not None and run.catalogue.find(view.load_slug).unit in RATES  # 0 while a server pauses
+    gone = [fall for fall in every if fall.kind == "restart" and (fall.back_s or 0.0) - fall.at_s > rate * SILENT_S]
+    falls = every if view.users is not None else gone
     falls = _lost(run, falls) if bounded else falls
     if not falls:
         return
