@@ -132,9 +132,8 @@ def test_pauses_and_users_who_leave_at_the_end_make_no_test_invalid(tmp_path: Pa
         for run in range(3):
             at = np.sort(rng.uniform(0, 120, 360))
             waited = np.where((at > 60) & (at < 60 + pause_s), 60 + pause_s - at, 0) + 0.1 * rng.lognormal(0, 0.2, 360)
-            left = np.minimum(np.ceil((120 - at) / 1.5), 20) if users else at
-            rows = [f"{1.76e12 + 1e3 * t:.0f},{1e3 * s:.0f},a,true" for t, s in zip(at + waited, waited, strict=True)]
-            rows = [f"{row},{n:.0f}" if users else row for row, n in zip(rows, left, strict=True)]
+            each = zip(at + waited, waited, np.minimum(np.ceil((120 - at) / 1.5), 20), strict=True)
+            rows = [f"{1.76e12 + 1e3 * t:.0f},{1e3 * s:.0f},a,true{f',{n:.0f}' * users}" for t, s, n in each]
             (tmp_path / f"{name}{run}.jtl").write_text(head + "\n".join(rows))
     runs = ([tmp_path / f"{name}{run}.jtl" for run in range(3)] for name in ("base", "new"))
     (test,) = bc.compare(*runs).results.tests

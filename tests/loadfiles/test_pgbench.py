@@ -222,7 +222,7 @@ MALFORMED = {
     "a log with a line cut off": (LOG + "0 2 14\n", 2),
     "a log of two kinds": (LOG + "1795363978 409 272729 194139779 293 1784\n", 2),
     "a log of a sample": ("".join(f"0 {i} 1448 0 {1795363972 + i} 850802\n" for i in range(1, 90, 3)), 1),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", MALFORMED)

@@ -263,22 +263,15 @@ def test_no_command_lets_data_steer_the_terminal(tmp_path: Path) -> None:
     (ledger / "x.json").write_text(json.dumps({**fuzzing.ENTRY, "setup": {EVIL: EVIL}, "servers": [EVIL]}))
     (tmp_path / "matrix.yaml").write_bytes(fuzzing.MATRIX.replace(b"simple", json.dumps(EVIL).encode()))
     commands = [
-        ["report", good, "--all", "--no-graphs", "--output", tmp_path / "out/good"],
-        ["report", odd],
-        ["compare", recording, named],
-        ["compare", recording, recording, "--new-name", EVIL, "--all"],
-        ["batch", odd, tmp_path / f"{EVIL[:3]}none.yaml", "--output", tmp_path / "out"],
-        ["pull", odd],
-        ["calibrate", odd, "--output", tmp_path / "made.json"],
-        ["history", ledger],
-        ["history", ledger, "--only", EVIL],
-        ["history-import", tmp_path / "odd.csv", "--output", tmp_path / "other"],
+        ["report", good, "--all", "--no-graphs", "--output", tmp_path / "out/good"], ["report", odd],
+        ["compare", recording, named], ["compare", recording, recording, "--new-name", EVIL, "--all"],
+        ["batch", odd, tmp_path / f"{EVIL[:3]}none.yaml", "--output", tmp_path / "out"], ["pull", odd],
+        ["calibrate", odd, "--output", tmp_path / "made.json"], ["history", ledger],
+        ["history", ledger, "--only", EVIL], ["history-import", tmp_path / "odd.csv", "--output", tmp_path / "other"],
         ["index", "--output", tmp_path / "out", "--history", tmp_path / EVIL.replace("/", "")],
-        ["export", tmp_path / "odd.json", "--openmetrics", tmp_path / "x"],
-        ["plan", odd],
-        ["run", tmp_path / "matrix.yaml", "--output", tmp_path / "cells"],
-        [EVIL],
-    ]
+        ["export", tmp_path / "odd.json", "--openmetrics", tmp_path / "x"], ["plan", odd],
+        ["run", tmp_path / "matrix.yaml", "--output", tmp_path / "cells"], [EVIL],
+    ]  # fmt: skip
     everything = ""
     for each in commands:
         code, said = in_a_terminal(*each)

@@ -43,8 +43,7 @@ FORMS: dict[str, Callable[[pd.DataFrame], str | bytes]] = {
     "long": long,
     "long, behind a default index of pandas'": lambda frame: pd.read_csv(io.StringIO(long(frame)), dtype=str).to_csv(),
     "wide, behind an index": lambda frame: frame.reset_index(names="time").to_csv(),
-    "long, decimal commas": lambda frame: long(frame, ";"),
-    "wide, seconds": lambda frame: wide(frame, 1),
+    "long, decimal commas": lambda frame: long(frame, ";"), "wide, seconds": lambda frame: wide(frame, 1),
     "wide, an index of pandas' without a name": lambda frame: wide(frame, 1, name=""),
     "wide, milliseconds": lambda frame: wide(frame, 1000, name="timestamp"),
     "wide, zone": lambda frame: wide(frame, "%Y-%m-%dT%H:%M:%SZ"),
@@ -53,10 +52,9 @@ FORMS: dict[str, Callable[[pd.DataFrame], str | bytes]] = {
     "wide, decimal commas, BOM": lambda frame: b"\xef\xbb\xbf" + wide(frame, 1, ";").encode(),
     "wide, tabs, UTF-16": lambda frame: wide(frame, 1000, "\t").encode("utf-16"),
     "spreadsheet's first line": lambda frame: "sep=;\r\n" + wide(frame, "%Y-%m-%dT%H:%M:%SZ", ";"),
-    "separators at the end": lambda frame: wide(frame, 1, ";").replace("\n", ";\n"),
-    "Grafana, joined by time": grafana,
+    "separators at the end": lambda frame: wide(frame, 1, ";").replace("\n", ";\n"), "Grafana, joined by time": grafana,
     "Grafana before 7, series as rows": lambda frame: long(frame, ";", ("Time", "Series", "Value")).replace(",", "."),
-}
+}  # fmt: skip
 
 
 @st.composite

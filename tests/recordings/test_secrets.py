@@ -32,18 +32,16 @@ from support import write_params
 LETTERS = string.ascii_letters + string.digits + "+/=~._-"
 TOKEN = "".join(random.Random(7).choice(LETTERS) for _ in range(2_000))
 FORMS: dict[str, Callable[[str], str]] = {
-    "plain": str,
-    "percent-encoded": lambda text: quote(text, safe=""),
+    "plain": str, "percent-encoded": lambda text: quote(text, safe=""),
     "percent-encoded in small letters": lambda text: quote_plus(text).replace("%2F", "%2f").replace("%2B", "%2b"),
     "base64": lambda text: base64.b64encode(text.encode()).decode(),
     "base64 behind other words": lambda text: base64.urlsafe_b64encode(f"Bearer {text}".encode()).decode(),
-    "its first half": lambda text: text[: len(text) // 2],
-    "hex": lambda text: text.encode().hex().upper(),
+    "its first half": lambda text: text[: len(text) // 2], "hex": lambda text: text.encode().hex().upper(),
     "quoted as JSON": json.dumps,
     "with each letter escaped": lambda text: "".join(f"\\u{ord(letter):04X}" for letter in text),
     "in small letters": str.lower,
     "over many lines": lambda text: "\n".join(text[i : i + 10] for i in range(0, len(text), 10)),
-}
+}  # fmt: skip
 
 
 def five(asked: dict[str, list[str]], labels: dict[str, str], **more: Any) -> Answer:
