@@ -268,7 +268,7 @@ def test_the_comment_says_what_the_page_says(slower: Results) -> None:
     assert lines[0] == "<!-- buildcompare -->"
     assert lines[1] == f"**✗ {opening(slower).title}.** {opening(slower).sentence}"
     rows = {cells[1]: cells[2:] for line in lines if len(cells := [each.strip() for each in line.split("|")]) > 7}
-    assert rows["Response time"][1:5] == ["36.6 ms", "+12.0 %", "+5.5 to +18.8 %", "✗ regression"]
+    assert rows["Response time"][1:5] == ["36.6 ms", "+11.9 %", "+5.7 to +18.4 %", "✗ regression"]
     assert list(rows)[2:5] == ["Response time", "P50 response time", "P95 response time"]  # changes first
     assert f"- **critical**: {slower.findings[0].text}" in lines
     assert all(f"- {each.text}" in lines for each in slower.suggestions)

@@ -64,10 +64,7 @@ def parameters_of(file: str, given: dict[str, Any], read: Callable[[Path], P], c
 
 
 def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Catalogue:
-    """Return `catalogue`, or the catalogue that `params` name, with the metric settings and margins of `params`.
-
-    Without either, return all catalogues in one to read files with; :func:`fitted` then chooses one of them.
-    """
+    """Return `catalogue`, or the one that `params` name, with their settings; without either, all catalogues in one."""
     if catalogue is None and params.metrics is None:
         return open_catalogue().with_operations(params.operations)
     try:

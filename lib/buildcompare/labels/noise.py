@@ -41,6 +41,7 @@ ERRATIC = 4.0
 """In the mean variance of a table, variances of its noisiest tenth of labels are at most this many times the median.
 The value was set on one half of the ceiling tests. In the other half (identical builds of 3 runs), 0.2 to 0.8 % of the
 labels have p < 0.02; without this limit 0.1 to 0.5 %."""
+MANY_CALLS, MOST_OF_MANY = 100_000, 5.0  # Labels with so many calls have at most this multiple of their table's SD
 QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; two copies of one file have a ratio of 0
 MILLISECOND = 1e-3  # Published tables are rounded to this, in seconds
 
@@ -132,7 +133,9 @@ class LabelNoise:
         self, table: TableNoise, keys: Sequence[tuple[str, str, str]], few: npt.ArrayLike = 0.0
     ) -> FloatArray:
         """Predict the SD of one run's log value for the labels `keys` of one table; `few` is the part of few calls."""
-        stated = np.hypot([table.labels.get(label, table.sd) for _, label, _ in keys], few)
+        many = (np.asarray(few) > 0.0) & (np.asarray(few) < math.sqrt(2.0 / MANY_CALLS))
+        most = np.where(many, MOST_OF_MANY * table.sd, np.inf)
+        stated = np.hypot(np.minimum([table.labels.get(label, table.sd) for _, label, _ in keys], most), few)
         squares, count = np.array([self._squares.get(key, (0.0, 0.0)) for key in keys]).T
         return np.asarray(_shrunk(stated, squares, count), dtype=np.float64)
 
