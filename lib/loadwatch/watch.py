@@ -154,7 +154,7 @@ def _watched(params: Comparison, test: Test, replay: bool | str | Path) -> tuple
     wanted = others | {test.name: test.model_copy(update=finished)}
     runs = read_recordings(params.model_copy(update={"tests": [*wanted.values()]}))[test.name]
     every = [*runs["base"], *runs["new"]]
-    catalogue, noise = with_noise(*fitted(params, every), every)
+    catalogue, noise = with_noise(*fitted(params, [every]), every)
     running = runs["new"].pop() if replay is True else read(resolve(replay), catalogue=catalogue) if replay else None
     start_s, end_s = running.window if running else [each.timestamp() for each in last.window or ()]
     settings = {"groups": noise.groups, "past": noise.contrasts, "planned_runs": params.planned_runs}

@@ -130,9 +130,9 @@ def test_pauses_and_users_who_leave_at_the_end_make_no_test_invalid(tmp_path: Pa
     rng, head = np.random.default_rng(2), f"timeStamp,elapsed,label,success{',allThreads' * users}\n"
     for name, pause_s in (("base", 0.0), ("new", 5.0)):
         for run in range(3):
-            at = np.sort(rng.uniform(0, 120, 360))
-            waited = np.where((at > 60) & (at < 60 + pause_s), 60 + pause_s - at, 0) + 0.1 * rng.lognormal(0, 0.2, 360)
-            each = zip(at + waited, waited, np.minimum(np.ceil((120 - at) / 1.5), 20), strict=True)
+            at = np.sort(rng.uniform(0, 600, 1800))
+            waited = np.where((at > 99) & (at < 99 + pause_s), 99 + pause_s - at, 0) + 0.1 * rng.lognormal(0, 0.2, 1800)
+            each = zip(at + waited, waited, np.minimum(np.ceil((600 - at) / 1.5), 20), strict=True)
             rows = [f"{1.76e12 + 1e3 * t:.0f},{1e3 * s:.0f},a,true{f',{n:.0f}' * users}" for t, s, n in each]
             (tmp_path / f"{name}{run}.jtl").write_text(head + "\n".join(rows))
     runs = ([tmp_path / f"{name}{run}.jtl" for run in range(3)] for name in ("base", "new"))

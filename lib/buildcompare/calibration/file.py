@@ -99,7 +99,7 @@ def read_calibration(file: str, catalogue_name: str | None) -> Calibration:
         key = ".".join(str(part) for part in fault["loc"]) or key
         raise InputError(file=file, key=key, expected=expected, found=fault["msg"].casefold()) from None
     if (found := calibration.metrics) != catalogue_name and catalogue_name is not None:
-        expected = f"a calibration for the catalogue {catalogue_name}"
+        expected = f"a calibration for {f'the catalogue {catalogue_name}' if catalogue_name else 'no catalogue'}"
         raise InputError(file=file, key="metrics", expected=expected, found=f"one for {found}")
     return calibration
 

@@ -76,8 +76,9 @@ def analyse(
 
     `catalogue` replaces the one that `params` name; `command` is the command line that makes the report again.
     """
-    every = [recording for test in recordings.values() for side in SIDES for recording in test[side]]
-    params, catalogue = fitted(params, every, catalogue)
+    runs = [[recording for side in SIDES for recording in test[side]] for test in recordings.values()]
+    every = [recording for test in runs for recording in test]
+    params, catalogue = fitted(params, runs, catalogue)
     catalogue, learned = with_noise(params, catalogue, every)
     groups, ledger, changes = learned.groups, learned.ledger, learned.contrasts
     simulated = any(recording.simulated for recording in every)

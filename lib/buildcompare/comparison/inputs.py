@@ -11,6 +11,7 @@ from typing import Any
 
 from buildcompare.comparison import artefacts
 from buildcompare.comparison.reading import runs_of
+from buildcompare.config.catalogue import catalogue_names
 from buildcompare.config.errors import InputError
 from buildcompare.config.kinds import kind_of_params, kinds
 from buildcompare.config.params import Comparison, Reported
@@ -32,8 +33,9 @@ def files_of(params: Reported) -> list[str]:
     """List the paths of all files from which the report is made, including the files of pulled runs."""
     kind = kind_of_params(params)
     named: list[str | None] = [str(notebook_of(params))]
-    if catalogue := getattr(params, "metrics", None):
-        named.append(catalogue if catalogue.endswith((".yaml", ".yml")) else f"params/metrics/{catalogue}.yaml")
+    metrics = getattr(params, "metrics", None)
+    catalogues = [metrics] if metrics else catalogue_names()
+    named += [each if each.endswith((".yaml", ".yml")) else f"params/metrics/{each}.yaml" for each in catalogues]
     with suppress(InputError):  # a faulty artefact is reported when the report is made
         named += [each.named for _, files in artefacts.of_runs(params) for each in files]
     if kind:

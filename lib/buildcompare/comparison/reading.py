@@ -1,5 +1,6 @@
 """Read what a comparison is made from: params, catalogue, recordings, profiles, calibration."""
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +19,8 @@ from buildcompare.recordings.sources import ENDING, Slot, is_kept, read_run, sho
 from buildcompare.results.codes import SIDES, Pair, Side
 
 P = TypeVar("P", bound=Reported)
+Builds = dict[Side, list[Recording]]
+Tests = Sequence[Sequence[Recording]]  # runs of both builds, by test
 BUNDLED = "params/v10.4.0-rc1.yaml"
 """Params file that a notebook without parameters reads."""
 
@@ -79,13 +82,11 @@ def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Cata
         raise params.fault_at(("margins", str(error.key).removeprefix("margins.")), fault) from None
 
 
-def fitted(
-    params: Comparison, runs: Sequence[Recording], catalogue: Catalogue | None = None
-) -> tuple[Comparison, Catalogue]:
-    """Return the parameters and their catalogue; if they name none, it is the one that fits the runs' metrics."""
+def fitted(params: Comparison, tests: Tests, catalogue: Catalogue | None = None) -> tuple[Comparison, Catalogue]:
+    """Return the parameters and their catalogue; if they name none, it is the one that fits each test's metrics."""
     if catalogue is None and params.metrics is None:
-        listed, name, _ = _fitting(runs, params.operations)
-        params, catalogue = params.model_copy(update={"metrics": name}), with_assumed(listed, _units(runs))
+        listed, name, _ = _fitting(tests, params.operations)
+        params, catalogue = params.model_copy(update={"metrics": name}), with_assumed(listed, _units(*tests))
     return params, catalogue_of(params, catalogue)
 
 
@@ -104,7 +105,8 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
     catalogue, runs = catalogue_of(params), [*runs_of(params)]
     found = [_read(params, catalogue, *each) for each in runs]
     if params.metrics is None:
-        listed, _, alike = _fitting(found, params.operations)
+        tests = [[found[i] for i, (slot, _) in enumerate(runs) if slot.test == test.name] for test in params.tests]
+        listed, _, alike = _fitting(tests, params.operations)
         found = found if alike else [_read(params, listed, *each) for each in runs]
     recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}
     for (slot, _), recording in zip(runs, found, strict=True):
@@ -160,9 +162,6 @@ def calibration_of(params: Comparison, file: str) -> Calibration:
         raise params.fault_at(("calibration",), error) from None
 
 
-Builds = dict[Side, list[Recording]]
-
-
 def with_catalogue(
     read: Callable[[Catalogue], Builds], catalogue: str | None, inline: Mapping[str, Operation]
 ) -> tuple[Builds, Catalogue, str]:
@@ -174,23 +173,23 @@ def with_catalogue(
         named = read_catalogue(catalogue).with_operations(inline, assumed_metric)
         return read(named), named, catalogue
     runs = read(open_catalogue().with_operations(inline))
-    listed, name, alike = _fitting([*runs["base"], *runs["new"]], inline)
+    listed, name, alike = _fitting([[*runs["base"], *runs["new"]]], inline)
     runs = runs if alike else read(listed)
-    return runs, with_assumed(listed, _units([*runs["base"], *runs["new"]])), name
+    return runs, with_assumed(listed, _units(runs["base"], runs["new"])), name
 
 
-def _fitting(runs: Sequence[Recording], inline: Mapping[str, Operation]) -> tuple[Catalogue, str, bool]:
-    """Return the catalogue that fits the runs' metrics, its name, and whether it and all catalogues say the same."""
-    every, units = open_catalogue().with_operations(inline), _units(runs)
-    name = recognised(each for each in units if each not in inline)
-    listed = open_catalogue([name] if name else []).with_operations(inline)
-    return listed, name or "", all(listed.find(each) == every.find(each) for each in units)
+def _fitting(tests: Tests, inline: Mapping[str, Operation]) -> tuple[Catalogue, str, bool]:
+    """Return the catalogue that fits each test's metrics, its name, and whether it and all catalogues say the same."""
+    every, units = open_catalogue().with_operations(inline), [_units(runs) for runs in tests]
+    names = sorted({name for each in units if (name := recognised(metric for metric in each if metric not in inline))})
+    listed = open_catalogue(names).with_operations(inline)
+    return listed, ", ".join(names), all(listed.find(name) == every.find(name) for each in units for name in each)
 
 
-def _units(runs: Iterable[Recording]) -> dict[str, str]:
+def _units(*tests: Iterable[Recording]) -> dict[str, str]:
     """Map the name of each series and measurement of the runs to its unit."""
     units: dict[str, str] = {}
-    for run in runs:
+    for run in itertools.chain(*tests):
         units |= {each.name: each.unit for each in run.graphs()} | {each.name: each.unit for each in run.measurements}
     return units
 

@@ -6,7 +6,7 @@ Readers already refuse damaged files. The mistakes found here leave files readab
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
-from buildcompare.config.assumed import recognised
+from buildcompare.config.assumed import OpenCatalogue, recognised
 from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.results import InputProvenance, RunResult, SeriesCoverage, TestResult
@@ -155,6 +155,7 @@ def unrecognised(
     """
     known = [metric for metric in catalogue.metrics if metric.known]
     gates, loads = ([m for m in known if m.gate], [m for m in known if m.load])
+    is_fitted = isinstance(catalogue, OpenCatalogue)  # other tests may have metrics of other catalogues
     alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[tuple[str, Side, int]]] = {}
     for test in tests:
         for side, i, run in _each_run(test):
@@ -164,7 +165,7 @@ def unrecognised(
             lacking = [k for k in kinds if unknown == recorded or all(m.slug in run.missing for m in k)]
             wanted = [metric for kind in lacking for metric in kind]
             names = tuple(sorted(recorded - {metric.slug for metric in known}))
-            if len(lacking) == 2 or (wanted and _nearest(names, wanted)):
+            if (len(lacking) == 2 and not is_fitted) or (wanted and _nearest(names, wanted)):
                 alike.setdefault((tuple(metric.slug for metric in wanted), names), []).append((test.name, side, i))
     for (slugs, names), places in alike.items():
         metrics = [metric for metric in catalogue.metrics if metric.slug in slugs]

@@ -316,15 +316,9 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
     if period is not None and period < ALIASED * curve.sample_s:
         period = None
     return Waves(
-        onset_s=falls[0].peak_s,
-        onset_users=falls[0].peak,
-        falls=tuple(falls),
-        cycles=tuple(distances.tolist()),
-        period_s=period,
-        amplitude=amplitude if resolved else None,
-        regularity=regularity,
-        test=test,
-    )
+        onset_s=falls[0].peak_s, onset_users=falls[0].peak, falls=tuple(falls), cycles=tuple(distances.tolist()),
+        period_s=period, amplitude=amplitude if resolved else None, regularity=regularity, test=test,
+    )  # fmt: skip
 
 
 def _from_first_row(turns: list[Turn]) -> list[Turn]:

@@ -175,16 +175,9 @@ def compare_supported_users(
         if bound and (row := judge_users(bound, band, looks).deciding_row())["status"] == Status.REGRESSION:
             best, delta, judged = Pair(least, best.new), delta_percent(least, best.new), row
     return SupportedUsersResult(
-        base=best.base,
-        new=best.new,
-        delta_percent=delta,
-        band_percent=band,
-        reported=reported,
-        estimated=estimated,
-        at_least=at_least,
-        reason=of_build.map(lambda build: build.reason),
-        **judged,
-    )
+        base=best.base, new=best.new, delta_percent=delta, band_percent=band, reported=reported, estimated=estimated,
+        at_least=at_least, reason=of_build.map(lambda build: build.reason), **judged,
+    )  # fmt: skip
 
 
 QUIET_S = 60.0  # the coordinator ignores alerts during this time after a test's start (its setting `MinIntervalSec`)

@@ -26,6 +26,7 @@ from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side
 from buildcompare.stats.levels import HARDLY_COVERED, MINUTE_S
 from buildcompare.text.sentences import say
 
+LEAVING_S = 10.0  # Users who leave so shortly before a shutdown belong to it: k6 removes them one by one
 APART = 0.05  # Maximum relative difference of the builds' loads in a bounded test; published tests have 0.001
 NOT_HELD, HARDLY_HELD = 0.05, 0.25
 """Maximum fractions of a bounded run's plateau with a load below `HELD` times the highest lasting load. A run is
@@ -204,11 +205,11 @@ def _falls(run: RunInTest) -> Reasons:
     allowed = 0.0 if bounded else run.coordinator.fastest_fall
     # If users were not recorded, the load is a proxy (goroutines) that varies by itself: a fall must reach `IDLE`.
     hardly_any = curves.IDLE if view.users is None else curves.HARDLY_ANY
-    begun_s = view.stop.at_s - curves.AT_ONCE_S if view.stop.shutdown else math.inf  # users leave one by one from here
+    leaving_s = view.stop.at_s - LEAVING_S if view.stop.shutdown else math.inf
     found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
-    every = [fall for fall in found if fall.at_s < begun_s or fall.back_s is not None]
+    every = [fall for fall in found if fall.at_s < leaving_s or fall.back_s is not None]
     rate = view.load_slug is not None and run.catalogue.find(view.load_slug).unit in RATES  # 0 while a server pauses
-    gone = [fall for fall in every if fall.kind == "restart" and (fall.back_s or 0.0) - fall.at_s > rate * SILENT_S]
+    gone = [fall for fall in every if fall.kind == "restart" and not (rate and _silent_s(view.load, fall) <= SILENT_S)]
     falls = every if view.users is not None else gone
     falls = _lost(run, falls) if bounded else falls
     if not falls:
@@ -219,6 +220,12 @@ def _falls(run: RunInTest) -> Reasons:
         same = [reason for reason in reasons if reason.code == code]
         worst = max(same, key=lambda reason: (reason.status == ValidityStatus.INVALID, voids(reason)))
         yield worst.model_copy(update={"numbers": {**worst.numbers, "times": float(len(same))}})
+
+
+def _silent_s(load: pd.Series, fall: Fall) -> float:
+    """Return for how long hardly any load remained after a fall."""
+    elapsed, values = samples(load, fall.back_s or math.inf)
+    return float(np.diff(elapsed[(elapsed >= fall.at_s) & (values > curves.IDLE * fall.before)]).max(initial=0.0))
 
 
 def voids(reason: ValidityReason) -> bool:
@@ -233,10 +240,7 @@ def _lost(run: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
 
 
 def _longest_stretch(run: RunInTest, falls: Sequence[Fall]) -> tuple[float, float]:
-    """Find the longest part of the steady window in which no users are missing and rates have settled.
-
-    Time after a restart does not count, since a fresh server behaves differently.
-    """
+    """Find the longest part of the steady window with all users and settled rates, and not after a restart."""
     start, end = run.view.steady.window or (falls[0].at_s, falls[0].at_s)
     gone = [(fall.at_s, fall.back_s or math.inf, start if fall.kind == "restart" else None) for fall in falls]
     begins = [start, *(back + run.view.rate_s for _, back, _ in gone if start < back < end)]
