@@ -209,7 +209,8 @@ def _falls(run: RunInTest) -> Reasons:
     found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
     every = [fall for fall in found if fall.at_s < leaving_s or fall.back_s is not None]
     rate = view.load_slug is not None and run.catalogue.find(view.load_slug).unit in RATES  # 0 while a server pauses
-    gone = [fall for fall in every if fall.kind == "restart" and not (rate and _silent_s(view.load, fall) <= SILENT_S)]
+    least_s = curves.AT_ONCE_S if rate else -1.0
+    gone = [fall for fall in every if fall.kind == "restart" and _silent_s(view.load, fall) > least_s]
     falls = every if view.users is not None else gone
     falls = _lost(run, falls) if bounded else falls
     if not falls:
