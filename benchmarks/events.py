@@ -30,7 +30,7 @@ from buildcompare.metrics.events import find_events
 from buildcompare.recordings.sources import record
 from buildcompare.results import TestResult
 from buildcompare.results.codes import SIDES, FindingKind
-from buildcompare.stats.changepoints import CalibratedPenalty, changepoints
+from buildcompare.stats.changepoints import changepoints, no_change_of, penalty_factor
 from validity import published
 
 SEED = 20261121
@@ -57,7 +57,8 @@ def noise() -> None:
     print("    n  phi | estimated: false  found   near | calibrated: false  found   near | find_events: false")
     for size, phi in itertools.product((1080, 75), (0.0, 0.5, 0.9)):
         calibrated = [
-            CalibratedPenalty.learn([ar1(rng, size, phi) for _ in range(CALIBRATION_RUNS)]) for _ in range(CALIBRATIONS)
+            penalty_factor([no_change_of(ar1(rng, size, phi)) for _ in range(CALIBRATION_RUNS)])
+            for _ in range(CALIBRATIONS)
         ]
         cells = []
         for penalties in ([None], calibrated):
@@ -74,8 +75,8 @@ def noise() -> None:
         print(f"{size:5} {phi:4} |      {cells[0]}    |       {cells[1]}    | {np.mean(events):7.1%}")
 
 
-def _changes(penalties: Sequence[CalibratedPenalty | None], i: int, values: np.ndarray) -> tuple[int, ...]:
-    return changepoints(values, calibration=penalties[i % len(penalties)]).changes
+def _changes(penalties: Sequence[float | None], i: int, values: np.ndarray) -> tuple[int, ...]:
+    return changepoints(values, factor=penalties[i % len(penalties)]).changes
 
 
 # ---- Real load tests ------------------------------------------------------------------------------------------------

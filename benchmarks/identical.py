@@ -23,6 +23,7 @@ import pandas as pd
 from buildcompare import findings
 from buildcompare.calibration.file import beside_runs
 from buildcompare.comparison.analysis import compare_test
+from buildcompare.comparison.pooling import pool_effects
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Test
@@ -34,7 +35,6 @@ from buildcompare.recordings.recording import Recording
 from buildcompare.results.codes import FindingKind
 from buildcompare.stats.effects import ALPHA, Effect, measure_effect
 from buildcompare.stats.noise import Noise, RepeatedRuns, catalogue_noise, metric_noise
-from buildcompare.stats.pooling import pool_effects
 from loadcalibrate.learn import run_levels
 
 SMALL = ("v1-1.1", "v2-L110", "v2-L222")

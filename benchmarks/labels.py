@@ -40,7 +40,7 @@ from scipy import optimize, special
 from buildcompare import findings
 from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Run, Test
-from buildcompare.labels import tables
+from buildcompare.findings.labels import slower_labels
 from buildcompare.labels.noise import LabelNoise, label_pairs
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import record
@@ -116,7 +116,7 @@ def main(folder: str | None = None) -> None:
     for _ in range(RELEASES):
         setups = [*(unbounded[i] for i in rng.choice(len(unbounded), 2, replace=False)), *bounded]
         made.append({str(key): pairs[key][rng.integers(len(pairs[key]))] for key in setups})
-    named = np.mean([bool(tables.slower_labels(release)) for release in made])
+    named = np.mean([bool(slower_labels(release)) for release in made])
     print(f"{RELEASES} releases of identical runs: {named:.1%} name a label")
     releases: dict[str, dict[str, list[LabelResult]]] = defaultdict(dict)
     for name, test, source in published(real):
@@ -125,7 +125,7 @@ def main(folder: str | None = None) -> None:
         runs = {side: [record(run, source, CATALOGUE) for run in whole.runs(side)] for side in SIDES}
         releases[release][test.name] = compare_test(whole, runs, CATALOGUE).result.labels
     for release, tests in releases.items():
-        for test, row, _ in tables.slower_labels(tests):
+        for test, row, _ in slower_labels(tests):
             print(f"{release}: {test}: {row.label} {row.stat} {row.delta_percent:+.0f} %")
     doubled(real)
     costly()

@@ -11,7 +11,7 @@ import pytest
 
 from buildcompare import findings
 from buildcompare.findings import suggest
-from buildcompare.labels.tables import agreeing_labels
+from buildcompare.findings.labels import agreeing_labels
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.report import junit, markdown, sections
 from buildcompare.results import Finding, LabelResult, Suggestion, TestPlan, TestResult, Validity

@@ -13,8 +13,8 @@ import pytest
 import buildcompare as bc
 from buildcompare import findings
 from buildcompare.comparison.analysis import Analysis
+from buildcompare.findings.labels import added_share, slower_labels
 from buildcompare.findings.verdict import opening
-from buildcompare.labels.tables import added_share, slower_labels
 from buildcompare.labels.traffic_mix import explained_by_labels
 from buildcompare.report import sections
 from buildcompare.results import LabelResult, TestResult, Validity

@@ -21,16 +21,15 @@ def test_the_plateau_and_what_another_stop_would_change() -> None:
     plateau = sure(measure_plateau(load, 8000.0, 1500.0))
     assert (plateau.window, plateau.settled) == ((6200.0, 8000.0), True)
     assert (plateau.level, plateau.drift) == (pytest.approx(6560.0, abs=1.0), pytest.approx(0.1, rel=1e-6))
-    settled_s = sure(plateau.settled_s)
-    _, before = load.between(settled_s - 1800.0, settled_s)
-    assert (3000.0 <= settled_s <= 3300.0, plateau.earliest_level) == (True, pytest.approx(before.mean()))
-    assert abs(np.polyfit(np.arange(before.size) * 5.0, before, 1)[0]) < 0.2
+    windows = (load.between(end_s - 1800.0, end_s) for end_s in np.arange(3000.0, 3305.0, 5.0))
+    before = next(users for elapsed, users in windows if abs(np.polyfit(elapsed, users, 1)[0]) < 0.2)
+    assert (plateau.earliest_level, before.size) == (pytest.approx(before.mean()), 361)
 
 
 def test_a_curve_that_still_climbs_has_not_settled() -> None:
     load = prepared(path((0, 0), (1500, 6000), (8000, 9250)))
     plateau = sure(measure_plateau(load, 8000.0, 1500.0))
-    assert (plateau.settled, plateau.settled_s, plateau.earliest_level) == (False, None, None)
+    assert (plateau.settled, plateau.earliest_level) == (False, None)
     assert sure(measure_plateau(load, 2200.0, 1500.0)).settled is None
     assert measure_plateau(load, 1700.0, 1500.0) is None
 
@@ -126,7 +125,7 @@ def test_a_reset_ends_before_the_ramp_that_goes_on(step_s: float) -> None:
 def test_an_early_bump_has_its_peak_depth_and_times() -> None:
     found = bc.bumps(prepared(path(*BUMPY)))
     assert [*found.bumps] == [Bump(start_s=0.0, peak_s=110.0, end_s=200.0, peak_users=180.0, depth_users=180.0)]
-    assert (found.bump_seconds, found.onset_s) == (200.0, 300.0)
+    assert found.onset_s == 300.0
 
 
 FALLS: dict[str, tuple[Sequence[tuple[float, float]], int, float | None]] = {

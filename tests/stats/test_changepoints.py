@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.signal import lfilter
 
 import buildcompare as bc
-from buildcompare.stats.changepoints import CalibratedPenalty, ar1_noise, no_change_of, no_change_penalty, segment_means
+from buildcompare.stats.changepoints import ar1_noise, no_change_of, no_change_penalty, penalty_factor, segment_means
 
 
 def ar1(rng: np.random.Generator, size: int, phi: float) -> np.ndarray:
@@ -120,12 +120,12 @@ def test_without_calibration_false_alarms_are_few_and_a_step_is_found(phi: float
 def test_with_calibration_false_alarms_are_rare_and_a_step_is_found() -> None:
     rng = np.random.default_rng(13)
     step = 2.0 * (np.arange(1080) >= 540)
-    penalties = [CalibratedPenalty.learn([ar1(rng, 1080, 0.9) for _ in range(20)]) for _ in range(10)]
+    penalties = [penalty_factor([no_change_of(ar1(rng, 1080, 0.9)) for _ in range(20)]) for _ in range(10)]
     runs = [(penalty, ar1(rng, 1080, 0.9)) for penalty in penalties for _ in range(20)]
-    assert bc.changepoints(runs[0][1], calibration=runs[0][0]).calibrated
-    false = [bool(bc.changepoints(run, calibration=penalty).changes) for penalty, run in runs]
+    assert bc.changepoints(runs[0][1], factor=runs[0][0]).calibrated
+    false = [bool(bc.changepoints(run, factor=penalty).changes) for penalty, run in runs]
     found = [
-        any(abs(at - 540) <= 50 for at in bc.changepoints(run + step, calibration=penalty).changes)
+        any(abs(at - 540) <= 50 for at in bc.changepoints(run + step, factor=penalty).changes)
         for penalty, run in runs[::3]
     ]
     assert np.mean(false) <= 0.07  # 5 % over many calibrations (benchmarks/events.py); 200 runs here
@@ -135,16 +135,16 @@ def test_with_calibration_false_alarms_are_rare_and_a_step_is_found() -> None:
 def test_a_calibrated_penalty_is_beyond_every_run_that_it_learned_from() -> None:
     rng = np.random.default_rng(14)
     runs = [ar1(rng, 300, 0.8) for _ in range(10)]
-    calibration = CalibratedPenalty.learn(runs)
+    factor = penalty_factor([no_change_of(run) for run in runs])
     for run in runs:
-        assert no_change_of(run) <= calibration.factor * (1 + 1e-9)
-        assert bc.changepoints(run, calibration=calibration).changes == ()
+        assert no_change_of(run) <= factor * (1 + 1e-9)
+        assert bc.changepoints(run, factor=factor).changes == ()
 
 
 @pytest.mark.parametrize("no_change", [(1.0,) * 9, (1.0,) * 9 + (0.0,)])
 def test_a_calibration_needs_ten_runs(no_change: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="at least 10 numbers above 0"):
-        CalibratedPenalty(no_change)
+        penalty_factor(no_change)
 
 
 def test_a_series_without_noise_shows_its_step_and_nothing_else() -> None:

@@ -10,13 +10,13 @@ import pytest
 from scipy import special
 
 import buildcompare as bc
+from buildcompare.comparison.pooling import pool_effects, pool_metrics
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.findings import verdict
 from buildcompare.results import TestResult, TrafficMixResult, Validity
 from buildcompare.results.codes import Better, NoiseSource
 from buildcompare.stats.effects import Effect, judge
 from buildcompare.stats.planning import SPENT, Looks, enough_runs, levels, spent_early, spent_late
-from buildcompare.stats.pooling import pool_effects, pool_metrics
 from quiet import quiet, with_metric
 from support import sure
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.catalogue import Catalogue, RunSd
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import read_text, resolve
 from buildcompare.config.yaml import Strict
@@ -134,7 +134,7 @@ def beside_runs(catalogue: Catalogue, groups: Sequence[noise.RepeatedRuns]) -> C
         if both := [(here, stated) for here, stated in pairs if here is not None and stated is not None]:
             ratios[kind] = noise.laboratory_ratio(both)
     metrics = tuple(
-        metric.model_copy(update={"run_sd_percent": noise.in_laboratory(metric.run_sd_percent, ratios)})
+        metric.model_copy(update={"run_sd_percent": _in_laboratory(metric.run_sd_percent, ratios)})
         for metric in catalogue.metrics
     )
     return catalogue.model_copy(update={"metrics": metrics})
@@ -145,3 +145,12 @@ def ids_of(recording: Recording) -> list[str]:
     hashes = [str(file["sha256"]) for file in recording.provenance.get("files", ())[:1]]
     request = recording.provenance.get("request")
     return [recording.samples_sha256, *hashes, *([str(request)] if request else [])]
+
+
+def _in_laboratory(stated: RunSd, ratios: Mapping[noise.Kind, float]) -> RunSd:
+    """Scale a metric's catalogue noise to another laboratory; `ratios` has the ratio of variances by kind of noise."""
+    percents = {kind: getattr(stated, kind) for kind in ratios}
+    sds = {kind: math.log1p(percent / 100.0) * math.sqrt(ratios[kind]) for kind, percent in percents.items() if percent}
+    dfs = {kind: min(stated.df.get(kind, noise.CATALOGUE_DF), noise.CATALOGUE_DF) for kind in sds}
+    changed: dict[str, object] = {kind: 100.0 * math.expm1(sd) for kind, sd in sds.items()}
+    return stated.model_copy(update=changed | {"df": {**stated.df, **dfs}})

@@ -12,6 +12,7 @@ from buildcompare.calibration.file import beside_runs, groups_without
 from buildcompare.comparison import artefacts
 from buildcompare.comparison.measure import TestRecordings, TestView, compare_test, judge_test
 from buildcompare.comparison.plan import plan_tests
+from buildcompare.comparison.pooling import pool_metrics
 from buildcompare.comparison.provenance import params_sha256, provenance
 from buildcompare.comparison.reading import (
     calibration_of,
@@ -39,7 +40,6 @@ from buildcompare.recordings.recording import Recording
 from buildcompare.results.base import Label
 from buildcompare.results.codes import SIDES, Pair
 from buildcompare.stats.noise import Contrasts, RepeatedRuns
-from buildcompare.stats.pooling import pool_metrics
 from buildcompare.text.sentences import say
 
 __all__ = [

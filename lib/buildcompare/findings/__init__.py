@@ -11,7 +11,6 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.findings import labels as of_labels
 from buildcompare.findings import load, metrics, recordings
 from buildcompare.findings.finding import Found, finding, suggestion
-from buildcompare.labels.tables import agreeing_labels, most_moved
 from buildcompare.results import Finding, InputProvenance, Suggestion, TestPlan, TestResult
 from buildcompare.results.codes import (
     FindingKind,
@@ -191,7 +190,7 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
         slower = [(row.label, row.delta_percent) for row in of_labels.labels_beyond_noise([test]) if row.added_share]
         changed = (each.evidence for each in of_labels.label_changed(test) if each.severity != Severity.INFO)
         regressed = test.verdict == Verdict.REGRESSION
-        likely = [row for row in most_moved(test.labels) if regressed and (row.ci_low or 0.0) > 0.0]
+        likely = [row for row in of_labels.most_moved(test.labels) if regressed and (row.ci_low or 0.0) > 0.0]
         named = slower + [(each["label"], each["delta_percent"]) for each in changed]
         label = next(iter(named + [(row.label, row.delta_percent) for row in likely]), None)
         shares = {name: share for (name, _), (_, share) in of_labels.costs([test], "new").items()}
@@ -226,7 +225,7 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 def _label(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
     """Suggest to look at the label that most surely got slower, if it changed significantly in at least two tests."""
-    for agreed in agreeing_labels({test.name: test.labels for test in tests})[:1]:
+    for agreed in of_labels.agreeing_labels({test.name: test.labels for test in tests})[:1]:
         marked = {test: row.delta_percent for test, row in agreed.rows.items() if row.status.changed}
         if agreed.marked > 1:
             largest = next(iter(marked.values()))

@@ -1,30 +1,27 @@
-"""Measure label tables (API handlers, database methods), compare builds, find labels slower in several tests."""
+"""Measure label tables (API handlers, database methods), and compare those of two builds."""
 
 import math
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import special
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import Views
 from buildcompare.recordings.recording import FloatArray, Recording, Series
-from buildcompare.results import LEANING, LabelResult
+from buildcompare.results import LabelResult
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, NoiseSource, Pair, ReasonCode, Status
-from buildcompare.stats.effects import LABEL_ALPHA, LABEL_MARGIN_PERCENT, TestedEffect, judge_labels
+from buildcompare.stats.effects import LABEL_MARGIN_PERCENT, TestedEffect, judge_labels
 from buildcompare.stats.noise import LABEL_KEY, label_frame
-from buildcompare.stats.planning import ALPHA
 
 CALLS = "calls"  # Name of the statistic that is the number of calls of a label in the window
 LEAST_OWN = LABEL_MARGIN_PERCENT / 2.0  # A changed label itself changed by this, in percent, beside its table's shift
 OTHERS = "(other "  # Start of the name under which a source counts its rarest labels together
+LEAST_ADDED = 0.02  # Minimum time that a label adds or takes to count, divided by the time of all labels of its table
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,15 +237,12 @@ def _result(row: Mapping[Hashable, Any], judged: TestedEffect | None, *, steady:
     return LabelResult(
         **{name: row[name] for name in (*LABEL_KEY, *SIDES, "delta_percent", "only_in", "whole_run_percent")},
         **(judged.row() if judged else {"status": unjudged}),
-        shared_percent=row["shared_percent"] if judged else None,
-        noise_source=judged.effect.noise_source if judged else NoiseSource.NONE,
-        p_adjusted=judged.p_adjusted if judged else None,
-        calls=calls if calls != Pair(None, None) else None,
-        time_share=shares if shares != Pair(None, None) else None,
+        shared_percent=row["shared_percent"] if judged else None, p_adjusted=judged.p_adjusted if judged else None,
+        noise_source=judged.effect.noise_source if judged else NoiseSource.NONE, at_least=at_least,
+        calls=calls if calls != Pair(None, None) else None, time_share=shares if shares != Pair(None, None) else None,
         window="steady" if steady else "whole_run",
-        at_least=at_least,
         reason=Reason(code=why, build=row["reason_build"]) if why else None,
-    )
+    )  # fmt: skip
 
 
 def expect_columns(name: str, frame: pd.DataFrame, columns: Sequence[str]) -> None:
@@ -264,114 +258,3 @@ def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weight
         values, weights = values[first], weights[second]
     usable = np.isfinite(values) & np.isfinite(weights) & (weights > 0)
     return float(np.average(values[usable], weights=weights[usable])) if usable.any() else float("nan")
-
-
-def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
-    """Return changed averages, the largest added or saved time first; averages of unknown time last, by p-value."""
-
-    def moved(row: LabelResult) -> tuple[float, float, float]:
-        p_value = 1.0 if row.p_value is None else row.p_value
-        return -abs(added_share(row) or 0.0), p_value, -abs(math.log(times_slower(row) or 1.0))
-
-    return sorted((row for row in rows if row.stat == "avg" and row.delta_percent), key=moved)
-
-
-def times_as_long(row: LabelResult) -> float:
-    """Return the ratio of new to base; 0 if unknown."""
-    if not row.base or row.new is None or row.at_least.base or row.only_in:
-        return 0.0
-    return row.new / row.base
-
-
-def times_slower(row: LabelResult) -> float:
-    """Return the ratio of new to base; if all labels of the table became slower, relative to their shared change."""
-    return times_as_long(row) / max(1.0 + (row.shared_percent or 0.0) / 100.0, 1.0)
-
-
-def added_share(row: LabelResult) -> float | None:
-    """Return the time that a label adds to as many calls as in the base, as a fraction of its table's time.
-
-    It is None if calls were not recorded.
-    """
-    share = row.time_share.base if row.time_share else None
-    return share * (row.new / row.base - 1.0) if share and row.base and row.new is not None else None
-
-
-SEVERAL_TIMES = 3.0  # Minimum ratio of new to base of a label that counts as several times slower; a round number
-FEWEST_CALLS = 20  # Minimum number of calls of a slower label without a p-value; means of a few calls differ by chance
-LEAST_ADDED = 0.02  # Minimum added time of a slower label, divided by the base's total time of all labels in the table
-FAR = 6.0
-"""Minimum ratio of 99th percentile to average of a slower label without recorded calls; few calls give a lower ratio.
-Slower labels occur in 1 published release (1 if base and new are swapped), and without the minimum in 12 (7)."""
-
-
-def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:
-    """Find averages that became several times slower; return test, average and 99th percentile, the costliest first.
-
-    Each average is a regression or lacks a p-value, and adds the fraction `LEAST_ADDED` of its table's time or more. If
-    the added time is unknown, the change must be significant and the 99th percentile at least `FAR` times the average.
-    """
-    slower: list[tuple[float, str, LabelResult, LabelResult | None]] = []
-    for test, rows in tables.items():
-        by_key = {(row.group, row.label, row.stat): row for row in rows}
-        for row in by_key.values():
-            enough = min((each or 0.0 for each in row.calls or ()), default=FEWEST_CALLS) >= FEWEST_CALLS
-            judged_slower = row.status == Status.REGRESSION or (row.p_value is None and enough)
-            if row.stat != "avg" or times_slower(row) < SEVERAL_TIMES or not judged_slower:
-                continue
-            p99, cost = by_key.get((row.group, row.label, "p99")), added_share(row)
-            if cost is None and p99 and row.p_adjusted is not None and row.p_adjusted < ALPHA:
-                ratios = [
-                    (high or 0.0) / low if low else 0.0 for high, low in ((p99.base, row.base), (p99.new, row.new))
-                ]
-                if min(ratios) >= FAR and times_slower(p99) >= SEVERAL_TIMES:
-                    slower.append((row.p_adjusted, test, row, p99))
-            elif cost is not None and cost >= LEAST_ADDED:
-                slower.append((-cost, test, row, p99))
-    return [labels for _, *labels in sorted(slower, key=lambda each: each[0])]  # type: ignore[misc]
-
-
-# ---- Several tests --------------------------------------------------------------------------------------------------
-
-MOST_EXPECTED = 1.0  # Report a label that is slower in n tests if chance alone makes fewer labels slower in n tests
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """A label that became slower in several tests."""
-
-    label: Mapping[str, str]  # The columns of `LABEL_KEY`
-    rows: Mapping[str, LabelResult]  # Slower rows of the label by name of the test, the largest change first
-    marked: int  # Number of tests in which the label is significantly slower
-    expected: float  # Number of labels that chance alone makes slower in as many tests as this label
-
-
-def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:
-    """Find labels that became slower in several tests; labels with the strongest evidence come first.
-
-    At least one test must judge the label slower. In other tests, half the margin and a p-value below 2 * `LEANING` are
-    enough, because chance rarely affects one label in several tests.
-    """
-
-    def chance(marked: int, slower: int, tests: int) -> float:  # probability of these counts or more by chance
-        both = ((n, special.bdtrc(marked - 1, n, LABEL_ALPHA / 2.0 / LEANING)) for n in range(slower, tests + 1))
-        lean = LEANING, 1.0 - LEANING
-        return float(sum(math.comb(tests, n) * lean[0] ** n * lean[1] ** (tests - n) * enough for n, enough in both))
-
-    labels: dict[tuple[str, str, str], dict[str, LabelResult]] = {}
-    for test, row in ((test, row) for test, rows in tables.items() for row in rows if row.p_value is not None):
-        labels.setdefault((row.group, row.label, row.stat), {})[test] = row
-    alike, tests = [], Counter(map(len, labels.values()))
-    for label, judged in sorted(labels.items()):
-        slower = {}
-        for test, row in judged.items():
-            delta, leans = row.delta_percent or 0.0, (row.p_value or 0.0) < 2.0 * LEANING
-            if delta > 0 and (row.status.changed or (delta >= LABEL_MARGIN_PERCENT / 2.0 and leans)):
-                slower[test] = row
-        marked = sum(row.status.changed for row in slower.values())
-        if marked and len(slower) > 1:
-            expected = math.fsum(times * chance(marked, len(slower), count) for count, times in tests.items())
-            if expected < MOST_EXPECTED:
-                rows = dict(sorted(slower.items(), key=lambda each: -(each[1].delta_percent or 0.0)))
-                alike.append(Agreement(dict(zip(LABEL_KEY, label, strict=True)), rows, marked, expected))
-    return sorted(alike, key=lambda each: (each.expected, -fmean(row.delta_percent or 0 for row in each.rows.values())))

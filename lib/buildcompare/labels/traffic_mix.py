@@ -130,17 +130,12 @@ def traffic_mix(
     reach = _reach(both.index, moved * typical, share * typical, noise or {})
     halves = None if reach is None else [100.0 * each / averages[0] for each in reach]
     return TrafficMix(
-        base=float(averages[0]),
-        new=float(averages[1]),
-        delta_percent=delta,
-        mix_percent=mix,
-        speed_percent=speed,
-        log_ratio=log_ratio,
-        log_mix=mix * scale,
+        base=float(averages[0]), new=float(averages[1]), delta_percent=delta, mix_percent=mix, speed_percent=speed,
+        log_ratio=log_ratio, log_mix=mix * scale,
         mix_ci=None if halves is None else (mix - halves[0], mix + halves[0]),
         speed_ci=None if halves is None else (speed - halves[1], speed + halves[1]),
         movers=parts.sort_values("percent", key=np.abs, ascending=False, kind="stable", ignore_index=True),
-    )
+    )  # fmt: skip
 
 
 def _reach(
@@ -258,14 +253,9 @@ def _result(
         at_unchanged_mix |= {key: getattr(judged, key) for key in ("status", "p_adjusted", "p_worse_one_sided")}
     parts = ("base", "new", "delta_percent", "mix_percent", "speed_percent")
     return TrafficMixResult(
-        group=group,
-        kind=split.kind(effect, row.margin_percent),
+        group=group, kind=split.kind(effect, row.margin_percent), **{part: getattr(split, part) for part in parts},
         counts=judged is not None and split.is_material(row.margin_percent),
-        **{part: getattr(split, part) for part in parts},
-        mix_ci_low=mix[0],
-        mix_ci_high=mix[1],
-        speed_ci_low=speed[0],
-        speed_ci_high=speed[1],
+        mix_ci_low=mix[0], mix_ci_high=mix[1], speed_ci_low=speed[0], speed_ci_high=speed[1],
         movers=[MixMover.model_validate(mover) for mover in split.movers.head(MOST_MOVERS).to_dict("records")],
         **at_unchanged_mix,
-    )
+    )  # fmt: skip

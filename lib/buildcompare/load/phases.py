@@ -36,11 +36,6 @@ class Beginning:
     """Start of the lasting ramp in elapsed seconds: the time of the last sample near the lowest load before the ramp.
     None if the load does not climb, or if the recording may lack the start."""
 
-    @property
-    def bump_seconds(self) -> float:
-        """Total duration of the early bumps in seconds, each from the trough before it to the trough after it."""
-        return sum(bump.end_s - bump.start_s for bump in self.bumps)
-
 
 def bumps(users: pd.Series | LoadCurve) -> Beginning:
     """Find the early bumps of a run (rises that fall back), and the onset of the lasting ramp after the bumps.

@@ -57,26 +57,23 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
     seen, in_users = beginning.onset_s is not None, not view.shape.proxy
     if not seen and line is not None:
         times = dict.fromkeys(times)  # all None: the recording starts in mid-ramp, so the run's start is unknown
+    in_curve = {  # numbers in the curve's unit, which is that of users or of a proxy
+        "slope_users_per_s": line.slope if line else None,
+        "wave_onset_users": waves.onset_users,
+        "wave_amplitude_users": waves.amplitude,
+        "lost_user_seconds": view.shape.lost,
+        "stopped_earlier_users": plateau.earliest_level if plateau else None,
+        "plateau_drift_users_per_s": plateau.drift if plateau else None,
+        "bumps": list(beginning.bumps),
+    }
     return RampUp(
-        onset_s=beginning.onset_s,
-        early_bumps=len(beginning.bumps) if seen else None,
-        early_bump_seconds=beginning.bump_seconds if seen else None,
-        bumps=list(beginning.bumps) if in_users else [],
+        onset_s=beginning.onset_s, early_bumps=len(beginning.bumps) if seen else None,
+        early_bump_seconds=sum(bump.end_s - bump.start_s for bump in beginning.bumps) if seen else None,
         kink_s=line.kink_s if line else None,
-        slope_users_per_s=line.slope if line and in_users else None,
-        lost_user_seconds=view.shape.lost if in_users else None,
-        wave_onset_s=waves.onset_s,
-        wave_onset_users=waves.onset_users if in_users else None,
-        wave_period_s=waves.period_s,
-        wave_amplitude_users=waves.amplitude if in_users else None,
-        wave_regularity=waves.regularity,
-        waves_p_value=waves.test.p_value if waves.test else None,
-        plateau_users=view.plateau_users,
-        plateau_drift_users_per_s=plateau.drift if plateau and in_users else None,
-        equilibrium=plateau.settled if plateau else None,
-        stopped_earlier_users=plateau.earliest_level if plateau and in_users else None,
-        time_to=times,
-    )
+        wave_onset_s=waves.onset_s, wave_period_s=waves.period_s, wave_regularity=waves.regularity,
+        waves_p_value=waves.test.p_value if waves.test else None, plateau_users=view.plateau_users,
+        equilibrium=plateau.settled if plateau else None, time_to=times, **(in_curve if in_users else {}),
+    )  # fmt: skip
 
 
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
@@ -151,14 +148,9 @@ def shift(
     error_s = math.hypot(_error_of_median(gap) / slope, between, wandering_s)
     reach_s = error_s * quantile(1.0 - ALPHA / 2.0, df)
     z = abs(seconds) / error_s if error_s > 0 else math.inf
-    return Shift(
-        users=users,
-        users_ci=(users - slope * reach_s, users + slope * reach_s),
-        seconds=seconds,
-        window=window,
-        noise_source="simulated" if sd_s is None else "runs",
-        p_value=float(2.0 * (ndtr(-z) if math.isinf(df) else stdtr(df, -z))),
-    )
+    p_value = float(2.0 * (ndtr(-z) if math.isinf(df) else stdtr(df, -z)))
+    interval = users - slope * reach_s, users + slope * reach_s
+    return Shift(users, interval, seconds, window, "simulated" if sd_s is None else "runs", p_value)
 
 
 def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:

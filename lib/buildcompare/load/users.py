@@ -224,15 +224,7 @@ def alerts_of_build(
             if len(inside) and threshold > 0:
                 nearness.append(float(np.percentile(inside, PERCENTILE)) / threshold)
         if shares:
-            result = AlertResult(
-                build=build,
-                alert=alert.slug,
-                name=alert.name,
-                threshold=threshold,
-                first_s=min(first, default=None),
-                times=times,
-                share_steady=math.fsum(shares) / len(shares),
-                nearness=mean_of_runs(nearness),
-            )
-            results.append(result)
+            fields = {"build": build, "alert": alert.slug, "name": alert.name, "threshold": threshold, "times": times}
+            of_runs = {"share_steady": math.fsum(shares) / len(shares), "nearness": mean_of_runs(nearness)}
+            results.append(AlertResult(**fields, **of_runs, first_s=min(first, default=None)))
     return results

@@ -17,7 +17,7 @@ from buildcompare.config.units import TIMES
 from buildcompare.load import curve as curves
 from buildcompare.load.curve import USERS_INC, WINDOW_S, LoadCurve, SteadyState, Stop
 from buildcompare.load.phases import HALF, Beginning, Ramp, Waves, bumps, ramp, waves
-from buildcompare.recordings.recording import FloatArray, Recording, Series
+from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import Estimate, Validity
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import Better, Pair, ReasonCode, TestType, ValidityStatus
@@ -36,8 +36,7 @@ class Plateau:
     level: float  # mean over the window
     drift: float  # least-squares slope per second over the window
     settled: bool | None  # True if |`drift`| is small enough for the stop rule; None if `window` is under 29.7 min
-    settled_s: float | None  # earliest time at which the stop rule would have allowed a stop; None if never
-    earliest_level: float | None  # mean over the last 30 minutes before `settled_s`
+    earliest_level: float | None  # mean over the first 30 minutes that met the stop rule; None if none did
 
 
 def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = None) -> Plateau | None:
@@ -50,21 +49,14 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
     drift = float(np.polyfit(elapsed, values, 1)[0])
     settled = bool(abs(drift) < curves.TOLERANCE * limit) if stop_s - start >= 0.99 * WINDOW_S else None
     # Find when the load test could first have ended. Early plateaus below `HALF` of the level do not count.
-    x, y = curve.elapsed - curve.elapsed[0], curve.values - curve.values.mean()
-    begins, last = np.searchsorted(x, x - WINDOW_S), np.arange(x.size)
-
-    def mean(each: FloatArray) -> FloatArray:
-        sums = np.append(0.0, each.cumsum())
-        return np.asarray((sums[1:] - sums[begins]) / (last + 1 - begins))
-
-    spread = mean(x * x) - mean(x) ** 2
-    slope = (mean(x * y) - mean(x) * mean(y)) / np.where(spread > 0, spread, np.nan)
-    high = np.argmax(curve.values >= HALF * curve.level)
-    able = (x >= WINDOW_S) & (begins >= high) & (last > begins) & (curve.elapsed <= stop_s)
-    stop: tuple[float, float] | tuple[None, None] = None, None
-    for first in np.flatnonzero(able & (np.abs(slope) < limit))[:1]:
-        stop = float(curve.elapsed[first]), float(curve.values[begins[first] : first + 1].mean())
-    return Plateau((start, stop_s), float(values.mean()), drift, settled, *stop)
+    high_s, earliest = float(curve.elapsed[np.argmax(curve.values >= HALF * curve.level)]), None
+    for end_s in curve.elapsed[(curve.elapsed >= high_s + WINDOW_S) & (curve.elapsed <= stop_s)].tolist():
+        x, y = curve.between(end_s - WINDOW_S, end_s)
+        x = x - x.mean()
+        if x.size > 1 and abs(x @ y) < limit * (x @ x):  # the slope of the least-squares line is below the limit
+            earliest = float(y.mean())
+            break
+    return Plateau((start, stop_s), float(values.mean()), drift, settled, earliest)
 
 
 @dataclass(frozen=True)
@@ -78,8 +70,7 @@ class Shape:
     ramp: Ramp | None
     waves: Waves
     plateau: Plateau | None
-    lost: float | None
-    """User-seconds that the curve lacks, compared with a straight ramp. None if the ramp or its start is unknown."""
+    lost: float | None  # user-seconds that the curve lacks against a straight ramp; None if the ramp's start is unknown
     top_s: float | None  # elapsed seconds at which a bounded run reached its plateau; None if unbounded
 
     @property
@@ -227,16 +218,9 @@ def view_run(
     if load is None:
         return _without_users(alone, catalogue, shared)
     stop = curves.find_stop(load, fastest_fall=rule.fastest_fall if proxy is None else None)
-    shape = measure_shape(
-        load,
-        stop,
-        bounded=kind == "bounded",
-        proxy=proxy is not None,
-        per_user=proxy.proxy_per_unit if proxy else None,
-        ideal_slope=rule.users_inc / rule.rest_s if proxy is None else None,
-        step=rule.users_inc,
-        rate_s=alone.rate_s,
-    )
+    ideal, per_user = (None, proxy.proxy_per_unit) if proxy else (rule.users_inc / rule.rest_s, None)
+    shape = measure_shape(load, stop, bounded=kind == "bounded", proxy=proxy is not None, per_user=per_user,
+                          ideal_slope=ideal, step=rule.users_inc, rate_s=alone.rate_s)  # fmt: skip
     steady = curves.steady_window(load, kind, stop=stop, proxy=bool(proxy), rate_s=alone.rate_s, repeated=repeated)
     slug = followed.slug if (followed := proxy or catalogue.load) else None
     return replace(alone, steady=steady, load=load, load_slug=slug, users=users, stop=stop, shape=shape)

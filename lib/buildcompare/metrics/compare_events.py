@@ -15,7 +15,7 @@ from buildcompare.load.view import RunView, Views
 from buildcompare.metrics.events import LONGEST_EXCURSION_S, MetricEvent, RunEvents, find_events, search_window
 from buildcompare.results import Event
 from buildcompare.results.codes import SIDES, Pair, Side
-from buildcompare.stats.changepoints import CalibratedPenalty
+from buildcompare.stats.changepoints import CALIBRATION_RUNS, penalty_factor
 from buildcompare.stats.levels import SHOWS_S
 from buildcompare.stats.noise import RepeatedRuns
 from buildcompare.stats.planning import ALPHA
@@ -56,9 +56,8 @@ def search_events(
         for metric in catalogue.metrics:
             if series := view.recording.total(metric.slug):
                 penalties = tuple(each for run in runs if (each := run.no_change.get(metric.slug, 0.0)) > 0)
-                enough = len(penalties) >= CalibratedPenalty.MIN_RUNS
-                calibration = CalibratedPenalty(penalties) if enough else None
-                events[metric.slug] = find_events(view.recording.curve(series), window, calibration=calibration)
+                factor = penalty_factor(penalties) if len(penalties) >= CALIBRATION_RUNS else None
+                events[metric.slug] = find_events(view.recording.curve(series), window, factor=factor)
         return events
 
     return views.map(lambda runs: [events_of(view) for view in runs])

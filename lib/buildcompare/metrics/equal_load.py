@@ -42,7 +42,7 @@ FARTHEST = 1e6
 COSINES = 0.4
 """The noise of n minutes is measured by `COSINES` * n^(2/3) slow cosines (Lazarus, Lewis, Stock & Watson 2018)."""
 
-Fit = tuple[FloatArray, FloatArray, "Residuals"]
+Fit = tuple[FloatArray, FloatArray, FloatArray, float]  # the results of :func:`_fit`
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float, noise: fl
     at_users, at_loads = _splines(users, loads, top)
     logins = _logins(users, climb, top)
     of_builds = np.hstack([at_users * each[:, None] for each in builds])
-    coefficients, inverse, residuals = _fit(np.hstack([of_builds, logins]), logs, run)
+    coefficients, inverse, residuals, variance = _fit(np.hstack([of_builds, logins]), logs, run)
     shift = _fit(np.hstack([side[:, None], at_users, logins]), logs, run)
 
     climbs = [_climb_at(loads, users[each], climb[each]) for each in builds]
@@ -185,27 +185,19 @@ def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float, noise: fl
     rows = [np.hstack([*each, at_climb]) for each in ((at_loads, none), (none, at_loads))]
     apart = _logins(loads, climbs[1], top) - _logins(loads, climbs[0], top)
     at_climb = np.hstack([of_builds, _logins(users, np.interp(users, loads, climb_at), top)])
-    points = np.column_stack([users, np.exp(at_climb @ coefficients + residuals.values)])
+    points = np.column_stack([users, np.exp(at_climb @ coefficients + residuals)])
     logs_at, weights = [row @ coefficients for row in rows], [row @ inverse for row in rows]
     weights.append(weights[1] - weights[0])
-    errors = residual_errors(np.vstack(weights), residuals).reshape(3, -1)
+    errors = _errors(np.array(weights), variance)
     ratios, doubts = logs_at[1] - logs_at[0], DOUBT * (apart @ coefficients[-2:])
-    log_ratio, se_log, constant = _difference(ratios, weights[2], doubts, residuals, shift, noise)
+    log_ratio, se_log, constant = _difference(ratios, weights[2], doubts, variance, shift, noise)
     there = float(logs_at[0][-1] + logs_at[1][-1]) / 2.0
     return MetricAtLoad(
-        at_users=top,
-        base=math.exp(there - log_ratio / 2.0),
-        new=math.exp(there + log_ratio / 2.0),
-        log_ratio=log_ratio,
-        se_log=se_log,
-        constant=constant,
-        users=loads,
-        curves=Pair(np.exp(logs_at[0]), np.exp(logs_at[1])),
-        se_curves=Pair(errors[0], errors[1]),
-        log_ratios=ratios,
-        se_ratios=np.hypot(errors[2], doubts),
+        at_users=top, base=math.exp(there - log_ratio / 2.0), new=math.exp(there + log_ratio / 2.0),
+        log_ratio=log_ratio, se_log=se_log, constant=constant, users=loads, curves=Pair(*map(np.exp, logs_at)),
+        se_curves=Pair(errors[0], errors[1]), log_ratios=ratios, se_ratios=np.hypot(errors[2], doubts),
         points=Pair(points[builds[0]], points[builds[1]]),
-    )
+    )  # fmt: skip
 
 
 def _splines(users: FloatArray, loads: FloatArray, top: float) -> tuple[FloatArray, FloatArray]:
@@ -232,7 +224,7 @@ def _climb_at(loads: FloatArray, users: FloatArray, climb: FloatArray) -> FloatA
 
 
 def _fit(matrix: FloatArray, logs: FloatArray, run: FloatArray) -> Fit:
-    """Fit `logs` by the design `matrix`; return the coefficients, the weighted inverse of `matrix`, and the residuals.
+    """Fit `logs` by the design `matrix`; return coefficients, weighted inverse, residuals, and their long-run variance.
 
     `run` is the number of each minute's run. Outliers get smaller weights (Huber).
     """
@@ -243,11 +235,12 @@ def _fit(matrix: FloatArray, logs: FloatArray, run: FloatArray) -> Fit:
         off = np.abs(logs - matrix @ coefficients)
         scale = max(robust_sd(off), 1e-12)
         weights = np.sqrt(np.minimum(HUBER * scale / np.maximum(off, 1e-300), 1.0))
-    return coefficients, inverse, Residuals(logs - matrix @ coefficients, run, matrix)
+    residuals = logs - matrix @ coefficients
+    return coefficients, inverse, residuals, _long_run_variance(residuals, run, matrix)
 
 
 def _difference(
-    ratios: FloatArray, weights: FloatArray, doubts: FloatArray, residuals: Residuals, shift: Fit, noise: float
+    ratios: FloatArray, weights: FloatArray, doubts: FloatArray, variance: float, shift: Fit, noise: float
 ) -> tuple[float, float, bool]:
     """Return a log ratio of the builds, its standard error, and whether the log ratio is common to all loads.
 
@@ -257,53 +250,39 @@ def _difference(
     distance varies 1.2 times as much as the common ratio (9 metrics in half of the published unbounded tests).
 
     `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
-    residuals to `ratios`. `doubts`, shape (n,), are errors of `ratios`, with sign, caused by users who log in.
+    residuals of the long-run `variance` to `ratios`. `doubts`, shape (n,), are errors of `ratios`, with sign, caused by
+    users who log in.
     """
-    errors = np.hypot(residual_errors(weights, residuals), doubts)
+    errors = np.hypot(_errors(weights, variance), doubts)
     doubt = float(np.average(doubts, weights=1.0 / np.maximum(errors, 1e-12) ** 2))
-    (common, *_), (of_minutes, *_), around = shift
-    (apart_se,) = residual_errors(weights[-1:] - of_minutes, residuals)
-    if abs(float(ratios[-1] - common)) > CONTRADICTED * math.hypot(float(apart_se), float(doubts[-1]) - doubt, noise):
+    (common, *_), (of_minutes, *_), _, around = shift
+    apart_se = float(_errors(weights[-1] - of_minutes, variance))
+    if abs(float(ratios[-1] - common)) > CONTRADICTED * math.hypot(apart_se, float(doubts[-1]) - doubt, noise):
         return float(ratios[-1]), math.hypot(float(errors[-1]), noise), False
-    return float(common), math.hypot(float(residual_errors(of_minutes[None], around)[0]), doubt), True
+    return float(common), math.hypot(float(_errors(of_minutes, around)), doubt), True
 
 
-@dataclass(frozen=True)
-class Residuals:
-    """Residuals of a weighted least-squares fit of n minutes, in order of time within each run."""
+def _long_run_variance(residuals: FloatArray, run: FloatArray, matrix: FloatArray) -> float:
+    """Long-run variance of a fit's noise, from its slowest oscillations (equal-weighted cosine estimator).
 
-    values: FloatArray  # residuals of logarithms, shape (n,)
-    run: FloatArray  # number of each minute's run, shape (n,)
-    matrix: FloatArray  # design matrix of the fit, shape (n, parameters)
-
-    @property
-    def long_run_variance(self) -> float:
-        """Long-run variance of the noise, from its slowest oscillations (equal-weighted cosine estimator).
-
-        Residuals of each run are projected onto the run's slowest cosine waves. The variance is the sum of the squared
-        projections divided by (their degrees of freedom after the fit - 2), as for Student's t. Oscillations of the
-        load are faster than these waves and do not count. An autoregression would mistake them for slow noise, which
-        would make standard errors two to four times as large.
-
-        References
-        ----------
-        Lazarus, Lewis, Stock & Watson (2018), "HAR inference: recommendations for practice", Journal of Business &
-        Economic Statistics 36.
-        """
-        vectors, singular, _ = np.linalg.svd(self.matrix, full_matrices=False)
-        fitted = vectors[:, singular > 1e-10 * singular[0]]
-        squares = left = 0.0
-        for run in np.unique(self.run):
-            minutes = np.flatnonzero(self.run == run)
-            slow = np.arange(1, max(int(COSINES * minutes.size ** (2 / 3)), 2) + 1)
-            at = (np.arange(minutes.size) + 0.5) / minutes.size
-            cosines = math.sqrt(2.0 / minutes.size) * np.cos(np.pi * slow[:, None] * at)
-            squares += float(((cosines @ self.values[minutes]) ** 2).sum())
-            left += float((cosines**2).sum() - ((cosines @ fitted[minutes]) ** 2).sum())
-        return squares / max(left - 2.0, 1.0)
+    Residuals of each run, in order of time, are projected onto the run's slowest cosine waves. The variance is the sum
+    of the squared projections divided by (their degrees of freedom after the fit - 2), as for Student's t. Oscillations
+    of the load are faster than these waves and do not count. An autoregression would mistake them for slow noise, which
+    would make standard errors two to four times as large (Lazarus, Lewis, Stock & Watson 2018, "HAR inference:
+    recommendations for practice", Journal of Business & Economic Statistics 36).
+    """
+    vectors, singular, _ = np.linalg.svd(matrix, full_matrices=False)
+    fitted = vectors[:, singular > 1e-10 * singular[0]]
+    squares = left = 0.0
+    for minutes in (np.flatnonzero(run == each) for each in np.unique(run)):
+        slow = np.arange(1, max(int(COSINES * minutes.size ** (2 / 3)), 2) + 1)
+        at = (np.arange(minutes.size) + 0.5) / minutes.size
+        cosines = math.sqrt(2.0 / minutes.size) * np.cos(np.pi * slow[:, None] * at)
+        squares += float(((cosines @ residuals[minutes]) ** 2).sum())
+        left += float((cosines**2).sum() - ((cosines @ fitted[minutes]) ** 2).sum())
+    return squares / max(left - 2.0, 1.0)
 
 
-def residual_errors(weights: FloatArray, residuals: Residuals) -> FloatArray:
-    """Standard errors of weighted sums of residuals, one for each row of `weights`, shape (k, n)."""
-    total = residuals.long_run_variance * (weights**2).sum(axis=1)
-    return np.asarray(np.sqrt(total), dtype=np.float64)
+def _errors(weights: FloatArray, variance: float) -> FloatArray:
+    """Standard errors of weighted sums of residuals with a long-run `variance`; `weights` have shape (..., minutes)."""
+    return np.asarray(np.sqrt(variance * (weights**2).sum(axis=-1)), dtype=np.float64)

@@ -18,7 +18,7 @@ import pandas as pd
 from buildcompare.load import curve as curves
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.stats import changepoints as search
-from buildcompare.stats.changepoints import Ar1Noise, CalibratedPenalty, robust_sd
+from buildcompare.stats.changepoints import Ar1Noise, robust_sd
 from buildcompare.stats.levels import FEWEST, HARDLY_COVERED, LARGEST, MINUTE_S, ROUNDED, SHOWS_S, minute_means
 
 Kind = Literal["level", "spike", "drop"]
@@ -97,11 +97,7 @@ def search_window(steady: Span | None, kind: str) -> Span | None:
 
 
 def find_events(
-    series: pd.Series,
-    window: tuple[float, float],
-    *,
-    smallest_percent: float = 0.0,
-    calibration: CalibratedPenalty | None = None,
+    series: pd.Series, window: Span, *, smallest_percent: float = 0.0, factor: float | None = None
 ) -> RunEvents:
     """Find the events of a metric within a window of steady load.
 
@@ -116,8 +112,8 @@ def find_events(
         Elapsed seconds; samples after ``window[0]`` up to ``window[1]`` count.
     smallest_percent
         Events smaller than this are omitted.
-    calibration
-        Penalty of a change, learned from identical runs.
+    factor
+        Penalty of a change in noise variances, learned from identical runs.
 
     Returns
     -------
@@ -144,7 +140,7 @@ def find_events(
     calm = np.ones(times.size, dtype=bool)
     for start, end in spikes:
         calm[start:end] = False
-    steps = search.changepoints(values[calm], calibration=calibration, cautious=True)
+    steps = search.changepoints(values[calm], factor=factor, cautious=True)
     whole = replace(run, noise=steps.noise)
     rest = replace(whole, times=times[calm], averages=run.averages[calm], values=values[calm])
     edges = list(itertools.pairwise((0, *steps.changes, rest.times.size)))

@@ -51,18 +51,12 @@ def unjudged_row(metric: Metric, levels: Pair[list[Level]], reason: Reason | Non
     delta = delta_percent(*values)
     of_metric = {name: getattr(metric, name) for name in (*MetricRow.model_fields, "margin_percent")}
     return MetricResult(
-        **of_metric,
-        base=values.base,
-        new=values.new,
+        **of_metric, base=values.base, new=values.new, delta_percent=delta, reason=reason,
         levels=levels.map(lambda runs: [level.value for level in runs if level.value is not None]),
         mean=levels.map(lambda runs: mean_of_runs([level.mean for level in runs])),
-        delta_percent=delta,
         status=Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
-        reason=reason,
-        within_se_log=_within(levels),
-        window=Pair(None, None),
-        missing_samples=Pair(None, None),
-    )
+        within_se_log=_within(levels), window=Pair(None, None), missing_samples=Pair(None, None),
+    )  # fmt: skip
 
 
 def with_effects(measured: Sequence[Measured], paired: Collection[int] = ()) -> list[Measured]:

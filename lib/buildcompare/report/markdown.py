@@ -13,8 +13,8 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.kinds import kind_of_results
 from buildcompare.figures import Figure, names
 from buildcompare.findings import above_the_fold, headlines
+from buildcompare.findings.labels import most_moved
 from buildcompare.findings.verdict import GRAVEST_FIRST, opening
-from buildcompare.labels.tables import most_moved
 from buildcompare.report.commonmark import images
 from buildcompare.report.notebook import figures_of
 from buildcompare.report.sections import template

@@ -22,9 +22,9 @@ from buildcompare.config.project import resolve, root
 from buildcompare.figures import Figure, curves
 from buildcompare.figures.flame import flame_graph
 from buildcompare.findings import above_the_fold
+from buildcompare.findings.labels import most_moved
 from buildcompare.findings.subject import Subject, lab_command, subject
 from buildcompare.findings.verdict import GRAVEST_FIRST, opening
-from buildcompare.labels.tables import most_moved
 from buildcompare.metrics.events import search_window
 from buildcompare.report import commonmark
 from buildcompare.results import Decided, Finding, LabelResult, Results, TestResult

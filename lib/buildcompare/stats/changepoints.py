@@ -28,6 +28,7 @@ CHANGE_PHI = 0.93
 `HIGHEST_PHI` (covering score 0.73, not 0.71); of 31 identical pairs of load tests it would show events in 11, not 9."""
 MAD_TO_SD = 1.0 / 0.6745
 """Standard deviation / median absolute deviation of a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
+CALIBRATION_RUNS = 10  # minimum number of identical runs from which a penalty is learned
 FALSE_ALARMS = 0.03  # maximum probability that a calibrated penalty finds a change in a run without changes
 OUTLYING, BESIDE = 6.0, 2
 """An outlier is over `OUTLYING` robust standard deviations from the median of itself and `BESIDE` samples on each side.
@@ -47,10 +48,6 @@ class Ar1Noise:
     sd: float = 0.0
     phi: float = 0.0  # lag-1 autocorrelation, 0 to `highest_phi`, corrected for small-sample bias
     long_run_variance: float = 0.0  # limit of n times the variance of a mean of n samples
-
-    def independent(self, size: int) -> float:
-        """Effective sample size of `size` successive samples."""
-        return size * (1.0 - self.phi) / (1.0 + self.phi)
 
     def mean_variance(self, size: int) -> float:
         """Variance of the mean of `size` successive samples."""
@@ -90,38 +87,22 @@ class Changepoints:
     calibrated: bool = False  # True if the penalty was learned from identical runs
 
 
-@dataclass(frozen=True)
-class CalibratedPenalty:
-    """Penalty for each change in a series, learned from runs of about the same length that have no changes."""
+def penalty_factor(no_change: Sequence[float]) -> float:
+    """Penalty for each change, in noise variances, learned from at least `CALIBRATION_RUNS` runs without changes.
 
-    MIN_RUNS = 10
-    no_change: tuple[float, ...]  # per run, the smallest penalty that yields no change, divided by the noise variance
-
-    def __post_init__(self) -> None:
-        count = len(self.no_change)
-        if count < self.MIN_RUNS or not all(each > 0 for each in self.no_change):
-            raise ValueError(f"no_change: expected at least {self.MIN_RUNS} numbers above 0, found {count}")
-
-    @classmethod
-    def learn(cls, runs: Sequence[FloatArray]) -> CalibratedPenalty:
-        """Learn the penalty for each change from at least 10 identical runs, each of shape (n,), all finite."""
-        return cls(tuple(no_change_of(run) for run in runs))
-
-    @property
-    def factor(self) -> float:
-        """Penalty for each change, in noise variances: the maximum over all runs, or a log-normal bound if higher.
-
-        A new run exceeds the maximum of k runs with probability 1 / (k + 1), and the bound with `FALSE_ALARMS`.
-        """
-        logs = np.log(self.no_change)
-        quantile = float(stdtrit(logs.size - 1, 1.0 - FALSE_ALARMS))
-        bound = float(logs.mean()) + quantile * float(logs.std(ddof=1)) * math.sqrt(1.0 + 1.0 / logs.size)
-        return math.exp(max(bound, float(logs.max())))
+    `no_change` holds :func:`no_change_of` each run, all of about the same length. The result is their maximum, or a
+    log-normal bound if that is higher. A new run exceeds the maximum of k runs with probability 1 / (k + 1), and the
+    bound with `FALSE_ALARMS`.
+    """
+    count = len(no_change)
+    if count < CALIBRATION_RUNS or not all(each > 0 for each in no_change):
+        raise ValueError(f"no_change: expected at least {CALIBRATION_RUNS} numbers above 0, found {count}")
+    logs = np.log(no_change)
+    reach = float(stdtrit(count - 1, 1.0 - FALSE_ALARMS)) * math.sqrt(1.0 + 1.0 / count)
+    return math.exp(max(float(logs.mean()) + reach * float(logs.std(ddof=1)), float(logs.max())))
 
 
-def changepoints(
-    values: npt.ArrayLike, *, calibration: CalibratedPenalty | None = None, cautious: bool = False
-) -> Changepoints:
+def changepoints(values: npt.ArrayLike, *, factor: float | None = None, cautious: bool = False) -> Changepoints:
     """Find the changes of the mean of a series at a known rate of false alarms.
 
     Parameters
@@ -129,9 +110,9 @@ def changepoints(
     values
         Shape (n,), equidistant, all finite. Take logarithms of a metric that varies in proportion to its level.
         Outliers of one or two samples do not count as a change.
-    calibration
-        Penalty learned from identical runs, by ``CalibratedPenalty.learn(runs)``. By default, the penalty is computed
-        from the noise of `values` around the means of preliminary segments.
+    factor
+        Penalty of a change in noise variances, learned from identical runs by :func:`penalty_factor`. By default, the
+        penalty is computed from the noise of `values` around the means of preliminary segments.
     cautious
         For metrics of load tests after removal of spikes: allow a higher autocorrelation, and keep outliers.
 
@@ -160,24 +141,24 @@ def changepoints(
     highest_phi = HIGHEST_PHI if cautious else CHANGE_PHI
     changes: tuple[int, ...] = ()
     penalty = math.inf
-    least = (
-        ROUNDED * float(((series - series.mean()) ** 2).sum()) + 1e-300
-    )  # minimum penalty: smaller gains may be floating-point errors
+    # Minimum penalty: smaller gains may be floating-point errors.
+    least = ROUNDED * float(((series - series.mean()) ** 2).sum()) + 1e-300
     for first in (True, False) if series.size >= FEWEST else ():  # two rounds of estimation; a third changes nothing
         around = _best_splits(series, 1) if first else changes
-        if calibration is not None:
-            trial = calibration.factor * ar1_noise(series, around).sd ** 2
+        if factor is not None:
+            trial = factor * ar1_noise(series, around).sd ** 2
         else:
             tried = [(around, *PENALTY), (_best_splits(series, 2), *PENALTY_OF_TWO)]
             trial = math.inf
             for splits, per_variance, per_independent in tried if first else tried[:1]:
                 noise = ar1_noise(series, splits, highest_phi)
-                factor = per_variance + per_independent / noise.independent(series.size)
-                trial = min(trial, factor * noise.long_run_variance)
+                independent = series.size * (1.0 - noise.phi) / (1.0 + noise.phi)  # effective sample size
+                variances = per_variance + per_independent / independent
+                trial = min(trial, variances * noise.long_run_variance)
         if max(trial, least) < penalty and len(changes) <= series.size // FEWEST:
             penalty = max(trial, least)
             changes = best_segmentation(series, penalty)
-    return Changepoints(changes, penalty, ar1_noise(series, changes), calibration is not None)
+    return Changepoints(changes, penalty, ar1_noise(series, changes), factor is not None)
 
 
 def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:

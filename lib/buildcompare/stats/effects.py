@@ -118,18 +118,15 @@ class TestedEffect:
         looks, gate = self.looks.runs if self.looks else (effect.runs,), self.family == GATE
         sizes = effect.run_sd, effect.df
         enough = enough_runs(*sizes, margin_percent=margin, looks=looks, family=self.size, gate=gate)
-        return self.row() | {
+        noise = {"run_sd_percent": percent(effect.run_sd), "noise_df": effect.df, "noise_source": effect.noise_source}
+        noise |= {"se_log": effect.sd, "noise_comparisons": effect.comparisons}
+        return self.row() | noise | {
             "p_worse_one_sided": self.p_worse_one_sided,
             "no_worse_than_percent": no_worse_than(effect, margin, self.better, self.level) if not_worse else None,
             "min_detectable_percent": effect.min_detectable_percent(margin, self.size, level=self.level, gate=gate),
             "required_runs": round(looks[-1] + enough.further) if enough else None,
             "required_runs_show_percent": enough.found_percent if enough else None,
-            "run_sd_percent": percent(effect.run_sd),
-            "noise_df": effect.df,
-            "noise_source": effect.noise_source,
-            "se_log": effect.sd,
-            "noise_comparisons": effect.comparisons,
-        }
+        }  # fmt: skip
 
     @property
     def p_worse_one_sided(self) -> float | None:

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 import numpy as np
 import pandas as pd
 
-from buildcompare.config.catalogue import Metric, RunSd
+from buildcompare.config.catalogue import Metric
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats.planning import root
@@ -246,15 +246,6 @@ def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
         return float(weight @ ((df + prior_df) * df * ratio / expected - df))
 
     return math.exp(root(surplus, 0.0, math.log(ratio.max()))) if surplus(0.0) > 0 else 1.0
-
-
-def in_laboratory(stated: RunSd, ratios: Mapping[Kind, float]) -> RunSd:
-    """Scale a metric's catalogue noise to another laboratory; `ratios` has the ratio of variances by kind of noise."""
-    percents = {kind: getattr(stated, kind) for kind in ratios}
-    sds = {kind: math.log1p(percent / 100.0) * math.sqrt(ratios[kind]) for kind, percent in percents.items() if percent}
-    dfs = {kind: min(stated.df.get(kind, CATALOGUE_DF), CATALOGUE_DF) for kind in sds}
-    changed: dict[str, object] = {kind: 100.0 * math.expm1(sd) for kind, sd in sds.items()}
-    return stated.model_copy(update=changed | {"df": {**stated.df, **dfs}})
 
 
 def catalogue_noise(metric: Metric, of: Kind) -> Noise | None:
