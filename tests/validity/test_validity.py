@@ -421,7 +421,10 @@ def test_an_unbounded_test_without_a_load_has_no_steady_window() -> None:
 def test_windows_may_not_overlap_on_one_server() -> None:
     first = flat(HELD, window=(1000.0, 6000.0), clock="http://a")
     assert codes(judged(first, flat(HELD, window=(5900.0, 9900.0), clock="http://a"))) == {("windows_overlap", "new")}
-    assert judged(first, flat(HELD, window=(6000.0, 9900.0), clock="http://a")).test.status == "valid"
+    statuses = [
+        judged(first, flat(HELD, window=(at, 9900.0), clock="http://a")).test.status for at in (6e3, 5.9e3, 5e3)
+    ]
+    assert statuses == ["valid", "limited", "invalid"]
     assert judged(first, flat(HELD, window=(1000.0, 6000.0), clock="http://b")).test.status == "valid"
     nowhere = flat(HELD, window=(1000.0, 6000.0))
     assert judged(nowhere, nowhere).test.status == "valid"
@@ -512,6 +515,16 @@ def test_users_are_lost_whatever_the_waves_did_just_before(step_s: float) -> Non
         (fall,) = find_falls(curve, math.inf)
         assert fall.at_s == pytest.approx(at_s, abs=step_s + 5.0)
         assert fall.before > 5800
+
+
+@pytest.mark.parametrize(("part", "returns"), [(0.1, False), (0.1, True), (0.3, True), (0.5, True)])
+def test_users_are_lost_early_on_the_ramp(part: float, returns: bool) -> None:
+    elapsed = np.arange(0.0, 4000.0, 5.0)
+    lost = np.full(elapsed.size, part * 2400.0) - returns * 20.0 * np.maximum(elapsed - 630.0, 0.0)
+    users = np.minimum(4.0 * elapsed, 7000.0) - (elapsed >= 600.0) * np.maximum(lost, 0.0)
+    (fall,) = find_falls(pd.Series(users + np.random.default_rng(5).normal(0.0, 5.0, users.size), elapsed))
+    assert fall.at_s == pytest.approx(595.0, abs=10.0)
+    assert fall.before - fall.after == pytest.approx(part * 2400.0 - 30.0, abs=30.0)  # 20 users join between samples
 
 
 def test_a_restart_is_not_also_a_climb() -> None:

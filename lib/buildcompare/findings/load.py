@@ -93,7 +93,7 @@ def beginning(test: TestResult) -> Iterator[Found]:
     evidence = {
         **{key: [getattr(base, key), getattr(new, key)] for key in both},
         **shift.model_dump(include=shifted),
-        "falls": None if bumps_alike(shift) or None in falls else falls,
+        "falls": None if bumps_alike(shift) or not any(falls) else falls,
         "identical": OTHER_BUMPS if single and shift.shift_status == Status.INCONCLUSIVE else None,
     }
     yield Found(FindingKind.BEGINNING, Severity.INFO, evidence)

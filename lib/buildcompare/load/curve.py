@@ -232,14 +232,17 @@ def find_falls(
         return ()
     if smooth:
         users[1:-1] = np.median(np.stack([users[:-2], users[1:-1], users[2:]]), axis=0)
-    later = np.searchsorted(elapsed, elapsed + AT_ONCE_S, "right") - 1
-    later = np.minimum(np.maximum(later, np.arange(users.size) + 1), users.size - 1)
-    allowed = ROUNDING * fastest_fall * (elapsed[later] - elapsed) + (1.0 - HELD) * users
+    allowed, losses = np.empty(0), np.zeros(users.size, dtype=np.bool_)
+    for within_s in (AT_ONCE_S, AT_ONCE_S / 3.0) if smooth and fastest_fall else (AT_ONCE_S,):
+        later = np.searchsorted(elapsed, elapsed + within_s, "right") - 1
+        later = np.minimum(np.maximum(later, np.arange(users.size) + 1), users.size - 1)
+        allowed = ROUNDING * fastest_fall * (elapsed[later] - elapsed) + (1.0 - HELD) * users
+        losses |= users - users[later] > allowed
     allowed_step = ROUNDING * fastest_fall * np.diff(elapsed)
     high = (users > 0.0) & (users >= IDLE * float(np.quantile(users, 0.95)))
     falls: list[Fall] = []
     searched_s = -1.0
-    for first in np.flatnonzero((users - users[later] > allowed) & high):
+    for first in np.flatnonzero(losses & high):
         if elapsed[first] < searched_s:
             continue
         end = int(np.searchsorted(elapsed, elapsed[first] + AT_ONCE_S, "right"))
@@ -248,7 +251,10 @@ def find_falls(
         while start > 0 and users[start - 1] - users[start] > max(0.02 * allowed[first], allowed_step[start - 1]):
             start -= 1
         before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
-        soon = users[(elapsed > since) & (elapsed <= since + MINUTE_S)]  # users in the minute after the loss
+        # The loss must last: half a minute, less the users that the test adds, or beyond half a minute if it adds none.
+        first_s, last_s = (elapsed[steepest], AT_ONCE_S) if fastest_fall else (since, MINUTE_S)
+        soon = (elapsed > first_s) & (elapsed <= first_s + last_s)
+        soon = users[soon] - fastest_fall * (elapsed[soon] - elapsed[steepest])
         remaining = float(np.median(soon)) if soon.size else float(users[-1])
         last = int(np.searchsorted(elapsed, elapsed[start] + LOW_S, "right"))
         low_at = start + 1 + int(np.argmin(users[start + 1 : max(last, start + 2)]))
