@@ -70,9 +70,13 @@ def coverage(test: TestResult) -> Iterator[Found]:
     nowhere = set.intersection(*(set(run.missing) for run in every)) if every else set()
     if nowhere:
         loads = {run.load_curve for run in every}
-        stand_ins = [row.name for row in test.metrics if {row.slug} == loads and not row.unit.endswith("users")]
-        evidence = {"slugs": sorted(nowhere), "load": next(iter(stand_ins), None)}
+        stand_ins = [row for row in test.metrics if {row.slug} == loads and not row.unit.endswith("users")]
+        evidence = {"slugs": sorted(nowhere), "load": stand_ins[0].name if stand_ins else None}
         yield Found(FindingKind.METRICS_NOWHERE, Severity.INFO, evidence)
+        for row in stand_ins[:1]:
+            if row.status.changed and abs(row.delta_percent or 0.0) > row.margin_percent:
+                fields = row.model_dump(include={"name", "unit", "base", "new", "delta_percent"})
+                yield Found(FindingKind.LOAD_MAY_DIFFER, Severity.WARNING, fields)
     for side, i, run in _each_run(test):
         place = {"side": side, "run": i, "runs": len(test.runs[side])}
         if gappy := [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * (c.expected - 1)]:

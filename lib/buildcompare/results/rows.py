@@ -185,7 +185,9 @@ class MetricResult(Decided, MetricRow):
         """The row, without the effect of the mix of calls if this effect is known and large enough to count."""
         if self.mix is None:
             return self
-        at_unchanged_mix = self.mix.model_dump(include={"status", "ci_low", "ci_high", "p_worse_one_sided"})
+        at_unchanged_mix = self.mix.model_dump(
+            include={"status", "ci_low", "ci_high", "p_worse_one_sided", "p_adjusted"}
+        )
         change = {"delta_percent": self.mix.at_unchanged_mix_percent, "no_worse_than_percent": None}
         return self.model_copy(update=at_unchanged_mix | change)
 

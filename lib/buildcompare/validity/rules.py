@@ -411,15 +411,19 @@ def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs pulled from one server that overlap in time; times of different servers are not comparable."""
+    """Report overlapping runs of one server; they are invalid if they share the fraction `APART` of the shorter one."""
     seen: list[tuple[object, tuple[float, float]]] = []
     for side, i, run in _each(runs):
         server, window = run.view.recording.provenance.get("url"), run.view.recording.window
         if not run.view.run.is_pulled or not isinstance(server, str):
             continue
-        both = (min(window[1], end) - max(window[0], start) for url, (start, end) in seen if url == server)
-        if seconds := next((each for each in both if each > 0), 0.0):
-            yield _reason(ValidityCode.WINDOWS_OVERLAP, {"seconds": seconds}, side=side, run=i, invalid=True)
+        both = [
+            (min(window[1], end) - max(window[0], start), end - start) for url, (start, end) in seen if url == server
+        ]
+        seconds, other_s = max(both, default=(0.0, 0.0))
+        if seconds > 0.0:
+            far = seconds > APART * min(other_s, window[1] - window[0])
+            yield _reason(ValidityCode.WINDOWS_OVERLAP, {"seconds": seconds}, side=side, run=i, invalid=far)
         seen.append((server, window))
 
 
