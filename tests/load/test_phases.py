@@ -11,7 +11,6 @@ import pytest
 import buildcompare as bc
 from buildcompare.load.curve import Stop, find_stop, prepare_load
 from buildcompare.load.view import measure_plateau, measure_shape
-from buildcompare.results.users import Bump
 from shape_curves import BUMPY, hunting, names, path, prepared, sawtooth, shape, simulated
 from support import sure
 
@@ -124,7 +123,8 @@ def test_a_reset_ends_before_the_ramp_that_goes_on(step_s: float) -> None:
 
 def test_an_early_bump_has_its_peak_depth_and_times() -> None:
     found = bc.bumps(prepared(path(*BUMPY)))
-    assert [*found.bumps] == [Bump(start_s=0.0, peak_s=110.0, end_s=200.0, peak_users=180.0, depth_users=180.0)]
+    bump = {"start_s": 0.0, "peak_s": 110.0, "end_s": 200.0, "peak_users": 180.0, "depth_users": 180.0}
+    assert [dict(each) for each in found.bumps] == [bump]
     assert found.onset_s == 300.0
 
 

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 import buildcompare as bc
-from buildcompare.config.params import Run, Source
 from buildcompare.load.curve import find_stop
-from buildcompare.load.phases import compare_waves, waves
+from buildcompare.load.phases import compare_waves
 from buildcompare.load.view import Shape, view_run
-from buildcompare.recordings.sources import record
 from loadsim import shift_truth
 from shape_curves import CATALOGUE, RUNS, prepared, recorded, shape, simulated
 from support import sure, test_folders
@@ -79,8 +77,7 @@ def test_a_kink_is_at_the_first_alert() -> None:
 
 @cache
 def published(folder: Path, side: str) -> Shape:
-    recording = record(Run(recording=str(folder / f"{side}.csv.gz")), Source(kind="recorded"), CATALOGUE)
-    return shape(recorded(recording))
+    return shape(recorded(bc.read(folder / f"{side}.csv.gz", catalogue=CATALOGUE, kind="recorded")))
 
 
 @pytest.mark.parametrize(
@@ -126,11 +123,10 @@ def test_the_early_bump_came_with_a_data_set_and_went_with_it(real: Path) -> Non
 def test_waves_of_ceiling_runs(
     real: Path, config: str, last_part: float, period: tuple[int, int], replicate: int
 ) -> None:
-    run = Run(report=str(real / f"ceiling/v1-{config}-{replicate}.out.gz"))
-    curve = recorded(record(run, Source(kind="ltctl"), CATALOGUE))
+    curve = recorded(bc.read(real / f"ceiling/v1-{config}-{replicate}.out.gz", catalogue=CATALOGUE, kind="ltctl"))
     stop_s = sure(find_stop(curve)).at_s
     onset_s = max(shape(curve).waves.onset_s or 0.0, (1.0 - last_part) * stop_s)
-    late = waves(prepared(curve, stop_s), onset_s=onset_s)
+    late = bc.waves(prepared(curve, stop_s), onset_s=onset_s)
     assert period[0] <= sure(late.period_s) <= period[1]
 
 

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import buildcompare as bc
-from buildcompare.config.params import Run, Source
+from buildcompare.config.params import Run
 from buildcompare.load.curve import Stop, find_stop, mser_window
-from buildcompare.recordings.sources import record
 from buildcompare.results import Results
 from curves import CATALOGUE, curve, kinds, recording
 from quiet import compared
@@ -208,11 +207,11 @@ def test_a_run_that_fell_or_met_the_ceiling_counts(
 
 def test_a_window_of_the_analyst_says_nothing_about_the_stop(real: Path) -> None:
     folder = real / "comparisons/v10.5/postgresql_unbounded"
-    runs: dict[str, list[Run]] = {"base": [Run(recording=str(folder / "base.csv.gz"))]}
-    named = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T02:10:40Z"}
-    runs["new"] = [Run.model_validate({"recording": str(folder / "new.csv.gz"), **named})]
-    base, new = (record(run, Source(kind="recorded"), CATALOGUE) for (run,) in runs.values())
-    users = sure(compared(base, new, type="unbounded", **runs).supported_users)
+    base, new = ({"recording": str(folder / f"{side}.csv.gz")} for side in ("base", "new"))
+    new |= {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T02:10:40Z"}
+    builds = {"base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "recorded"}}
+    params = bc.parameters(name="x", tests=[{"name": "t", "type": "unbounded", "base": base, "new": new}], **builds)
+    users = sure(bc.compare(params).results.tests[0].supported_users)
     assert (users.estimated.new, users.reason.new) == (None, "still_climbing")
 
 
@@ -263,14 +262,14 @@ def test_every_whole_published_curve_gives_the_published_figure(real: Path, comp
     ("run", "truth"), [("v1-1.3-1", 25000), ("v1-1.3-2", 25000), ("v1-1.3-3", 25000), ("v1-2.1.b-1", 70000)]
 )
 def test_ceiling_runs_give_the_published_figure(real: Path, run: str, truth: int) -> None:
-    recording = record(Run(report=str(real / f"ceiling/{run}.out.gz")), Source(kind="ltctl"), CATALOGUE)
+    recording = bc.read(real / f"ceiling/{run}.out.gz", catalogue=CATALOGUE, kind="ltctl")
     users = recording.curve(sure(recording.find("number-of-connected-devices")))
     assert bc.supported_users(users).estimated == pytest.approx(truth, rel=0.015)
 
 
 def test_without_a_users_curve_the_window_follows_the_goroutines(real: Path) -> None:
     run = Run(report=str(real / "ceiling/v2-XL220-1.out.gz"))
-    recording = record(run, Source(kind="ltctl"), CATALOGUE)
+    recording = bc.read(run.report, catalogue=CATALOGUE, kind="ltctl")
     result = compared(recording, recording, type="unbounded", base=[run], new=[run])
     users, view = sure(result.supported_users), result.runs.base[0]
     assert (users.reason.base, users.status) == ("no_users_curve", "not_comparable")
