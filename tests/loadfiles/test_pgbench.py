@@ -10,10 +10,8 @@ import pytest
 import buildcompare as bc
 import fuzzing
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
 from buildcompare.config.yaml import checked
-from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
 from support import sure
 
@@ -32,7 +30,7 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out.txt"
 
 
-def recorded(*files: str) -> Recording:
+def recorded(*files: str) -> bc.Recording:
     run, source = checked(Run, {"pgbench": [*files]}), checked(Source, {"kind": "pgbench"})
     return record(run, source, read_catalogue("pgbench"))
 
@@ -73,7 +71,9 @@ def test_several_runs_with_text_around_them_and_without_headers(out: Path) -> No
     lines = out.read_text().splitlines()
     begun = [lines[line - 1] for line in runs["line"]]
     assert [line.split(":")[0] for line in begun] == ["transaction type", "scaling factor", "transaction type"]
-    with pytest.raises(InputError, match=r"out\.txt: line 23: expected one run of pgbench, found 3 \(lines 6, 23, 40"):
+    with pytest.raises(
+        bc.InputError, match=r"out\.txt: line 23: expected one run of pgbench, found 3 \(lines 6, 23, 40"
+    ):
         bc.read(out)
 
 
@@ -159,7 +159,7 @@ def test_the_log_of_one_thread_of_several_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.47112").write_text(LOG)  # of another run
     for each, other in ((first, second), (second, first)):
         said = rf'log\.4711\.\*"\]` in a params file\), found 1 of 2, without {other.name}'
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(bc.InputError, match=said):
             bc.read(each)
     text = sorted("".join(each.read_text() for each in (first, second)).splitlines(), key=lambda line: line.split()[4])
     joined = tmp_path / "all.log"
@@ -171,10 +171,12 @@ def test_the_log_of_one_thread_of_several_is_refused(tmp_path: Path) -> None:
         assert (np.median(run.series[0].values), len(run.measurements[0].values)) == (2.0, 58)
         assert len(run.provenance["files"]) == 2
     assert run.series[-1].values.tolist() == [2.0] * run.series[-1].times.size, "clients"
-    with pytest.raises(InputError, match=r"log\.47112: line 1: expected each client in only one log of a run, found"):
+    with pytest.raises(
+        bc.InputError, match=r"log\.47112: line 1: expected each client in only one log of a run, found"
+    ):
         recorded(f"{tmp_path}/log.4711*")
     second.write_text(LOG + "1 2 14\n")
-    with pytest.raises(InputError, match=r"log\.4711\.1: line 2: expected a line of a log of pgbench"):
+    with pytest.raises(bc.InputError, match=r"log\.4711\.1: line 2: expected a line of a log of pgbench"):
         bc.read(f"{tmp_path}/log.4711?1", kind="pgbench")
 
 
@@ -203,7 +205,7 @@ def test_aggregates_of_threads_are_added_up(tmp_path: Path) -> None:
         (LOG, "expected the same kind of log as"),
     ):
         (tmp_path / "log.7.1").write_text(text)
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(bc.InputError, match=said):
             bc.read(f"{tmp_path}/log.7*")
 
 
@@ -229,5 +231,5 @@ MALFORMED = {
 def test_malformed_output_is_one_line_with_its_line_number(fault: str, out: Path) -> None:
     text, line = MALFORMED[fault]
     out.write_text(text)
-    with pytest.raises(InputError, match=rf"^{out}: line {line}: expected .+, found .+$"):
+    with pytest.raises(bc.InputError, match=rf"^{out}: line {line}: expected .+, found .+$"):
         bc.read(out, kind="pgbench")
