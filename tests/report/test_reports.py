@@ -16,9 +16,8 @@ import pytest
 from buildcompare.report.exporters import HtmlReportExporter, JUnitExporter, MarkdownReportExporter
 from buildcompare.report.publication import MADE
 from buildcompare.report.publish import publish
-from buildcompare.results.schema import json_schema
 from prometheus_server import needed
-from support import real_params, small_params, write_params
+from support import command, real_params, small_params, write_params
 
 SEEDS = {"v10.4": "000", "v11.1": "002", "v9.6": "004"}
 
@@ -78,7 +77,8 @@ def test_the_folder_is_whole_and_its_readme_has_the_shape_of_the_seed(
 
 def test_results_follow_the_published_schema(reports: dict[str, Path], project: Path) -> None:
     schema = json.loads((project / "docs/results.schema.json").read_text("utf-8"))
-    assert schema == json_schema(), "make it again: python -m buildcompare schema > docs/results.schema.json"
+    made = json.loads(command("schema").stdout)
+    assert schema == made, "make it again: python -m buildcompare schema > docs/results.schema.json"
     for folder in reports.values():
         jsonschema.validate(results_of(folder), schema, cls=jsonschema.Draft202012Validator)
 
@@ -123,8 +123,8 @@ def test_the_page_prints_on_few_sheets(reports: dict[str, Path], browser: Any, t
 
     paper = {"width": 703, "height": 1000}  # A4 less its margins, in CSS pixels
     assert browser.look(page_file.as_uri(), print_it, viewport=paper) == []
-    command = [needed("pdftotext", "poppler-utils"), "-raw", str(pdf), "-"]  # as it was drawn: cell by cell
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    drawn = [needed("pdftotext", "poppler-utils"), "-raw", str(pdf), "-"]  # as it was drawn: cell by cell
+    text = subprocess.run(drawn, check=True, capture_output=True, text=True).stdout
     printed = "".join(unicodedata.normalize("NFKC", text).split())  # fonts print "fi" as one sign
     for test in results_of(reports["v10.4"])["tests"]:
         of_the_load = ("set_by_test", "supported_users")  # a curve of its own
