@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import buildcompare as bc
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.params import Run, Source
-from buildcompare.recordings.recording import Recording, Series
-from buildcompare.recordings.sources import record
+from buildcompare.recordings.recording import Series
 from prometheus_server import BASE_START, LENGTH_S, NEW_START, Prometheus
 
 TOKEN = "t0ken-of-nobody"
@@ -60,10 +60,11 @@ def mattermost() -> Catalogue:
 
 
 @pytest.fixture(scope="session")
-def pulled(prometheus: Prometheus, mattermost: Catalogue) -> dict[str, Recording]:
+def pulled(prometheus: Prometheus, mattermost: Catalogue) -> dict[str, bc.Recording]:
     starts = {"base": BASE_START, "new": NEW_START}
     return {
-        side: record(run(start, start + LENGTH_S), source(prometheus.url), mattermost) for side, start in starts.items()
+        side: bc.pull(prometheus.url, at(start), at(start + LENGTH_S), catalogue=mattermost)
+        for side, start in starts.items()
     }
 
 

@@ -24,7 +24,7 @@ import pytest
 
 import buildcompare as bc
 from buildcompare.recordings import prometheus_answer, prometheus_client
-from buildcompare.recordings.sources import REQUEST, Slot, is_kept, read_run, record
+from buildcompare.recordings.sources import Slot, is_kept, read_run
 from pulling import catalogue, params, run, source
 from serving import Answer, Answering, matrix, serving
 from support import write_params
@@ -62,8 +62,15 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
 
 
+ASKED: dict[str, Any] = {"auth": {"bearer_token_env": "PROM_TOKEN"}, "threads": 1}
+
+
 def asking(url: str, **more: Any) -> Any:
-    return source(url, auth={"bearer_token_env": "PROM_TOKEN"}, threads=1, **more)
+    return source(url, **ASKED, **more)
+
+
+def pull(url: str, *queries: str, **more: Any) -> bc.Recording:
+    return bc.pull(url, run().start, run().end, catalogue=catalogue(*queries), **more)
 
 
 @functools.cache
@@ -208,7 +215,7 @@ def test_a_token_in_every_field_of_an_error(
 
     caplog.set_level(logging.DEBUG)
     with serving(answer, status_line=said[:500]) as url, pytest.raises(bc.BuildcompareError) as caught:
-        record(run(), asking(url), catalogue("up"))
+        pull(url, "up", **ASKED)
     assert "***" in str(caught.value) or status in (302, 404) or "text" in kind
     output = capfd.readouterr()
     assert hidden(str(caught.value) + caplog.text + output.out + output.err)
@@ -234,7 +241,7 @@ def test_what_was_pulled_for_one_tenant_is_never_another_s(monkeypatch: pytest.M
     monkeypatch.delenv("PROM_TOKEN")
     assert is_kept(slot, run(), own, asked)  # who cannot ask may read what was pulled
     assert TOKEN not in json.dumps(dict(first.provenance))
-    assert len(first.provenance[REQUEST]) == 64
+    assert len(first.provenance["request"]) == 64
 
 
 def test_a_damaged_file_of_what_was_pulled_is_said_and_pulled_again_on_demand(tmp_path: Path) -> None:
@@ -263,7 +270,7 @@ def test_a_damaged_file_of_what_was_pulled_is_said_and_pulled_again_on_demand(tm
 def test_an_answer_that_is_not_whole_is_no_recording(more: dict[str, Any], words: str) -> None:
     answer = ranges(lambda asked: five(asked, {}, **more))
     with serving(answer) as url, pytest.raises(bc.SourceError, match=words):
-        record(run(), asking(url), catalogue("up"))
+        pull(url, "up", **ASKED)
 
 
 def test_an_answer_with_half_of_the_points_is_noted() -> None:
@@ -272,7 +279,7 @@ def test_an_answer_with_half_of_the_points_is_noted() -> None:
         return five(asked, {})
 
     with serving(ranges(answer)) as url:
-        [note] = record(run(), asking(url), catalogue("up")).notes
+        [note] = pull(url, "up", **ASKED).notes
     assert "fewer points than were asked for in 1 of 1 queries, such as m0 every 10 s" in note.text
 
 
@@ -290,7 +297,7 @@ def test_a_slow_answer_holds_up_no_other() -> None:
         return five(asked, {})
 
     with serving(ranges(answer)) as url:
-        found = record(run(), source(url, threads=2), catalogue(*names))
+        found = pull(url, *names, threads=2)
     assert [series.metric for series in found.series] == names
 
 
@@ -306,7 +313,7 @@ def test_a_server_is_asked_on(way: str, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv("http_proxy", url)
         monkeypatch.setenv("no_proxy", "" if way == "through a proxy" else "*")
         asked = "http://server.invalid:9090" if way == "through a proxy" else url
-        found = record(run(), source(asked, threads=3), catalogue(*names))
+        found = pull(asked, *names, threads=3)
     assert [series.metric for series in found.series] == names
 
 
@@ -317,7 +324,7 @@ def test_values_at_other_times_than_asked_are_no_answer(steps: Sequence[float]) 
         return matrix({}, [[first + i * step, "1"] for i in steps])
 
     with serving(ranges(answer)) as url, pytest.raises(bc.SourceError, match=r"whole answer|requested times"):
-        record(run(), asking(url), catalogue("up"))
+        pull(url, "up", **ASKED)
 
 
 def test_blanks_without_end_are_given_up() -> None:
