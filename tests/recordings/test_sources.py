@@ -16,15 +16,12 @@ import pytest
 import buildcompare as bc
 import fuzzing
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.params import Run, Source
 from buildcompare.recordings import files
 from buildcompare.recordings.recording import LabelSummary, Note, Series
-from buildcompare.recordings.sources import read, record
 from prometheus_server import BASE_START, LENGTH_S, Prometheus
 from pulling import at
 from support import test_folders
 
-LTCTL, RECORDED = Source(kind="ltctl"), Source(kind="recorded")
 CATALOGUE = read_catalogue("mattermost")
 REPORT: dict[str, Any] = json.loads(fuzzing.seed("ltctl-report"))
 
@@ -39,7 +36,7 @@ def test_published_reports_are_read_without_loss(real: Path) -> None:
         if not (text := gzip.decompress(file.read_bytes())):
             continue
         expected = json.loads(text)
-        recording = record(Run(report=str(file)), LTCTL, CATALOGUE)
+        recording = bc.read(file, catalogue=CATALOGUE, kind="ltctl")
         read += 1
         assert [series.name for series in recording.series] == [graph["Name"] for graph in expected["Graphs"]]
         for series, graph in zip(recording.series, expected["Graphs"], strict=True):
@@ -59,7 +56,7 @@ def test_published_reports_are_read_without_loss(real: Path) -> None:
 def report(tmp_path: Path, **change: Any) -> bc.Recording:
     file = tmp_path / "x.json"
     file.write_text(json.dumps(REPORT | change))
-    return record(Run(report=str(file)), LTCTL, CATALOGUE)
+    return bc.read(file, catalogue=CATALOGUE, kind="ltctl")
 
 
 def test_a_small_report_in_detail(tmp_path: Path) -> None:
@@ -99,8 +96,8 @@ def test_published_recordings_are_read_without_loss(real: Path) -> None:
         for side in ("base", "new"):
             table = pd.read_csv(folder / f"{side}.csv.gz")
             labels = pd.read_csv(folder / f"{side}.labels.csv.gz", na_values={"value": [""]}, keep_default_na=False)
-            run = Run(recording=str(folder / f"{side}.csv.gz"), labels=str(folder / f"{side}.labels.csv.gz"))
-            recording = record(run, RECORDED, CATALOGUE)
+            files = folder / f"{side}.csv.gz", folder / f"{side}.labels.csv.gz"
+            recording = bc.read(files[0], catalogue=CATALOGUE, kind="recorded", labels=files[1])
             read += 1
             assert {s.name for s in recording.series} == set(table["metric"])
             for series in recording.series:
@@ -122,14 +119,14 @@ def test_a_table_may_be_larger_than_other_files(tmp_path: Path, monkeypatch: pyt
         file = tmp_path / name
         head = b"timestamp,metric,value\n"
         file.write_bytes(gzip.compress(head) + contents if name.endswith("gz") else head + contents)
-        series = record(Run(recording=str(file)), RECORDED, CATALOGUE).series[0]
+        series = bc.read(file, catalogue=CATALOGUE, kind="recorded").series[0]
         assert (series.values.size, series.values.sum()) == (110_000, 110_000 * 109_999 / 2 + 55_000)
     file.write_bytes(gzip.compress(head + 2 * rows.encode()))
     with pytest.raises(bc.InputError, match=r"size: expected at most 3 MB unpacked \(a table\), found more"):
-        record(Run(recording=str(file)), RECORDED, CATALOGUE)
+        bc.read(file, catalogue=CATALOGUE, kind="recorded")
     file.write_bytes(gzip.compress(b'{"Graphs": [' + b"1," * 1_000_000))
     with pytest.raises(bc.InputError, match="size: expected at most 1 MB unpacked, found more"):
-        read(file)
+        bc.read(file)
 
 
 def test_a_table_keeps_gaps_nan_order_and_labels(tmp_path: Path) -> None:
@@ -139,7 +136,7 @@ def test_a_table_keeps_gaps_nan_order_and_labels(tmp_path: Path) -> None:
         "2024-01-01T00:00:10Z,rps,3,a\n2024-01-01T00:00:00Z,rps,1,a\n2024-01-01T00:00:30Z,rps,,a\n"
         "2024-01-01T00:00:00Z,rps,7,b\n2024-01-01T00:00:00Z,my metric,NaN,\n"
     )
-    first, second, other = record(Run(recording=str(file)), RECORDED, CATALOGUE).series
+    first, second, other = bc.read(file, catalogue=CATALOGUE, kind="recorded").series
     assert (first.times - first.times[0]).tolist() == [0.0, 10.0, 30.0]
     assert same(first.values, np.array([1.0, 3.0, np.nan]))
     assert (dict(first.labels), dict(second.labels)) == ({"instance": "a"}, {"instance": "b"})
@@ -150,13 +147,18 @@ def test_a_table_keeps_gaps_nan_order_and_labels(tmp_path: Path) -> None:
 def test_a_window_cuts_a_file(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_text("timestamp,metric,value\n" + "".join(f"{t},rps,{t}\n" for t in range(0, 100, 10)))
-    run = Run(recording=str(file), start="1970-01-01T00:00:30Z", end="1970-01-01T00:01:00Z")
-    recording = record(run, RECORDED, CATALOGUE)
+
+    def within(start: str, end: str) -> bc.Recording:
+        run = {"recording": str(file), "start": start, "end": end}
+        about = {"base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "recorded"}}
+        tests = [{"name": "t", "type": "bounded", "base": run, "new": run}]
+        return bc.compare(bc.parameters(name="x", tests=tests, **about)).recordings["t"]["base"][0]
+
+    recording = within("1970-01-01T00:00:30Z", "1970-01-01T00:01:00Z")
     curve = recording.curve(recording.series[0])
     assert (curve.index.tolist(), curve.tolist()) == ([0.0, 10.0, 20.0, 30.0], [30.0, 40.0, 50.0, 60.0])
-    outside = Run(recording=str(file), start="1971-01-01T00:00:00Z", end="1972-01-01T00:00:00Z")
     with pytest.raises(bc.InputError, match=r"overlaps the data \(1970-01-01T00:00:00.* to 1970-01-01T00:01:30"):
-        record(outside, RECORDED, CATALOGUE)
+        within("1971-01-01T00:00:00Z", "1972-01-01T00:00:00Z")
 
 
 def test_a_format_of_another_package_is_read(project: Path, tmp_path: Path) -> None:
@@ -280,14 +282,14 @@ def test_files_are_found_in_the_working_folder(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "x.csv").write_text(CSV)
     (tmp_path / "l.csv").write_text("group,label,stat,value\napi,a,avg,1\n")
     monkeypatch.chdir(tmp_path)
-    assert read("x.csv", labels="l.csv").label_summaries == (LabelSummary("api", "a", "avg", 1.0),)
+    assert bc.read("x.csv", labels="l.csv").label_summaries == (LabelSummary("api", "a", "avg", 1.0),)
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(bc.InputError, match=r"Grafana.*ltctl report generate.*found other JSON"):
-        read("x.json")
+        bc.read("x.json")
     with pytest.raises(
         bc.InputError, match="kind: expected one of grafana, ltctl, pgbench, sysstat, recorded, found 'csv'"
     ):
-        read("x.csv", kind="csv")
+        bc.read("x.csv", kind="csv")
 
 
 def test_a_pull_by_its_address_and_times(prometheus: Prometheus) -> None:
