@@ -12,17 +12,12 @@ import jsonschema
 import numpy as np
 import pytest
 
+import buildcompare as bc
 import prometheus_server as world
 from buildcompare.comparison import analysis as workbench
-from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.errors import BuildcompareError, InputError, SourceError
-from buildcompare.config.params import Comparison, read_params
-from buildcompare.recordings import sources
 from buildcompare.report import sections
-from buildcompare.results import dumps
-from buildcompare.results.schema import json_schema
 from prometheus_server import LENGTH_S, NEW_START, Exchange, Fault, Prometheus, Proxy, Servers
-from pulling import at, params, raw, run, source
+from pulling import at, params, raw
 from support import command, sure, write_params
 
 
@@ -31,8 +26,8 @@ def prometheus(servers: Servers) -> Prometheus:
     return servers("prometheus")
 
 
-def comparison(folder: Path, contents: dict[str, Any]) -> Comparison:
-    return read_params(write_params(folder / "pulled.yaml", contents))
+def comparison(folder: Path, contents: dict[str, Any]) -> bc.Comparison:
+    return bc.read_params(write_params(folder / "pulled.yaml", contents))
 
 
 def answers(status: int, body: str = "", where: str = "") -> Fault:
@@ -58,8 +53,8 @@ def test_a_run_that_still_went_on_is_pulled_again(elsewhere: Path, proxy: Proxy)
     both, again, kept = np.diff(counts)
     assert (again, kept) == (both / 2, 0)
     now = time.time()
-    with pytest.raises(InputError, match="end: expected a time that is past"):
-        sources.record(run(now - 600, now + 600), source(proxy.url), read_catalogue("mattermost"))
+    with pytest.raises(bc.InputError, match="end: expected a time that is past"):
+        bc.pull(proxy.url, at(now - 600), at(now + 600))
 
 
 def test_what_was_pulled_is_not_pulled_again(elsewhere: Path, proxy: Proxy) -> None:
@@ -98,7 +93,7 @@ def test_an_interrupted_pull_goes_on_where_it_stopped(elsewhere: Path, proxy: Pr
         file.unlink()
     proxy.seen.clear()
     proxy.faults = [*[None] * (one_run + 2), answers(401, "Unauthorized")]
-    with pytest.raises(InputError, match="401"):
+    with pytest.raises(bc.InputError, match="401"):
         workbench.read_recordings(asked)
     assert [path.name for path in folder.iterdir()] == ["base.parquet"]
     proxy.faults = []
@@ -110,10 +105,13 @@ def test_an_interrupted_pull_goes_on_where_it_stopped(elsewhere: Path, proxy: Pr
 
 @pytest.mark.parametrize(
     ("status", "error", "words"),
-    [(400, InputError, "a query that the server accepts at"), (500, SourceError, "expected an answer, found HTTP 500")],
+    [
+        (400, bc.InputError, "a query that the server accepts at"),
+        (500, bc.SourceError, "expected an answer, found HTTP 500"),
+    ],
 )
 def test_a_fault_names_the_test_the_build_the_run_and_the_query(
-    elsewhere: Path, proxy: Proxy, status: int, error: type[BuildcompareError], words: str
+    elsewhere: Path, proxy: Proxy, status: int, error: type[bc.BuildcompareError], words: str
 ) -> None:
     two = params(proxy.url)
     two["tests"].insert(0, {**two["tests"][0], "name": "earlier"})
@@ -137,7 +135,7 @@ def test_what_was_not_pulled_is_not_replaced(elsewhere: Path, prometheus: Promet
     place = elsewhere / "data/recordings/pulled/postgresql_bounded/base.parquet"
     place.parent.mkdir(parents=True)
     place.write_bytes(bundled.read_bytes())
-    with pytest.raises(InputError, match="pulled recording: expected a recording that was pulled before"):
+    with pytest.raises(bc.InputError, match="pulled recording: expected a recording that was pulled before"):
         workbench.read_recordings(comparison(elsewhere, params(prometheus.url)))
     assert place.read_bytes() == bundled.read_bytes()
 
@@ -161,7 +159,7 @@ def test_results_name_the_servers_and_what_they_said(elsewhere: Path, proxy: Pro
 
     proxy.faults = [warned, None]
     asked = comparison(elsewhere, params(proxy.url))
-    bench = workbench.analyse(asked, workbench.read_recordings(asked))
+    bench = bc.compare(asked)
     base, new = (sure(runs[0].server) for runs in bench.results.tests[0].runs)
     assert (base.url, base.version) == (proxy.url, new.version)
     assert (base.warnings, new.warnings) == (["<b>a store did not answer</b>"], [])
@@ -180,7 +178,7 @@ def test_results_name_the_servers_and_what_they_said(elsewhere: Path, proxy: Pro
     assert f"{base.kind} {base.version} at {proxy.url}" in shown
     assert "&lt;b&gt;a store did not answer&lt;/b&gt;" in shown
     assert "mattermost_http_requests_total: 1" in shown
-    jsonschema.Draft202012Validator(json_schema()).validate(json.loads(dumps(bench.results)))
+    jsonschema.Draft202012Validator(json.loads(command("schema").stdout)).validate(json.loads(bench.to_json()))
 
 
 def test_an_alert_and_an_error_rate_may_share_a_slug(elsewhere: Path, prometheus: Prometheus) -> None:
@@ -190,7 +188,7 @@ def test_an_alert_and_an_error_rate_may_share_a_slug(elsewhere: Path, prometheus
     (elsewhere / "c.yaml").write_text(json.dumps(catalogue))
     asked = comparison(elsewhere, {**params(prometheus.url), "metrics": "c.yaml"})
     workbench.read_recordings(asked)
-    bench = workbench.analyse(asked, workbench.read_recordings(asked))
+    bench = bc.compare(asked)
     [kept] = bench.recordings["postgresql_bounded"]["base"]
     assert {s.role: (s.metric, s.name) for s in kept.series} == {
         "graph": ("twice", "Goroutines"), "alert": ("twice", "A"), "error": ("twice", "E")
