@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
+import buildcompare as bc
 from buildcompare.findings import load
 from buildcompare.metrics.compare_events import PlacedEvent, match_events
-from buildcompare.metrics.events import MetricEvent, RunEvents, find_events
 from buildcompare.results import Event, Results
 from quiet import quiet
 
@@ -31,7 +32,7 @@ def between(curve: pd.Series, start: float, end: float, percent: float) -> pd.Se
     return curve * np.where(inside, 1 + percent / 100, 1.0)
 
 
-def only(run: RunEvents) -> MetricEvent:
+def only(run: bc.RunEvents) -> Any:
     assert len(run.events) == 1, run.events
     return run.events[0]
 
@@ -39,7 +40,7 @@ def only(run: RunEvents) -> MetricEvent:
 @pytest.mark.parametrize("percent", [-20.0, 15.0])
 @pytest.mark.parametrize("step_s", [5.0, 30.0, 60.0])
 def test_a_step_is_one_level_event(percent: float, step_s: float) -> None:
-    event = only(find_events(between(metric(1, step_s=step_s), 3000.0, 9999.0, percent), WINDOW))
+    event = only(bc.find_events(between(metric(1, step_s=step_s), 3000.0, 9999.0, percent), WINDOW))
     assert (event.kind, event.at_s) == ("level", pytest.approx(3000.0, abs=60.0))
     assert event.span_s[0] <= 3000.0 <= event.span_s[1] + 60.0
     assert event.size_percent == pytest.approx(percent, abs=2.0)
@@ -53,7 +54,7 @@ def test_a_step_is_one_level_event(percent: float, step_s: float) -> None:
 @pytest.mark.parametrize("minutes", [2, 5, 15])
 def test_what_comes_back_is_an_excursion(percent: float, kind: str, minutes: int) -> None:
     end = 2400.0 + 60.0 * minutes
-    event = only(find_events(between(metric(2), 2400.0, end, percent), WINDOW))
+    event = only(bc.find_events(between(metric(2), 2400.0, end, percent), WINDOW))
     assert (event.kind, event.span_s) == (kind, pytest.approx((2400.0, end), abs=61.0))
     assert event.span_s[0] <= event.at_s <= event.span_s[1]
     assert event.size_percent == pytest.approx(percent, abs=5.0)
@@ -64,51 +65,51 @@ def test_an_excursion_that_dies_away_slowly_is_one_event() -> None:
     curve = metric(3, sd=0.002)
     since = curve.index.to_numpy() - 1900.0
     curve = curve * (1 + 0.11 * np.exp(-np.maximum(since, 0) / 300) * np.clip(since / 90 + 1, 0, 1))
-    event = only(find_events(curve, WINDOW, smallest_percent=2.0))
+    event = only(bc.find_events(curve, WINDOW, smallest_percent=2.0))
     assert (event.kind, event.at_s) == ("spike", pytest.approx(1900.0, abs=30.0))
     assert event.extreme == pytest.approx(1.11 * LEVEL, rel=0.01)
     assert event.span_s[0] == pytest.approx(1810.0, abs=61.0)
 
 
 def test_what_begins_at_the_very_end_or_what_the_ramp_leaves_behind_is_no_level() -> None:
-    late = only(find_events(between(metric(5), 5220.0, 9999.0, 30.0), WINDOW))
+    late = only(bc.find_events(between(metric(5), 5220.0, 9999.0, 30.0), WINDOW))
     assert (late.kind, late.span_s[1]) == ("spike", 5400.0)
-    assert only(find_events(between(metric(5), 5000.0, 9999.0, 30.0), WINDOW)).kind == "level"
-    early = only(find_events(between(metric(5), 0.0, 780.0, 30.0), WINDOW))
+    assert only(bc.find_events(between(metric(5), 5000.0, 9999.0, 30.0), WINDOW)).kind == "level"
+    early = only(bc.find_events(between(metric(5), 0.0, 780.0, 30.0), WINDOW))
     assert (early.kind, early.span_s, early.before) == ("spike", (600.0, 780.0), pytest.approx(LEVEL, rel=0.02))
-    assert only(find_events(between(metric(5), 0.0, 1000.0, 30.0), WINDOW)).kind == "level"
+    assert only(bc.find_events(between(metric(5), 0.0, 1000.0, 30.0), WINDOW)).kind == "level"
 
 
 def test_outside_the_window_and_in_too_few_samples_there_are_no_events() -> None:
     curve = between(between(metric(6), 0.0, 550.0, -90.0), 5000.0, 9999.0, -80.0)
-    assert find_events(curve, (600.0, 5000.0)).events == ()
+    assert bc.find_events(curve, (600.0, 5000.0)).events == ()
     for few in (pd.Series(dtype=float), pd.Series([1.0, 2.0], index=[700.0, 705.0])):
-        assert find_events(few, WINDOW).events == ()
+        assert bc.find_events(few, WINDOW).events == ()
 
 
 def test_small_events_are_left_out() -> None:
     curve = between(metric(7, sd=0.001), 3000.0, 9999.0, 1.0)
-    assert only(find_events(curve, WINDOW)).size_percent == pytest.approx(1.0, abs=0.1)
-    assert find_events(curve, WINDOW, smallest_percent=2.0).events == ()
+    assert only(bc.find_events(curve, WINDOW)).size_percent == pytest.approx(1.0, abs=0.1)
+    assert bc.find_events(curve, WINDOW, smallest_percent=2.0).events == ()
 
 
 def test_gaps_and_nan_are_no_events() -> None:
     curve = metric(8)
     curve[(curve.index > 2000) & (curve.index < 2600)] = math.nan
     curve = curve[(curve.index < 3000) | (curve.index > 3900)]
-    run = find_events(curve, WINDOW)
+    run = bc.find_events(curve, WINDOW)
     assert run.events == ()
     assert run.times_s.size == 80 - 10 - 15
-    step = only(find_events(between(curve, 3000.0, 9999.0, 20.0), WINDOW))
+    step = only(bc.find_events(between(curve, 3000.0, 9999.0, 20.0), WINDOW))
     assert 3000 - 60 <= step.at_s <= 3905
 
 
 def test_a_metric_around_zero_has_events_without_a_percentage() -> None:
     curve = metric(9) - LEVEL
-    event = only(find_events(curve + np.where(curve.index > 3000, -50.0, 0.0), WINDOW))
+    event = only(bc.find_events(curve + np.where(curve.index > 3000, -50.0, 0.0), WINDOW))
     assert (event.kind, event.size) == ("level", pytest.approx(-50.0, abs=3.0))
     assert event.ci[0] < -50.0 < event.ci[1]
-    level = only(find_events(curve * 0.0 + np.where(curve.index > 3000, 5.0, 0.0), WINDOW))
+    level = only(bc.find_events(curve * 0.0 + np.where(curve.index > 3000, 5.0, 0.0), WINDOW))
     assert (level.size, level.size_percent, level.at_least_percent()) == (5.0, None, 0.0)
 
 
@@ -121,7 +122,7 @@ AT = np.arange(1081)
     1e15 + np.random.default_rng(10).standard_normal(1081),
 ])  # fmt: skip
 def test_numbers_at_the_ends_of_their_range_are_no_fault(values: np.ndarray) -> None:
-    for event in find_events(pd.Series(values, index=5.0 * np.arange(1081)), WINDOW).events:
+    for event in bc.find_events(pd.Series(values, index=5.0 * np.arange(1081)), WINDOW).events:
         assert np.isfinite([event.size, *event.ci, event.before, event.extreme]).all()
         assert event.ci[0] <= event.size <= event.ci[1]
         assert WINDOW[0] <= event.span_s[0] <= event.span_s[1] <= WINDOW[1]
@@ -135,13 +136,13 @@ def test_a_metric_that_goes_up_and_down_all_the_time_has_events_of_known_size() 
         minutes, period = int(rng.integers(20, 90)), int(rng.integers(2, 12))
         busy = np.arange(minutes) % period < rng.integers(1, 8)
         values = np.where(busy, 10.0, 1.0) + rng.normal(0.0, 0.1, minutes)
-        found = find_events(pd.Series(values, np.arange(minutes) * 60.0 + 30.0), (0.0, minutes * 60.0))
+        found = bc.find_events(pd.Series(values, np.arange(minutes) * 60.0 + 30.0), (0.0, minutes * 60.0))
         assert all(math.isfinite(event.size) and math.isfinite(event.before) for event in found.events)
 
 
 def test_identical_runs_have_few_events() -> None:
     found = [
-        bool(find_events(metric(seed, memory_s=memory), WINDOW).events)
+        bool(bc.find_events(metric(seed, memory_s=memory), WINDOW).events)
         for memory in (5.0, 60.0, 180.0)
         for seed in range(100, 170)
     ]
@@ -152,13 +153,13 @@ MARGINS = {"heap": 10.0, "stack": 10.0, "routines": 5.0, "p99": 10.0}
 
 
 def place(base: Mapping[str, pd.Series], new: Mapping[str, pd.Series]) -> tuple[PlacedEvent, ...]:
-    runs = [{slug: find_events(curve, WINDOW) for slug, curve in side.items()} for side in (base, new)]
+    runs = [{slug: bc.find_events(curve, WINDOW) for slug, curve in side.items()} for side in (base, new)]
     return match_events(runs[0], runs[1], MARGINS)
 
 
 def test_the_same_movement_counts_even_where_it_is_no_event_by_itself() -> None:
     noisy = between(metric(42, sd=0.12, memory_s=300.0), 3000.0, 9999.0, 20.0)
-    assert find_events(noisy, WINDOW).events == ()
+    assert bc.find_events(noisy, WINDOW).events == ()
     (event,) = place({"heap": between(metric(43), 3000.0, 9999.0, 20.0)}, {"heap": noisy})
     assert event.matched
 
@@ -177,8 +178,8 @@ def test_six_minutes_apart_is_the_same_event(minutes: float, length_s: float, pe
 
 @pytest.mark.parametrize(("percent", "matched"), [(-40.0, True), (40.0, False)], ids=["drop", "spike"])
 def test_a_drop_before_the_end_is_the_same_in_a_longer_run(percent: float, *, matched: bool) -> None:
-    short = {"heap": find_events(between(metric(40), 4200.0, 4320.0, percent), (600.0, 4500.0))}
-    long = {"heap": find_events(between(metric(41), 5100.0, 5220.0, percent), WINDOW)}
+    short = {"heap": bc.find_events(between(metric(40), 4200.0, 4320.0, percent), (600.0, 4500.0))}
+    long = {"heap": bc.find_events(between(metric(41), 5100.0, 5220.0, percent), WINDOW)}
     assert {each.matched for each in match_events(short, long, MARGINS)} == {matched}
 
 
