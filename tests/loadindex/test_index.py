@@ -12,18 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from buildcompare.config.catalogue import read_catalogue
+import buildcompare as bc
 from buildcompare.history.ledger import Entry, read_ledger, record
-from buildcompare.history.levels import USERS, level_changes, over_releases
-from buildcompare.results import Results, dumps
-from buildcompare.text.numbers import test_words as words_of
+from buildcompare.history.levels import level_changes, over_releases
 from conftest import BrowserThread
+from curves import CATALOGUE
 from ledgers import entry
 from loadfiles.comparisons import import_table
 from loadindex.page import IndexRow, index_rows, write_index
-from support import analysed, command, small_params
+from support import command, small_params
 
-CATALOGUE = read_catalogue("mattermost")
 MAX_BYTES = 2_000_000
 HOSTILE = '<img src=x onerror=alert(1)>"&'
 
@@ -41,13 +39,13 @@ SAME = {side: {"label": f"v1.{i}.0", "version": f"1.{i}.0"} for i, side in enume
 """The builds of `small`."""
 
 
-def small(folder: Path, **more: Any) -> Results:
-    return analysed(small_params(folder / "data", **more)).results
+def small(folder: Path, **more: Any) -> dict[str, Any]:
+    return dict(json.loads(bc.compare(bc.parameters(**small_params(folder / "data", **more))).to_json()))
 
 
-def publish(folder: Path, results: Results, name: str = "r") -> None:
+def publish(folder: Path, results: dict[str, Any], name: str = "r") -> None:
     (folder / "reports" / name).mkdir(parents=True, exist_ok=True)
-    (folder / "reports" / name / "results.json").write_text(dumps(results), "utf-8")
+    (folder / "reports" / name / "results.json").write_text(json.dumps(results), "utf-8")
 
 
 def rows_of(folder: Path, *ledgers: Path) -> list[IndexRow]:
@@ -89,7 +87,7 @@ def test_reports_and_ledger_make_one_row(tmp_path: Path) -> None:
     for name in ("a report", "lost"):
         (tmp_path / "reports" / name / "report.html").write_text("", "utf-8")
     (tmp_path / "reports/damaged/results.json").write_text("{", "utf-8")
-    half = json.dumps({**json.loads(dumps(results)), "comparison": "\ud800"})
+    half = json.dumps({**results, "comparison": "\ud800"})
     (tmp_path / "reports/half/results.json").write_text(half, "utf-8")
     record(tmp_path / "ledger", [release(1), release(2, **SAME)])
     rows = rows_of(tmp_path)
@@ -97,9 +95,9 @@ def test_reports_and_ledger_make_one_row(tmp_path: Path) -> None:
     assert {row.fault for row in rows[2:4]} == {"results.json cannot be read by this version"}
     assert (rows[4].fault, rows[4].links) == ("results.json is missing", [("report", "lost/report.html")])
     assert rows[0].links == [("report", "a%20report/report.html"), ("results", "a%20report/results.json")]
-    assert (rows[0].entry.verdict, rows[0].before) == (results.verdict, "v1.1")
-    users = next(test.supported_users for test in results.tests if test.supported_users)
-    assert (rows[0].users[0].before, rows[0].users[0].value) == (users.base, users.new)
+    assert (rows[0].entry.verdict, rows[0].before) == (results["verdict"], "v1.1")
+    users = next(test["supported_users"] for test in results["tests"] if test["supported_users"])
+    assert (rows[0].users[0].before, rows[0].users[0].value) == (users["base"], users["new"])
 
 
 def test_which_record_a_report_belongs_to(tmp_path: Path) -> None:
@@ -110,11 +108,11 @@ def test_which_record_a_report_belongs_to(tmp_path: Path) -> None:
     names = {row.entry.name for row in rows_of(tmp_path, other, own)}
     assert names == {"small", "v1.1", "v1.7", "v1.8"}, "the report was held against its ledger"
     results = small(tmp_path)
-    without = [test.model_copy(update={"supported_users": None}) for test in results.tests]
+    without = [{**test, "supported_users": None} for test in results["tests"]]
     for changed, before in (({}, "v1.1"), ({"tests": without}, None)):
-        publish(tmp_path, results.model_copy(update=changed))
+        publish(tmp_path, {**results, **changed})
         assert next(row.before for row in rows_of(tmp_path, own) if row.entry.name == "small") == before
-    publish(tmp_path, results.model_copy(update={"simulated": True}))
+    publish(tmp_path, {**results, "simulated": True})
     found = [(row.entry.name, row.entry.simulated) for row in rows_of(tmp_path, own)]
     assert found == [("small", True), ("v1.2", False), ("v1.1", False)]
 
@@ -132,8 +130,7 @@ def test_the_newest_of_those_outside_of_ledgers_comes_first(tmp_path: Path) -> N
     results = small(tmp_path)
     newest_first = ["v10.10.0", "v10.10.0-rc10", "v10.10.0-rc2", "v10.9.0", "v9.9.0", "nightly"]
     for new in sorted(newest_first):
-        label = results.new.model_copy(update={"label": new})
-        publish(tmp_path, results.model_copy(update={"comparison": new, "new": label}), new)
+        publish(tmp_path, {**results, "comparison": new, "new": {**results["new"], "label": new}}, new)
     assert [row.entry.name for row in rows_of(tmp_path)] == newest_first
 
 
@@ -271,9 +268,7 @@ def test_a_click_the_enter_key_and_the_table_open_the_report(tmp_path: Path, bro
     report.write_text("<!doctype html><title>The report</title>")
     record(tmp_path / "ledger", [measured(10), measured(11, **SAME), measured(12)])
     file, _ = write_index(tmp_path / "reports", [tmp_path / "ledger"])
-    test = next(test for test in results.tests if test.supported_users)
-    users, words = test.supported_users, words_of(test.type, test.db_engine)
-    assert users
+    users, words = next(t["supported_users"] for t in results["tests"] if t["supported_users"]), "Unbounded Postgres"
 
     def place(page: Any, part: float) -> tuple[float, float]:
         box = shown(page).bounding_box()
@@ -304,7 +299,7 @@ def test_a_click_the_enter_key_and_the_table_open_the_report(tmp_path: Path, bro
 
     (spoken, texts), urls = opened(browser, file, click, asks=True)
     assert spoken.startswith("small; ")
-    assert [value(text) for text in texts[:2]] == pytest.approx([users.base, users.new], rel=5e-4)
+    assert [value(text) for text in texts[:2]] == pytest.approx([users["base"], users["new"]], rel=5e-4)
     assert urls == [report.as_uri()] * 2
 
     def tap(page: Any) -> list[str]:
@@ -368,9 +363,9 @@ def test_pictures_stand_without_javascript(page_file: Path, browser: BrowserThre
 
 def test_a_level_that_changed_for_good_is_found_where_it_changed() -> None:
     releases = [measured(number).tests for number in range(COUNT)]
-    found = {(each.test, each.slug): each for each in over_releases(releases, read_catalogue("mattermost"))}
+    found = {(each.test, each.slug): each for each in over_releases(releases, CATALOGUE)}
     assert len(found) == 10
-    assert next(iter(found)) == ("Unbounded MySQL", USERS)
+    assert next(iter(found)) == ("Unbounded MySQL", "supported-users")
     for (_, slug), series in found.items():
         assert [change.at for change in series.changes] == ([STEP] if slug == "avg-api-times" else [])
     series = found["Bounded MySQL", "avg-api-times"]
