@@ -9,7 +9,7 @@ from typing import Any
 from buildcompare.comparison.measure import TestView
 from buildcompare.figures import Figure, component, curves, element, themes
 from buildcompare.text.numbers import change, interval
-from buildcompare.text.sentences import say
+from buildcompare.text.sentences import macros, say
 from loadwatch.decide import Decision
 
 LOOK = """body{font:16px/1.5 system-ui;max-width:72rem;margin:1rem auto;padding:0 1rem}
@@ -22,7 +22,7 @@ def rows_of(decision: Decision) -> list[list[str]]:
     """Headings, then name, change, interval and final range of each deciding number; empty without any."""
     cells = [[row.name, change(row.change_percent), interval(row.ci_low, row.ci_high),
               say("watch", "end", row.end_low, row.end_high)] for row in decision.rows]  # fmt: skip
-    return [say("watch", "columns").split("|"), *cells] if cells else []
+    return [macros("watch").COLUMNS, *cells] if cells else []
 
 
 def screen(decision: Decision) -> Any:

@@ -46,7 +46,7 @@ MOST_LABELS = 500
 """Maximum number of labels in a table (exceptions: see `labels`). Thousands of labels would take many megabytes."""
 CALLABLE = (
     (commonmark, "aligned cell code destination plain to_html to_inline_html to_markdown"),
-    (sentences, "say"),
+    (sentences, "macros say"),
     (
         numbers,
         "DECIDED_WORDS STATUS_SYMBOLS status_symbol STATUS_WORDS VERDICT_SYMBOLS VERDICT_WORDS change db_name interval",

@@ -16,7 +16,7 @@ from buildcompare.findings.verdict import GRAVEST_FIRST, opening
 from buildcompare.results import Change, ErrorRateResult, Results, TestResult
 from buildcompare.results.codes import Better, Pair, Severity, Status, Verdict
 from buildcompare.text import numbers
-from buildcompare.text.sentences import say
+from buildcompare.text.sentences import macros, say
 
 _STYLES: dict[str, str] = {
     Verdict.REGRESSION: "bold red", Verdict.INVALID: "bold red", Verdict.INCONCLUSIVE: "bold yellow",
@@ -40,7 +40,7 @@ def lines(results: Results, *, width: int, coloured: bool = False, every: bool =
     shown.append(_text(f"{numbers.VERDICT_SYMBOLS[results.verdict]} {verdict.title}.", results.verdict))
     shown.append(_text(verdict.sentence))
     tables = [table_rows(test, every=every) for test in tests]
-    header = (tuple(say("terminal", "columns").split("|")), Status.INCONCLUSIVE)
+    header = (tuple(macros("terminal").COLUMNS), Status.INCONCLUSIVE)
     widths, gap = _widths([cells for cells, _ in (header, *(row for rows, _ in tables for row in rows))], width)
     for test, (rows, rest) in zip(tests, tables, strict=True):
         shown += [Text(), _text(say("terminal", "test", test), test.verdict)]
