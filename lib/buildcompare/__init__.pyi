@@ -16,6 +16,7 @@ from .config.errors import BuildcompareError as BuildcompareError
 from .config.errors import InputError as InputError
 from .config.errors import SourceError as SourceError
 from .config.params import Comparison as Comparison
+from .config.params import RunFiles as RunFiles
 from .config.params import read_params as read_params
 from .history.view import History as History
 from .history.view import read_history as read_history
@@ -45,9 +46,14 @@ from .recordings.sources import pull as pull
 from .recordings.sources import read as read
 from .results.codes import Status as Status
 from .results.codes import Verdict as Verdict
+from .results.models import Estimate as Estimate
+from .results.models import SeriesCoverage as SeriesCoverage
+from .results.rows import LabelResult as LabelResult
+from .results.rows import MetricResult as MetricResult
 from .stats.changepoints import Changepoints as Changepoints
 from .stats.changepoints import best_segmentation as best_segmentation
 from .stats.changepoints import changepoints as changepoints
+from .stats.effects import Effect as Effect
 from .stats.effects import TestedEffect as TestedEffect
 from .stats.effects import judge_levels as judge_levels
 from .stats.levels import Level as Level
@@ -59,6 +65,7 @@ from .stats.planning import look_level as look_level
 from .stats.planning import plan_runs as plan_runs
 
 # Registered in pyproject.toml, since only relative imports can stand above.
+Ended = loadwatch.watch.Ended
 Investigation = investigation.measure.Investigation
 Variants = labmatrix.params.Variants
 VariantsReport = labmatrix.api.VariantsReport
