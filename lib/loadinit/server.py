@@ -122,6 +122,16 @@ class _Server:
             table = {"group": group, "title": stem, "label": label, "unit": unit, "top_bucket": top, "average": slug}
             self.tables.append(checked(LabelTable, {**table, "queries": queries}))
 
+    def take_native_histogram(self, name: str) -> None:
+        """Take mean and percentiles of a native histogram, which has one series without suffix."""
+        unit, rate = assumed_metric(name).unit, f"sum(rate({name}[{{rate}}]))"
+        better = Better.LOWER if unit in TIMES else Better.NEUTRAL
+        gate = better == Better.LOWER and re.fullmatch(_REQUEST, name) is not None
+        self.add(f"{name} mean", unit, better, f"histogram_sum({rate}) / histogram_count({rate})", name, gate=gate)
+        for part in (50, 95, 99):
+            query = f"histogram_quantile({part / 100}, {rate})"
+            self.add(f"{name} p{part}", unit, better, query, name, gate=gate and part == 99)
+
     def take_by_rules(self) -> dict[str, str]:
         """Take counters, resources and the load, and gauges whose names tell a direction; return their variables."""
         jobs = {job for name in self.used for job in self.labels.get(name, {}).get("job", ())}
@@ -188,11 +198,14 @@ def draft_of_server(url: str, windows: Mapping[Side, tuple[str, str]]) -> Draft:
         failing = {side: {n for n in names[side] - both if re.fullmatch(_RULES[0].pattern, n)} for side in SIDES}
         begun = set[str]() if failing["base"] else failing["new"]  # a counter that the base alone has was renamed
         both = {name for name in both | begun if not re.fullmatch(_OF_SERVER, name)}
-        server = _Server(both, *_described(client, both, runs))
+        labels, types = _described(client, both, runs)
+        server = _Server(both, labels, {name for name, kinds in types.items() if "gauge" in kinds})
         stems = [name.removesuffix("_bucket") for name in sorted(both) if name.endswith("_bucket")]
         for stem in sorted(stems, key=lambda stem: not re.fullmatch(_REQUEST, stem)):
             if {f"{stem}_sum", f"{stem}_count"} <= both:
                 server.take_histogram(stem)
+        for name in sorted(name for name in both if "histogram" in types.get(name, ())):
+            server.take_native_histogram(name)
         variables = server.take_by_rules()
         if not server.metrics:
             expected = f"histograms, counters of requests, CPU or memory at {url} in both windows"
@@ -230,8 +243,8 @@ def _names(client: Client, run: Run, side: Side) -> set[str]:
 
 def _described(
     client: Client, names: set[str], runs: Mapping[Side, Run]
-) -> tuple[dict[str, dict[str, set[str]]], set[str]]:
-    """The labels of requests' counters, histograms and summaries, and the names that the server calls gauges."""
+) -> tuple[dict[str, dict[str, set[str]]], dict[str, set[str]]]:
+    """The labels of requests' counters, histograms and summaries, and the types that targets declare, by name."""
     types = client.listing("/api/v1/metadata", {})
     labels: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     counted = sorted(each for each in names if re.fullmatch(_ASKED, each))
@@ -243,7 +256,7 @@ def _described(
                     labels[series["__name__"]][label].add(value)
         for buckets in {f"{name.removesuffix('count')}bucket" for name in counted} & names:
             labels[buckets]["le"] |= {*client.listing("/api/v1/label/le/values", {"match[]": buckets, **within})}
-    return labels, {name for name, rows in types.items() if any(row.get("type") == "gauge" for row in rows)}
+    return labels, {name: {str(row.get("type")) for row in rows} for name, rows in types.items()}
 
 
 def _steps(client: Client, runs: Mapping[Side, Run], counters: Sequence[str]) -> dict[str, float]:
