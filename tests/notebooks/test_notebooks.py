@@ -19,6 +19,7 @@ import pytest
 from papermill.engines import papermill_engines
 
 import buildcompare as bc
+from buildcompare import figures
 from buildcompare.comparison import analysis as workbench
 from buildcompare.report.engine import NAME, WarmEngine
 from buildcompare.report.notebook import outputs_of, results_of
@@ -62,8 +63,8 @@ def test_plain_papermill_gives_the_results_of_the_command_line(
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     notebook = nbformat.read(tmp_path / "out.ipynb", as_version=4)
-    embedded = next(o["data"][RESULTS_MIME] for o in outputs_of(notebook) if RESULTS_MIME in o.get("data", {}))
-    embedded.pop("sha256")
+    packed = next(o["data"][RESULTS_MIME] for o in outputs_of(notebook) if RESULTS_MIME in o.get("data", {}))["packed"]
+    embedded = json.loads(figures.unpacked(packed))
     saved = json.loads((elsewhere / "reports/small/results.json").read_text("utf-8"))
     assert embedded == saved
     assert without_run(saved) == without_run(json.loads((published.folder / "results.json").read_text("utf-8")))

@@ -29,7 +29,7 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "tests"))
 
-from buildcompare.report.sections import RESULTS_MIME  # noqa: E402
+from buildcompare.figures import unpacked  # noqa: E402
 from serving import Answer, matrix, serving  # noqa: E402
 from support import small_params, write_params  # noqa: E402  # the tests' own parts
 
@@ -124,7 +124,9 @@ def contents(file: Path) -> bytes:
                 cell["metadata"].pop("papermill", None)
                 cell.pop("id")  # papermill's
                 for output in cell.get("outputs", ()):
-                    output.get("data", {}).get(RESULTS_MIME, {}).pop("sha256", None)  # it covers when it was made
+                    for kind, held in output.get("data", {}).items():
+                        if isinstance(held, dict) and "packed" in held:
+                            output["data"][kind] = json.loads(unpacked(held["packed"]))
             text = json.dumps(notebook).encode()
     return re.sub(rb'("created": ?"|Made )\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ', rb"\1now", text)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import html
 import importlib
 import itertools
 import json
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +95,16 @@ def rasteriser() -> Any:
     except ImportError:
         expected = "the package resvg_py (pip install buildcompare[png])"
         raise InputError(file=None, key="PNG", expected=expected, found="none") from None
+
+
+def packed(text: str) -> str:
+    """Compress `text` for a notebook."""
+    return base64.b64encode(zlib.compress(text.encode(), 3)).decode("ascii")
+
+
+def unpacked(text: str) -> str:
+    """Decompress the result of :func:`packed`."""
+    return zlib.decompress(base64.b64decode(text)).decode()
 
 
 def element(attributes: Mapping[str, str], inside: str = "") -> str:

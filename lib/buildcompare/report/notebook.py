@@ -11,7 +11,7 @@ from nbformat import NotebookNode, v4
 
 from buildcompare.config.catalogue import slugify
 from buildcompare.config.errors import ExecutionError
-from buildcompare.figures import FIGURE_MIME, Figure, unused
+from buildcompare.figures import FIGURE_MIME, Figure, unpacked, unused
 from buildcompare.report import commonmark, sections
 from buildcompare.report.sections import Fragment, Part, Report
 from buildcompare.results import Results
@@ -47,10 +47,7 @@ def _data_of(notebook: NotebookNode, mime: str) -> Iterator[Any]:
 def results_of(notebook: NotebookNode) -> Results:
     """Read the results from an executed notebook; raise an :class:`ExecutionError` if it did not run to its end."""
     for data in _data_of(notebook, sections.RESULTS_MIME):
-        embedded = {**data[sections.RESULTS_MIME]}
-        if embedded.pop("sha256", None) != sections.sha256_of(embedded):
-            raise ExecutionError("the notebook's results are damaged, or of an earlier version")
-        return Results.model_validate(embedded)
+        return Results.model_validate_json(unpacked(data[sections.RESULTS_MIME]["packed"]))
     raise ExecutionError("the notebook holds no results: it was not run to its end")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -99,21 +98,14 @@ Part: TypeAlias = Fragment | Figure
 
 @dataclass(frozen=True)
 class EmbeddedResults:
-    """results.json and its `sha256` as an output of the notebook, so that the executed notebook holds all results."""
+    """results.json as an output of the notebook, so that the executed notebook holds all results."""
 
     results: Results
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         results = self.results
         text = f"{results.comparison}: {results.verdict} ({len(results.tests)} tests, {len(results.findings)} findings)"
-        embedded = results.model_dump(mode="json")
-        return {RESULTS_MIME: {**embedded, "sha256": sha256_of(embedded)}, "text/plain": text}
-
-
-def sha256_of(results: Mapping[str, Any]) -> str:
-    """Hash the object of results.json, in which an editor of notebooks may sort the keys and write 1.0 as 1."""
-    same = json.loads(json.dumps(results), parse_int=float)
-    return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()
+        return {RESULTS_MIME: {"packed": figures.packed(results.model_dump_json())}, "text/plain": text}
 
 
 @dataclass(frozen=True)
