@@ -17,6 +17,9 @@ from buildcompare.config.remote import fetched_folder, is_remote
 from buildcompare.report.batch import BAD_INPUT, FAILED, what_ended
 from buildcompare.text.numbers import printable
 
+_USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+"""Class `UsageError` of click, taken from typer because typer contains its own copy of click."""
+
 
 class Commands(TyperGroup):
     """Group of commands that turns every error into a printed message and an exit code."""
@@ -25,9 +28,9 @@ class Commands(TyperGroup):
         """Run a command and exit with its code; print the message of an error, and exit with 3 for a usage error."""
         try:
             code: int = super().main(*arguments, **settings | {"standalone_mode": False}) or 0
-        except typer.TyperException as error:
+        except _USAGE_ERROR as error:
             text = io.StringIO()
-            error.show(file=text)  # type: ignore[attr-defined]  # usage errors, the only ones here, have this method
+            error.show(file=text)
             print_text("\n".join(map(printable, text.getvalue().splitlines())), error=True)
             code = BAD_INPUT
         except (typer.Abort, SystemExit):  # click would exit with 1, the exit code for a regression
