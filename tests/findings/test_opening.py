@@ -18,7 +18,6 @@ from buildcompare.results import (
     ErrorRateResult,
     Finding,
     LoadAdjustedResult,
-    MetricResult,
     Results,
     SupportedUsersResult,
     TestResult,
@@ -274,7 +273,7 @@ def of_kind(kind: str, *tests: TestResult) -> list[Finding]:
     return [each for each in findings.find(tests, LABELS) if each.kind == kind]
 
 
-def judged(test: TestResult) -> list[MetricResult]:
+def judged(test: TestResult) -> list[bc.MetricResult]:
     return [row for row in test.metrics if row.p_value is not None]
 
 

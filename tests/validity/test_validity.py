@@ -20,23 +20,11 @@ from buildcompare.recordings.sources import record
 from buildcompare.results import Estimate
 from buildcompare.results.codes import Pair, ValidityCode
 from buildcompare.validity.rules import RunInTest, TestValidity, judge_runs, judge_validity, voids
+from curves import CATALOGUE
 from loadsim import Coordinator, Gap, Injection, LostAgent, NanStretch, Restart, RunSettings, Truncation, simulate_run
 from quiet import compared
 from support import sure
-from validity_cases import (
-    CATALOGUE,
-    HELD,
-    bounded,
-    changed,
-    codes,
-    flat,
-    in_test,
-    judged,
-    loaded,
-    recorded,
-    scaled,
-    unbounded,
-)
+from validity_cases import HELD, bounded, changed, codes, flat, in_test, judged, loaded, recorded, scaled, unbounded
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -520,11 +508,11 @@ def test_users_are_lost_whatever_the_waves_did_just_before(step_s: float) -> Non
 @pytest.mark.parametrize(("part", "returns"), [(0.1, False), (0.1, True), (0.3, True), (0.5, True)])
 def test_users_are_lost_early_on_the_ramp(part: float, returns: bool) -> None:
     elapsed = np.arange(0.0, 4000.0, 5.0)
-    lost = np.full(elapsed.size, part * 2400.0) - returns * 20.0 * np.maximum(elapsed - 630.0, 0.0)
-    users = np.minimum(4.0 * elapsed, 7000.0) - (elapsed >= 600.0) * np.maximum(lost, 0.0)
+    lost = np.maximum(part * 2400.0 - returns * 20.0 * np.maximum(elapsed - 630.0, 0.0), 0.0)
+    users = np.minimum(4.0 * elapsed, 7000.0) - (elapsed >= 600.0) * lost
     (fall,) = find_falls(pd.Series(users + np.random.default_rng(5).normal(0.0, 5.0, users.size), elapsed))
-    assert fall.at_s == pytest.approx(595.0, abs=10.0)
-    assert fall.before - fall.after == pytest.approx(part * 2400.0 - 30.0, abs=30.0)  # 20 users join between samples
+    size = pytest.approx(part * 2400.0 - 30.0, abs=30.0)  # 20 users join between samples
+    assert (fall.at_s, fall.before - fall.after) == (pytest.approx(595.0, abs=10.0), size)
 
 
 def test_a_restart_is_not_also_a_climb() -> None:
