@@ -7,7 +7,6 @@ With --fail-on also 1 for a regression or errors, and 2 for an invalid or inconc
 import contextlib
 import io
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -30,7 +29,7 @@ from buildcompare.commandline import (
     print_text,
     show,
 )
-from buildcompare.config.errors import ExecutionError, InputError
+from buildcompare.config.errors import InputError
 from buildcompare.config.project import write_files, writing
 from buildcompare.report import processes
 from buildcompare.report.batch import (
@@ -362,21 +361,22 @@ _READING = {"calibrate", "compare", "init", "plan"}
 """Commands that read other programs' files in this process; `report` and `batch` read them in child processes."""
 
 
-def _exit_code_of_app() -> Any:
-    try:
-        app()
-    except SystemExit as end:
-        return end.code
+def _survive_aborts() -> None:
+    """Continue in a forked child. If pyarrow aborts the child on a faulty file, the parent reports the abort."""
+    child = os.fork()
+    if child == 0:
+        return
 
+    def forward(number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
 
-def _survive_aborts() -> Any:
-    """Run the command in a child, and say so if pyarrow aborts it on a faulty file; return the exit code."""
-    signal.signal(signal.SIGTERM, lambda *_: multiprocessing.active_children()[0].terminate())
-    try:
-        return processes.in_child(_exit_code_of_app, forked=True)
-    except (ExecutionError, KeyboardInterrupt) as end:
-        print_text(f"buildcompare: {str(end) or 'interrupted'}", error=True)
-        return FAILED
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, forward)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code < 0:
+        print_text(f"buildcompare: its process was ended by {signal.Signals(-code).name}", error=True)
+    os._exit(code if code >= 0 else FAILED)
 
 
 def main() -> None:
@@ -390,7 +390,7 @@ def main() -> None:
     if sys.argv[1:2] in (["report"], ["batch"]):
         processes.begin()
     if _READING & {*sys.argv[1:2]} and processes.is_safe():
-        sys.exit(_survive_aborts())
+        _survive_aborts()
     app()
 
 

@@ -23,7 +23,6 @@ from buildcompare.config.errors import ExecutionError
 from buildcompare.config.project import locked, short_parent, socket_folder
 
 T = TypeVar("T")
-Hear = Callable[[int], object]
 PRELOAD = ["buildcompare.report.preload", "buildcompare.api"]
 LEAST_MEMORY = 4_000_000_000  # minimum memory limit of a child in bytes; large, as memory reserved by threads counts
 GRACE_S = 5.0
@@ -52,20 +51,18 @@ def tell(cell: int) -> None:
 
 
 def in_child(
-    task: Callable[..., T], *arguments: object, hear: Hear | None = None, share: float = 1.0, forked: bool = False
+    task: Callable[..., T], *arguments: object, hear: Callable[[int], object] | None = None, share: float = 1.0
 ) -> T:
     """Call `task` in a child and return its result; `hear` gets the number of each notebook cell that the child runs.
 
     The child may use the fraction `share` of the machine's memory, but at least `LEAST_MEMORY`. A child that
-    needs more gets a MemoryError, before the system kills other processes. With `forked`, this process is forked: it
-    must have no threads, but no fork server has to start, which takes seconds.
+    needs more gets a MemoryError, before the system kills other processes.
 
     If the child ends before its task is done, an :class:`ExecutionError` is raised. A task must catch all exceptions.
     """
     here, there = multiprocessing.Pipe(duplex=False)
     most = int(max(share * memory(), min(memory(), LEAST_MEMORY)))
-    context = multiprocessing.get_context("fork") if forked else _context()
-    process = context.Process(target=_child, args=(there, dict(os.environ), os.getcwd(), most, task, arguments))
+    process = _context().Process(target=_child, args=(there, dict(os.environ), os.getcwd(), most, task, arguments))
     process.start()
     there.close()
     cell = 0
