@@ -16,7 +16,7 @@ from buildcompare.load.view import RunView, view_run
 from buildcompare.recordings.recording import Series
 from buildcompare.results import Estimate
 from buildcompare.results.codes import Pair
-from buildcompare.validity.rules import RunInTest, TestValidity, judge_runs
+from buildcompare.validity.rules import JudgedRuns, RunInTest, judge_runs
 from loadsim import Coordinator, Injection, RunSettings, simulate_run
 
 CATALOGUE = read_catalogue("mattermost")
@@ -57,11 +57,11 @@ def unbounded(*injections: Injection, seed: int = 2, ceiling: int = 20_000) -> R
     return in_test(simulate_run(settings, seed).recording, "unbounded", ceiling)
 
 
-def judged(base: RunInTest, new: RunInTest) -> TestValidity:
+def judged(base: RunInTest, new: RunInTest) -> JudgedRuns:
     return judge_runs(Pair([base], [new]))
 
 
-def codes(found: TestValidity) -> set[tuple[str, str | None]]:
+def codes(found: JudgedRuns) -> set[tuple[str, str | None]]:
     return {(reason.code, reason.side) for reason in found.test.reasons}
 
 

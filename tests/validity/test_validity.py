@@ -19,7 +19,7 @@ from buildcompare.recordings.recording import Series
 from buildcompare.recordings.sources import record
 from buildcompare.results import Estimate
 from buildcompare.results.codes import Pair, ValidityCode
-from buildcompare.validity.rules import RunInTest, TestValidity, judge_runs, judge_validity, voids
+from buildcompare.validity.rules import JudgedRuns, RunInTest, judge_runs, judge_validity, voids
 from curves import CATALOGUE
 from loadsim import Coordinator, Gap, Injection, LostAgent, NanStretch, Restart, RunSettings, Truncation, simulate_run
 from quiet import compared
@@ -134,7 +134,7 @@ def test_every_rule_is_in_the_docs(project: Path) -> None:
     assert sorted(re.findall(r"`(\w+)`", "".join(cells))) == sorted(ValidityCode)
 
 
-def published(real: Path, release: str, test: str) -> TestValidity:
+def published(real: Path, release: str, test: str) -> JudgedRuns:
     db, kind = test.split("_")
     with (real / "comparisons" / "history.csv").open(newline="") as file:
         rows = [r for r in csv.DictReader(file) if (r["release"], r["db"], r["test_type"]) == (release, db, kind)]

@@ -10,7 +10,7 @@ from buildcompare.config.assumed import OpenCatalogue, recognised
 from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.results import InputProvenance, RunResult, SeriesCoverage, TestResult
-from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, ValidityCode, ValidityStatus
+from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, ValidityCode, ValidityStatus, Verdict
 from buildcompare.stats.levels import mean_of_runs
 from buildcompare.stats.planning import ALPHA
 from buildcompare.text.sentences import MOST_MOVERS, say
@@ -68,15 +68,17 @@ def coverage(test: TestResult) -> Iterator[Found]:
     absent: list[tuple[tuple[FindingKind, Side, tuple[str, ...]], Mapping[str, object]]] = []
     every = [*test.runs.base, *test.runs.new]
     nowhere = set.intersection(*(set(run.missing) for run in every)) if every else set()
+    loads = {run.load_curve for run in every}
+    stand_ins = [row for row in test.metrics if {row.slug} == loads and not row.unit.endswith("users")][:1]
     if nowhere:
-        loads = {run.load_curve for run in every}
-        stand_ins = [row for row in test.metrics if {row.slug} == loads and not row.unit.endswith("users")]
         evidence = {"slugs": sorted(nowhere), "load": stand_ins[0].name if stand_ins else None}
         yield Found(FindingKind.METRICS_NOWHERE, Severity.INFO, evidence)
-        for row in stand_ins[:1]:
-            if row.status.changed and abs(row.delta_percent or 0.0) > row.margin_percent:
-                fields = row.model_dump(include={"name", "unit", "base", "new", "delta_percent"})
-                yield Found(FindingKind.LOAD_MAY_DIFFER, Severity.WARNING, fields)
+    for row in stand_ins:
+        delta = row.delta_percent or 0.0
+        if row.status.changed and abs(delta) > row.margin_percent:
+            slower = delta < 0.0 and test.verdict == Verdict.REGRESSION  # as if users wait for each answer
+            fields = row.model_dump(include={"name", "unit", "base", "new", "delta_percent"})
+            yield Found(FindingKind.LOAD_MAY_DIFFER, Severity.INFO if slower else Severity.WARNING, fields)
     for side, i, run in _each_run(test):
         place = {"side": side, "run": i, "runs": len(test.runs[side])}
         if gappy := [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * (c.expected - 1)]:

@@ -232,13 +232,13 @@ def find_falls(
         return ()
     if smooth:
         users[1:-1] = np.median(np.stack([users[:-2], users[1:-1], users[2:]]), axis=0)
-    allowed, losses = np.empty(0), np.zeros(users.size, dtype=np.bool_)
+    allowed, losses = np.zeros(users.size), np.zeros(users.size, dtype=np.bool_)
     for within_s in (AT_ONCE_S, AT_ONCE_S / 3.0) if smooth and fastest_fall else (AT_ONCE_S,):
         later = np.searchsorted(elapsed, elapsed + within_s, "right") - 1
         later = np.minimum(np.maximum(later, np.arange(users.size) + 1), users.size - 1)
-        allowed = ROUNDING * fastest_fall * (elapsed[later] - elapsed) + (1.0 - HELD) * users
+        allowed = np.where(losses, allowed, ROUNDING * fastest_fall * (elapsed[later] - elapsed) + (1.0 - HELD) * users)
         losses |= users - users[later] > allowed
-    allowed_step = ROUNDING * fastest_fall * np.diff(elapsed)
+    allowed_step, step_s = ROUNDING * fastest_fall * np.diff(elapsed), float(np.median(np.diff(elapsed)))
     high = (users > 0.0) & (users >= IDLE * float(np.quantile(users, 0.95)))
     falls: list[Fall] = []
     searched_s = -1.0
@@ -251,11 +251,13 @@ def find_falls(
         while start > 0 and users[start - 1] - users[start] > max(0.02 * allowed[first], allowed_step[start - 1]):
             start -= 1
         before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
-        # The loss must last: half a minute, less the users that the test adds, or beyond half a minute if it adds none.
-        first_s, last_s = (elapsed[steepest], AT_ONCE_S) if fastest_fall else (since, MINUTE_S)
-        soon = (elapsed > first_s) & (elapsed <= first_s + last_s)
-        soon = users[soon] - fastest_fall * (elapsed[soon] - elapsed[steepest])
-        remaining = float(np.median(soon)) if soon.size else float(users[-1])
+        # The loss must last: on a ramp for half a minute beside the users that the test goes on to add.
+        after = (elapsed[steepest], max(AT_ONCE_S, 2.0 * step_s), 0.75) if fastest_fall else (since, MINUTE_S, 0.5)
+        ago = int(np.searchsorted(elapsed, elapsed[start] - MINUTE_S - step_s))
+        rise = (users[start] - users[ago]) / max(elapsed[start] - elapsed[ago], step_s)
+        soon = (elapsed > after[0]) & (elapsed <= after[0] + after[1])
+        soon = users[soon] - min(max(rise, 0.0), fastest_fall) * (elapsed[soon] - elapsed[steepest])
+        remaining = float(np.quantile(soon, after[2])) if soon.size else float(users[-1])
         last = int(np.searchsorted(elapsed, elapsed[start] + LOW_S, "right"))
         low_at = start + 1 + int(np.argmin(users[start + 1 : max(last, start + 2)]))
         lowest = float(users[low_at])

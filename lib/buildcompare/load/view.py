@@ -50,7 +50,8 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
     settled = bool(abs(drift) < curves.TOLERANCE * limit) if stop_s - start >= 0.99 * WINDOW_S else None
     # Find when the load test could first have ended. Early plateaus below `HALF` of the level do not count.
     high_s, earliest = float(curve.elapsed[np.argmax(curve.values >= HALF * curve.level)]), None
-    for end_s in curve.elapsed[(curve.elapsed >= high_s + WINDOW_S) & (curve.elapsed <= stop_s)].tolist():
+    ends = curve.elapsed[(curve.elapsed >= high_s + WINDOW_S) & (curve.elapsed <= stop_s)]
+    for end_s in ends[:: max(round(5.0 / curve.sample_s), 1)].tolist():
         x, y = curve.between(end_s - WINDOW_S, end_s)
         x = x - x.mean()
         if x.size > 1 and abs(x @ y) < limit * (x @ x):  # the slope of the least-squares line is below the limit

@@ -109,10 +109,8 @@ class RunInTest:
 
 
 @dataclass(frozen=True)
-class TestValidity:
+class JudgedRuns:
     """The validity of a test and of each of its runs."""
-
-    __test__ = False  # not a test class of pytest's
 
     test: Validity
     runs: Pair[tuple[Validity, ...]]
@@ -142,7 +140,7 @@ def _judged(view: RunView, validity: Validity) -> RunView:
     return replace(view, validity=validity, steady=steady, estimate=estimate)
 
 
-def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
+def judge_runs(runs: Pair[list[RunInTest]]) -> JudgedRuns:
     """Judge the runs of one test, alone and against each other."""
     of_one_run = (_recorded, _falls, _target, _last_30_minutes, _coverage, _counters_restarted)
     between_runs = (_other_runs, _loads_differ, _window_shorter, _series_missing, _windows_overlap, _same_recording,
@@ -152,7 +150,7 @@ def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
         alone[side].append([_with_sentence(each, side=side, run=i) for rule in of_one_run for each in rule(run)])
     between = [_with_sentence(reason) for rule in between_runs for reason in rule(runs)]
     every = [reason for of_side in alone for of_run in of_side for reason in of_run]
-    return TestValidity(_validity([*every, *between]), alone.map(lambda of_side: tuple(map(_validity, of_side))))
+    return JudgedRuns(_validity([*every, *between]), alone.map(lambda of_side: tuple(map(_validity, of_side))))
 
 
 def _validity(reasons: Sequence[ValidityReason]) -> Validity:
@@ -420,9 +418,8 @@ def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
         both = [
             (min(window[1], end) - max(window[0], start), end - start) for url, (start, end) in seen if url == server
         ]
-        seconds, other_s = max(both, default=(0.0, 0.0))
-        if seconds > 0.0:
-            far = seconds > APART * min(other_s, window[1] - window[0])
+        if (seconds := max(both, default=(0.0, 0.0))[0]) > 0.0:
+            far = any(shared > APART * min(other_s, window[1] - window[0]) for shared, other_s in both)
             yield _reason(ValidityCode.WINDOWS_OVERLAP, {"seconds": seconds}, side=side, run=i, invalid=far)
         seen.append((server, window))
 
