@@ -204,7 +204,6 @@ def samples() -> str:
         truth.add("active_users", times, np.minimum(np.arange(n) * 5.0, 100.0), instance="k6", job="load")
         truth.add("active_connections_max", times, np.full(n, 50.0), **app)
         truth.add("queue_backlog", times, rng.normal(10, 0.2, n), **app)
-        truth.add("api_native_seconds", times, np.full(n, 0.5), **app)
         truth.add("moon_phase", times, np.full(n, 0.5), **app)
         truth.add("prometheus_ready", times, np.ones(n), **app)
         if side == "new":
@@ -227,7 +226,7 @@ def init(server: str, output: Path, **times: tuple[str, str]) -> Result:
 
 @pytest.mark.slow
 def test_names_and_labels_become_queries(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask, native = Client.listing, {"api_native_seconds": [{"type": "histogram"}]}  # promtool cannot make one
+    ask, native = Client.listing, {"active_connections_max": [{"type": "histogram"}]}  # promtool cannot make one
     monkeypatch.setattr(Client, "listing", lambda *asked: native if "metadata" in asked[1] else ask(*asked))
     done = init(server, tmp_path / "x.yaml")
     assert (done.exit_code, done.stderr) == (0, "")
@@ -238,7 +237,7 @@ def test_names_and_labels_become_queries(server: str, tmp_path: Path, monkeypatc
     written = {
         "http-request-duration-seconds-mean": f"sum(rate({time}_sum[{{rate}}])) / sum(rate({time}_count[{{rate}}]))",
         "http-request-duration-seconds-p99": f"histogram_quantile(0.99, sum(rate({time}_bucket[{{rate}}])) by (le))",
-        "api-native-seconds-p99": "histogram_quantile(0.99, sum(rate(api_native_seconds[{rate}])))",
+        "active-connections-max-p99": "histogram_quantile(0.99, sum(rate(active_connections_max[{rate}])))",
         "successful-http-requests-total": f"100 * (sum(rate({good}[{{rate}}])) or 0 * {asked}) / {asked}",
         "cpu": "sum(rate(process_cpu_seconds_total{{app}}[{rate}])) * 100",
     }
