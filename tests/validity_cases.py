@@ -66,17 +66,10 @@ def codes(found: JudgedRuns) -> set[tuple[str, str | None]]:
 
 
 def flat(
-    curve: Sequence[float] | np.ndarray,
-    *,
-    kind: Kind = "bounded",
-    target: int | None = 5000,
-    users: bool = True,
-    estimate: Estimate | None = None,
-    reported: int | None = None,
-    window: tuple[float, float] = (0.0, 0.0),
-    clock: str | None = None,
-    resets: int = 0,
-) -> RunInTest:
+    curve: Sequence[float] | np.ndarray, *, kind: Kind = "bounded", target: int | None = 5000, users: bool = True,
+    estimate: Estimate | None = None, reported: int | None = None, window: tuple[float, float] = (0.0, 0.0),
+    clock: str | None = None, resets: int = 0,
+) -> RunInTest:  # fmt: skip
     """A run whose load is `curve`, steady from 900 s on; `clock`: the server that it was pulled from."""
     values = np.array(curve, dtype=float)
     load = pd.Series(values, index=np.arange(values.size) * 5.0)

@@ -14,6 +14,8 @@ from curves import curve, kinds, recording
 from quiet import compared
 from support import users_curve
 
+TIMES = pd.Index(np.arange(600.0), name="elapsed_s")
+
 
 def test_a_level_leaves_out_what_is_no_number_and_counts_it() -> None:
     values = np.array([1.0, math.nan, 3.0, math.inf, 5.0])
@@ -36,6 +38,17 @@ def test_the_time_to_users() -> None:
     gone[(gone.index > 350) & (gone.index < 650)] = math.nan  # nobody saw when 400 and 600 were reached
     assert time_to_users(gone, marks) == {200: 200.0, 400: None, 600: None, 800: 800.0, 1000: 1000.0}
     assert time_to_users(gone.dropna(), marks) == time_to_users(gone, marks)
+
+
+@pytest.mark.parametrize(("rate", "time", "told"), [(1.0, 1.0, []), (1.3, 1.0, ["warning"]), (0.8, 1.25, ["info"])])
+def test_a_changed_rate_that_stands_for_the_load_is_named(rate: float, time: float, told: list[str]) -> None:
+    def run(seed: int, rate: float, seconds: float) -> pd.DataFrame:
+        noise = np.random.default_rng(seed).normal(1.0, 0.02, (2, 600))
+        return pd.DataFrame({"requests_per_second": rate * noise[0], "latency_s": seconds * noise[1]}, TIMES)
+
+    runs = [[run(seed, *of), run(seed + 1, *of)] for seed, of in ((1, (100.0, 0.05)), (5, (100.0 * rate, 0.05 * time)))]
+    found = bc.compare(*runs).results.findings
+    assert [each.severity for each in found if each.kind == "load_may_differ"] == told
 
 
 def test_missing_metrics_nan_and_gaps_are_said_with_their_size() -> None:

@@ -27,15 +27,9 @@ NOISE = Noise(0.01, math.inf, "catalogue")
 
 
 def made(
-    top: float,
-    *,
-    per_user: float = 1.0,
-    per_login: float = 0.0,
-    climb: float = 4.0,
-    hold_s: float = 3000.0,
-    seed: int = 1,
-    start: Sequence[float] = (),
-) -> LoadedRun:
+    top: float, *, per_user: float = 1.0, per_login: float = 0.0, climb: float = 4.0, hold_s: float = 3000.0,
+    seed: int = 1, start: Sequence[float] = (),
+) -> LoadedRun:  # fmt: skip
     rise = np.arange(0.0, top, climb * 5.0)
     users = np.concatenate([start, rise, np.full(round(hold_s / 5.0), top)])
     came = np.maximum(np.diff(users, prepend=users[0]), 0.0) / 5.0
