@@ -215,13 +215,9 @@ LOW_S = 300.0  # maximum seconds from a fall to its lowest point, and to the ret
 
 
 def find_falls(
-    load: pd.Series,
-    stop_s: float = math.inf,
-    *,
-    fastest_fall: float = FASTEST_FALL,
-    hardly_any: float = HARDLY_ANY,
+    load: pd.Series, stop_s: float = math.inf, *, fastest_fall: float = FASTEST_FALL, hardly_any: float = HARDLY_ANY,
     smooth: bool = True,
-) -> tuple[Fall, ...]:
+) -> tuple[Fall, ...]:  # fmt: skip
     """Find the falls of `load` (users or a proxy, over elapsed seconds) before `stop_s`, in order of time.
 
     A fall is faster than `fastest_fall`, the load test's removal of users per second (0 if bounded). In a restart, less
