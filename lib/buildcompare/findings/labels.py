@@ -91,7 +91,7 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
                     slower.append((row.p_adjusted, test, row, p99))
             elif cost is not None and cost >= LEAST_ADDED:
                 slower.append((-cost, test, row, p99))
-    return [labels for _, *labels in sorted(slower, key=lambda each: each[0])]  # type: ignore[misc]
+    return [(test, row, p99) for _, test, row, p99 in sorted(slower, key=lambda each: each[0])]
 
 
 @dataclass(frozen=True)
