@@ -8,7 +8,8 @@ Table 2: consecutive nights, each a session, in turn base and new: every window 
 changes. `called` is the share of rows that change, `covered` that of 95 % intervals that hold zero, and `found` the
 share of benchmarks that are a regression if they alone are 10 % slower. `named`: neighbours share a name, and are
 paired if that makes most intervals narrower. Ways to share out the error were chosen on nights 0 to 9 and judged on
-nights 10 to 19, and the reverse: the last columns are `called` and `found` on each.
+nights 10 to 19, and the reverse: the last columns are `called` and `found` on each. `REPEATED_DF` was chosen on the
+first of them; 3 finds 81.3 and 90.0 %, 2 (the degrees of freedom of one session) 76.5 and 86.8 %.
 """
 
 from __future__ import annotations
