@@ -24,7 +24,7 @@ FILE_KEYS: dict[str, str] = {
     "ltctl": "report", "recorded": "recording", "grafana": "snapshot", "pgbench": "pgbench", "sysstat": "sysstat"
 }  # fmt: skip
 """Kind of source -> key of a run that holds the path of its file."""
-CATALOGUES = {"prometheus": "mattermost"}  # kind of source -> catalogue if none is named; for files, one that fits
+CATALOGUES = {"prometheus": "mattermost"}  # kind of source -> default catalogue; files get the one that fits
 _FILE_KEYS = [f"`{key}`" for key in (*FILE_KEYS.values(), "values")]
 MOST_USERS = 1_000_000_000
 """Upper bound of users and of counted errors."""

@@ -37,7 +37,7 @@ def graphs(test: TestView) -> Iterator[Figure]:
     """Draw one figure per metric; figures of changed metrics are open on the page."""
     load, valid = test.catalogue.load, test.result.validity.status != ValidityStatus.INVALID
     for metric, name in zip(test.result.metrics, names(test.result.metrics, test.result.name), strict=True):
-        changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # closed for equal-load results
+        changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # closed if equal load decides
         elsewhere = load is not None and metric.slug == load.slug and rises(test.result)  # load is in figure `users`
         yield replace(graph(test, metric, name), caption=metric.full_name, shown=None if elsewhere else changed)
 

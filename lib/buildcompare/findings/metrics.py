@@ -74,7 +74,7 @@ def _significant(metric: MetricResult) -> bool:
 
 
 def lost(metric: MetricResult) -> bool:
-    """Test whether a metric has no p-value, and is missing or zero in exactly one build, or ends its histogram."""
+    """Test whether a metric without p-value is missing or zero in one build, or may lie beyond its histogram."""
     levels = (metric.base or 0.0, metric.new or 0.0)
     at_end = metric.reason is not None and metric.reason.code == ReasonCode.BEYOND_LAST_BUCKET
     return metric.p_value is None and (at_end or (levels[0] == 0.0) != (levels[1] == 0.0))

@@ -76,7 +76,7 @@ def coverage(test: TestResult) -> Iterator[Found]:
     for row in stand_ins:
         delta = row.delta_percent or 0.0
         if row.status.changed and abs(delta) > row.margin_percent:
-            slower = delta < 0.0 and test.verdict == Verdict.REGRESSION  # as if users wait for each answer
+            slower = delta < 0.0 and test.verdict == Verdict.REGRESSION  # closed loop: slower answers, fewer requests
             fields = row.model_dump(include={"name", "unit", "base", "new", "delta_percent"})
             yield Found(FindingKind.LOAD_MAY_DIFFER, Severity.INFO if slower else Severity.WARNING, fields)
     for side, i, run in _each_run(test):

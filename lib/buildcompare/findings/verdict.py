@@ -276,7 +276,7 @@ def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict
 
 
 def _excluding(results: Results) -> dict[str, object] | None:
-    """Find further runs that would multiply the largest possible worsening of a gate metric by less than `WORTH_IT`."""
+    """Find runs that would cut the largest possible worsening of a gate metric to less than `WORTH_IT` of its size."""
     gates = {(title(test), metric.slug): metric for test in results.tests for metric in test.metrics if metric.gate}
     planned = [
         (_worst(metric.deciding, metric.better), test, row)

@@ -141,8 +141,8 @@ class Chain:
     def _earlier(self) -> npt.NDArray[np.int64]:
         """For each row of `tests`, the row of the earlier test to compare with; -1 if there is none.
 
-        Both tests have the same `key`. The earlier test is the last whose new build has the version of the later test's
-        base. If no test has this version, it is the last test with known supported users.
+        Both tests have the same `key`. The last earlier test whose new build has the version of this row's base is
+        preferred. If there is none, the last earlier test with known supported users is taken.
         """
         earlier = np.full(len(self.tests), -1)
         same_version: dict[tuple[int, str], int] = {}
@@ -177,7 +177,7 @@ class Chain:
 
     @functools.cached_property
     def between(self) -> list[BetweenComparisons]:
-        """Rows of results.json, one per key of tests: number and standard deviation of the drifts (see `usual`)."""
+        """Number and standard deviation of the drifts (see `usual`): a row of results.json per `key` of `tests`."""
         first = self.tests.groupby("key")[["type", "db_engine"]].first()
         return [
             BetweenComparisons(
@@ -206,7 +206,7 @@ class Chain:
 
     @functools.cached_property
     def errors(self) -> FloatArray:
-        """A row per test: log ratio of errors, its Poisson variance; SD and number of ratios of tests with its key."""
+        """A row per test: log ratio of errors and its Poisson variance; SD and number of the ratios with its `key`."""
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
         logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["place"] < self.length)

@@ -132,7 +132,7 @@ class LabelNoise:
     def _deviations(
         self, table: TableNoise, keys: Sequence[tuple[str, str, str]], few: npt.ArrayLike = 0.0
     ) -> FloatArray:
-        """Predict the SD of one run's log value for the labels `keys` of one table; `few` is the part of few calls."""
+        """Predict the SD of one run's log value for the labels `keys` of one table; `few`: SD due to few calls."""
         many = (np.asarray(few) > 0.0) & (np.asarray(few) < math.sqrt(2.0 / MANY_CALLS))
         most = np.where(many, MOST_OF_MANY * table.sd, np.inf)
         stated = np.hypot(np.minimum([table.labels.get(label, table.sd) for _, label, _ in keys], most), few)
@@ -266,9 +266,9 @@ def _rounding(values: FloatArray) -> float:
 
 @lru_cache(256)  # many comparisons learn from the same groups
 def label_pairs(group: RepeatedRuns) -> pd.DataFrame:
-    """Make a row for each label that two runs of a group share: values `first` and `second`, and `relative` noise.
+    """Make a row for each label that two runs of a group share: `first`, `second`, `relative` noise and `change`.
 
-    `change` is the log ratio minus the table's median log ratio; it is divided by sqrt(2) to have the SD of one run.
+    `change` is (log ratio - the table's median log ratio) / sqrt(2), so that its SD is that of one run.
     """
     frames = []
     for number, runs in enumerate([*itertools.combinations(group.runs, 2)] or [(RunLevels(), RunLevels())]):

@@ -210,7 +210,7 @@ class Fall(NamedTuple):
 AT_ONCE_S = 30.0  # maximum duration of a sudden loss: connections of a lost agent time out within half a minute
 HARDLY_ANY = 0.5  # restarts, interruptions and long shutdowns leave less than this fraction of the users
 HELD = 0.97  # below this fraction, users were lost: 0.95 remain if 1 of 20 agents fails; readings of plots err by 0.4 %
-IDLE = 0.1  # minimum load before a fall, divided by the peak (goroutines of idle servers: 0.003 to 0.14 of the peak)
+IDLE = 0.1  # below this fraction of its peak, a load counts as none (goroutines of idle servers: 0.003 to 0.14)
 LOW_S = 300.0  # maximum seconds from a fall to its lowest point, and to the return of users in a reset (fast restart)
 
 
@@ -247,7 +247,7 @@ def find_falls(
         while start > 0 and users[start - 1] - users[start] > max(0.02 * allowed[first], allowed_step[start - 1]):
             start -= 1
         before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
-        # The loss must last: on a ramp for half a minute beside the users that the test goes on to add.
+        # The loss must last; on a ramp, for half a minute, not counting users that the test adds meanwhile.
         after = (elapsed[steepest], max(AT_ONCE_S, 2.0 * step_s), 0.75) if fastest_fall else (since, MINUTE_S, 0.5)
         ago = int(np.searchsorted(elapsed, elapsed[start] - MINUTE_S - step_s))
         rise = (users[start] - users[ago]) / max(elapsed[start] - elapsed[ago], step_s)

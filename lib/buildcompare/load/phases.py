@@ -168,7 +168,7 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     if not most > STAIR_PART * curve.level:
         return None
     start_s, end_s, slope = next(s for s, rise in zip(stretches, rises, strict=True) if rise >= MAIN_PART * most)
-    # Without the tolerance of one pixel of a plot: it would make the slow approach to the equilibrium a kink.
+    # `pixel` is 0, because the tolerance would turn the slow approach to the equilibrium into a kink.
     after = _stretch(curve, end_s + LAG_S, pixel=0.0)
     kinked = after and after[1] - after[0] >= AFTER_S and SLOWER[0] * slope <= after[2] <= SLOWER[1] * slope
     return Ramp(start_s, end_s, slope, end_s if kinked else None, complete=bool(end_s < curve.elapsed[-1]))

@@ -57,7 +57,7 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
     seen, in_users = beginning.onset_s is not None, not view.shape.proxy
     if not seen and line is not None:
         times = dict.fromkeys(times)  # all None: the recording starts in mid-ramp, so the run's start is unknown
-    in_curve = {  # numbers in the curve's unit, which is that of users or of a proxy
+    in_curve = {  # numbers in the curve's unit: users, or the unit of a proxy
         "slope_users_per_s": line.slope if line else None,
         "wave_onset_users": waves.onset_users,
         "wave_amplitude_users": waves.amplitude,

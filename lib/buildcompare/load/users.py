@@ -116,7 +116,7 @@ def with_estimates(test: Test, views: Views) -> Views:
         may_be_cut = not seen and stop is not None and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in other)
         known_end_s = view.recording.duration_s if stop_known else None
         estimate = supported_users(view.users, stop=stop, known_end_s=known_end_s, ceiling=test.users)
-        # Published plots stop where the base's curve stops: they may cut the new curve, or a base that still climbs.
+        # Published plots end with the base's curve. They may cut the new curve, and the base's if it still climbs.
         if may_be_cut and (side == "new" or (estimate.slope_users_per_s or 0.0) > CUT_SLOPE * STOP_SLOPE):
             estimate = supported_users(view.users, stop=stop, may_be_cut=True, ceiling=test.users)
         return replace(view, estimate=estimate)

@@ -32,7 +32,7 @@ from buildcompare.stats.planning import Looks
 SLUG = "counted-errors"
 NAME = "Errors counted by the load test"
 UNIT = "per user and minute"
-LAST = 0.95  # A percentile of this part of its histogram's last bound, or more, may lie anywhere beyond it
+LAST = 0.95  # A percentile from this fraction of its histogram's last bound on may be any higher value
 
 
 def measure_metrics(

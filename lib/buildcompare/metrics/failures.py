@@ -24,7 +24,7 @@ _ATTEMPTS = [
     re.compile(rf"(?<!\bper-)\b({words})\b")  # the first of these kinds that is recorded counts the attempts
     for words in ("requests?|reqs?|rps", "transactions|tps", "attempts|calls|iterations", "queries|qps")
 ]
-_NOW = (  # words of counts of some requests, not of all
+_NOW = (  # words for counts of only some requests
     "flight|queued?|pending|waiting|slow|active|open|concurrent|running|blocked|long|idle|cached"
 )
 _OF_ATTEMPTS = re.compile(
@@ -91,7 +91,7 @@ def compare_failures(
     scatter of the run's samples; a run without failures gets the median number of attempts of the other runs.
     """
     used = runs.map(lambda side: [run for run in side if run.level.value is not None])
-    if any(_exceeds(metric, run) for side in used for run in side):  # they are failures of something else
+    if any(_exceeds(metric, run) for side in used for run in side):  # not failures of these attempts
         used = used.map(lambda side: [Counts(run.level) for run in side])
     if metric.outcome is None:
         return None, None

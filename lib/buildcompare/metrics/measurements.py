@@ -27,8 +27,8 @@ BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
 """Default noise of times between sessions, from two pairs of sessions of one commit (181 benchmarks of CPython, pairs 0
 and 1 of benchmarks/sessions.py). In two other pairs, 95 % of the 95 % intervals include zero."""
 REPEATED_DF = 4.0
-"""Degrees of freedom of this noise if each build has three sessions or more. On nights 0 to 9, which it was chosen on,
-84 % of changes of 10 % are found (with 2: 76 %), and 0.2 % of unchanged rows; on nights 10 to 19, 92 % and none."""
+"""Degrees of freedom of this noise if each build has three sessions or more. On nights 0 to 9 (used to choose it), it
+finds 84 % of changes of 10 % (2 finds 76 %) and calls 0.2 % of unchanged rows; on nights 10 to 19, 92 % and none."""
 BATCHES = 5  # parts into which a session's values are split to measure their scatter
 
 
@@ -63,7 +63,7 @@ def unjudged_row(metric: Metric, levels: Pair[list[Level]], reason: Reason | Non
 
 
 def with_effects(measured: Sequence[Measured], paired: Collection[int] = ()) -> list[Measured]:
-    """Judge the metrics that can be judged and are not yet; the repeated runs of all metrics give the noise.
+    """Judge each metric that has no effect and no `reason` yet; the repeated runs of all metrics give the noise.
 
     `paired` are the positions of metrics whose runs of both builds are pairs.
     """

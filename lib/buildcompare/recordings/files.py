@@ -203,7 +203,7 @@ def series_of(
         label = {apart: str(len(alike) + 1) if name in alike else name} if alike else {}
         alike.append(name)
         named = (each for each in catalogue.error_rates if name.casefold() in (each.slug, each.name.casefold()))
-        rate = next(named, None) if np.nanmax(values, initial=0.0) <= 100.0 else None  # above: numbers of errors
+        rate = next(named, None) if np.nanmax(values, initial=0.0) <= 100.0 else None  # above 100: error counts
         row = Series(metric.slug, name, metric.unit or unit, times[order], values[order], labels={**labels, **label})
         as_error = {"metric": rate.slug, "unit": rate.unit, "role": "error"} if rate and not metric.known else {}
         series.append(replace(row, **as_error))  # type: ignore[arg-type]  # the values have the types of their fields

@@ -28,8 +28,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-ALIKE = 1.1  # Series have the same clock if all of them together have at most so many times per step
-LATE = 2.0  # A series of several has begun, or ended, if it lacks samples for more than so many of its steps
+ALIKE = 1.1  # Series share a clock if together they have at most this many distinct times per step
+LATE = 2.0  # In a sum, a series is zero more than this many steps before its first or after its last sample
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def graphs_of(notebook: NotebookNode, results: Results) -> list[Figure]:
 
 
 def files_of(graphs: Sequence[Figure], results: Results, suffix: str | None = "svg") -> dict[str, bytes]:
-    """Make the files of `graphs` and of pictures in hand-written text, by their paths relative to README.md."""
+    """Map paths relative to README.md to contents: the files of `graphs`, and pictures in hand-written text."""
     drawn = {
         str(GRAPHS / f"{each.name}.{suffix}"): each.png if suffix == "png" else each.svg.encode() for each in graphs
     }

@@ -24,7 +24,7 @@ from buildcompare.config.project import locked, short_parent, socket_folder
 
 T = TypeVar("T")
 PRELOAD = ["buildcompare.report.preload", "buildcompare.api"]
-LEAST_MEMORY = 4_000_000_000  # minimum memory limit of a child in bytes; large, as memory reserved by threads counts
+LEAST_MEMORY = 4_000_000_000  # minimum memory limit of a child in bytes; it includes memory that threads reserve
 GRACE_S = 5.0
 """Seconds to wait for a child process to end by itself. After SIGTERM, it gets the same time before it is killed."""
 _asker: Connection | None = None  # in a child: pipe to the process that waits for its result

@@ -56,9 +56,9 @@ class Drift(Model):
     flipped: bool = False
     """True if two databases swapped their order by supported users since new builds were last tested on both."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
-    """If `flipped`: latest earlier comparisons (at most 20) in which the same database was faster as in this one."""
+    """If `flipped`: latest earlier comparisons (at most 20) with the same faster database as this one."""
     earlier_comparisons: int = 0
-    """If `flipped`: number of all earlier comparisons in which the same database was faster as in this one."""
+    """If `flipped`: number of all earlier comparisons with the same faster database as this one."""
 
     @property
     def beyond_chance(self) -> bool:

@@ -157,7 +157,7 @@ def _further(
     so_far = math.log1p(max(delta_percent, -99.0) / 100.0) * (-1.0 if better == Better.HIGHER else 1.0)
     for further in itertools.count(1):
         then = looks[-1] + further
-        sd, then_df = run_sd * math.sqrt(2.0 / then), df + 2.0 * further  # each further run adds one degree of freedom
+        sd, then_df = run_sd * math.sqrt(2.0 / then), df + 2.0 * further  # one degree of freedom per run of each build
         level = look_level((*looks, then), planned=then)
         needed = quantile(1.0 - level / family / 2.0, then_df) * sd
         smallest = smallest_found(needed, sd, then_df, margin_percent, level, df_now=df, gate=gate)

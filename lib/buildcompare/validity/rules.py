@@ -201,7 +201,7 @@ def _falls(run: RunInTest) -> Reasons:
     if view.load is None or view.stop is None:
         return
     allowed = 0.0 if bounded else run.coordinator.fastest_fall
-    # If users were not recorded, the load is a proxy (goroutines) that varies by itself: a fall must reach `IDLE`.
+    # If users were not recorded, the load is a proxy (goroutines) that varies by itself: a fall must go below `IDLE`.
     hardly_any = curves.IDLE if view.users is None else curves.HARDLY_ANY
     leaving_s = view.stop.at_s - LEAVING_S if view.stop.shutdown else math.inf
     found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
@@ -393,7 +393,7 @@ def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
         for i, window in enumerate(windows[side], start=1):
             if window and window[1] - window[0] < SHORTER * theirs:
                 stop, numbers = runs[side][i - 1].view.stop, {"seconds": window[1] - window[0], "other_seconds": theirs}
-                if stop and stop.shutdown and stop.end_s - stop.at_s > SHORTER * theirs:  # it was recorded on
+                if stop and stop.shutdown and stop.end_s - stop.at_s > SHORTER * theirs:  # recording went on
                     numbers["at_s"] = stop.at_s
                     yield _reason(ValidityCode.LOAD_ENDED, numbers, invalid=True, side=side, run=i)
                 else:
