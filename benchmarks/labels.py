@@ -19,6 +19,7 @@ ceiling tests without the smallest machines.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import statistics
 import subprocess
@@ -31,7 +32,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import yaml
 from accuracy import real_groups
 from identical import CATALOGUE, SMALL, read
 from releases import with_labels
@@ -273,7 +273,7 @@ def many_labels(folder: Path, count: int) -> Path:
         sides[side] = {"recording": str(folder / f"{side}.parquet")}
     test = {"name": "labels", "type": "bounded", "db_engine": "postgresql", "users": 3000, **sides}
     params = {"base": {"label": "v1"}, "new": {"label": "v2"}, "source": {"kind": "recorded"}, "tests": [test]}
-    (folder / "labels.yaml").write_text(yaml.safe_dump(params), "utf-8")
+    (folder / "labels.yaml").write_text(json.dumps(params, default=str), "utf-8")
     return folder / "labels.yaml"
 
 

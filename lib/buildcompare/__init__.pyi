@@ -42,14 +42,17 @@ from .metrics.equal_load import equal_load as equal_load
 from .metrics.events import RunEvents as RunEvents
 from .metrics.events import find_events as find_events
 from .recordings.recording import Recording as Recording
+from .recordings.series import Series as Series
 from .recordings.sources import pull as pull
 from .recordings.sources import read as read
 from .results.codes import Status as Status
 from .results.codes import Verdict as Verdict
 from .results.models import Estimate as Estimate
 from .results.models import SeriesCoverage as SeriesCoverage
+from .results.rows import Decided as Decided
 from .results.rows import LabelResult as LabelResult
 from .results.rows import MetricResult as MetricResult
+from .results.rows import TrafficMixResult as TrafficMixResult
 from .stats.changepoints import Changepoints as Changepoints
 from .stats.changepoints import best_segmentation as best_segmentation
 from .stats.changepoints import changepoints as changepoints

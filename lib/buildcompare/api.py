@@ -443,8 +443,9 @@ class Result(Shown, Analysis):
     def __repr__(self) -> str:
         headline = opening(self.results)
         lines = [f"<buildcompare.Result: {self.results.base.label} against {self.results.new.label}>", headline.title]
-        notable = [each for each in self.results.findings if each.severity != Severity.INFO or each.kind == "assumed"]
-        lines += [f"  {each.severity}: {cut(each.text)}" for each in notable[:5]]
+        assumed = [each for each in self.results.findings if each.kind == "assumed"]
+        notable = [each for each in self.results.findings if each.severity != Severity.INFO or each in assumed]
+        lines += [f"  {each.severity}: {each.text if each in assumed else cut(each.text)}" for each in notable[:5]]
         for test in self.results.tests[:_MOST_TESTS]:
             changed = ", ".join(row.name for row in test.metrics if row.judged.status.changed)
             what = f", changed: {changed}" if changed else ""
