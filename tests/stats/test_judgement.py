@@ -229,7 +229,9 @@ def test_runs_that_differ_are_judged_by_their_scatter() -> None:
     assert effect.p_value == pytest.approx(stats.ttest_ind(*odds).pvalue)
     swapped = sure(failures_effect(runs(*base), runs(*new), succeeded=True))
     assert swapped.log_ratio < 0 < effect.log_ratio
-    assert swapped.p_value == pytest.approx(effect.p_value)
+    assert min(swapped.p_value, effect.p_value) > 0.05
+    surely = [sure(failures_effect(runs(20, 22, 18), runs(40, 44, 42), succeeded=is_kept)) for is_kept in (False, True)]
+    assert (surely[0].p_value < 0.001, surely[1].p_value) == (True, pytest.approx(surely[0].p_value))
 
 
 def frame(share: float, columns: tuple[str, ...], seed: int) -> pd.DataFrame:
@@ -274,6 +276,9 @@ def test_numbers_of_failures_are_judged_beside_the_requests() -> None:
     assert bc.compare(build(0, 0, 0), build(0, 0, 0)).metrics.loc[0, "reason"] == "none_failed"
     assert bc.compare(build(1, 0, 2), build(3, 0, 1)).metrics.loc[0, "reason"] == "few_failed"
     assert bc.compare(build(100, 90, 115), build(110, 95, 104)).verdict != "regression"
+    kept = ([{"success_rate": 1.0 - n / ATTEMPTS} for n in each] for each in ((0, 0, 0), (0, 0, 250)))
+    one_fails = bc.compare(*kept)
+    assert (one_fails.verdict, one_fails.metrics.loc[0, "status"]) == ("inconclusive", "inconclusive")
 
 
 @pytest.mark.parametrize(
@@ -285,12 +290,7 @@ def test_numbers_of_failures_are_judged_beside_the_requests() -> None:
         ({"success_rate": 0.999}, {"success_rate": 97.0}, 3, "invalid"),  # a share beside percentages
         ({"success_rate": 0.999}, {"success_rate": 0.012}, 3, "regression"),  # an outage
         ({"errors_percent": 0.125}, {"errors_percent": 0.18}, 3, "inconclusive"),  # whichever of them rounds to zero
-        (
-            {"errors_per_second": 0.5, "slow_queries": 2.0},
-            {"errors_per_second": 1.0, "slow_queries": 4.0},
-            3,
-            "regression",
-        ),
+        ({"errors_per_second": 0.5, "slow_calls": 2.0}, {"errors_per_second": 1.0, "slow_calls": 4.0}, 3, "regression"),
     ],
 )
 def test_failures_of_other_kinds(base: dict[str, float], new: dict[str, float], count: int, verdict: str) -> None:

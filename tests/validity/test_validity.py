@@ -49,7 +49,7 @@ def test_a_lost_agent_limits_a_bounded_run_to_what_lies_before(at_s: float) -> N
     [
         (bounded, [Restart(900.0)], "restarted", "limited"),  # during the ramp: the plateau is whole
         (bounded, [Restart(1450.0)], "restarted", "invalid"),  # before anything was steady
-        (bounded, [Truncation(2600.0)], "window_shorter", "limited"),
+        (bounded, [Truncation(4000.0)], "window_shorter", "limited"),
         (unbounded, [Truncation(4500.0)], "still_climbing", "limited"),
         (bounded, [Gap(1500.0, 3500.0), Gap(3600.0, 5200.0)], "little_coverage", "invalid"),
         (bounded, [LostAgent(900.0)], "users_lost target_not_reached loads_differ", "invalid"),  # it did another test

@@ -184,6 +184,7 @@ def labels_changed(test: TestResult) -> Iterator[Found]:
             "faster": len(faster),
             "judged": len(judged),
             "expected": LABEL_ALPHA * len(judged),
+            "shifted": any(row.shared_percent for row in judged),
             "surviving": sum(row.p_adjusted is not None and row.p_adjusted < ALPHA for row in (*slower, *faster)),
             "moved_most": [row.model_dump(include=fields) for row in moved],
         }

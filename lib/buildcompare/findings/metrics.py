@@ -62,7 +62,7 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
         }
         row = metric.judged
         evidence = metric.model_dump(include=keys) | {"groups": groups, "by_chance_percent": row.by_chance_percent}
-        evidence |= {"leans_worse": row.leans_worse, "invalid": not valid}
+        evidence |= {"name": metric.full_name, "leans_worse": row.leans_worse, "invalid": not valid}
         if metric.decided_by == "equal_load":
             evidence |= {"own_load_percent": metric.delta_percent, **row.model_dump(include=keys)}
         yield Found(FindingKind.METRIC, _severity(valid), evidence, test=test.name, metric=slug)
@@ -100,7 +100,7 @@ def unjudgeable(test: TestResult) -> Iterator[Found]:
         (base, new), gone = metric.levels, metric.gate and lost(metric)
         rose = base and new and not any(base) and all(new) and metric.better != Better.HIGHER
         if gone or (rose and metric.p_value is None):
-            evidence = metric.model_dump(include={"slug", "name", "unit", "base", "new", "reason"})
+            evidence = metric.model_dump(include={"slug", "unit", "base", "new", "reason"}) | {"name": metric.full_name}
             severity = Severity.WARNING if gone or min(map(len, test.runs)) > 1 else Severity.INFO
             yield Found(FindingKind.UNJUDGEABLE, severity, evidence, metric=metric.slug)
 
@@ -118,8 +118,8 @@ def single_runs(test: TestResult) -> Iterator[Found]:
         if metric.within_se_log and benchmark:
             log = math.log1p(metric.delta_percent / 100.0)
             low, high = Effect(log, metric.within_se_log, math.inf, 0.0, NoiseSource.NONE).interval()
-        evidence = metric.model_dump(include={"slug", "name", "unit", "base", "new", "delta_percent"})
-        evidence |= {"within_low": low, "within_high": high}
+        evidence = metric.model_dump(include={"slug", "unit", "base", "new", "delta_percent"})
+        evidence |= {"name": metric.full_name, "within_low": low, "within_high": high}
         yield Found(FindingKind.SINGLE_RUNS, Severity.INFO, evidence, metric=metric.slug)
 
 

@@ -9,7 +9,17 @@ from buildcompare.config.kinds import kind_of_results
 from buildcompare.config.units import TIMES
 from buildcompare.findings.finding import grouped
 from buildcompare.findings.labels import labels_beyond_noise
-from buildcompare.findings.metrics import NO_LOSS, USERS, failing, few_sessions, gate_rows, lost, risen
+from buildcompare.findings.metrics import (
+    ERRORS_TIMES,
+    FAILING_PERCENT,
+    NO_LOSS,
+    USERS,
+    failing,
+    few_sessions,
+    gate_rows,
+    lost,
+    risen,
+)
 from buildcompare.load.view import RATES
 from buildcompare.results import (
     Decided,
@@ -125,7 +135,8 @@ def causes(
     for metric in (each for each in metrics if each.gate):
         delta = (metric.deciding or metric).delta_percent
         kinds = [*_worse(metric.deciding), *([CauseKind.UNJUDGEABLE] if lost(metric) else [])]
-        if not kinds and _worst(metric.deciding, metric.better) >= TWICE.get(metric.better, math.inf):
+        worst = _worst(metric.deciding, metric.better)
+        if not kinds and (worst >= TWICE.get(metric.better, math.inf) or _may_fail(metric, worst)):
             kinds.append(CauseKind.TWICE_AS_BAD)
         if not kinds and outcome(metric.slug, metric.unit, metric.better) == "failures" and failing(metric):
             kinds.append(CauseKind.FAILING)
@@ -137,6 +148,14 @@ def causes(
     elif not any(map(_judged, metrics)) and (users is None or users.p_value is None):
         every.append(Cause(CauseKind.NOTHING_JUDGED, test))
     return sorted(every, key=lambda cause: list(CauseKind).index(cause.kind))
+
+
+def _may_fail(metric: MetricResult, worst: float) -> bool:
+    """Whether a share of successes that falls by `worst` percent leaves too many failures to pass."""
+    if outcome(metric.slug, metric.unit, metric.better) != "successes" or metric.base is None:
+        return False
+    kept = metric.base / (100.0 if max(metric.base, metric.new or 0.0) > 1.0 else 1.0)
+    return 1.0 - kept * (1.0 - worst / 100.0) >= max(FAILING_PERCENT / 100.0, ERRORS_TIMES * (1.0 - kept))
 
 
 def _mean_doubled(metric: MetricResult) -> bool:

@@ -201,9 +201,8 @@ def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[
     """Pair the labels of a test by name and judge them."""
     tops, runs = {table.group: table.top_bucket for table in catalogue.label_tables}, [*map(len, tables.runs)]
     table = label_table(*map(pd.concat, tables.runs), top_buckets=tops)
-    comparable = table[[*LABEL_KEY, *SIDES]].assign(
-        calls=table["base_calls"].fillna(0.0) + table["new_calls"].fillna(0.0)
-    )
+    calls = table["base_calls"].fillna(0.0) + table["new_calls"].fillna(0.0)
+    comparable = table[[*LABEL_KEY, *SIDES]].assign(calls=calls)
     comparable.loc[table["delta_percent"].isna(), [*SIDES]] = np.nan
     effects = tables.noise.effects(comparable, (runs[0], runs[1]), _repeats(tables.runs) if min(runs) > 1 else None)
     judged = judge_labels([*zip(table["group"] + " " + table["stat"], effects["effect"], strict=True)])

@@ -241,15 +241,13 @@ class _Averages:
         return self.event(kind, at, span, height, Z95 * math.sqrt(variance), (before[0], last[1]))
 
     def event(
-        self, kind: Kind, at: float, span: Span, height: tuple[float, float, float], half: float, around: Range
+        self, kind: Kind, at: float, span: Span, height: tuple[float, float, float], half: float, over: Range
     ) -> MetricEvent:
         """Make an event from its `height` (level, size, extreme) and `half`, the half-width of the size's interval."""
         level, size, extreme = height
         half = half * (level if self.unit is None else self.unit)
         percent = size / level * 100.0 if level > ROUNDED * abs(size) else None
-        return MetricEvent(
-            kind, at, span, size, percent, (size - half, size + half), level, extreme, self.span_s(around)
-        )
+        return MetricEvent(kind, at, span, size, percent, (size - half, size + half), level, extreme, self.span_s(over))
 
     def _when(self, before: Range, after: Range) -> Span:
         """95 % interval of the time of a shift (Hansen 2000), rounded to starts of averaging intervals."""

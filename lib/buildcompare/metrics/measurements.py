@@ -139,24 +139,21 @@ def measure_measurements(
             reason = Reason(code=no_ratio(metric, levels))
         noise = metric_noise(metric, "benchmark", groups, past)
         if stated and noise is None and metric.unit in TIMES:
-            noise = noise_of_sessions([values for side in numbers for values in side])
-            noise = replace(noise, df=REPEATED_DF) if min(map(len, numbers)) > LEAST_REPEATS else noise
-        row = unjudged_row(metric, levels, reason).model_copy(
-            update={"failed_percent": failed_percent(metric, counted)}
-        )
+            noise = noise_of_sessions(*numbers)
+        failed = {"failed_percent": failed_percent(metric, counted)}
+        row = unjudged_row(metric, levels, reason).model_copy(update=failed)
         rows.append(Measured(metric.name, row, effect, run_levels(levels), noise))
     return with_effects(rows, pairs)
 
 
-def noise_of_sessions(sessions: Sequence[FloatArray]) -> Noise:
-    """Return the default noise of the mean of one session: :data:`BETWEEN_SESSIONS` plus the scatter of its batches.
-
-    The noise keeps the few degrees of freedom of :data:`BETWEEN_SESSIONS`, so its t distribution has heavy tails.
-    """
-    parts = [np.array_split(each, min(BATCHES, each.size)) for each in sessions if each.size and each.min() > 0.0]
+def noise_of_sessions(base: Sequence[FloatArray], new: Sequence[FloatArray]) -> Noise:
+    """Return the default noise of the mean of one session: :data:`BETWEEN_SESSIONS` plus the scatter of its batches."""
+    sessions = [each for each in (*base, *new) if each.size and each.min() > 0.0]
+    parts = [np.array_split(each, min(BATCHES, each.size)) for each in sessions]
     within = repeat_noise(*([RunLevel(float(np.exp(np.log(part).mean()))) for part in each] for each in parts))
     error = within.sd * math.sqrt(np.mean([1.0 / len(each) for each in parts])) if within else 0.0
-    return replace(BETWEEN_SESSIONS, sd=math.hypot(BETWEEN_SESSIONS.sd, error))
+    df = REPEATED_DF if min(len(base), len(new)) > LEAST_REPEATS else BETWEEN_SESSIONS.df
+    return replace(BETWEEN_SESSIONS, sd=math.hypot(BETWEEN_SESSIONS.sd, error), df=df)
 
 
 def in_sessions(runs: Mapping[Side, Sequence[Recording]]) -> tuple[dict[Side, list[Recording]], bool]:

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import LEAST_REPEATS
-from buildcompare.stats.planning import quantile
+from buildcompare.stats.planning import ALPHA, quantile
 
 ADDED = 1.0 / 3.0  # added to failures and successes, so that 0 has a logarithm (Kerman 2011, Electron. J. Statist. 5)
 
@@ -28,7 +29,7 @@ def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succee
     The p-value is the larger of two tests: Student's t test of the runs' log odds (Gart & Zweifel 1967, Biometrika 54),
     which allows for scatter between runs, and the exact binomial test of the sums (Przyborowski & Wilenski 1940,
     Biometrika 31), which is valid for rare failures. Quasi-binomial and beta-binomial tests are worse
-    (`benchmarks/errors.py`). With `succeeded`, the effect is the change of the fraction of successes.
+    (`benchmarks/errors.py`). With `succeeded`, the effect is the change of the mean fraction of successes.
     """
     df = len(base) + len(new) - 2
     sides = [np.array(runs, dtype=np.float64).reshape(-1, 2) for runs in (base, new)]
@@ -48,11 +49,26 @@ def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succee
     if p < 0.5:
         by_chance = abs(difference / quantile(p / 2.0, df))
     sd = max(math.sqrt(squares / df * per_run), by_chance, 1e-6)
-    # Convert change and standard error from log odds to log shares; `scale` is the ratio of the two changes.
-    shares = special.log_expit(-means if succeeded else means)
-    if abs(difference) > 1e-6:
-        scale = abs(float(shares[1] - shares[0]) / difference)
-    else:
-        scale = float(special.expit(means[0] if succeeded else -means[0]))
-    change, sd = (-difference if succeeded else difference) * scale, sd * scale
+    if succeeded:
+        change, sd = _kept(sides, -difference, sd)
+    else:  # from log odds to log shares; `scale` is the ratio of the two changes
+        shares, per_odds = special.log_expit(means), float(special.expit(-means[0]))
+        scale = abs(float(shares[1] - shares[0]) / difference) if abs(difference) > 1e-6 else per_odds
+        change, sd = difference * scale, sd * scale
     return Effect(change, sd, df, sd / math.sqrt(per_run), NoiseSource.REPEATS)
+
+
+def _kept(sides: Sequence[FloatArray], odds: float, sd: float) -> tuple[float, float]:
+    """Return the change of the log fraction of successes and its standard error; `odds` is the change of log odds.
+
+    One run with failures hardly moves mean log odds. So they give the p-value only if they are significant; otherwise
+    the standard error is that of the fractions' scatter between runs, or of chance.
+    """
+    kept = [np.log1p(-np.minimum(side[:, 0] / side[:, 1], 1.0 - 1e-9)) for side in sides]
+    df, change = sum(map(len, kept)) - 2, float(kept[1].mean() - kept[0].mean())
+    least = quantile(1.0 - ALPHA / 2.0, df)
+    if abs(odds) >= least * sd and change * odds > 0.0:
+        return change, abs(change * sd / odds)
+    by_chance = math.fsum((side[:, 0].sum() + ADDED) / side[:, 1].sum() ** 2 for side in sides)
+    scatter = math.fsum(each.var() * each.size for each in kept) / df * math.fsum(1.0 / each.size for each in kept)
+    return change, max(math.sqrt(max(scatter, by_chance)), abs(change) / least)

@@ -297,11 +297,9 @@ def in_windows(noise: Noise, *builds: Sequence[RunLevel]) -> Noise:
     """
     shares = np.array([1.0 / len(runs) for runs in builds])
     share = 1.0 if noise.within is None else min(1.0, noise.within**2 / noise.sd**2)
-    lengths = (np.array([run.seconds for run in runs if run.seconds > 0]) for runs in builds)
-    shorter = [
-        max(noise.seconds / each.mean() - 1.0, 0.0) if each.size and noise.seconds > 0 else 0.0 for each in lengths
-    ]
-    return replace(noise, sd=noise.sd * math.sqrt(1.0 + share * float(shares @ shorter / shares.sum())))
+    spans = (np.array([run.seconds for run in runs if run.seconds > 0]) for runs in builds)
+    excess = [max(noise.seconds / each.mean() - 1.0, 0.0) if each.size and noise.seconds > 0 else 0.0 for each in spans]
+    return replace(noise, sd=noise.sd * math.sqrt(1.0 + share * float(shares @ excess / shares.sum())))
 
 
 def series_key(slug: str, labels: Mapping[str, str]) -> str:

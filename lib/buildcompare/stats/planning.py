@@ -18,7 +18,6 @@ from functools import cache
 import numpy as np
 from scipy import special
 
-from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import Better
 
 ALPHA = 0.05  # error rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
@@ -255,19 +254,13 @@ def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], f
             near = np.exp(-0.5 * ((at - sums[:, None]) / sd) ** 2) / (sd * math.sqrt(2.0 * math.pi))
             sums, density = at, weights * (density @ near)
         sd = math.sqrt(info - before)
-        bound = _bound(share, sums, density, sd)
+        bound = root(
+            lambda b: float(density @ (special.ndtr((-b - sums) / sd) + special.ndtr((sums - b) / sd))) - share,  # noqa: B023  # called at once, in the same round of the loop
+            0.0, float(sums[-1]) + 12.0 * sd,
+        )  # fmt: skip
         before, used = info, used + share
         spent.append(2.0 * float(special.ndtr(-bound / math.sqrt(info))))
     return spent
-
-
-def _bound(share: float, sums: FloatArray, density: FloatArray, sd: float) -> float:
-    """Return b such that |random sum + normal increment| > b has the probability `share`."""
-
-    def beyond(bound: float) -> float:
-        return float(density @ (special.ndtr((-bound - sums) / sd) + special.ndtr((sums - bound) / sd))) - share
-
-    return root(beyond, 0.0, float(sums[-1]) + 12.0 * sd)
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:

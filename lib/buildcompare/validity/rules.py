@@ -44,7 +44,7 @@ END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
 the buckets end. A percentile above the second product has a wrong unit; errors of reading a plot are below 5 %."""
 THOUSANDS = 300.0  # If levels of two builds differ by this factor, so do their units. Published tests: at most by 3.8
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
-SHORTER = 0.5  # Minimum ratio of a bounded run's steady window to the other build's; published tests have 0.99
+SHORTER = 0.7  # Minimum ratio of a bounded run's steady window to the other build's; published tests have 0.99
 
 Reasons = Iterator[ValidityReason]
 
@@ -393,7 +393,7 @@ def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
         for i, window in enumerate(windows[side], start=1):
             if window and window[1] - window[0] < SHORTER * theirs:
                 stop, numbers = runs[side][i - 1].view.stop, {"seconds": window[1] - window[0], "other_seconds": theirs}
-                if stop and stop.shutdown and stop.end_s - stop.at_s > SHORTER * theirs:  # recording went on
+                if stop and stop.shutdown and min(theirs - numbers["seconds"], stop.end_s - stop.at_s) > theirs / 2.0:
                     numbers["at_s"] = stop.at_s
                     yield _reason(ValidityCode.LOAD_ENDED, numbers, invalid=True, side=side, run=i)
                 else:
