@@ -153,7 +153,7 @@ def gate_rows(test: TestResult) -> list[tuple[str, Decided | None, Better]]:
 
 def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Report the smallest changes of gate metrics and supported users that the tests would have detected."""
-    judged = [test for test in tests if not any(map(few_sessions, test.metrics))]  # `sessions` reports omitted tests
+    judged = [test for test in tests if not any(map(few_sessions, test.metrics))]  # :func:`sessions` reports others
     rows = [
         (t.name, name, row) for t in judged for name, row, _ in gate_rows(t) if row and row.delta_percent is not None
     ]

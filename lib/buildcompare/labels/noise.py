@@ -41,7 +41,7 @@ ERRATIC = 4.0
 """In the mean variance of a table, variances of its noisiest tenth of labels are at most this many times the median.
 The value was set on one half of the ceiling tests. In the other half (identical builds of 3 runs), 0.2 to 0.8 % of the
 labels have p < 0.02; without this limit 0.1 to 0.5 %."""
-MANY_CALLS, MOST_OF_MANY = 100_000, 5.0  # Labels with so many calls have at most this multiple of their table's SD
+MANY_CALLS, MOST_OF_MANY = 100_000, 5.0  # So many calls cap a label's stated SD at this multiple of its table's
 QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; two copies of one file have a ratio of 0
 MILLISECOND = 1e-3  # Published tables are rounded to this, in seconds
 

@@ -247,7 +247,7 @@ def find_falls(
         while start > 0 and users[start - 1] - users[start] > max(0.02 * allowed[first], allowed_step[start - 1]):
             start -= 1
         before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
-        # The loss must last; on a ramp, for half a minute, not counting users that the test adds meanwhile.
+        # It must last a minute (if `fastest_fall`: half, not counting users that the test adds meanwhile).
         after = (elapsed[steepest], max(AT_ONCE_S, 2.0 * step_s), 0.75) if fastest_fall else (since, MINUTE_S, 0.5)
         ago = int(np.searchsorted(elapsed, elapsed[start] - MINUTE_S - step_s))
         rise = (users[start] - users[ago]) / max(elapsed[start] - elapsed[ago], step_s)
@@ -322,7 +322,7 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 
 
 KEPT, STILL = 0.5, 0.1
-"""A request rate that fell but stays above `STILL` of its level is load if it keeps `KEPT` of itself to its end."""
+"""After a fall, rates above `STILL` of the level are load if their last third is `KEPT` of the first or more."""
 
 
 def rate_stop(rate: pd.Series) -> Stop | None:

@@ -209,8 +209,8 @@ FALL_STEPS = 5.0  # minimum fall of a wave, in steps of 8 users
 ROW, PAUSE_S = 3, 1200.0
 """Waves of the load begin with at least `ROW` falls, whose peaks are at most `LONGEST_S` seconds apart (published: 145
 to 250 s). A pause may follow: at most `PAUSE_S` seconds, or the duration of these falls if that is longer."""
-CYCLE_STEPS = 2.0  # minimum fall after a peak, in steps of 8 users; small, because a missed peak doubles a cycle
-FEWEST_CYCLES = 4  # minimum number of cycles for a period: four cycles have three distances
+CYCLE_STEPS = 2.0  # minimum fall after a peak, in steps of 8 users; small, as a missed peak merges two cycles
+FEWEST_CYCLES = 4  # minimum number of peaks for a period: four peaks have three distances
 RESOLVED, ALIASED = 8.0, 3.0
 """Minimum samples per cycle: `RESOLVED` for the amplitude, `ALIASED` for the period. Peaks and troughs lie between
 samples, so the amplitude of a saw-tooth appears an eighth too small on average with 8 samples per cycle, and a quarter
@@ -238,7 +238,7 @@ class Waves:
     falls: tuple[Turn, ...] = ()  # all falls (peak to next trough) from `onset_s` to the end of the load
     cycles: tuple[float, ...] = ()  # seconds between peaks; the falls between them may be too small for `falls`
     period_s: float | None = None
-    """Typical length of `cycles` in seconds. For a noisy curve, the period of its spectral peak if these differ."""
+    """Typical length of `cycles` (s), replaced by the spectral peak's period if noise is likely and they differ."""
     amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
     regularity: float | None = None  # 1 minus the robust relative standard deviation of `cycles`; 1 if all are equal
     test: WaveTest | None = None  # None if the curve is too short, constant, or without a spectral peak
@@ -302,7 +302,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
         if like.size and period < 10.0 * curve.sample_s:  # few samples per cycle: the mean is more exact than a median
             period = float(like.mean())
     noisy = curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step
-    if noisy or (period and period < MINUTE_S):  # noise may count as cycles
+    if noisy or (period and period < MINUTE_S):  # the cycles may be noise
         explains = test is not None and test.p_value <= ALPHA and test.swing >= SWING * amplitude
         peak = test.period_s if test is not None and explains else None
         if not (period and peak and abs(period - peak) <= NEAR * peak):

@@ -32,7 +32,7 @@ from buildcompare.stats.planning import Looks
 SLUG = "counted-errors"
 NAME = "Errors counted by the load test"
 UNIT = "per user and minute"
-LAST = 0.95  # A percentile from this fraction of its histogram's last bound on may be any higher value
+LAST = 0.95  # A percentile at or above this fraction of its histogram's last bound may be higher
 
 
 def measure_metrics(

@@ -27,8 +27,8 @@ BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
 """Default noise of times between sessions, from two pairs of sessions of one commit (181 benchmarks of CPython, pairs 0
 and 1 of benchmarks/sessions.py). In two other pairs, 95 % of the 95 % intervals include zero."""
 REPEATED_DF = 4.0
-"""Degrees of freedom of this noise if each build has three sessions or more. On nights 0 to 9 (used to choose it), it
-finds 84 % of changes of 10 % (2 finds 76 %) and calls 0.2 % of unchanged rows; on nights 10 to 19, 92 % and none."""
+"""Degrees of freedom of this noise if each build has three sessions or more. On nights 0 to 9 (used to choose it), 4
+finds 84 % of changes of 10 % (2: 76 %) and marks 0.2 % of unchanged rows; on nights 10 to 19, 92 and 0 %."""
 BATCHES = 5  # parts into which a session's values are split to measure their scatter
 
 
@@ -77,7 +77,7 @@ def with_effects(measured: Sequence[Measured], paired: Collection[int] = ()) -> 
             few = ReasonCode.FEW_RUNS if max(map(len, each.levels)) > 1 else ReasonCode.NO_NOISE
             why = Reason(code=few if all_positive(*each.levels) else ReasonCode.NOT_POSITIVE)
         elif effect.noise_source == NoiseSource.SESSIONS and not ((here := repeats[at]) and here.df >= LEAST_REPEATS):
-            why = Reason(code=ReasonCode.FEW_SESSIONS)  # too few sessions to show equivalence; changes are reported
+            why = Reason(code=ReasonCode.FEW_SESSIONS)  # so few sessions can show changes, but not equivalence
         completed[at] = replace(each, effect=effect, row=each.row.model_copy(update={"reason": why}))
     return completed
 

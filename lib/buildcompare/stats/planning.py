@@ -234,10 +234,10 @@ def spent_late(part: float) -> float:
 
 @cache
 def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
-    """Significance level of each analysis of a growing set of runs. `looks` holds an analysis' runs and planned share.
+    """Significance level of each look at a growing set of runs. A look: number of runs, fraction of the planned runs.
 
-    The density of a sum of normal increments is integrated from analysis to analysis, without outcomes that already
-    were significant (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). Later levels are constant.
+    The density of a sum of normal increments is integrated from look to look, without outcomes that already were
+    significant (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). With no rate left, levels repeat.
     """
     spent: list[float] = []
     sums, density = np.zeros(1), np.ones(1)
