@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from buildcompare.config.assumed import OpenCatalogue, recognised
 from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.findings.finding import Found, grouped
+from buildcompare.load.view import RATES
 from buildcompare.results import InputProvenance, RunResult, SeriesCoverage, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, ValidityCode, ValidityStatus, Verdict
 from buildcompare.stats.levels import mean_of_runs
@@ -75,7 +76,8 @@ def coverage(test: TestResult) -> Iterator[Found]:
         yield Found(FindingKind.METRICS_NOWHERE, Severity.INFO, evidence)
     for row in stand_ins:
         delta = row.delta_percent or 0.0
-        if row.status.changed and abs(delta) > row.margin_percent:
+        is_set = test.type == "bounded" and row.unit in RATES  # goroutines only follow the load
+        if is_set and row.status.changed and abs(delta) > row.margin_percent:
             slower = delta < 0.0 and test.verdict == Verdict.REGRESSION  # closed loop: slower answers, fewer requests
             fields = row.model_dump(include={"name", "unit", "base", "new", "delta_percent"})
             yield Found(FindingKind.LOAD_MAY_DIFFER, Severity.INFO if slower else Severity.WARNING, fields)
