@@ -228,7 +228,7 @@ def test_runs_that_differ_are_judged_by_their_scatter() -> None:
     odds = [np.log((np.array(side) + 1 / 3) / (ATTEMPTS - np.array(side) + 1 / 3)) for side in (base, new)]
     assert effect.p_value == pytest.approx(stats.ttest_ind(*odds).pvalue)
     swapped = sure(failures_effect(runs(*base), runs(*new), succeeded=True))
-    assert swapped.log_ratio < 0 < effect.log_ratio
+    assert effect.log_ratio > 0 > swapped.log_ratio == pytest.approx(math.log((ATTEMPTS - 170) / (ATTEMPTS - 350 / 3)))
     assert min(swapped.p_value, effect.p_value) > 0.05
     surely = [sure(failures_effect(runs(20, 22, 18), runs(40, 44, 42), succeeded=is_kept)) for is_kept in (False, True)]
     assert (surely[0].p_value < 0.001, surely[1].p_value) == (True, pytest.approx(surely[0].p_value))

@@ -151,11 +151,16 @@ def causes(
 
 
 def _may_fail(metric: MetricResult, worst: float) -> bool:
-    """Whether a share of successes that falls by `worst` percent leaves too many failures to pass."""
-    if outcome(metric.slug, metric.unit, metric.better) != "successes" or metric.base is None:
+    """Whether a share of successes that falls by `worst` percent leaves too many failures to pass.
+
+    False if no run of the new build has so many: a run of the base with failures is no fault of the new build.
+    """
+    if outcome(metric.slug, metric.unit, metric.better) != "successes" or not (metric.base and metric.levels.new):
         return False
-    kept = metric.base / (100.0 if max(metric.base, metric.new or 0.0) > 1.0 else 1.0)
-    return 1.0 - kept * (1.0 - worst / 100.0) >= max(FAILING_PERCENT / 100.0, ERRORS_TIMES * (1.0 - kept))
+    whole = 100.0 if max(metric.base, *metric.levels.new) > 1.0 else 1.0
+    kept, least = metric.base / whole, FAILING_PERCENT / 100.0
+    worst_run = 1.0 - min(metric.levels.new) / whole
+    return worst_run >= least and 1.0 - kept * (1.0 - worst / 100.0) >= max(least, ERRORS_TIMES * (1.0 - kept))
 
 
 def _mean_doubled(metric: MetricResult) -> bool:

@@ -46,8 +46,7 @@ def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succee
     at_least = float(special.betainc(more, failed + 1.0, part)) if more > 0 else 1.0
     p = max(min(1.0, 2.0 * at_most, 2.0 * at_least), 1e-300)
     by_chance = math.sqrt(1.0 / (failed + ADDED) + 1.0 / (more + ADDED))
-    if p < 0.5:
-        by_chance = abs(difference / quantile(p / 2.0, df))
+    by_chance = abs(difference / quantile(p / 2.0, df)) if p < 0.5 else by_chance
     sd = max(math.sqrt(squares / df * per_run), by_chance, 1e-6)
     if succeeded:
         change, sd = _kept(sides, -difference, sd)
@@ -59,16 +58,17 @@ def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succee
 
 
 def _kept(sides: Sequence[FloatArray], odds: float, sd: float) -> tuple[float, float]:
-    """Return the change of the log fraction of successes and its standard error; `odds` is the change of log odds.
+    """Return the log change of the mean fraction of successes and its standard error; `odds` is that of log odds.
 
     One run with failures hardly moves mean log odds. So they give the p-value only if they are significant; otherwise
     the standard error is that of the fractions' scatter between runs, or of chance.
     """
-    kept = [np.log1p(-np.minimum(side[:, 0] / side[:, 1], 1.0 - 1e-9)) for side in sides]
-    df, change = sum(map(len, kept)) - 2, float(kept[1].mean() - kept[0].mean())
-    least = quantile(1.0 - ALPHA / 2.0, df)
+    kept, df = [1.0 - side[:, 0] / side[:, 1] for side in sides], sum(map(len, sides)) - 2
+    means = [max(float(each.mean()), ADDED / side[:, 1].sum()) for each, side in zip(kept, sides, strict=True)]
+    change, least = math.log(means[1] / means[0]), quantile(1.0 - ALPHA / 2.0, df)
     if abs(odds) >= least * sd and change * odds > 0.0:
         return change, abs(change * sd / odds)
     by_chance = math.fsum((side[:, 0].sum() + ADDED) / side[:, 1].sum() ** 2 for side in sides)
-    scatter = math.fsum(each.var() * each.size for each in kept) / df * math.fsum(1.0 / each.size for each in kept)
+    relative = math.fsum(1.0 / (each.size * mean**2) for each, mean in zip(kept, means, strict=True))
+    scatter = math.fsum(each.var() * each.size for each in kept) / df * relative
     return change, max(math.sqrt(max(scatter, by_chance)), abs(change) / least)
