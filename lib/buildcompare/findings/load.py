@@ -81,7 +81,7 @@ def time_to_users(test: TestResult) -> Iterator[Found]:
 
 
 def beginning(test: TestResult) -> Iterator[Found]:
-    """Report that the builds' loads begin differently: in short rises before the ramp, or in when the ramp starts."""
+    """Report that the builds' loads begin differently: by short rises before the ramp, or by when it starts."""
     base, new, shift = test.ramp_up.base, test.ramp_up.new, test.ramp_up
     if base.early_bumps is None or new.early_bumps is None or base.onset_s is None or new.onset_s is None:
         return

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from buildcompare.config.catalogue import SHARES
+from buildcompare.config.catalogue import SHARES, outcome
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
 from buildcompare.results import Decided, ErrorRateResult, MetricResult, TestResult
@@ -253,6 +253,19 @@ def failing(row: ErrorRateResult | MetricResult) -> bool:
         return False
     is_ratio = row.unit == "ratio" and not row.failed_percent
     return new >= max(FAILING_PERCENT / (100.0 if is_ratio else 1.0), ERRORS_TIMES * base)
+
+
+def may_fail(metric: MetricResult, worst: float) -> bool:
+    """Test whether a share of successes that falls by `worst` percent leaves too many failures to pass.
+
+    False if no run of the new build has so many: a run of the base with failures is no fault of the new build.
+    """
+    if outcome(metric.slug, metric.unit, metric.better) != "successes" or not (metric.base and metric.levels.new):
+        return False
+    whole = 100.0 if max(metric.base, *metric.levels.new) > 1.0 else 1.0
+    kept, least = metric.base / whole, FAILING_PERCENT / 100.0
+    worst_run = 1.0 - min(metric.levels.new) / whole
+    return worst_run >= least and 1.0 - kept * (1.0 - worst / 100.0) >= max(least, ERRORS_TIMES * (1.0 - kept))
 
 
 def risen(test: TestResult) -> list[ErrorRateResult]:

@@ -9,17 +9,7 @@ from buildcompare.config.kinds import kind_of_results
 from buildcompare.config.units import TIMES
 from buildcompare.findings.finding import grouped
 from buildcompare.findings.labels import labels_beyond_noise
-from buildcompare.findings.metrics import (
-    ERRORS_TIMES,
-    FAILING_PERCENT,
-    NO_LOSS,
-    USERS,
-    failing,
-    few_sessions,
-    gate_rows,
-    lost,
-    risen,
-)
+from buildcompare.findings.metrics import NO_LOSS, USERS, failing, few_sessions, gate_rows, lost, may_fail, risen
 from buildcompare.load.view import RATES
 from buildcompare.results import (
     Decided,
@@ -136,7 +126,7 @@ def causes(
         delta = (metric.deciding or metric).delta_percent
         kinds = [*_worse(metric.deciding), *([CauseKind.UNJUDGEABLE] if lost(metric) else [])]
         worst = _worst(metric.deciding, metric.better)
-        if not kinds and (worst >= TWICE.get(metric.better, math.inf) or _may_fail(metric, worst)):
+        if not kinds and (worst >= TWICE.get(metric.better, math.inf) or may_fail(metric, worst)):
             kinds.append(CauseKind.TWICE_AS_BAD)
         if not kinds and outcome(metric.slug, metric.unit, metric.better) == "failures" and failing(metric):
             kinds.append(CauseKind.FAILING)
@@ -148,19 +138,6 @@ def causes(
     elif not any(map(_judged, metrics)) and (users is None or users.p_value is None):
         every.append(Cause(CauseKind.NOTHING_JUDGED, test))
     return sorted(every, key=lambda cause: list(CauseKind).index(cause.kind))
-
-
-def _may_fail(metric: MetricResult, worst: float) -> bool:
-    """Whether a share of successes that falls by `worst` percent leaves too many failures to pass.
-
-    False if no run of the new build has so many: a run of the base with failures is no fault of the new build.
-    """
-    if outcome(metric.slug, metric.unit, metric.better) != "successes" or not (metric.base and metric.levels.new):
-        return False
-    whole = 100.0 if max(metric.base, *metric.levels.new) > 1.0 else 1.0
-    kept, least = metric.base / whole, FAILING_PERCENT / 100.0
-    worst_run = 1.0 - min(metric.levels.new) / whole
-    return worst_run >= least and 1.0 - kept * (1.0 - worst / 100.0) >= max(least, ERRORS_TIMES * (1.0 - kept))
 
 
 def _mean_doubled(metric: MetricResult) -> bool:

@@ -237,7 +237,7 @@ def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], f
     """Significance level of each look at a growing set of runs. A look: number of runs, fraction of the planned runs.
 
     The density of a sum of normal increments is integrated from look to look, without outcomes that already were
-    significant (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). With SPENT spent, levels repeat.
+    significant (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). Once all is spent, levels repeat.
     """
     spent: list[float] = []
     sums, density = np.zeros(1), np.ones(1)
