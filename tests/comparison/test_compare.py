@@ -40,7 +40,10 @@ def test_the_time_to_users() -> None:
     assert time_to_users(gone.dropna(), marks) == time_to_users(gone, marks)
 
 
-@pytest.mark.parametrize(("rate", "time", "told"), [(1.0, 1.0, []), (1.3, 1.0, ["warning"]), (0.8, 1.25, ["info"])])
+OTHER_RATES = [(1.0, 1.0, []), (1.3, 1.0, ["warning"]), (0.8, 1.25, ["info"]), (1.5, 0.67, ["info"])]
+
+
+@pytest.mark.parametrize(("rate", "time", "told"), OTHER_RATES)
 def test_a_changed_rate_that_stands_for_the_load_is_named(rate: float, time: float, told: list[str]) -> None:
     def run(seed: int, rate: float, seconds: float) -> pd.DataFrame:
         noise = np.random.default_rng(seed).normal(1.0, 0.02, (2, 600))

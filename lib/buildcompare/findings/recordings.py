@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from buildcompare.config.assumed import OpenCatalogue, recognised
 from buildcompare.config.catalogue import Catalogue, Metric, slugify
+from buildcompare.config.units import TIMES
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.load.view import RATES
 from buildcompare.results import InputProvenance, RunResult, SeriesCoverage, TestResult
@@ -71,16 +72,21 @@ def coverage(test: TestResult) -> Iterator[Found]:
     nowhere = set.intersection(*(set(run.missing) for run in every)) if every else set()
     loads = {run.load_curve for run in every}
     stand_ins = [row for row in test.metrics if {row.slug} == loads and not row.unit.endswith("users")][:1]
+    if test.type == "benchmark":
+        stand_ins = [row for row in test.metrics if row.unit in RATES][:1]
     if nowhere:
         evidence = {"slugs": sorted(nowhere), "load": stand_ins[0].name if stand_ins else None}
         yield Found(FindingKind.METRICS_NOWHERE, Severity.INFO, evidence)
     for row in stand_ins:
         delta = row.delta_percent or 0.0
-        is_set = test.type == "bounded" and row.unit in RATES  # goroutines only follow the load
+        is_set = test.type != "unbounded" and row.unit in RATES  # goroutines only follow the load
         if is_set and row.status.changed and abs(delta) > row.margin_percent:
-            slower = delta < 0.0 and test.verdict == Verdict.REGRESSION  # closed loop: slower answers, fewer requests
+            waits = delta < 0.0 and test.verdict == Verdict.REGRESSION  # closed loop: slower answers, fewer requests
+            for time in (each for each in test.metrics if each.gate and each.unit in TIMES and each.delta_percent):
+                at_once = (1.0 + delta / 100.0) * (1.0 + (time.delta_percent or 0.0) / 100.0)  # rate x time, by Little
+                waits |= abs(at_once - 1.0) <= time.margin_percent / 100.0
             fields = row.model_dump(include={"name", "unit", "base", "new", "delta_percent"})
-            yield Found(FindingKind.LOAD_MAY_DIFFER, Severity.INFO if slower else Severity.WARNING, fields)
+            yield Found(FindingKind.LOAD_MAY_DIFFER, Severity.INFO if waits else Severity.WARNING, fields)
     for side, i, run in _each_run(test):
         place = {"side": side, "run": i, "runs": len(test.runs[side])}
         if gappy := [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * (c.expected - 1)]:
