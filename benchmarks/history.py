@@ -3,7 +3,7 @@
     python benchmarks/history.py [PAIRS]
 
 Prints CPU seconds, the least of the tries, and their ratios to a reference of the same run. For a report these are the
-reading of the ledger, the noise learned from it and the comparison with the chain,
+reading of the ledger (once to check it, once to use it), the noise learned from it and the comparison with the chain,
 beside the analysis of the bundled comparison without a ledger. For `index` and `history` it is the command `index`
 without a ledger; each is a process of its own. Ledgers hold four tests and ten metrics in each comparison.
 """
@@ -76,6 +76,7 @@ def looking_back(params: Comparison, tests: Sequence[TestResult], folder: Path) 
     catalogue = catalogue_of(params)
     read_entry.cache_clear()
     began = time.process_time()
+    read_ledger(folder)
     ledger = read_ledger(folder)
     ledger.find(entry_of(params, position=1))
     for contrasts in contrasts_in(ledger, params, {"none"}, simulated=True).values():

@@ -62,12 +62,12 @@ def pull() -> Iterator[Row]:
     if pulls.missing():
         print(f"pull: left out, as {pulls.missing()[0]} is not on the PATH")
         return
-    names = {"a": "pull of 40 queries", "b": "pull of 200 series", "c": "pull of 5,000 series", "e": "pull of 200 queries"}
+    sizes = {"a": "40 queries", "b": "200 series", "c": "5,000 series", "e": "200 queries"}
     for row in pulls.rows("abce"):
         if row.unit == "times curl":
-            yield Row(names[row.case], row.figure.split(",")[0] + " s", "curl", row.found, row.target)
+            yield Row(f"pull of {sizes[row.case]}", row.figure.split(",")[0] + " s", "curl", row.found, row.target)
         else:
-            yield Row(f"{names[row.case]}, memory", row.figure, "500 MB", row.found / row.target, 1.0)
+            yield Row(f"pull of {sizes[row.case]}, memory", row.figure, "500 MB", row.found / row.target, 1.0)
 
 
 def labels() -> Iterator[Row]:

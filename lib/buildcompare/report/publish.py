@@ -225,7 +225,7 @@ def publish(
 
 
 def _checked(params_file: Path, ledger_as: LedgerAs) -> tuple[Reported, Ledger | None]:
-    """Read the params, and the ledger to record in, and make all checks that need no notebook."""
+    """Read the params and their ledger, and make all checks that need no notebook."""
     document = read_yaml(params_file)
     if kind := kind_of(document):
         if ledger_as is not None:
@@ -235,12 +235,11 @@ def _checked(params_file: Path, ledger_as: LedgerAs) -> tuple[Reported, Ledger |
         kind.check(params)  # errors of this check name file and line, unlike the kernel's
         return params, None
     params = params_of(document, params_file)
-    ledger = None
+    ledger = None if params.history is None else read_ledger(resolve(params.history, is_folder=True))
     if ledger_as is not None:
-        if params.history is None:
+        if ledger is None:
             expected = "the folder of a ledger for --record, such as data/history/mattermost"
             raise InputError(file=params_file, key="history", expected=expected, found="none")
-        ledger = read_ledger(resolve(params.history, is_folder=True))
         ledger.namesake(entry_of(params, position=POSITIONS[ledger_as]))
     analysis.catalogue_of(params)
     if params.calibration is not None:
