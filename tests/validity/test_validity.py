@@ -265,7 +265,7 @@ def test_a_dip_costs_its_minutes(dips: list[tuple[float, float]], from_s: float 
     (of_run,) = found.runs.new
     assert (of_run.valid_from_s, of_run.valid_until_s) == (from_s, until_s)
     assert "judged from 28 min" in of_run.reasons[0].text or from_s != 1685.0
-    _, views = judge_validity(own.test, Pair([flat(HELD).view], [own.view]), CATALOGUE, own.coordinator, own.labels)
+    _, views = judge_validity(own.test, Pair([with_dips().view], [own.view]), CATALOGUE, own.coordinator, own.labels)
     assert views.new[0].steady.window == (from_s or 900.0, until_s or 5995.0)
 
 

@@ -121,14 +121,18 @@ def judge_validity(
 ) -> tuple[Validity, Views]:
     """Return the validity of `test`, and its runs (`views`) limited to valid times, without unreliable estimates."""
     judged = judge_runs(views.map(lambda of: [RunInTest(view, test, catalogue, coordinator, labels) for view in of]))
-    return judged.test, Pair.of(lambda side: [*map(_judged, views[side], judged.runs[side])])
+    ends = views.map(lambda of: [view.steady.window[1] for view in of if view.steady.window])
+    both_s = min(map(max, ends)) if test.type == "bounded" and all(ends) else math.inf
+    return judged.test, Pair.of(lambda side: [_judged(*each, both_s) for each in zip(views[side], judged.runs[side])])
 
 
-def _judged(view: RunView, validity: Validity) -> RunView:
+def _judged(view: RunView, validity: Validity, both_s: float) -> RunView:
     steady, estimate, until_s = view.steady, view.estimate, validity.valid_until_s
     if steady.window:
         start = max(steady.window[0], validity.valid_from_s or 0.0)
         end = steady.window[1] if until_s is None else min(steady.window[1], until_s)
+        if both_s < (1.0 - APART) * end and both_s - start >= view.shortest_s:
+            end = both_s  # a longer run differs if its metrics drift, as in a warm-up
         if end - start < view.shortest_s and (start, end) != steady.window:
             steady = SteadyState(reason=Reason(code=ReasonCode.UNFIT_EARLY, minutes=max(end - start, 0.0) / 60))
         else:
