@@ -18,12 +18,11 @@ from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import named
 from buildcompare.config.params import version_in
 from buildcompare.config.project import resolve, root, write_files, writing
-from buildcompare.figures import chart, curves
 from buildcompare.figures.chart import Header
 from buildcompare.findings.verdict import GRAVEST_FIRST
 from buildcompare.history.chain import Step
 from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, ledger_test, read_ledger
-from buildcompare.history.levels import USERS, LevelSeries, over_releases
+from buildcompare.history.levels import USERS
 from buildcompare.history.view import History, analyse_ledger
 from buildcompare.report import publication
 from buildcompare.report.sections import assets, templates
@@ -31,6 +30,8 @@ from buildcompare.results import Results, dumps
 from buildcompare.results.history import Drift
 from buildcompare.text.numbers import change, db_name
 from buildcompare.text.sentences import say
+from loadindex import releases
+from loadindex.releases import LevelSeries
 
 FILES = {publication.HTML: "report", publication.README: "README", publication.RESULTS: "results"}
 INDEX = "index.html"
@@ -145,17 +146,17 @@ def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[s
     charts = []
     for number, ((ledger, simulated), chain) in enumerate(chains.items()):
         drawn: list[tuple[LevelSeries, Markup]] = []
-        releases = [_release(row) for row in chain]
+        shown = [_release(row) for row in chain]
         jumps = [(at, line) for at, row in enumerate(chain) for line in row.drift_lines if line.jump]
-        for series in over_releases([row.tests for row in chain], catalogue):
+        for series in releases.over_releases([row.tests for row in chain], catalogue):
             if np.isfinite(series.levels).any(axis=1).sum() < FEWEST_POINTS:
                 continue
             marked = {each.at: change(each.percent) for each in series.changes}
             if series.slug == USERS:
                 marked |= {at: say("figures", "jump", row.delta_percent) for at, row in jumps if series.is_of(row)}
-            attributes = chart.over_releases(series, releases, f"releases-{number}", marked)
+            attributes = releases.attributes(series, shown, f"releases-{number}", marked)
             is_first = all(series.test != each.test for each, _ in drawn)  # only a test's first chart is also an image
-            still = curves.over_releases(series, [row.entry.name for row in chain], marked) if is_first else ""
+            still = releases.still(series, [row.entry.name for row in chain], marked) if is_first else ""
             drawn.append((series, Markup(figures.element(attributes, still))))  # noqa: S704  # our HTML
         charts.append((say("figures", "chain_heading", ledger and ledger.name, simulated), drawn))
     return charts

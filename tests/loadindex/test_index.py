@@ -14,12 +14,12 @@ import pytest
 
 import buildcompare as bc
 from buildcompare.history.ledger import Entry, read_ledger, record
-from buildcompare.history.levels import level_changes, over_releases
 from conftest import BrowserThread
 from curves import CATALOGUE
 from ledgers import entry
 from loadfiles.comparisons import import_table
 from loadindex.page import IndexRow, index_rows, write_index
+from loadindex.releases import level_changes, over_releases
 from support import command, small_params
 
 MAX_BYTES = 2_000_000

@@ -19,7 +19,7 @@ from buildcompare.config.catalogue import Metric
 from buildcompare.findings.verdict import opening
 from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.effects import Effect, judge_labels, judge_metrics, judge_users, measure_effect, status_of
-from buildcompare.stats.failures import Failures, failures_effect
+from buildcompare.stats.failures import failures_effect
 from buildcompare.stats.noise import RunLevel
 from buildcompare.text.sentences import say
 from support import analysed, small_params, sure, write_csv
@@ -209,8 +209,8 @@ def test_a_loss_of_supported_users_needs_a_smaller_p_value_than_a_gain() -> None
 ATTEMPTS = 10_000
 
 
-def runs(*failed: float) -> list[Failures]:
-    return [Failures(each, ATTEMPTS) for each in failed]
+def runs(*failed: float) -> list[tuple[float, float]]:
+    return [(each, ATTEMPTS) for each in failed]
 
 
 def test_few_failures_are_judged_by_the_exact_test() -> None:

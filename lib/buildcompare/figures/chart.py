@@ -10,14 +10,12 @@ from typing import Any, TypeAlias, TypedDict
 import numpy as np
 
 from buildcompare.comparison.analysis import TestView
-from buildcompare.history.levels import LevelSeries
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import MetricResult, RunResult
 from buildcompare.results.codes import SIDES, Pair, Side
 from buildcompare.stats.levels import minute_means
 from buildcompare.text.numbers import SHORT_UNITS, change, scales
-from buildcompare.text.sentences import say
 
 WINDOWS = {"bounded": "steady", "unbounded": "last 30 min"}
 """Name of the steady window by type of test."""
@@ -65,7 +63,7 @@ def chart(
         ``group``: charts of one group share cursor, zoom, axis and hidden runs. ``data``: base64 of a zlib stream with
         the length of a JSON header (four bytes), the header, and the runs' values as 32-bit floats (NaN: not recorded).
     """
-    header = _header(metric.full_name, metric.unit, test.labels, title, alt) | {
+    header = header_of(metric.full_name, metric.unit, test.labels, title, alt) | {
         "window": WINDOWS[test.result.type],
         "wide": wide,
         "marks": list(marks),
@@ -82,7 +80,7 @@ def chart(
                 floats += arrays
                 run = {"side": side, "run": number, "users": _users(test, recording)}
                 header["runs"].append({**run, **_of_run(test.result.runs[side][number - 1]), **grid})
-    return {"group": group_of(test), "data": _packed(header, floats)}
+    return {"group": group_of(test), "data": packed(header, floats)}
 
 
 def over_loads(
@@ -90,41 +88,16 @@ def over_loads(
 ) -> dict[str, str]:
     """Return the attributes of a chart of one metric over connected users; `title` and `alt` as in :func:`chart`."""
     most = max(float(users.max()) for users in (seen.users, *(seen.points[side][:, 0] for side in SIDES)))
-    header = _header(metric.full_name, metric.unit, labels, title, alt) | {
+    header = header_of(metric.full_name, metric.unit, labels, title, alt) | {
         "loads": {"most": most, "at": seen.at_users, "text": BOTH_SUSTAINED.format(seen.at_users)}
     }
     floats = []
     for side in SIDES:
         grid, arrays = _sampled(seen.users, seen.curves[side])
         users, values = seen.points[side][np.isfinite(seen.points[side]).all(axis=1)].T
-        floats += [*arrays, _rounded(half_widths(seen, side)), _rounded(users), _rounded(values)]
+        floats += [*arrays, rounded(half_widths(seen, side)), rounded(users), rounded(values)]
         header["runs"].append({"side": side, "run": 1, "users": [], "cloud": users.size, **grid})
-    return {"group": f"{group}-load", "data": _packed(header, floats)}
-
-
-def over_releases(
-    series: LevelSeries, releases: Sequence[Mapping[str, Any]], group: str, changes: Mapping[int, str]
-) -> dict[str, str]:
-    """Return the attributes of a chart of one metric over releases; charts with the same `group` are zoomed together.
-
-    Each of `releases` has ``name``, ``href`` of the report (or None), the names of ``base`` and ``new``, and ``note``.
-    `changes` maps the index of a release to the text shown there.
-    """
-    title = say("figures", "releases_title", series)
-    alt = say("figures", "releases_alt", series, [each["name"] for each in releases])
-    header = _header(series.name, series.unit, Pair("base", "new"), title, alt) | {
-        "releases": list(releases),
-        "changes": [{"at": at, "text": text} for at, text in sorted(changes.items())],
-    }
-    floats = []
-    for number, side in enumerate(SIDES):
-        values, counts = series.levels[:, number], series.runs[:, number]
-        if np.isfinite(values).any():
-            floats.append(_rounded(values))
-            run: Header = {"side": side, "run": 1, "size": values.size, "start": 0, "step": 1, "users": []}
-            run |= {"half": series.half} | ({} if (counts == 1).all() else {"counts": counts.tolist()})
-            header["runs"].append(run)
-    return {"group": group, "data": _packed(header, floats)}
+    return {"group": f"{group}-load", "data": packed(header, floats)}
 
 
 def half_widths(seen: MetricAtLoad, side: Side) -> np.ndarray:
@@ -132,7 +105,8 @@ def half_widths(seen: MetricAtLoad, side: Side) -> np.ndarray:
     return np.minimum(1.96 * seen.se_curves[side], 5.0)
 
 
-def _header(name: str, unit: str, labels: Pair[str], title: str, alt: str) -> Header:
+def header_of(name: str, unit: str, labels: Pair[str], title: str, alt: str) -> Header:
+    """Return the part of a header that all charts have."""
     words = {"title": title, "alt": alt, "name": name, "labels": dict(labels.items())}
     return {**words, "scales": scales(unit), "short": SHORT_UNITS.get(unit), "marks": [], "events": [], "runs": []}
 
@@ -154,7 +128,7 @@ def group_of(test: TestView) -> str:
     return "-".join([test.result.name, *(run.samples_sha256[:6] for run in first)])
 
 
-def _packed(header: Mapping[str, Any], floats: Sequence[np.ndarray]) -> str:
+def packed(header: Mapping[str, Any], floats: Sequence[np.ndarray]) -> str:
     """Compress a header and 32-bit floats, and encode the result in base64."""
     text = json.dumps(header, ensure_ascii=False, allow_nan=False).encode()
     text += b" " * (-len(text) % 4)  # align the floats to 4 bytes
@@ -182,17 +156,17 @@ def _sampled(elapsed: np.ndarray, values: np.ndarray) -> tuple[Header, list[np.n
         piece = np.minimum((elapsed - elapsed[0]) / width, MOST_SAMPLES // 2 - 1).astype(int)
         kept, means = extremes(values, piece), minute_means(elapsed, values)
         grid = {"step": width, "thinned": width, "size": kept.size, "timed": True, "minutes": means.size}
-        return grid, [_rounded(values[kept]), elapsed[kept], _rounded(means)]
+        return grid, [rounded(values[kept]), elapsed[kept], rounded(means)]
     step = float(np.median(np.diff(elapsed))) if elapsed.size > 1 else 1.0
     places = np.rint((elapsed - elapsed[0]) / step).astype(int)
     if np.abs(elapsed - elapsed[0] - places * step).max() > 0.01 * step or places[-1] > 4 * elapsed.size:
-        return {"step": step, "size": values.size, "timed": True}, [_rounded(values), elapsed]
+        return {"step": step, "size": values.size, "timed": True}, [rounded(values), elapsed]
     full = np.full(places[-1] + 1, np.nan)
     full[places] = values
-    return {"start": float(elapsed[0]), "step": step, "size": full.size}, [_rounded(full)]
+    return {"start": float(elapsed[0]), "step": step, "size": full.size}, [rounded(full)]
 
 
-def _rounded(values: np.ndarray) -> np.ndarray:
+def rounded(values: np.ndarray) -> np.ndarray:
     """Round values to 32-bit floats with `MANTISSA_BITS` bits in the mantissa; infinities become NaN."""
     drop = 23 - MANTISSA_BITS
     bits = np.where(np.isfinite(values), values, 0.0).astype("<f4").view("<u4")

@@ -1,8 +1,7 @@
 """Draw both builds on the same axes over elapsed time, users or releases, and draw distributions."""
 
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from operator import methodcaller
 from typing import get_args
@@ -13,7 +12,6 @@ from buildcompare.comparison.analysis import TestView
 from buildcompare.config.catalogue import outcome
 from buildcompare.figures import Figure, chart, names, unused
 from buildcompare.figures.plot import NOTE, SMALL, Plot, dot_style, width_of
-from buildcompare.history.levels import LevelSeries
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.metrics.measurements import values_of
 from buildcompare.results import MetricResult, TestResult
@@ -234,29 +232,6 @@ def _with_curves(
         plot.curve([(minutes, factor * values) for minutes, values in parts], side)
     plot.legend({side: test.labels[side] for side in curves})
     return plot
-
-
-RELEASES_SIZE = (10.0, 3.3)  # Inches
-MOST_NAMES = 8  # Maximum number of release names below the axis
-
-
-def over_releases(series: LevelSeries, releases: Sequence[str], changes: Mapping[int, str]) -> str:
-    """Draw a metric of both builds over releases as SVG; `changes` maps a release's index to the text drawn there."""
-    top = 1.06 * float(np.nanmax(series.levels))
-    factor, unit = unit_scale(top, series.unit)
-    every = math.ceil(len(releases) / MOST_NAMES)
-    xticks = [(float(place), releases[place][:14]) for place in range(0, len(releases), every)]
-    title, x, y = say("figures", "releases_title", series), (-0.5, len(releases) - 0.5), (0.0, factor * top)
-    plot = Plot(RELEASES_SIZE, title, x=x, y=y, xlabel="", ylabel=unit, xticks=xticks)
-    for i, (place, text) in enumerate(sorted(changes.items())):
-        plot.rule(place - 0.5, "ink", 0.8, (6.0, 3.0))
-        plot.text(float(plot.across(place - 0.5)) + 3, plot.top + 10 + 12 * (i % 3), text)
-    for number, side in enumerate(SIDES):
-        levels = factor * series.levels[:, number]
-        shown = np.flatnonzero(np.isfinite(levels))
-        plot.curve([(shown, levels[shown])] if shown.size else [], side)
-    plot.legend({side: side for side in SIDES})
-    return plot.svg(say("figures", "releases_alt", series, releases))
 
 
 def ecdfs(test: TestView) -> Iterator[Figure]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,42 +14,12 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Comparison
 from buildcompare.history.ledger import Ledger, LedgerTest, entry_of
 from buildcompare.history.setup import SETUP_COLUMNS, changed_settings, setup_differences
-from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import SIDES
-from buildcompare.results.history import Drift
-from buildcompare.stats.changepoints import changepoints
 from buildcompare.stats.levels import mean_of_runs
 from buildcompare.stats.noise import CONTRAST, Contrasts, catalogue_noise, slug_of
-from buildcompare.stats.planning import ALPHA, percent, quantile
-from buildcompare.text.numbers import test_words
+from buildcompare.stats.planning import ALPHA, quantile
 
 USERS = "supported-users"  # name of the series of supported users; other series are metrics
-
-
-class LevelChange(NamedTuple):
-    """A lasting level change of the new builds, in percent; `at` is the index of the first release after the change."""
-
-    at: int
-    percent: float
-
-
-@dataclass(frozen=True)
-class LevelSeries:
-    """Levels of one metric of one test over releases; NaN for a release without a level."""
-
-    key: tuple[str, str, str]  # type, database, and name if a release has several tests of this type and database
-    test: str  # title of the test
-    slug: str
-    name: str
-    unit: str
-    levels: FloatArray  # shape (releases, 2): base and new, means over the runs
-    runs: FloatArray  # shape (releases, 2): number of runs
-    half: float | None  # half the 95 % interval of the logarithm of one run's level; None if its noise is unknown
-    changes: Sequence[LevelChange]
-
-    def is_of(self, row: Drift) -> bool:
-        """Whether `row`, a drift of supported users, concerns the test of this series."""
-        return (row.type, (row.db_engine or "").casefold()) == self.key[:2] and self.key[2] in ("", row.test)
 
 
 def level_frame(releases: Sequence[Sequence[LedgerTest]]) -> pd.DataFrame:
@@ -79,39 +47,6 @@ def interval_of(catalogue: Catalogue, test_type: str, series: str) -> float | No
     metric = catalogue.load if series == USERS else None
     noise = catalogue_noise(metric or catalogue.find(slug_of(series)), test_type)  # type: ignore[arg-type]  # a type
     return quantile(1.0 - ALPHA / 2.0, noise.df) * noise.sd if noise else None
-
-
-def over_releases(releases: Sequence[Sequence[LedgerTest]], catalogue: Catalogue) -> Iterator[LevelSeries]:
-    """Yield each metric of each test: supported users first, others in catalogue order; `releases` oldest first."""
-    tests = [*level_frame(releases).groupby(["type", "db_engine", "name"], sort=False)]
-    for key, test in sorted(tests, key=lambda each: USERS not in set(each[1]["metric"])):
-        words = test_words(key[0], key[1] or None) + (f" ({key[2]})" if key[2] else "")
-        metrics = dict.fromkeys(test["metric"])
-        ordered = sorted(metrics, key=lambda each: -1 if each == USERS else catalogue.position(slug_of(each)))
-        for series in ordered:
-            rows = test[test["metric"] == series]
-            at = rows["release"], rows["side"].map(SIDES.index)
-            levels, runs = np.full((len(releases), 2), np.nan), np.ones((len(releases), 2))
-            levels[at], runs[at] = rows["level"], rows["runs"]
-            name, unit = "Supported users", "users"
-            if series != USERS:
-                metric, (_, brace, labels) = catalogue.find(slug_of(series)), series.partition("{")
-                name, unit = f"{metric.name} {brace}{labels}".strip(), metric.unit
-            half = interval_of(catalogue, key[0], series)
-            yield LevelSeries(key, words, series, name, unit, levels, runs, half, level_changes(levels[:, 1]))
-
-
-def level_changes(levels: FloatArray) -> list[LevelChange]:
-    """Find lasting level changes over the releases that have a positive level, by :func:`changepoints`."""
-    places = np.flatnonzero(levels > 0)
-    logs = np.log(levels[places])
-    if not (changes := changepoints(logs).changes if logs.size else ()):
-        return []
-    means = [float(part.mean()) for part in np.split(logs, changes)]
-    return [
-        LevelChange(int(places[at]), percent(after - before))
-        for at, before, after in zip(changes, means, means[1:], strict=False)
-    ]
 
 
 NOT_OF_NOISE = {SETUP_COLUMNS["load_test_version"], "Metrics server"}

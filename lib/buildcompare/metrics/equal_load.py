@@ -115,11 +115,8 @@ def equal_load(
     if not top > 0 or not base or not new:
         return {}
     runs = [*((0, run) for run in base), *((1, run) for run in new)]
-    minutes = [_minutes(run, top) for _, run in runs]
-    sizes = [each["users"].size for each in minutes]
-    columns = {"side": np.repeat([side for side, _ in runs], sizes), "run": np.repeat(np.arange(len(runs)), sizes)}
-    for name in set().union(*minutes):
-        columns[name] = np.concatenate([each.get(name, np.full(each["users"].size, math.nan)) for each in minutes])
+    minutes = [pd.DataFrame(_minutes(run, top)).assign(side=side, run=i) for i, (side, run) in enumerate(runs)]
+    columns = {str(name): column.to_numpy() for name, column in pd.concat(minutes).items()}
     shared = [set().union(*(run.metrics for run in runs)) for runs in (base, new)]
     slugs = sorted(shared[0] & shared[1])
     return {slug: each for slug in slugs if (each := _compare(slug, columns, top, noise(slug))) is not None}

@@ -16,7 +16,7 @@ from buildcompare.recordings.series import Measurement
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import Pair, ReasonCode
 from buildcompare.stats.effects import Effect
-from buildcompare.stats.failures import Failures, failures_effect
+from buildcompare.stats.failures import failures_effect
 from buildcompare.stats.levels import Level, mean_of_runs
 from buildcompare.stats.planning import ALPHA
 
@@ -103,7 +103,7 @@ def compare_failures(
         return None, None
     usual = float(np.median(numbers))
     filled = counted.map(lambda side: [(share, n if 0 < n < math.inf else usual) for share, n, _ in side])
-    failures = filled.map(lambda side: [Failures(share * n, n) for share, n in side])
+    failures = filled.map(lambda side: [(share * n, n) for share, n in side])
     effect = failures_effect(*failures, succeeded=metric.outcome == "successes")
     known = all(each[2] for side in counted for each in side)
     if effect and known and metric.outcome == "failures" and metric.unit not in SHARES:

@@ -361,9 +361,7 @@ def false_discovery(p_values: Sequence[float]) -> FloatArray:
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p)
     raw = p[order] / (np.arange(1, p.size + 1) / p.size)
-    adjusted = np.empty(p.size)
-    adjusted[order] = np.minimum(np.minimum.accumulate(raw[::-1])[::-1], 1.0)
-    return adjusted
+    return np.minimum(np.minimum.accumulate(raw[::-1])[::-1], 1.0)[np.argsort(order)]
 
 
 def holm(p_values: Sequence[float], weights: npt.ArrayLike = 1.0) -> FloatArray:
@@ -374,6 +372,4 @@ def holm(p_values: Sequence[float], weights: npt.ArrayLike = 1.0) -> FloatArray:
     p, weight = np.asarray(p_values, dtype=np.float64), np.broadcast_to(weights, len(p_values)).astype(np.float64)
     order = np.argsort(p / weight, kind="stable")
     left = np.cumsum(weight[order][::-1])[::-1]  # total weight of this p-value and all later ones in `order`
-    adjusted = np.empty(p.size)
-    adjusted[order] = np.minimum(np.maximum.accumulate((p / weight)[order] * left), 1.0)
-    return adjusted
+    return np.minimum(np.maximum.accumulate((p / weight)[order] * left), 1.0)[np.argsort(order)]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -16,14 +15,10 @@ from buildcompare.stats.planning import ALPHA, quantile
 ADDED = 1.0 / 3.0  # added to failures and successes, so that 0 has a logarithm (Kerman 2011, Electron. J. Statist. 5)
 
 
-class Failures(NamedTuple):
-    """Numbers of failed and of all attempts in one run."""
-
-    failed: float
-    attempts: float
+Runs = Sequence[tuple[float, float]]  # numbers of failed and of all attempts in each run
 
 
-def failures_effect(base: Sequence[Failures], new: Sequence[Failures], *, succeeded: bool = False) -> Effect | None:
+def failures_effect(base: Runs, new: Runs, *, succeeded: bool = False) -> Effect | None:
     """Compare the fraction of failed attempts in the runs of two builds; None without a failure or with too few runs.
 
     The p-value is the larger of two tests: Student's t test of the runs' log odds (Gart & Zweifel 1967, Biometrika 54),

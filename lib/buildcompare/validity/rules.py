@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -123,7 +123,7 @@ def judge_validity(
     judged = judge_runs(views.map(lambda of: [RunInTest(view, test, catalogue, coordinator, labels) for view in of]))
     ends = views.map(lambda of: [view.steady.window[1] for view in of if view.steady.window])
     both_s = min(map(max, ends)) if test.type == "bounded" and all(ends) else math.inf
-    return judged.test, Pair.of(lambda side: [_judged(*each, both_s) for each in zip(views[side], judged.runs[side])])
+    return judged.test, Pair.of(lambda side: [*map(partial(_judged, both_s=both_s), views[side], judged.runs[side])])
 
 
 def _judged(view: RunView, validity: Validity, both_s: float) -> RunView:
