@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from buildcompare.config.kinds import Kind, Sample
+from buildcompare.config.kinds import Kind, Sample, Section
 from labmatrix.compare import catalogue_of, read_runs
 from labmatrix.findings import opening
 from labmatrix.params import Variants, holds_variants, read_variants
 from labmatrix.results import VariantsResult
 
 if TYPE_CHECKING:
-    from buildcompare.report.sections import Section
     from buildcompare.results import Results
 
 

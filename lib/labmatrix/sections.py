@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
+from buildcompare.config.kinds import Section
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.verdict import opening
-from buildcompare.report.sections import Fragment, Part, Section, action_items, comments, fragment, provenance, setup
+from buildcompare.report.sections import Fragment, Part, action_items, comments, fragment, provenance, setup
 from labmatrix import figures
 from labmatrix.analysis import Matrix
 from labmatrix.findings import is_known

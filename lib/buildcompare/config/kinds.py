@@ -7,18 +7,23 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from buildcompare.config.params import Reported
 from buildcompare.config.yaml import Document
 from buildcompare.results import Results
 from buildcompare.results.base import KindResult
 
-if TYPE_CHECKING:
-    from buildcompare.report.sections import Section
-
 Sample = tuple[str, dict[str, str], float]
 """An exported number: name, labels, and value (NaN if unknown)."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Section of a report: its heading, and the function that makes its parts from the report."""
+
+    heading: str
+    parts: Callable[[Any], Any]
 
 
 @dataclass(frozen=True)

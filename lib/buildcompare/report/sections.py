@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from buildcompare import figures
 from buildcompare.comparison.analysis import Analysis
-from buildcompare.config.kinds import kind_of_results, kinds
+from buildcompare.config.kinds import Section, kind_of_results, kinds
 from buildcompare.config.project import resolve, root
 from buildcompare.figures import Figure, curves
 from buildcompare.figures.flame import flame_graph
@@ -362,14 +362,6 @@ def assets(name: str, *styles: str, component: str = "") -> Mapping[str, object]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     css = "\n".join([figures.theme(), *((TEMPLATES / f"{style}.css").read_text("utf-8") for style in styles)])
     return {"css": Markup(css), "script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704  # our own files
-
-
-@dataclass(frozen=True)
-class Section:
-    """Section of the report: its heading, and the function that makes its parts."""
-
-    heading: str
-    parts: Callable[[Any], Fragment | Iterable[Part]]
 
 
 SECTIONS: Mapping[str, Section] = {
