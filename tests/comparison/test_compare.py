@@ -40,6 +40,18 @@ def test_the_time_to_users() -> None:
     assert time_to_users(gone.dropna(), marks) == time_to_users(gone, marks)
 
 
+def test_bounded_runs_of_unequal_length_are_compared_over_the_same_time() -> None:
+    def run(seed: int, samples: int) -> pd.DataFrame:
+        elapsed, noise = np.arange(float(samples)), np.random.default_rng(seed).normal(1.0, 0.05, samples)
+        warm = 0.05 * (1.0 + 2.0 * np.exp(-elapsed / 40.0))  # as caches fill
+        return pd.DataFrame({"users": np.full(samples, 20.0), "latency_s": warm * noise}, elapsed)
+
+    result = bc.compare(*([run(seed, samples) for seed in (samples, samples + 1)] for samples in (300, 200)))
+    (test,) = result.results.tests
+    assert {run.window[1] for runs in test.runs for run in runs if run.window} == {199.0}
+    assert (test.validity.codes, str(result.verdict)) == (["window_shorter"] * 2, "pass")
+
+
 OTHER_RATES = [(1.0, 1.0, []), (1.3, 1.0, ["warning"]), (0.8, 1.25, ["info"]), (1.5, 0.67, ["info"])]
 
 
@@ -52,6 +64,15 @@ def test_a_changed_rate_that_stands_for_the_load_is_named(rate: float, time: flo
     runs = [[run(seed, *of), run(seed + 1, *of)] for seed, of in ((1, (100.0, 0.05)), (5, (100.0 * rate, 0.05 * time)))]
     found = bc.compare(*runs).results.findings
     assert [each.severity for each in found if each.kind == "load_may_differ"] == told
+
+
+@pytest.mark.parametrize(("rounded", "kept"), [(False, 240), (True, 360)])
+def test_zeros_are_missing_times_unless_times_are_rounded(rounded: bool, kept: int) -> None:
+    times = np.random.default_rng(3).lognormal(-2.3, 0.1, (2, 360))
+    times[1, 100:220] = 0.0
+    runs = [pd.DataFrame({"latency_s": np.floor(20.0 * t) if rounded else t, "rps": 100.0}, TIMES[:360]) for t in times]
+    run = bc.compare(*runs).results.tests[0].runs.new[0]
+    assert (run.coverage[0].finite, len(run.notes)) == (kept, not rounded)
 
 
 def test_missing_metrics_nan_and_gaps_are_said_with_their_size() -> None:

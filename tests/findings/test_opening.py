@@ -10,20 +10,11 @@ import pytest
 
 import buildcompare as bc
 from buildcompare import findings
+from buildcompare import results as schema
 from buildcompare.comparison import analysis as workbench
 from buildcompare.findings import verdict
 from buildcompare.findings.verdict import Opening, opening
 from buildcompare.report import markdown, sections
-from buildcompare.results import (
-    ErrorRateResult,
-    Finding,
-    LoadAdjustedResult,
-    Results,
-    SupportedUsersResult,
-    TestResult,
-    TrafficMixResult,
-    Validity,
-)
 from buildcompare.results.codes import SIDES, Pair, Side
 from buildcompare.results.users import Bump, RampUp
 from loadsim import Coordinator, RunSettings, simulate_run
@@ -38,22 +29,22 @@ def bench() -> workbench.Analysis:
     return analysed(base, new, db_engine="postgresql")
 
 
-def results(*tests: TestResult) -> Results:
+def results(*tests: schema.TestResult) -> schema.Results:
     made = (verdict.of_test(test.metrics, test.supported_users, test.validity, test.errors) for test in tests)
     judged = [test.model_copy(update={"verdict": each}) for test, each in zip(tests, made, strict=True)]
     update = {"tests": judged, "verdict": verdict.of_comparison(judged), "findings": [], "suggestions": []}
     return bench().results.model_copy(update=update)
 
 
-def with_recordings(change: Callable[[Side, bc.Recording], bc.Recording]) -> Results:
+def with_recordings(change: Callable[[Side, bc.Recording], bc.Recording]) -> schema.Results:
     known, test = bench(), "postgresql_bounded"
     recordings = {side: [change(side, each) for each in known.recordings[test][side]] for side in SIDES}
     return workbench.analyse(known.params, {test: recordings}).results
 
 
-def users(delta: float, **changes: Any) -> SupportedUsersResult:
+def users(delta: float, **changes: Any) -> schema.SupportedUsersResult:
     nobody = {"base": None, "new": None}
-    row = SupportedUsersResult.model_validate(
+    row = schema.SupportedUsersResult.model_validate(
         {
             "base": 7000.0, "new": 7000.0 * (1 + delta / 100), "delta_percent": delta, "ci_low": delta - 4.0,
             "ci_high": delta + 4.0, "p_value": 0.5, "band_percent": 5.0, "status": "inconclusive",
@@ -64,7 +55,7 @@ def users(delta: float, **changes: Any) -> SupportedUsersResult:
     return row.model_copy(update=changes)
 
 
-def worse(test: TestResult, slug: str, delta: float) -> TestResult:
+def worse(test: schema.TestResult, slug: str, delta: float) -> schema.TestResult:
     return with_metric(test, slug, status="regression", delta_percent=delta, traffic_mix=None)
 
 
@@ -91,7 +82,7 @@ def test_the_supported_users_are_named_first_and_a_title_stays_short() -> None:
 
 
 def test_a_title_counts_as_the_verdict_does() -> None:
-    mix = TrafficMixResult(
+    mix = bc.TrafficMixResult(
         group="api", kind="both", counts=True, base=0.01, new=0.02, delta_percent=100.0, mix_percent=60.0,
         speed_percent=40.0, at_unchanged_mix_percent=25.0, status="regression",
     )  # fmt: skip
@@ -100,7 +91,7 @@ def test_a_title_counts_as_the_verdict_does() -> None:
     assert opening(found).title == "Regression: Avg API times +25.0 % at unchanged traffic mix"
 
 
-def unbounded(row: LoadAdjustedResult | None, status: str = "regression", delta: float = 60.0) -> Results:
+def unbounded(row: schema.LoadAdjustedResult | None, status: str = "regression", delta: float = 60.0) -> schema.Results:
     decided = "none" if row is None else "equal_load"
     test = with_metric(quiet(), "p99-api-times", status=status, delta_percent=delta, load_adjusted=row,
                        decided_by=decided, p_worse_one_sided=0.001)  # fmt: skip
@@ -141,7 +132,7 @@ def test_what_users_do_not_feel_makes_no_title() -> None:
 )
 def test_a_build_whose_requests_fail_does_not_pass(base: float, new: float, unit: str, verdict: str) -> None:
     fields: dict[str, Any] = {"name": "Server errors", "slug": "server-errors", "unit": unit, "base": base, "new": new}
-    row = ErrorRateResult(**fields, delta=new - base, delta_percent=None, status="inconclusive", reason=None)
+    row = schema.ErrorRateResult(**fields, delta=new - base, delta_percent=None, status="inconclusive", reason=None)
     found = results(quiet().model_copy(update={"errors": [row]}))
     assert found.verdict == verdict
     if verdict != "pass":
@@ -205,7 +196,7 @@ def test_a_loss_of_users_that_cannot_be_excluded_is_said() -> None:
 
 
 def test_an_invalid_test_is_named_and_hides_no_regression() -> None:
-    invalid = quiet("mysql_bounded").model_copy(update={"validity": Validity(status="invalid")})
+    invalid = quiet("mysql_bounded").model_copy(update={"validity": schema.Validity(status="invalid")})
     found = results(worse(quiet(), "p99-api-times", 33.4), worse(invalid, "avg-api-times", 99.0))
     assert opening(found).title == "Invalid test: Bounded MySQL"
     assert "In valid tests this got worse: P99 API times +33.4 % in Bounded Postgres." in opening(found).sentence
@@ -269,11 +260,11 @@ def test_only_what_is_open_has_runs_to_settle(changes: dict[str, Any], samples: 
 LABELS = ("v1", "v2")
 
 
-def of_kind(kind: str, *tests: TestResult) -> list[Finding]:
+def of_kind(kind: str, *tests: schema.TestResult) -> list[schema.Finding]:
     return [each for each in findings.find(tests, LABELS) if each.kind == kind]
 
 
-def judged(test: TestResult) -> list[bc.MetricResult]:
+def judged(test: schema.TestResult) -> list[bc.MetricResult]:
     return [row for row in test.metrics if row.p_value is not None]
 
 
@@ -295,7 +286,7 @@ def test_an_unbounded_test_is_reported_at_equal_load() -> None:
     worse = at_load(6.0, "regression", p_adjusted=0.03)
     own: dict[str, Any] = {"delta_percent": 30.0, "status": bc.Status.REGRESSION, "decided_by": "equal_load"}
 
-    def found(slug: str, row: LoadAdjustedResult) -> list[Finding]:
+    def found(slug: str, row: schema.LoadAdjustedResult) -> list[schema.Finding]:
         return of_kind("metric", with_metric(quiet(), slug, load_adjusted=row, **own))
 
     assert found("cpu-utilization", at_load(6.0)) == []
@@ -315,13 +306,13 @@ def test_two_tests_of_one_kind_share_a_sentence_and_an_invalid_one_says_nothing(
     (found,) = of_kind("unchanged", quiet(), other)
     assert found.evidence["tests"] == ["postgresql_bounded", "mysql_bounded"]
     assert found.evidence["judged"] == len(judged(quiet())) + len(judged(other))
-    invalid = other.model_copy(update={"validity": Validity(status="invalid")})
+    invalid = other.model_copy(update={"validity": schema.Validity(status="invalid")})
     (found,) = of_kind("unchanged", quiet(), invalid)
     assert (found.evidence["tests"], of_kind("unchanged", invalid)) == (["postgresql_bounded"], [])
 
 
-def finding(kind: str, severity: Literal["critical", "warning", "info"]) -> Finding:
-    return Finding(id=kind, severity=severity, kind=kind, test=None, metric=None, text=".", evidence={"x": 1})
+def finding(kind: str, severity: Literal["critical", "warning", "info"]) -> schema.Finding:
+    return schema.Finding(id=kind, severity=severity, kind=kind, test=None, metric=None, text=".", evidence={"x": 1})
 
 
 def test_an_endpoint_that_got_slower_stands_first_and_drift_above_single_metrics() -> None:
@@ -361,7 +352,7 @@ def test_a_readme_says_what_is_asked_and_at_most_five_lines() -> None:
     assert findings.headlines([*asked, *quiet_ones]) == asked
     assert findings.headlines([*quiet_ones, *warnings]) == warnings
 
-    def bullets(found: list[Finding]) -> list[str]:
+    def bullets(found: list[schema.Finding]) -> list[str]:
         text = markdown.render(bench().results.model_copy(update={"findings": found, "suggestions": []}), [])
         return [line for line in text.partition("## Comments")[0].splitlines() if line.startswith("- ")]
 
@@ -395,7 +386,7 @@ def test_regressions_of_gates_are_critical_and_an_invalid_test_has_none(slug: st
     assert told.severity == severity
     infos = [each for each in findings.find([worse], LABELS) if each.severity == "info"]
     assert severity == "critical" or infos[0] == told
-    invalid = worse.model_copy(update={"validity": Validity(status="invalid")})
+    invalid = worse.model_copy(update={"validity": schema.Validity(status="invalid")})
     (told,) = of_kind("metric", invalid)
     assert (told.severity, told.text.endswith("+30.0 %, in an invalid test.")) == ("info", True)
     assert of_kind("metric", invalid.model_copy(update={"type": "unbounded"})) == []

@@ -395,10 +395,8 @@ def test_a_run_without_success_does_not_pass(tool: str, down: int, tmp_path: Pat
 
 
 def test_users_of_gatling_who_arrive_by_themselves_are_no_load(tmp_path: Path) -> None:
-    lines, row = (
-        ["RUN\tA\ta\t1760000000000\t \t3.9"],
-        "USER\tu\tSTART\t{0}\nREQUEST\t{2}\tfind\t{0}\t{1}\tOK\nUSER\tu\tEND\t{1}",
-    )
+    lines = ["RUN\tA\ta\t1760000000000\t \t3.9"]
+    row = "USER\tu\tSTART\t{0}\nREQUEST\t{2}\tfind\t{0}\t{1}\tOK\nUSER\tu\tEND\t{1}"
     lines += [row.format(at, at + 50, 2024 + at // 100 % 2) for at in range(1_760_000_000_000, 1_760_000_040_000, 100)]
     (tmp_path / "run.log").write_text("\n".join([*lines, "REQUEST\t\tfi"]))
     read = bc.read(tmp_path / "run.log", catalogue="http")

@@ -19,17 +19,10 @@ from buildcompare.labels.noise import LabelNoise, label_pairs
 from buildcompare.load.view import view_run
 from buildcompare.results import Results
 from buildcompare.results.codes import NoiseSource
+from buildcompare.stats import noise as noises
 from buildcompare.stats.effects import LABEL_ALPHA, judge_labels, measure_effect
 from buildcompare.stats.levels import mean_with_error
-from buildcompare.stats.noise import (
-    LABEL_KEY,
-    RepeatedRuns,
-    RunLevel,
-    RunLevels,
-    label_frame,
-    metric_noise,
-    with_contrasts,
-)
+from buildcompare.stats.noise import LABEL_KEY, RepeatedRuns, RunLevel, RunLevels, label_frame, metric_noise
 from loadcalibrate.learn import run_levels, self_check
 from support import sure
 
@@ -365,26 +358,26 @@ def drawn(seed: int, count: int, df: int = 1) -> pd.DataFrame:
 
 
 def test_contrasts_pool_with_the_catalogue_by_degrees_of_freedom() -> None:
-    taught = sure(with_contrasts(CATALOGUE, contrasts([2 * SD**2] * 10, 2.0)))
+    taught = sure(noises.with_contrasts(CATALOGUE, contrasts([2 * SD**2] * 10, 2.0)))
     assert taught.sd == pytest.approx(math.sqrt((20 * SD**2 + 8 * 0.05**2) / 28))
     assert (taught.df, taught.comparisons, taught.noise_source) == (28.0, 10, NoiseSource.CATALOGUE)
     assert taught.seconds == CATALOGUE.seconds
     repeated = bc.Noise(0.05, 12.0, NoiseSource.CALIBRATION)
-    beside = sure(with_contrasts(repeated, contrasts([SD**2] * 12)))
+    beside = sure(noises.with_contrasts(repeated, contrasts([SD**2] * 12)))
     assert (beside.df, beside.noise_source) == (24.0, NoiseSource.CALIBRATION)
     assert beside.sd == pytest.approx(math.sqrt((SD**2 + 0.05**2) / 2))
 
 
 @pytest.mark.parametrize("squares", [[0.05**2] * 20, [0.3**2] * 20, []])
 def test_a_ledger_never_makes_the_noise_larger(squares: list[float]) -> None:
-    assert with_contrasts(CATALOGUE, contrasts(squares)) == with_contrasts(CATALOGUE, None) == CATALOGUE
+    assert noises.with_contrasts(CATALOGUE, contrasts(squares)) == noises.with_contrasts(CATALOGUE, None) == CATALOGUE
 
 
 def test_without_another_source_enough_comparisons_teach_alone() -> None:
-    alone = sure(with_contrasts(None, drawn(1, 4000)))
+    alone = sure(noises.with_contrasts(None, drawn(1, 4000)))
     assert alone.sd == pytest.approx(SD, rel=0.05)
     assert (alone.noise_source, alone.comparisons, alone.df) == (NoiseSource.LEDGER, 4000, 4000.0)
-    assert with_contrasts(None, drawn(1, 7)) is None
+    assert noises.with_contrasts(None, drawn(1, 7)) is None
 
 
 @pytest.mark.untraced
@@ -395,7 +388,7 @@ def test_pairs_where_nothing_changed_are_rarely_called(count: int) -> None:
     changes = np.random.default_rng(2).normal(0, math.sqrt(2) * SD, 2000)
     wrong = 0
     for seed, change in enumerate(changes):
-        taught = sure(with_contrasts(None, drawn(seed, count)))
+        taught = sure(noises.with_contrasts(None, drawn(seed, count)))
         wrong += 2 * stats.t.sf(abs(change) / (math.sqrt(2) * taught.sd), taught.df) < 0.05
     assert 0.04 < wrong / 2000 < 0.06
 

@@ -12,28 +12,17 @@ from jinja2 import UndefinedError
 from buildcompare.findings import RANKS
 from buildcompare.findings.finding import sentence, suggestion
 from buildcompare.findings.verdict import Cause
-from buildcompare.results import ValidityReason
+from buildcompare.results import ValidityReason, codes
 from buildcompare.results.base import Length, Reason
-from buildcompare.results.codes import (
-    CauseKind,
-    DriftKind,
-    FindingKind,
-    NoEstimate,
-    NoHistory,
-    Pair,
-    ReasonCode,
-    SuggestionKind,
-    ValidityCode,
-    ValidityStatus,
-)
+from buildcompare.results.codes import Pair
 from buildcompare.text.sentences import Names, macros, say
 from support import yaml_data
 
 PG, MY = "postgresql_bounded", "mysql_bounded"
 NAMES = Names(Pair("v1", "v2"), {PG: "Bounded Postgres", MY: "Bounded MySQL", "other": "Unbounded MySQL"})
 OF_HISTORY = {
-    FindingKind.BETWEEN_DATABASES, FindingKind.BUMPS_CHANGED, FindingKind.LEVEL_DRIFT, FindingKind.NO_HISTORY,
-    FindingKind.PREVIOUS_NEW, FindingKind.SETUP_DIFFERENCES,
+    codes.FindingKind.BETWEEN_DATABASES, codes.FindingKind.BUMPS_CHANGED, codes.FindingKind.LEVEL_DRIFT, codes.FindingKind.NO_HISTORY,
+    codes.FindingKind.PREVIOUS_NEW, codes.FindingKind.SETUP_DIFFERENCES,
 }  # fmt: skip
 CHANGE = {
     "delta_percent": 23.64, "ci_low": 17.0, "ci_high": 30.5, "status": "regression", "margin_percent": 10.0,
@@ -44,7 +33,7 @@ SAMPLES, WORDS = (yaml_data(Path(__file__).with_name(f"{n}.yaml").read_text("utf
 
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_a_finding_in_words(kind: str) -> None:
-    said = sentence(FindingKind(kind), SAMPLES[kind]["evidence"], NAMES, PG)
+    said = sentence(codes.FindingKind(kind), SAMPLES[kind]["evidence"], NAMES, PG)
     assert " // ".join(filter(None, said)) == SAMPLES[kind]["says"]
 
 
@@ -60,16 +49,17 @@ def test_a_finding_in_words(kind: str) -> None:
 def test_unchanged_and_not_decided_are_other_metrics(same: int, undecided: int, expected: str) -> None:
     counted = {"judged": same + undecided, "same": ["a"] * same, "not_worse": [], "undecided": ["b"] * undecided}
     evidence = {**SAMPLES["unchanged"]["evidence"], **counted, "tests": [PG], "largest_undecided": None}
-    assert sentence(FindingKind.UNCHANGED, evidence, NAMES, PG)[0] == f"Bounded Postgres: {expected}"
+    assert sentence(codes.FindingKind.UNCHANGED, evidence, NAMES, PG)[0] == f"Bounded Postgres: {expected}"
 
 
 def test_every_kind_has_a_sentence_and_a_sample() -> None:
-    assert set(SAMPLES) == set(FindingKind) - OF_HISTORY
-    assert set(RANKS) <= set(FindingKind)
+    assert set(SAMPLES) == set(codes.FindingKind) - OF_HISTORY
+    assert set(RANKS) <= set(codes.FindingKind)
 
 
 @pytest.mark.parametrize(
-    ("file", "codes"), [("findings", FindingKind), ("suggestions", SuggestionKind), ("validity", ValidityCode)]
+    ("file", "codes"),
+    [("findings", codes.FindingKind), ("suggestions", codes.SuggestionKind), ("validity", codes.ValidityCode)],
 )
 def test_every_code_has_a_macro_of_its_name(file: str, codes: type[StrEnum]) -> None:
     assert [code for code in codes if not callable(getattr(macros(file), code, None))] == []
@@ -89,17 +79,20 @@ def test_a_row_at_a_glance(change: dict[str, Any], expected: str) -> None:
 
 @pytest.mark.parametrize(("kind", "evidence", "expected"), WORDS["suggestions"])
 def test_a_suggestion_in_words(kind: str, evidence: dict[str, Any], expected: str) -> None:
-    assert suggestion(SuggestionKind(kind), evidence, NAMES, test=PG).text == expected
+    assert suggestion(codes.SuggestionKind(kind), evidence, NAMES, test=PG).text == expected
 
 
 def test_reasons_in_words() -> None:
-    for code in ReasonCode:
-        reason = Reason(code=code, build="new", minutes=2.0, because=ReasonCode.NO_SAMPLES)
+    for code in codes.ReasonCode:
+        reason = Reason(code=code, build="new", minutes=2.0, because=codes.ReasonCode.NO_SAMPLES)
         assert re.search(r"[^.]$", say("reasons", "reason_words", reason))
-    assert set(macros("reasons").REASONS) == set(ReasonCode)
-    assert set(macros("reasons").NO_ESTIMATE) == set(NoEstimate)
-    assert (set(macros("history").NO_HISTORY), set(macros("history").DRIFT)) == (set(NoHistory), set(DriftKind))
-    because = Reason(code=ReasonCode.NO_STEADY_WINDOW, build="base", because=ReasonCode.SHORT, minutes=2.4)
+    assert set(macros("reasons").REASONS) == set(codes.ReasonCode)
+    assert set(macros("reasons").NO_ESTIMATE) == set(codes.NoEstimate)
+    assert (set(macros("history").NO_HISTORY), set(macros("history").DRIFT)) == (
+        set(codes.NoHistory),
+        set(codes.DriftKind),
+    )
+    because = Reason(code=codes.ReasonCode.NO_STEADY_WINDOW, build="base", because=codes.ReasonCode.SHORT, minutes=2.4)
     said = say("reasons", "reason_words", because)
     assert said == "no steady window in the base build: only 2 minutes of steady load"
     length = Length(run_s=74.0, needed_s=370.0, rate_s=5.0)
@@ -108,14 +101,16 @@ def test_reasons_in_words() -> None:
 
 
 def test_a_run_is_named_by_its_build_and_number() -> None:
-    reason = ValidityReason(code=ValidityCode.GAPS, status=ValidityStatus.LIMITED, text="gaps", side="new", run=2)
+    reason = ValidityReason(
+        code=codes.ValidityCode.GAPS, status=codes.ValidityStatus.LIMITED, text="gaps", side="new", run=2
+    )
     assert say("reasons", "limits", [reason], False, Pair("v1", "v2")) == "v2: gaps"
     assert say("reasons", "limits", [reason, reason], several=True) == "new run 2: gaps; new run 2: gaps"
 
 
 def test_the_first_sentences() -> None:
-    leaning = Cause(CauseKind.LEANING, "Bounded Postgres", "P99 API times", 25.0)
-    loss = Cause(CauseKind.LOSS_NOT_EXCLUDED, "Unbounded MySQL", "supported users", -7.0, loss_percent=14.0)
+    leaning = Cause(codes.CauseKind.LEANING, "Bounded Postgres", "P99 API times", 25.0)
+    loss = Cause(codes.CauseKind.LOSS_NOT_EXCLUDED, "Unbounded MySQL", "supported users", -7.0, loss_percent=14.0)
     assert say("opening", "undecided", [leaning, loss], settle=True) == (
         "Not decided: it may be worse, or this may be chance (Bounded Postgres: P99 API times). "
         "The supported users are too uncertain to exclude a loss of twice the margin (Unbounded MySQL: a loss of up to 14.0 %). "
@@ -139,7 +134,7 @@ HOSTILE = "{{ 7 * 7 }} {% raw %} {e}  two spaces\nand a line"
 
 def test_what_people_wrote_is_said_letter_for_letter() -> None:
     names = Names(Pair(HOSTILE, "v2"), {PG: HOSTILE, MY: HOSTILE})
-    said = sentence(FindingKind.NO_LABEL_TABLE, {"side": "base", "group": HOSTILE}, names, PG)
+    said = sentence(codes.FindingKind.NO_LABEL_TABLE, {"side": "base", "group": HOSTILE}, names, PG)
     assert said == (f"{HOSTILE}: {HOSTILE} recorded no label table {HOSTILE}.", "")
 
 
@@ -152,4 +147,4 @@ def test_every_number_in_a_row_s_explanation_is_written_for_readers() -> None:
 
 def test_a_value_that_a_sentence_needs_must_be_there() -> None:
     with pytest.raises(UndefinedError, match="group"):
-        sentence(FindingKind.NO_LABEL_TABLE, {"side": "base"}, NAMES, PG)
+        sentence(codes.FindingKind.NO_LABEL_TABLE, {"side": "base"}, NAMES, PG)

@@ -450,9 +450,8 @@ def test_curves_equally_far_below_their_reports_are_judged(curve: float, status:
     runs = (flat(HELD, kind="unbounded", target=None, estimate=each, reported=7000) for each in estimates)
     found = judged(*runs).test
     assert (found.status, set(found.codes)) == (status, {"other_runs"})
-    assert ("as far below the reported supported users as the other build's" in found.reasons[0].text) == (
-        status == "limited"
-    )
+    alike = "as far below the reported supported users as the other build's" in found.reasons[0].text
+    assert alike == (status == "limited")
 
 
 def test_a_missed_scrape_and_the_coordinator_itself_lose_nobody() -> None:
