@@ -43,13 +43,13 @@ def test_the_time_to_users() -> None:
 def test_bounded_runs_of_unequal_length_are_compared_over_the_same_time() -> None:
     def run(seed: int, samples: int) -> pd.DataFrame:
         elapsed, noise = np.arange(float(samples)), np.random.default_rng(seed).normal(1.0, 0.05, samples)
-        warm = 0.05 * (1.0 + 2.0 * np.exp(-elapsed / 40.0))  # as caches fill
-        return pd.DataFrame({"users": np.full(samples, 20.0), "latency_s": warm * noise}, elapsed)
+        return pd.DataFrame({"users": 20.0, "latency_s": noise * (1.0 + 2.0 * np.exp(-elapsed / 40.0))}, elapsed)
 
-    result = bc.compare(*([run(seed, samples) for seed in (samples, samples + 1)] for samples in (300, 200)))
-    (test,) = result.results.tests
-    assert {run.window[1] for runs in test.runs for run in runs if run.window} == {199.0}
-    assert (test.validity.codes, str(result.verdict)) == (["window_shorter"] * 2, "pass")
+    long, short = ([run(seed, samples) for seed in (samples, samples + 1)] for samples in (300, 200))
+    for builds, verdict in (((short, long), "pass"), ((long, short), "inconclusive")):  # the new server may have died
+        (test,) = bc.compare(*builds).results.tests
+        assert {run.window[1] for runs in test.runs for run in runs if run.window} == {199.0}
+        assert (test.validity.codes, test.verdict) == (["window_shorter"] * 2, verdict)
 
 
 OTHER_RATES = [(1.0, 1.0, []), (1.3, 1.0, ["warning"]), (0.8, 1.25, ["info"]), (1.5, 0.67, ["info"])]

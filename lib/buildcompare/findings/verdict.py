@@ -64,7 +64,7 @@ def of_test(
     """Reach the verdict of one test."""
     if validity.status == ValidityStatus.INVALID:
         return Verdict.INVALID
-    every = causes(metrics, supported_users, errors)
+    every = causes(metrics, supported_users, errors, validity=validity)
     if any(cause.kind == CauseKind.REGRESSION for cause in every):
         return Verdict.REGRESSION
     return Verdict.INCONCLUSIVE if every else Verdict.PASS
@@ -107,6 +107,7 @@ def causes(
     users: SupportedUsersResult | None,
     errors: Sequence[ErrorRateResult] = (),
     test: str = "",
+    validity: Validity | None = None,
 ) -> list[Cause]:
     """List all reasons why a valid test does not pass; `test` is its title."""
     worse = {row.slug for row in errors if row.status == Status.REGRESSION and users is None}
@@ -133,6 +134,8 @@ def causes(
         if not kinds and _mean_doubled(metric):
             kinds.append(CauseKind.MEAN_DOUBLED)
         every += [Cause(kind, test, metric.full_name, delta, metric.decided_by) for kind in kinds]
+    if any(each.side == "new" and "end_unknown" in each.numbers for each in (validity.reasons if validity else ())):
+        every.append(Cause(CauseKind.ENDED_EARLY, test))
     if any(few_sessions(metric) for metric in metrics if metric.gate):
         every.append(Cause(CauseKind.FEW_SESSIONS, test))
     elif not any(map(_judged, metrics)) and (users is None or users.p_value is None):
@@ -174,7 +177,11 @@ def opening(results: Results) -> Opening:
     if kind := kind_of_results(results):
         return Opening(*kind.opening(results))
     valid = [test for test in results.tests if test.verdict != Verdict.INVALID]
-    every = [cause for test in valid for cause in causes(test.metrics, test.supported_users, test.errors, title(test))]
+    every = [
+        cause
+        for test in valid
+        for cause in causes(test.metrics, test.supported_users, test.errors, title(test), test.validity)
+    ]
     match results.verdict:
         case Verdict.REGRESSION:
             worse = _by_name(cause for cause in every if cause.kind == CauseKind.REGRESSION)

@@ -71,7 +71,10 @@ Verdict = StrEnum("Verdict", "PASS REGRESSION INCONCLUSIVE INVALID")
 Verdict.__doc__ = "Whether the new build may ship, judged by one test or by all."
 CauseKind = StrEnum(
     "CauseKind",
-    "REGRESSION FAILING LEANING LOSS_NOT_EXCLUDED TWICE_AS_BAD MEAN_DOUBLED UNJUDGEABLE FEW_SESSIONS NOTHING_JUDGED",
+    """
+    REGRESSION FAILING LEANING LOSS_NOT_EXCLUDED TWICE_AS_BAD MEAN_DOUBLED UNJUDGEABLE ENDED_EARLY FEW_SESSIONS
+    NOTHING_JUDGED
+    """,
 )
 CauseKind.__doc__ = "Why a valid test does not pass."
 ValidityStatus = StrEnum("ValidityStatus", "VALID LIMITED INVALID")

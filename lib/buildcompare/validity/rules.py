@@ -401,6 +401,7 @@ def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
                     numbers["at_s"] = stop.at_s
                     yield _reason(ValidityCode.LOAD_ENDED, numbers, invalid=True, side=side, run=i)
                 else:
+                    numbers |= {} if runs[side][i - 1].view.run.end else {"end_unknown": 1.0}
                     yield _reason(ValidityCode.WINDOW_SHORTER, numbers, side=side, run=i)
 
 
