@@ -159,7 +159,7 @@ def shift_words(users: float) -> str:
 
 
 def percent(value: float | None, bound: str = "") -> str:
-    """Format a size without plus, as ``5.2 %`` or a factor; a ``lower`` bound is rounded down, an ``upper`` bound up."""
+    """Format a size without plus, as ``5.2 %`` or factor; a ``lower`` bound is rounded down, an ``upper`` bound up."""
     if bound or value is None or value >= _FACTORS_FROM:
         return change(value, bound).removeprefix("+")
     return f"{significant(value, 2)} %"
