@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,9 +14,9 @@ from buildcompare.config.params import Run, Test
 from buildcompare.load.curve import Stop
 from buildcompare.load.view import RunView, view_run
 from buildcompare.recordings.recording import Series
-from buildcompare.results import Estimate
+from buildcompare.results import Estimate, Validity
 from buildcompare.results.codes import Pair
-from buildcompare.validity.rules import JudgedRuns, RunInTest, judge_runs
+from buildcompare.validity.rules import RunInTest, judge_runs
 from loadsim import Coordinator, Injection, RunSettings, simulate_run
 
 CATALOGUE = read_catalogue("mattermost")
@@ -57,8 +57,13 @@ def unbounded(*injections: Injection, seed: int = 2, ceiling: int = 20_000) -> R
     return in_test(simulate_run(settings, seed).recording, "unbounded", ceiling)
 
 
+class JudgedRuns(NamedTuple):
+    test: Validity
+    runs: Pair[list[Validity]]
+
+
 def judged(base: RunInTest, new: RunInTest) -> JudgedRuns:
-    return judge_runs(Pair([base], [new]))
+    return JudgedRuns(*judge_runs(Pair([base], [new])))
 
 
 def codes(found: JudgedRuns) -> set[tuple[str, str | None]]:

@@ -7,6 +7,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
@@ -17,7 +18,7 @@ from buildcompare.config.params import FileName, Named, Run, Source
 from buildcompare.config.project import write_files, writing
 from buildcompare.config.yaml import Strict, Traced, checked, read_yaml
 from buildcompare.labels.noise import LabelNoise, label_pairs
-from buildcompare.labels.tables import label_levels, with_calls
+from buildcompare.labels.tables import CALLS, label_levels
 from buildcompare.load.view import RunView, run_level, view_run
 from buildcompare.metrics.equal_load import loaded_run
 from buildcompare.metrics.events import no_change, search_window
@@ -202,3 +203,11 @@ def _checked(
     low, high = plain.effect.interval()
     detected = [bool(each and each.status.changed and each.effect.log_ratio > 0) for each in judged[1:]]
     return [(group.name, pair, key, plain.effect.log_ratio, plain.status.changed, low <= 0.0 <= high, *detected)]
+
+
+def with_calls(levels: pd.DataFrame) -> pd.DataFrame:
+    """Select the finite values of one run's :func:`label_levels`, with the calls in a separate column."""
+    counted = levels["stat"].eq(CALLS)
+    calls = levels[counted].rename(columns={"value": CALLS}).drop(columns="stat")
+    values: pd.DataFrame = levels[~counted & np.isfinite(levels["value"])]
+    return values.merge(calls, how="left", on=["group", "label"])

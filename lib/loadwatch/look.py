@@ -173,10 +173,10 @@ def _at_once(look: Look) -> Faults:
     recent = SteadyState((look.since_s, look.at_s)) if loaded else SteadyState()
     of_test = watched.test, watched.catalogue, watched.coordinator, Pair(*watched.labels)
     base = [RunInTest(each, *of_test) for each in watched.views.base]
-    for reason in judge_runs(Pair(base[: len(base) - watched.beside], [])).test.reasons:
+    for reason in judge_runs(Pair(base[: len(base) - watched.beside], []))[0].reasons:
         if reason.status == ValidityStatus.INVALID:
             yield Fault(code=reason.code, since_s=0.0, text=say("watch", "of_base", reason.text))
-    for reason in judge_runs(Pair(base, [RunInTest(replace(view, steady=recent), *of_test)])).test.reasons:
+    for reason in judge_runs(Pair(base, [RunInTest(replace(view, steady=recent), *of_test)]))[0].reasons:
         if reason.code in AT_ONCE and reason.side == "new":
             yield Fault(code=reason.code, since_s=0.0, text=reason.text)
 

@@ -58,11 +58,11 @@ def test_every_kind_has_a_sentence_and_a_sample() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "codes"),
+    ("file", "words"),
     [("findings", codes.FindingKind), ("suggestions", codes.SuggestionKind), ("validity", codes.ValidityCode)],
 )
-def test_every_code_has_a_macro_of_its_name(file: str, codes: type[StrEnum]) -> None:
-    assert [code for code in codes if not callable(getattr(macros(file), code, None))] == []
+def test_every_code_has_a_macro_of_its_name(file: str, words: type[StrEnum]) -> None:
+    assert [code for code in words if not callable(getattr(macros(file), code, None))] == []
 
 
 @pytest.mark.parametrize(("change", "expected"), WORDS["conclusions"])

@@ -29,7 +29,6 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison, read_params
 from buildcompare.config.project import resolve
-from buildcompare.config.units import TIMES
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
 from buildcompare.history.chain import Past, compare_to_ledger, supported_users_noise
@@ -80,7 +79,6 @@ def analyse(
     runs = [[recording for side in SIDES for recording in test[side]] for test in recordings.values()]
     every = [recording for test in runs for recording in test]
     params, catalogue = fitted(params, runs, catalogue)
-    recordings = {name: _without_zero_times(test, catalogue) for name, test in recordings.items()}
     catalogue, learned = with_noise(params, catalogue, every)
     groups, ledger, changes = learned.groups, learned.ledger, learned.contrasts
     simulated = any(recording.simulated for recording in every)
@@ -109,13 +107,6 @@ def analyse(
     origin = provenance(params, params.metrics or "", _inputs(recordings, profiles), command, artefacts.of_runs(params))
     results = _unconcluded(params, tests, past, origin, self_check=learned.self_check, simulated=simulated)
     return Analysis(params, catalogue, recordings, _concluded(results, catalogue), compared)
-
-
-def _without_zero_times(test: TestRecordings, catalogue: Catalogue) -> TestRecordings:
-    """Return the recordings of a test without zeros that are no times of requests."""
-    graphs = [series for side in SIDES for run in test[side] for series in run.graphs()]
-    times = {each.metric for each in graphs if each.unit in TIMES and catalogue.find(each.metric).gate}
-    return {side: [run.without_zero_times(times) for run in test[side]] for side in SIDES}
 
 
 class LearnedNoise(NamedTuple):

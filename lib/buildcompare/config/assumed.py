@@ -21,6 +21,7 @@ from buildcompare.results.codes import Better
 
 _PART = re.compile(r"\b(\d\d(?:\.\d+)?)\s*%(?:ile)?")  # `95%` is a percentile
 _AGES = r"(uptime|age|timestamp|created)"
+_STAT = r"mean|avg|average|median|max|p\d+"
 _USE = (
     r"bytes|[kmgt]i?b|[kmg]?bits?|packets|faults|switches|alloc\w*|gcs?|pauses|time|cpu|seconds|ms|us|interrupts|lines"
 )
@@ -28,13 +29,13 @@ _DIRECTIONS = {
     OF_SYSTEM: (Better.NEUTRAL, False),
     r"(free|available|remaining|headroom)": (Better.HIGHER, False),
     FAILED: (Better.LOWER, True),
-    r"(latency|duration|delay|rtt?|ttfb|elapsed|(mean|avg|average|median|p\d+)-response)": (Better.LOWER, True),
+    rf"(latency|duration|delay|rtt|ttfb|elapsed|({_STAT})-response$|rt(-({_STAT}))?$)": (Better.LOWER, True),
     r"((ms|us|ns|(milli|micro|nano)(s|seconds?))$)": (Better.LOWER, True),
     r"(retries|restarts|miss(es)?|deadlocks|slow|throttled|evictions|kills|aborts|rollbacks)": (Better.LOWER, False),
     r"(waits|disconnects|retransmits)": (Better.LOWER, False),
     _AGES: (Better.NEUTRAL, False),
     rf"(({_USE})-per-(second|sec|s))": (Better.NEUTRAL, False),
-    rf"(throughput|goodput|apdex|[rqt]ps|per-(second|sec|s)|requests-s|{SUCCEEDED})": (Better.HIGHER, True),
+    rf"(throughput|goodput|apdex(-score)?$|[rqt]ps|per-(second|sec|s)|requests-s|{SUCCEEDED})": (Better.HIGHER, True),
     r"(hits?|idle)": (Better.HIGHER, False),
     r"(cpu|memory|mem|heap|rss|ram|stack|swap|gc|threads|goroutines|queue|backlog|lag|allocs?)": (Better.LOWER, False),
     r"(percent|pct|percentage)": (Better.NEUTRAL, False),

@@ -4,6 +4,7 @@ Readers already refuse damaged files. The mistakes found here leave files readab
 """
 
 import difflib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from buildcompare.config.assumed import OpenCatalogue, recognised
@@ -73,7 +74,7 @@ def coverage(test: TestResult) -> Iterator[Found]:
     loads = {run.load_curve for run in every}
     stand_ins = [row for row in test.metrics if {row.slug} == loads and not row.unit.endswith("users")][:1]
     if test.type == "benchmark":
-        stand_ins = [row for row in test.metrics if row.unit in RATES][:1]
+        stand_ins = [row for row in test.metrics if row.slug == "requests" and row.unit in RATES]
     if nowhere:
         evidence = {"slugs": sorted(nowhere), "load": stand_ins[0].name if stand_ins else None}
         yield Found(FindingKind.METRICS_NOWHERE, Severity.INFO, evidence)
@@ -82,9 +83,9 @@ def coverage(test: TestResult) -> Iterator[Found]:
         is_set = test.type != "unbounded" and row.unit in RATES  # goroutines only follow the load
         if is_set and row.status.changed and abs(delta) > row.margin_percent:
             waits = delta < 0.0 and test.verdict == Verdict.REGRESSION  # closed loop: slower answers, fewer requests
-            for time in (each for each in test.metrics if each.gate and each.unit in TIMES and each.delta_percent):
-                at_once = (1.0 + delta / 100.0) * (1.0 + (time.delta_percent or 0.0) / 100.0)  # rate x time, by Little
-                waits |= abs(at_once - 1.0) <= time.margin_percent / 100.0
+            for time in [each for each in test.metrics if each.gate and each.unit in TIMES and each.status.changed][:1]:
+                change, by = math.log1p(delta / 100.0), math.log1p((time.delta_percent or 0.0) / 100.0)
+                waits |= abs(change + by) < 0.5 * abs(change)  # rate x time, the requests at once, moved less (Little)
             fields = row.model_dump(include={"name", "unit", "base", "new", "delta_percent"})
             yield Found(FindingKind.LOAD_MAY_DIFFER, Severity.INFO if waits else Severity.WARNING, fields)
     for side, i, run in _each_run(test):

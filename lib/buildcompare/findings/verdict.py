@@ -134,7 +134,7 @@ def causes(
         if not kinds and _mean_doubled(metric):
             kinds.append(CauseKind.MEAN_DOUBLED)
         every += [Cause(kind, test, metric.full_name, delta, metric.decided_by) for kind in kinds]
-    if any(each.side == "new" and "end_unknown" in each.numbers for each in (validity.reasons if validity else ())):
+    if any(each.side == "new" and "all_ended_early" in each.numbers for each in (validity.reasons if validity else ())):
         every.append(Cause(CauseKind.ENDED_EARLY, test))
     if any(few_sessions(metric) for metric in metrics if metric.gate):
         every.append(Cause(CauseKind.FEW_SESSIONS, test))

@@ -91,14 +91,6 @@ def _called(times: FloatArray, rates: FloatArray, seconds: float) -> float:
     return float(rates.mean()) * (called_s if called_s < seconds - 2.0 * step else seconds)
 
 
-def with_calls(levels: pd.DataFrame) -> pd.DataFrame:
-    """Select the finite values of one run's :func:`label_levels`, with the calls in a separate column."""
-    counted = levels["stat"].eq(CALLS)
-    calls = levels[counted].rename(columns={"value": CALLS}).drop(columns="stat")
-    values: pd.DataFrame = levels[~counted & np.isfinite(levels["value"])]
-    return values.merge(calls, how="left", on=["group", "label"])
-
-
 def histogram_quantile(quantile: float, bounds: FloatArray, counts: FloatArray) -> float:
     """Compute a quantile of a histogram of cumulative buckets, linear inside a bucket, as Prometheus does.
 

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -29,7 +29,6 @@ __all__ = [
 
 
 ALIKE = 1.1  # Series share a clock if together they have at most this many distinct times per step
-FAR = 0.25  # Zeros are missing times if all other samples are above this part of their median
 LATE = 2.0  # In a sum, a series is zero more than this many steps before its first or after its last sample
 
 
@@ -169,23 +168,6 @@ class Recording:
         if not 0.0 < rate_s < math.inf:
             raise InputError(file=None, key="rate_s", expected="seconds above 0", found=str(rate_s))
         return replace(self, provenance={**self.provenance, "rate_s": float(rate_s)})
-
-    def without_zero_times(self, times: Collection[str]) -> Recording:
-        """Return a copy in which zeros of the metrics `times` are NaN if they say that nothing was measured.
-
-        Zeros are kept if they may be rounded times: other samples come near zero, or all are multiples of the smallest.
-        """
-        series, notes = [*self.series], [*self.notes]
-        for i, each in enumerate(series):
-            zeros, some = each.values == 0.0, each.values[each.values > 0.0]
-            if each.role != "graph" or each.metric not in times or not zeros.any() or not some.size:
-                continue
-            steps = some / some.min()
-            if some.min() > FAR * np.median(some) and not np.allclose(steps, np.rint(steps)):
-                series[i] = replace(each, values=np.where(zeros, math.nan, each.values))
-                counted = f"{np.count_nonzero(zeros):,} of {zeros.size:,} samples of {each.name} are zero"
-                notes.append(Note("source", f"{counted}: they are taken as missing, because no time is zero."))
-        return self if len(notes) == len(self.notes) else replace(self, series=tuple(series), notes=tuple(notes))
 
     @property
     def simulated(self) -> bool:

@@ -159,10 +159,8 @@ def shift_words(users: float) -> str:
 
 
 def percent(value: float | None, bound: str = "") -> str:
-    """Format a size without plus, as ``5.2 %`` or factor; a ``lower`` bound is rounded down, an ``upper`` bound up."""
-    if bound or value is None or value >= _FACTORS_FROM:
-        return change(value, bound).removeprefix("+")
-    return f"{significant(value, 2)} %"
+    """Format a size in percent without plus: ``5.2 %``; a ``lower`` bound is rounded down, an ``upper`` bound up."""
+    return change(value, bound).removeprefix("+") if bound or value is None else f"{significant(value, 2)} %"
 
 
 def p_words(p_value: float | None) -> str:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -108,31 +108,38 @@ class RunInTest:
         return {metric.slug: parts[metric.slug] for metric in self.catalogue.metrics if metric.slug in parts}
 
 
-@dataclass(frozen=True)
-class JudgedRuns:
-    """The validity of a test and of each of its runs."""
-
-    test: Validity
-    runs: Pair[tuple[Validity, ...]]
-
-
 def judge_validity(
     test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator, labels: Pair[str]
 ) -> tuple[Validity, Views]:
     """Return the validity of `test`, and its runs (`views`) limited to valid times, without unreliable estimates."""
-    judged = judge_runs(views.map(lambda of: [RunInTest(view, test, catalogue, coordinator, labels) for view in of]))
-    ends = views.map(lambda of: [view.steady.window[1] for view in of if view.steady.window])
-    both_s = min(map(max, ends)) if test.type == "bounded" and all(ends) else math.inf
-    return judged.test, Pair.of(lambda side: [*map(partial(_judged, both_s=both_s), views[side], judged.runs[side])])
+    both, alone = judge_runs(views.map(lambda of: [RunInTest(v, test, catalogue, coordinator, labels) for v in of]))
+    views = Pair.of(lambda side: [*map(_judged, views[side], alone[side])])
+    return both, _alike_long(views) if ValidityCode.WINDOW_SHORTER in both.codes else views
 
 
-def _judged(view: RunView, validity: Validity, both_s: float) -> RunView:
+def _alike_long(views: Views) -> Views:
+    """Cut steady windows to one length, from equally long after the load was reached: metrics may drift."""
+    latest_s = max(view.rate_s for runs in views for view in runs)
+
+    def usable(view: RunView) -> tuple[float, float]:
+        start, end = view.steady.window or (0.0, 0.0)
+        return start + latest_s - view.rate_s, end
+
+    def cut(view: RunView) -> RunView:
+        start, end = usable(view)
+        kept = (start, min(end, start + length_s))
+        kept_s = kept[1] - kept[0]
+        return view if kept_s < view.shortest_s else replace(view, steady=replace(view.steady, window=kept))
+
+    length_s = min(max(end - start for start, end in map(usable, runs)) for runs in views)
+    return views.map(lambda runs: [*map(cut, runs)])
+
+
+def _judged(view: RunView, validity: Validity) -> RunView:
     steady, estimate, until_s = view.steady, view.estimate, validity.valid_until_s
     if steady.window:
         start = max(steady.window[0], validity.valid_from_s or 0.0)
         end = steady.window[1] if until_s is None else min(steady.window[1], until_s)
-        if both_s < (1.0 - APART) * end and both_s - start >= view.shortest_s:
-            end = both_s  # a longer run differs if its metrics drift, as in a warm-up
         if end - start < view.shortest_s and (start, end) != steady.window:
             steady = SteadyState(reason=Reason(code=ReasonCode.UNFIT_EARLY, minutes=max(end - start, 0.0) / 60))
         else:
@@ -144,8 +151,8 @@ def _judged(view: RunView, validity: Validity, both_s: float) -> RunView:
     return replace(view, validity=validity, steady=steady, estimate=estimate)
 
 
-def judge_runs(runs: Pair[list[RunInTest]]) -> JudgedRuns:
-    """Judge the runs of one test, alone and against each other."""
+def judge_runs(runs: Pair[list[RunInTest]]) -> tuple[Validity, Pair[list[Validity]]]:
+    """Return the validity of a test, whose runs are also judged against each other, and of each run alone."""
     of_one_run = (_recorded, _falls, _target, _last_30_minutes, _coverage, _counters_restarted)
     between_runs = (_other_runs, _loads_differ, _window_shorter, _series_missing, _windows_overlap, _same_recording,
                     _another_build, _units, _none_succeeded)  # fmt: skip
@@ -154,7 +161,7 @@ def judge_runs(runs: Pair[list[RunInTest]]) -> JudgedRuns:
         alone[side].append([_with_sentence(each, side=side, run=i) for rule in of_one_run for each in rule(run)])
     between = [_with_sentence(reason) for rule in between_runs for reason in rule(runs)]
     every = [reason for of_side in alone for of_run in of_side for reason in of_run]
-    return JudgedRuns(_validity([*every, *between]), alone.map(lambda of_side: tuple(map(_validity, of_side))))
+    return _validity([*every, *between]), alone.map(lambda of_side: [*map(_validity, of_side)])
 
 
 def _validity(reasons: Sequence[ValidityReason]) -> Validity:
@@ -393,16 +400,24 @@ def _above_report(run: RunInTest) -> float | None:
 def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
     windows = runs.map(lambda of: [run.view.steady.window for run in of if run.test.type == "bounded"])
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
-        theirs = float(np.median([w[1] - w[0] for w in windows[other] if w] or [0.0]))
+        theirs = [window for window in windows[other] if window] or [(0.0, 0.0)]
+        their_end, span_s = float(np.median([w[1] for w in theirs])), float(np.median([w[1] - w[0] for w in theirs]))
+        early = [_ended_before(run, (1.0 - APART) * their_end) for run in runs[side]]
         for i, window in enumerate(windows[side], start=1):
-            if window and window[1] - window[0] < SHORTER * theirs:
-                stop, numbers = runs[side][i - 1].view.stop, {"seconds": window[1] - window[0], "other_seconds": theirs}
-                if stop and stop.shutdown and min(theirs - numbers["seconds"], stop.end_s - stop.at_s) > theirs / 2.0:
+            if window and window[1] - window[0] < SHORTER * span_s:
+                stop, numbers = runs[side][i - 1].view.stop, {"seconds": window[1] - window[0], "other_seconds": span_s}
+                if stop and stop.shutdown and min(span_s - numbers["seconds"], stop.end_s - stop.at_s) > span_s / 2.0:
                     numbers["at_s"] = stop.at_s
                     yield _reason(ValidityCode.LOAD_ENDED, numbers, invalid=True, side=side, run=i)
                 else:
-                    numbers |= {} if runs[side][i - 1].view.run.end else {"end_unknown": 1.0}
+                    numbers |= {"all_ended_early": 1.0} if all(early) else {}
                     yield _reason(ValidityCode.WINDOW_SHORTER, numbers, side=side, run=i)
+
+
+def _ended_before(run: RunInTest, end_s: float) -> bool:
+    """Whether the steady window of a run ends before `end_s`, and not because the params state this end."""
+    end = run.view.steady.window[1] if run.view.steady.window else math.inf
+    return end < end_s and not (run.view.run.end and run.view.recording.duration_s - end <= run.view.rate_s)
 
 
 def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
