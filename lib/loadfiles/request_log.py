@@ -24,6 +24,7 @@ from buildcompare.recordings.series import LATEST, TESTED, FloatArray, LabelSumm
 
 GROUP = "endpoint"
 FAILURES = "failed-requests", "Failed requests", "requests/s"
+CHECKS = "Successful checks"
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 WIDTH = 1.02  # ratio of two bounds of neighbouring buckets: the largest relative error of a percentile is 2 %
 SHORTEST_S, LONGEST_S = 1e-5, 7200.0  # bounds of request times; times outside are clipped to them
@@ -87,6 +88,7 @@ class RequestLog:
         self._codes: dict[str, int] = {}
         self._pieces: list[pd.DataFrame] = []
         self._users: list[pd.Series] = []
+        self._checks: list[pd.DataFrame] = []
         self._new = 0  # rows since the pieces were last summed
         self.left_out = np.empty(0, dtype=np.int64)  # numbers of endpoints whose requests count for other endpoints
         self.most_users = 0.0  # stated users; a run that stays below uses them to hold a rate: they are no load
@@ -140,6 +142,10 @@ class RequestLog:
         if users.size:
             self._users.append(pd.Series(users).groupby(np.floor(times)).max())
 
+    def add_checks(self, times: FloatArray, passed: FloatArray) -> None:
+        """Note checks of answers by k6: 1 for each that passed, else 0."""
+        self._checks.append(pd.DataFrame({"passed": passed, "all": 1.0}).groupby(np.floor(times)).sum())
+
     def _counted(self) -> pd.DataFrame:
         return pd.concat(self._pieces).groupby(level=0, sort=False).sum()
 
@@ -163,6 +169,8 @@ class RequestLog:
             place = np.searchsorted(at, users.index.to_numpy(dtype=float), side="right")
             connected = users.groupby(place).mean().reindex(range(at.size)).ffill().bfill(limit=1).to_numpy(dtype=float)
         series = [*aggregated(_by_interval(counts, at, step, AROUND_S)[0], catalogue, users=connected)]
+        if self._checks:
+            series.append(_passed(pd.concat(self._checks), at, int(AROUND_S / step), catalogue))
         at, step = _ends(start, end, MOST_LABEL_SAMPLES)
         summaries: list[LabelSummary] = []
         for code, rows in counts.groupby("code"):
@@ -248,6 +256,14 @@ def aggregated(all_requests: Intervals, catalogue: Catalogue, *, users: FloatArr
         metric = catalogue.find(name)
         yield Series(metric.slug, name, metric.unit, all_requests.at, numbers)
     yield Series(*FAILURES, all_requests.at, failures, role="error")
+
+
+def _passed(checks: pd.DataFrame, at: FloatArray, intervals: int, catalogue: Catalogue) -> Series:
+    """Return the percentage of checks that passed, over so many intervals around each one."""
+    place = np.searchsorted(at, checks.index.to_numpy(dtype=float), side="right")
+    sums = checks.groupby(place).sum().reindex(range(at.size), fill_value=0.0)
+    passed, counted = (_around(sums[each].to_numpy(dtype=np.float64), intervals) for each in ("passed", "all"))
+    return Series(catalogue.find(CHECKS).slug, CHECKS, "percent", at, 100.0 * _ratio(passed, counted))
 
 
 def labelled(requests: Intervals, label: str) -> Iterable[Series]:

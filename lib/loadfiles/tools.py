@@ -127,6 +127,8 @@ def _k6(batches: Iterable[Iterable[pa.Array]], log: RequestLog) -> None:
             rows = np.flatnonzero(which == code)
             if kind == "vus":
                 log.add_users(times[rows], values[rows])
+            elif kind == "checks":
+                log.add_checks(times[rows], values[rows])
             elif kind == "vus_max":
                 log.most_users = max(log.most_users, float(values[rows].max()))
             elif kind == "dropped_iterations":

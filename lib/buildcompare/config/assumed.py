@@ -20,20 +20,22 @@ from buildcompare.config.units import LASTS, OF_SYSTEM, OF_WORDS
 from buildcompare.results.codes import Better
 
 _PART = re.compile(r"\b(\d\d(?:\.\d+)?)\s*%(?:ile)?")  # `95%` is a percentile
-_AGES = r"(uptime|age|timestamp|created)"
+_AGES = r"(uptime|age|timestamp|created|start-time)"
 _STAT = r"mean|avg|average|median|max|p\d+"
 _USE = (
     r"bytes|[kmgt]i?b|[kmg]?bits?|packets|faults|switches|alloc\w*|gcs?|pauses|time|cpu|seconds|ms|us|interrupts|lines"
+    r"|reads|writes|fsyncs|syscalls|scans"
 )
 _DIRECTIONS = {
     OF_SYSTEM: (Better.NEUTRAL, False),
     r"(free|available|remaining|headroom)": (Better.HIGHER, False),
-    FAILED: (Better.LOWER, True),
+    rf"({FAILED}|(http|status|code)-[45]\d\d|non-2xx)": (Better.LOWER, True),
     rf"(latency|duration|delay|rtt|ttfb|elapsed|({_STAT})-response$|rt(-({_STAT}))?$)": (Better.LOWER, True),
+    _AGES: (Better.NEUTRAL, False),
     r"((ms|us|ns|(milli|micro|nano)(s|seconds?))$)": (Better.LOWER, True),
     r"(retries|restarts|miss(es)?|deadlocks|slow|throttled|evictions|kills|aborts|rollbacks)": (Better.LOWER, False),
-    r"(waits|disconnects|retransmits)": (Better.LOWER, False),
-    _AGES: (Better.NEUTRAL, False),
+    r"(waits|disconnects|reconnects|retransmits|refused|cancell?ed|blocked|stalls)": (Better.LOWER, False),
+    r"(crashes|panics|warnings|conflicts|violations|lost|loss)": (Better.LOWER, False),
     rf"(({_USE})-per-(second|sec|s))": (Better.NEUTRAL, False),
     rf"(throughput|goodput|apdex(-score)?$|[rqt]ps|per-(second|sec|s)|requests-s|{SUCCEEDED})": (Better.HIGHER, True),
     r"(hits?|idle)": (Better.HIGHER, False),
