@@ -24,7 +24,7 @@ from buildcompare.recordings.series import LATEST, TESTED, FloatArray, LabelSumm
 
 GROUP = "endpoint"
 FAILURES = "failed-requests", "Failed requests", "requests/s"
-CHECKS = "Successful checks"
+CHECKS = "Check success rate"
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 WIDTH = 1.02  # ratio of two bounds of neighbouring buckets: the largest relative error of a percentile is 2 %
 SHORTEST_S, LONGEST_S = 1e-5, 7200.0  # bounds of request times; times outside are clipped to them

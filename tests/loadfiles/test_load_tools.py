@@ -216,7 +216,7 @@ def test_a_summary_of_k6_is_read_as_numbers_without_times(tmp_path: Path) -> Non
 def test_checks_of_k6_are_a_share_that_users_feel(tmp_path: Path) -> None:
     rows = "".join(f"http_req_duration,{at},9,GET,/\nchecks,{at},{at % 2},,\n" for at in range(1760000000, 1760000060))
     (tmp_path / "a.csv").write_text(f"metric_name,timestamp,metric_value,method,name\n{rows}")
-    checks = [each for each in bc.read(tmp_path / "a.csv").graphs() if each.metric == "successful-checks"]
+    checks = [each for each in bc.read(tmp_path / "a.csv").graphs() if each.metric == "check-success-rate"]
     assert [(each.unit, each.values[10:50].tolist()) for each in checks] == [("percent", [50.0] * 40)]
 
 
