@@ -415,9 +415,9 @@ def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _ended_before(run: RunInTest, end_s: float) -> bool:
-    """Whether the steady window of a run ends before `end_s`, and not because the params state this end."""
-    end = run.view.steady.window[1] if run.view.steady.window else math.inf
-    return end < end_s and not (run.view.run.end and run.view.recording.duration_s - end <= run.view.rate_s)
+    """Whether a recording ends before `end_s`, and not because the params state this end and the load lasted to it."""
+    window_end, until_s = (run.view.steady.window or (0.0, math.inf))[1], run.view.recording.duration_s
+    return until_s < end_s and not (run.view.run.end and until_s - window_end <= run.view.rate_s)
 
 
 def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
