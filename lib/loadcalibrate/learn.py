@@ -104,7 +104,7 @@ def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> nois
     load = catalogue.load
     if load is not None and load.slug not in metrics and view.load_slug in metrics:
         metrics[load.slug] = metrics[str(view.load_slug)]
-    labels = with_calls(label_levels(view.recording, view.steady.window))
+    labels = _with_calls(label_levels(view.recording, view.steady.window))
     tops = labels["group"].map({table.group: table.top_bucket for table in catalogue.label_tables}).astype(float)
     labels = labels[~(labels["stat"].str.startswith("p") & (labels["value"] >= tops))]
     window = search_window(view.steady.window, test_type)
@@ -112,6 +112,14 @@ def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> nois
     curves = {slug: view.recording.curve(each) for slug, each in totals.items() if each is not None}
     changes = {slug: no_change(curve, window) for slug, curve in curves.items() if window}
     return noise.RunLevels(metrics, labels, {slug: change for slug, change in changes.items() if change > 0})
+
+
+def _with_calls(levels: pd.DataFrame) -> pd.DataFrame:
+    """Select the finite values of one run's :func:`label_levels`, with the calls in a separate column."""
+    counted = levels["stat"].eq(CALLS)
+    calls = levels[counted].rename(columns={"value": CALLS}).drop(columns="stat")
+    values: pd.DataFrame = levels[~counted & np.isfinite(levels["value"])]
+    return values.merge(calls, how="left", on=["group", "label"])
 
 
 # ---- The self-check -------------------------------------------------------------------------------------------------
@@ -203,11 +211,3 @@ def _checked(
     low, high = plain.effect.interval()
     detected = [bool(each and each.status.changed and each.effect.log_ratio > 0) for each in judged[1:]]
     return [(group.name, pair, key, plain.effect.log_ratio, plain.status.changed, low <= 0.0 <= high, *detected)]
-
-
-def with_calls(levels: pd.DataFrame) -> pd.DataFrame:
-    """Select the finite values of one run's :func:`label_levels`, with the calls in a separate column."""
-    counted = levels["stat"].eq(CALLS)
-    calls = levels[counted].rename(columns={"value": CALLS}).drop(columns="stat")
-    values: pd.DataFrame = levels[~counted & np.isfinite(levels["value"])]
-    return values.merge(calls, how="left", on=["group", "label"])

@@ -17,9 +17,9 @@ from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import Measurement, Note
 from loadfiles.request_log import CHECKS, endpoint_of
 
-_Values: TypeAlias = tuple[float | None, float, Iterable[float | None], float | None, float | None]
-"""Requests per second, the unit of times in seconds, mean, p50, p95 and p99, and the parts of requests and of checks
-that succeeded."""
+_Values: TypeAlias = tuple[float | None, float, Iterable[float | None], *tuple[float | None, ...]]
+"""Requests per second, the unit of times in seconds, mean, p50, p95 and p99, and the part of requests that succeeded;
+then, for k6, that of checks."""
 _NAMES = (
     "Requests",
     "Response time",
@@ -46,7 +46,7 @@ def _k6(data: Any) -> _Values:
 
 def _vegeta(data: Any) -> _Values:
     times = data["latencies"]
-    return data["rate"], 1e-9, (times["mean"], *map(times.get, ("50th", "95th", "99th"))), data["success"], None
+    return data["rate"], 1e-9, (times["mean"], *map(times.get, ("50th", "95th", "99th"))), data["success"]
 
 
 def _oha(data: Any) -> _Values:
@@ -54,7 +54,7 @@ def _oha(data: Any) -> _Values:
     summary, codes = data["summary"], data.get("statusCodeDistribution") or {}
     bad = sum(count for code, count in codes.items() if int(code) >= 400) / max(sum(codes.values()), 1)
     times = (summary["average"], *map(data["latencyPercentiles"].get, ("p50", "p95", "p99")))
-    return summary["requestsPerSec"], 1.0, times, summary["successRate"] * (1.0 - bad), None
+    return summary["requestsPerSec"], 1.0, times, summary["successRate"] * (1.0 - bad)
 
 
 COARSE_S = 0.005  # hey prints 0.1 ms, which misstates longer times by at most 1 %; the margins of times are 10 %
@@ -75,7 +75,7 @@ def _vegeta_text(text: str) -> _Values:
     stated = dict(zip(times[1].split(", "), times[2].split(", "), strict=True)) if times else {}
     parts = (re.findall(_DURATION, stated[name]) if name in stated else () for name in ("mean", "50", "95", "99"))
     seconds = (sum(float(size) * _SECONDS[unit] for size, unit in each) if each else None for each in parts)
-    return rate, 1.0, seconds, None if good is None else good / 100.0, None
+    return rate, 1.0, seconds, None if good is None else good / 100.0
 
 
 def _wrk(text: str) -> _Values:
@@ -84,7 +84,7 @@ def _wrk(text: str) -> _Values:
     shares = (_first(rf"^[ \t]*{share}(?:\.0+)?%\s+{_DURATION}", text) for share in (50, 95, 99))
     times = (_first(rf"Latency\s+{_DURATION}", text), *shares)
     good = 1.0 - (bad + lost) / (requests + lost) if requests else None
-    return _first(r"Requests/sec:\s*([0-9.]+)", text), 1.0, times, good, None
+    return _first(r"Requests/sec:\s*([0-9.]+)", text), 1.0, times, good
 
 
 def _hey(text: str) -> _Values:
@@ -94,7 +94,7 @@ def _hey(text: str) -> _Values:
     shares = (_first(rf"{share}%+ in ([0-9.]+) secs", text) for share in (50, 95, 99))
     stated = (_first(r"Average:\s*([0-9.]+) secs", text), *shares)
     times = (math.inf if seconds is not None and seconds < COARSE_S else seconds for seconds in stated)
-    return _first(r"Requests/sec:\s*([0-9.]+)", text), 1.0, times, good / asked if asked else None, None
+    return _first(r"Requests/sec:\s*([0-9.]+)", text), 1.0, times, good / asked if asked else None
 
 
 _Form: TypeAlias = tuple[str, bytes, Callable[[BinaryIO, InputFile, Catalogue], Recording]]
@@ -107,9 +107,9 @@ def _summary(kind: str, pattern: bytes, make: Callable[[Any], _Values], target: 
         if (runs := len(re.findall(rb"\n\}\{|\}\r?\n\{" if is_json else pattern, file.contents)) + is_json) > 1:
             raise file.fault("contents", "one run per file", f"{runs} runs")
         rate, unit, times, *good = make(file.json() if is_json else file.contents.decode())
-        numbers = np.array([rate, *times, *good], dtype=np.float64) * [1.0, *[unit] * 4, 100.0, 100.0]
+        numbers = np.array([rate, *times, *good], dtype=np.float64) * [1.0, *[unit] * 4, *[100.0] * len(good)]
         numbers[:5] = np.nan if good[0] == 0 else numbers[:5]  # times of failures say nothing
-        named = ((name, value) for name, value in zip(_NAMES, numbers, strict=True) if np.isfinite(value))
+        named = ((name, value) for name, value in zip(_NAMES, numbers, strict=False) if np.isfinite(value))
         measured = (Measurement.of(name, [value], catalogue) for name, value in named)
         read = _whole_run(
             kind, file, (replace(each, unit="percent") if each.name == CHECKS else each for each in measured)

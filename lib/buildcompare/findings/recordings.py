@@ -12,7 +12,7 @@ from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.config.units import TIMES
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.load.view import RATES
-from buildcompare.results import InputProvenance, RunResult, SeriesCoverage, TestResult
+from buildcompare.results import InputProvenance, MetricResult, RunResult, SeriesCoverage, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, ValidityCode, ValidityStatus, Verdict
 from buildcompare.stats.levels import mean_of_runs
 from buildcompare.stats.planning import ALPHA
@@ -78,16 +78,7 @@ def coverage(test: TestResult) -> Iterator[Found]:
     if nowhere:
         evidence = {"slugs": sorted(nowhere), "load": stand_ins[0].name if stand_ins else None}
         yield Found(FindingKind.METRICS_NOWHERE, Severity.INFO, evidence)
-    for row in stand_ins:
-        delta = row.delta_percent or 0.0
-        is_set = test.type != "unbounded" and row.unit in RATES  # goroutines only follow the load
-        if is_set and row.status.changed and abs(delta) > row.margin_percent:
-            waits = delta < 0.0 and test.verdict == Verdict.REGRESSION  # closed loop: slower answers, fewer requests
-            for time in [each for each in test.metrics if each.gate and each.unit in TIMES and each.status.changed][:1]:
-                change, by = math.log1p(delta / 100.0), math.log1p((time.delta_percent or 0.0) / 100.0)
-                waits |= abs(change + by) < 0.5 * abs(change)  # rate x time, the requests at once, moved less (Little)
-            fields = row.model_dump(include={"name", "unit", "base", "new", "delta_percent"})
-            yield Found(FindingKind.LOAD_MAY_DIFFER, Severity.INFO if waits else Severity.WARNING, fields)
+    yield from _other_loads(test, stand_ins)
     for side, i, run in _each_run(test):
         place = {"side": side, "run": i, "runs": len(test.runs[side])}
         if gappy := [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * (c.expected - 1)]:
@@ -102,6 +93,21 @@ def coverage(test: TestResult) -> Iterator[Found]:
         size = {"worst": worst, "worst_percent": 100 * worst.finite / worst.expected, "others": len(gaps) - 1}
         named = [*dict.fromkeys(c.slug for _, of in gaps for c in of)]
         yield Found(FindingKind.GAPS, Severity.WARNING, {**where, "slugs": named, **size})
+
+
+def _other_loads(test: TestResult, stand_ins: Sequence[MetricResult]) -> Iterator[Found]:
+    """Report rates that stand for the load and changed; where answers only took longer or shorter, for information."""
+    for row in stand_ins:
+        delta = row.delta_percent or 0.0
+        is_set = test.type != "unbounded" and row.unit in RATES  # goroutines only follow the load
+        if is_set and row.status.changed and abs(delta) > row.margin_percent:
+            waits = delta < 0.0 and test.verdict == Verdict.REGRESSION  # closed loop: slower answers, fewer requests
+            for time in [each for each in test.metrics if each.gate and each.unit in TIMES and each.status.changed][:1]:
+                changes = (delta, time.delta_percent or 0.0)
+                change, by = (math.log(max(1.0 + percent / 100.0, 1e-9)) for percent in changes)
+                waits |= abs(change + by) < 0.5 * abs(change)  # rate x time, the requests at once, moved less (Little)
+            fields = row.model_dump(include={"name", "unit", "base", "new", "delta_percent"})
+            yield Found(FindingKind.LOAD_MAY_DIFFER, Severity.INFO if waits else Severity.WARNING, fields)
 
 
 def servers(test: TestResult) -> Iterator[Found]:
