@@ -30,7 +30,8 @@ from buildcompare.metrics.events import find_events
 from buildcompare.recordings.sources import record
 from buildcompare.results import TestResult
 from buildcompare.results.codes import SIDES, FindingKind
-from buildcompare.stats.changepoints import changepoints, no_change_of, penalty_factor
+from buildcompare.stats.changepoints import changepoints, penalty_factor
+from loadcalibrate.penalty import no_change_of
 from validity import published
 
 SEED = 20261121

@@ -21,13 +21,15 @@ from buildcompare.labels.noise import LabelNoise, label_pairs
 from buildcompare.labels.tables import CALLS, label_levels
 from buildcompare.load.view import RunView, run_level, view_run
 from buildcompare.metrics.equal_load import loaded_run
-from buildcompare.metrics.events import no_change, search_window
+from buildcompare.metrics.events import averages_in, search_window
 from buildcompare.metrics.judge_at_load import measure_noise_at_load
 from buildcompare.recordings.sources import Slot, read_run
 from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats import noise
 from buildcompare.stats.effects import TestedEffect, judge_labels, judge_metrics, judge_users, measure_effect
+from buildcompare.stats.levels import FEWEST
 from buildcompare.text.sentences import say
+from loadcalibrate.penalty import no_change_of
 
 
 class GroupSpec(Strict):
@@ -110,7 +112,8 @@ def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> nois
     window = search_window(view.steady.window, test_type)
     totals = {metric.slug: view.recording.total(metric.slug) for metric in catalogue.metrics if window}
     curves = {slug: view.recording.curve(each) for slug, each in totals.items() if each is not None}
-    changes = {slug: no_change(curve, window) for slug, curve in curves.items() if window}
+    searched = {slug: averages_in(curve, window).values for slug, curve in curves.items() if window}
+    changes = {slug: no_change_of(values) for slug, values in searched.items() if values.size >= FEWEST}
     return noise.RunLevels(metrics, labels, {slug: change for slug, change in changes.items() if change > 0})
 
 

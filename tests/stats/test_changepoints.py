@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.signal import lfilter
 
 import buildcompare as bc
-from buildcompare.stats.changepoints import ar1_noise, no_change_of, no_change_penalty, penalty_factor, segment_means
+from buildcompare.stats.changepoints import ar1_noise, penalty_factor, segment_means
+from loadcalibrate.penalty import no_change_of, no_change_penalty
 
 
 def ar1(rng: np.random.Generator, size: int, phi: float) -> np.ndarray:

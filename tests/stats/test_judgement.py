@@ -346,18 +346,18 @@ def test_a_server_that_answers_fewer_requests_is_still_under_load(end: tuple[flo
 def test_a_collapse_before_an_idle_end_and_a_short_outage_are_seen() -> None:
     times, rng = np.arange(0.0, 2400.0, 10.0), np.random.default_rng(1)
     whole = np.interp(times, [0, 60, 1190, 1200, 2400], [0, 1, 1, 0, 0])
-    for change, code in (
-        (np.where((times > 700) & (times < 1200), 0.15, 1.0), None),
-        ((times < 600) | (times > 620), "restarted"),
+    collapsed, down = np.where((times > 700) & (times < 1200), 0.15, 1.0), (times < 600) | (times > 620)
+    for change, rate, more, verdict, restarted in (
+        (collapsed, 5000, {}, "regression", False),
+        (down, 5000, {}, "inconclusive", True),
+        (down, 5000, {"users": whole}, "inconclusive", True),
+        (down, 2, {"users": whole}, "inconclusive", False),  # so rare that no requests for 30 s are chance
     ):
-        base, new = ([pd.DataFrame({"requests_per_second": rng.poisson(500 * each) * 1.0,
+        base, new = ([pd.DataFrame({"requests_per_second": rng.poisson(rate * each) / 10, **more,
                                     "latency_seconds": rng.lognormal(-3, 0.1, 240)}, times) for _ in range(3)]
                      for each in (whole, whole * change))  # fmt: skip
         result = bc.compare(base, new)
-        assert (result.verdict == "regression", code in result.results.tests[0].validity.codes) == (
-            not code,
-            bool(code),
-        )
+        assert (result.verdict, "restarted" in result.results.tests[0].validity.codes) == (verdict, restarted)
 
 
 def test_a_load_that_ends_early_while_it_is_recorded_on_is_no_test() -> None:

@@ -134,8 +134,11 @@ def causes(
         if not kinds and _mean_doubled(metric):
             kinds.append(CauseKind.MEAN_DOUBLED)
         every += [Cause(kind, test, metric.full_name, delta, metric.decided_by) for kind in kinds]
-    if any(each.side == "new" and "all_ended_early" in each.numbers for each in (validity.reasons if validity else ())):
+    marks = {name for each in validity.reasons if each.side == "new" for name in each.numbers} if validity else set()
+    if "all_ended_early" in marks:
         every.append(Cause(CauseKind.ENDED_EARLY, test))
+    if "all_restarted" in marks:
+        every.append(Cause(CauseKind.RESTARTED, test))
     if any(few_sessions(metric) for metric in metrics if metric.gate):
         every.append(Cause(CauseKind.FEW_SESSIONS, test))
     elif not any(map(_judged, metrics)) and (users is None or users.p_value is None):
@@ -227,7 +230,8 @@ def _undecided(results: Results, every: Sequence[Cause]) -> Opening:
     settle = any(each.kind == SuggestionKind.SETTLE for each in results.suggestions)
     further = _settling(results, [(each.test, each.name) for each in every])
     about = _by_name(each for each in every if each.name)
-    heading = say("opening", "headed", results.verdict, about, len(results.tests))
+    stopped = any(each.kind in (CauseKind.RESTARTED, CauseKind.ENDED_EARLY) for each in every)
+    heading = say("opening", "headed", results.verdict, about, len(results.tests), stopped)
     return Opening(heading, say("opening", "undecided", every, settle, further))
 
 

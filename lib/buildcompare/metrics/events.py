@@ -132,7 +132,7 @@ def find_events(
     >>> [(event.kind, event.at_s, round(event.size)) for event in run.events]
     [('level', 2000.0, 20)]
     """
-    run = _averages(series, window)
+    run = averages_in(series, window)
     times, values = run.times, run.values
     if times.size < FEWEST:
         return RunEvents((), times, run.averages, window[1])
@@ -146,12 +146,6 @@ def find_events(
     edges = list(itertools.pairwise((0, *steps.changes, rest.times.size)))
     events = _joined(whole, spikes, _slow_events(rest, edges))
     return RunEvents(tuple(events), times, run.averages, window[1]).beyond(smallest_percent)
-
-
-def no_change(series: pd.Series, window: tuple[float, float]) -> float:
-    """Smallest penalty per changepoint at which a run shows no changepoint; NaN if the run is too short."""
-    values = _averages(series, window).values
-    return search.no_change_of(values) if values.size >= FEWEST else math.nan
 
 
 def find_spikes(values: FloatArray) -> tuple[Range, ...]:
@@ -256,7 +250,7 @@ class _Averages:
         return self.start_s(int(likely[0])), self.start_s(int(likely[-1]))
 
 
-def _averages(series: pd.Series, window: tuple[float, float]) -> _Averages:
+def averages_in(series: pd.Series, window: Span) -> _Averages:
     """Average a metric over the intervals of a window; intervals with too few samples are omitted."""
     elapsed, samples = curves.samples(series[np.abs(series.to_numpy()) < LARGEST], window[1])
     elapsed, samples = elapsed[elapsed > window[0]], samples[elapsed > window[0]]

@@ -72,8 +72,8 @@ Verdict.__doc__ = "Whether the new build may ship, judged by one test or by all.
 CauseKind = StrEnum(
     "CauseKind",
     """
-    REGRESSION FAILING LEANING LOSS_NOT_EXCLUDED TWICE_AS_BAD MEAN_DOUBLED UNJUDGEABLE ENDED_EARLY FEW_SESSIONS
-    NOTHING_JUDGED
+    REGRESSION RESTARTED ENDED_EARLY FAILING LEANING LOSS_NOT_EXCLUDED TWICE_AS_BAD MEAN_DOUBLED UNJUDGEABLE
+    FEW_SESSIONS NOTHING_JUDGED
     """,
 )
 CauseKind.__doc__ = "Why a valid test does not pass."

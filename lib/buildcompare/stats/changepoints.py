@@ -90,9 +90,9 @@ class Changepoints:
 def penalty_factor(no_change: Sequence[float]) -> float:
     """Penalty for each change, in noise variances, learned from at least `CALIBRATION_RUNS` runs without changes.
 
-    `no_change` holds :func:`no_change_of` each run, all of about the same length. The result is their maximum, or a
-    log-normal bound if that is higher. A new run exceeds the maximum of k runs with probability 1 / (k + 1), and the
-    bound with `FALSE_ALARMS`.
+    `no_change` holds the smallest penalty, in noise variances, at which each run shows no change; all runs have about
+    the same length. The result is their maximum, or a log-normal bound if that is higher. A new run exceeds the maximum
+    of k runs with probability 1 / (k + 1), and the bound with `FALSE_ALARMS`.
     """
     count = len(no_change)
     if count < CALIBRATION_RUNS or not all(each > 0 for each in no_change):
@@ -144,11 +144,11 @@ def changepoints(values: npt.ArrayLike, *, factor: float | None = None, cautious
     # Minimum penalty: smaller gains may be floating-point errors.
     least = ROUNDED * float(((series - series.mean()) ** 2).sum()) + 1e-300
     for first in (True, False) if series.size >= FEWEST else ():  # two rounds of estimation; a third changes nothing
-        around = _best_splits(series, 1) if first else changes
+        around = best_splits(series, 1) if first else changes
         if factor is not None:
             trial = factor * ar1_noise(series, around).sd ** 2
         else:
-            tried = [(around, *PENALTY), (_best_splits(series, 2), *PENALTY_OF_TWO)]
+            tried = [(around, *PENALTY), (best_splits(series, 2), *PENALTY_OF_TWO)]
             trial = math.inf
             for splits, per_variance, per_independent in tried if first else tried[:1]:
                 noise = ar1_noise(series, splits, highest_phi)
@@ -206,29 +206,6 @@ def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
     return tuple(reversed(changes[:-1]))
 
 
-def no_change_penalty(values: npt.ArrayLike) -> float:
-    """Smallest penalty at which :func:`best_segmentation` finds no change in a series."""
-    series = _checked(values)
-    if series.size < 2:
-        return 0.0
-    unsplit = float(((series - series.mean()) ** 2).sum())
-    penalty = float(split_gains(series).max())
-    while penalty > unsplit * 1e-12:
-        changes = best_segmentation(series, penalty * (1.0 + 1e-9))
-        left = float(((series - segment_means(series, changes)) ** 2).sum())
-        gain = (unsplit - left) / len(changes) if changes else penalty
-        if gain <= penalty * (1.0 + 1e-9):
-            return penalty
-        penalty = gain
-    return 0.0
-
-
-def no_change_of(values: FloatArray) -> float:
-    """Smallest penalty at which a run shows no change, in units of its noise variance; NaN if the variance is 0."""
-    variance = ar1_noise(values, _best_splits(values, 1)).sd ** 2
-    return no_change_penalty(values) / variance if variance > 0 else math.nan
-
-
 def running_median(values: FloatArray, beside: int) -> FloatArray:
     """Median of each value and `beside` values on each side, shape (n,); end values are repeated beyond the ends."""
     if not values.size:
@@ -252,7 +229,7 @@ def split_gains(values: FloatArray) -> FloatArray:
     return np.asarray(sums**2 * (size / (left * (size - left))), dtype=np.float64)
 
 
-def _best_splits(values: FloatArray, splits: int) -> tuple[int, ...]:
+def best_splits(values: FloatArray, splits: int) -> tuple[int, ...]:
     """Find splits one after another, each with the largest gain (binary segmentation); return sorted indices."""
     changes: list[int] = []
     for _ in range(splits):

@@ -18,7 +18,7 @@ from buildcompare.config.params import Coordinator, Test, version_in
 from buildcompare.load import curve as curves
 from buildcompare.load.curve import HELD, Fall, SteadyState, find_falls, samples, sustained
 from buildcompare.load.users import CEILING, COVERED, SILENT_S, STEEP
-from buildcompare.load.view import RATES, RunView, Views
+from buildcompare.load.view import RATES, RunView, Views, request_rate
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import Estimate, Validity, ValidityReason
 from buildcompare.results.base import Reason
@@ -44,6 +44,7 @@ END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
 the buckets end. A percentile above the second product has a wrong unit; errors of reading a plot are below 5 %."""
 THOUSANDS = 300.0  # If levels of two builds differ by this factor, so do their units. Published tests: at most by 3.8
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
+SPARSE = 0.01  # Maximum part of a rate's samples that are low alone: zeros in a row of sparse requests are chance
 SHORTER = 0.7  # Minimum ratio of a bounded run's steady window to the other build's; published tests have 0.99
 
 Reasons = Iterator[ValidityReason]
@@ -159,6 +160,9 @@ def judge_runs(runs: Pair[list[RunInTest]]) -> tuple[Validity, Pair[list[Validit
     alone: Pair[list[list[ValidityReason]]] = Pair([], [])
     for side, i, run in _each(runs):
         alone[side].append([_with_sentence(each, side=side, run=i) for rule in of_one_run for each in rule(run)])
+    broken = alone.map(lambda of_side: [ValidityCode.RESTARTED in _validity(of_run).codes for of_run in of_side])
+    if all(broken.new) and not any(broken.base):
+        alone = Pair(alone.base, [[*map(_in_all, of_run)] for of_run in alone.new])
     between = [_with_sentence(reason) for rule in between_runs for reason in rule(runs)]
     every = [reason for of_side in alone for of_run in of_side for reason in of_run]
     return _validity([*every, *between]), alone.map(lambda of_side: [*map(_validity, of_side)])
@@ -172,6 +176,12 @@ def _validity(reasons: Sequence[ValidityReason]) -> Validity:
     begins = [reason.from_s for reason in reasons if reason.from_s is not None]
     limits = (max(begins, default=None), min(until, default=None)) if status == ValidityStatus.LIMITED else (None, None)
     return Validity(status=status, valid_from_s=limits[0], valid_until_s=limits[1], reasons=reasons)
+
+
+def _in_all(reason: ValidityReason) -> ValidityReason:
+    """Mark a restart as one that all runs of the new build had, and no run of the base."""
+    marked = reason.code == ValidityCode.RESTARTED
+    return reason.model_copy(update={"numbers": {**reason.numbers, "all_restarted": 1.0}}) if marked else reason
 
 
 def _with_sentence(reason: ValidityReason, **place: Any) -> ValidityReason:
@@ -211,31 +221,42 @@ def _falls(run: RunInTest) -> Reasons:
     view, bounded = run.view, run.test.type == "bounded"
     if view.load is None or view.stop is None:
         return
-    allowed = 0.0 if bounded else run.coordinator.fastest_fall
-    # If users were not recorded, the load is a proxy (goroutines) that varies by itself: a fall must go below `IDLE`.
-    hardly_any = curves.IDLE if view.users is None else curves.HARDLY_ANY
-    leaving_s = view.stop.at_s - LEAVING_S if view.stop.shutdown else math.inf
-    found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
-    every = [fall for fall in found if fall.at_s < leaving_s or fall.back_s is not None]
-    rate = view.load_slug is not None and run.catalogue.find(view.load_slug).unit in RATES  # 0 while a server pauses
-    least_s = curves.AT_ONCE_S if rate else -1.0
-    gone = [fall for fall in every if fall.kind == "restart" and _silent_s(view.load, fall) > least_s]
-    falls = every if view.users is not None else gone
-    falls = _lost(run, falls) if bounded else falls
+    rate = view.load_slug is not None and run.catalogue.find(view.load_slug).unit in RATES
+    falls = _falls_of(run, view.load, view.stop, rate=rate)
+    if bounded and not falls and view.users is not None and (answered := request_rate(view.recording, run.catalogue)):
+        falls, rate = _falls_of(run, answered[1], view.stop, rate=True), True
     if not falls:
         return
     stretch = _longest_stretch(run, falls)
-    reasons = [_fall(run, fall, stretch) for fall in falls]
+    reasons = [_fall(run, fall, stretch, rate=rate) for fall in falls]
     for code in dict.fromkeys(reason.code for reason in reasons):
         same = [reason for reason in reasons if reason.code == code]
         worst = max(same, key=lambda reason: (reason.status == ValidityStatus.INVALID, voids(reason)))
         yield worst.model_copy(update={"numbers": {**worst.numbers, "times": float(len(same))}})
 
 
-def _silent_s(load: pd.Series, fall: Fall) -> float:
-    """Return for how long hardly any load remained after a fall."""
-    elapsed, values = samples(load, fall.back_s or math.inf)
-    return float(np.diff(elapsed[(elapsed >= fall.at_s) & (values > curves.IDLE * fall.before)]).max(initial=0.0))
+def _falls_of(run: RunInTest, load: pd.Series, stop: curves.Stop, *, rate: bool) -> list[Fall]:
+    """Find the falls of the users, of a proxy for them (it varies: it must go below `IDLE`), or of a `rate`."""
+    users, allowed = load is run.view.users, 0.0 if run.test.type == "bounded" else run.coordinator.fastest_fall
+    hardly_any = curves.HARDLY_ANY if users else curves.IDLE
+    every = () if rate else find_falls(load, stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
+    falls = _pauses(load, stop.at_s) if rate else [fall for fall in every if users or fall.kind == "restart"]
+    leaving_s = stop.at_s - LEAVING_S if stop.shutdown else math.inf
+    falls = [fall for fall in falls if fall.at_s < leaving_s or fall.back_s is not None]
+    return _lost(run, falls) if run.test.type == "bounded" else falls
+
+
+def _pauses(rate: pd.Series, stop_s: float) -> list[Fall]:
+    """Find where several samples in a row, longer than `AT_ONCE_S`, lie below `IDLE` of the rate's median."""
+    elapsed, values = samples(rate, stop_s)
+    usual = np.median(values[values > 0.0]) if (values > 0.0).any() else math.inf
+    up = np.flatnonzero(values > curves.IDLE * usual)
+    between = np.diff(up) - 1  # low samples
+    if np.count_nonzero(between == 1) > SPARSE * values.size:
+        return []
+    long = np.flatnonzero((between > 1) & (np.diff(elapsed[up]) > curves.AT_ONCE_S))
+    spans = [(a, b, values[a + 1 : b].min()) for a, b in zip(up[long], up[long + 1], strict=True)]
+    return [Fall("restart", *map(float, (elapsed[a], values[a], least, elapsed[b]))) for a, b, least in spans]
 
 
 def voids(reason: ValidityReason) -> bool:
@@ -259,9 +280,9 @@ def _longest_stretch(run: RunInTest, falls: Sequence[Fall]) -> tuple[float, floa
     return max(stretches, key=lambda stretch: stretch[1] - stretch[0])
 
 
-def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityReason:
+def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float], *, rate: bool) -> ValidityReason:
     numbers = {"at_s": fall.at_s, "before": fall.before, "after": fall.after}
-    numbers |= {} if run.view.users is not None else {"stand_in": 1.0}
+    numbers |= {"rate": 1.0} if rate else {} if run.view.users is not None else {"stand_in": 1.0}
     numbers |= {} if fall.back_s is None else {"back_s": fall.back_s}
     code, lost = ValidityCode.USERS_LOST, fall.before - fall.after
     if fall.kind == "restart":
