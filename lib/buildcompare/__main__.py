@@ -71,10 +71,10 @@ _FAIL_ON = "Exit with 1 for a regression or errors, 2 for an invalid or inconclu
 FailedBy = Annotated[
     Any, typer.Option("--fail-on", metavar=f"[{'|'.join(get_args(FailOn))}],...", help=_FAIL_ON, parser=_words)
 ]
-Markdown = Annotated[Path | None, option("--markdown", "A comment for a pull request; also in $GITHUB_STEP_SUMMARY.")]
+Markdown = Annotated[Path | None, option("--markdown", "A pull-request comment; also in $GITHUB_STEP_SUMMARY.")]
 JUnit = Annotated[Path | None, option("--junit", "Write JUnit XML here.")]
-Link = Annotated[str | None, option("--link", "The report's address, for the comment.")]
-Refresh = Annotated[bool, option("--refresh", "Pull again what was pulled from a server before.")]
+Link = Annotated[str | None, option("--link", "The address of the report, for --markdown.")]
+Refresh = Annotated[bool, option("--refresh", "Pull again, even if the samples were pulled before.")]
 _FOLDER = "The report's folder, or an address of it that fsspec knows (default: reports/<stem of PARAMS>)."
 Record = Annotated[bool, option("--record", "Keep the results in the ledger that `history` of PARAMS names.")]
 _SESSIONS = "The session of each run of a benchmark, by file name, such as mon,tue,wed/mon,tue,wed."
@@ -90,7 +90,7 @@ def _sessions(text: str) -> tuple[list[str], list[str]]:
 
 Sessions = Annotated[Any, typer.Option("--sessions", metavar="BASE/NEW", help=_SESSIONS, parser=_sessions)]
 Listed = Annotated[str | None, option("--metrics", "A catalogue, or its path (default: recognised by names).")]
-Type = Annotated[TestType | None, option("--type", "What was run (default: bounded, without times a benchmark).")]
+Type = Annotated[TestType | None, option("--type", "Type of the test (default: bounded; without times: benchmark).")]
 Every = Annotated[bool, option("--all", "Print every row and finding, not only what changed or matters most.")]
 Quiet = Annotated[bool, option("--quiet", "Print errors only.")]
 _ENGINE = "What runs the notebook: a forked process (warm) or a Jupyter kernel (default: warm, on macOS kernel)."
@@ -130,21 +130,19 @@ def report(
 @app.command()
 def compare(
     base: Annotated[str, argument("BASE", "A recording of the base build, or a folder of its runs.")],
-    new: Annotated[
-        str | None, argument("NEW", "The same of the new build, which with --baseline stands alone.")
-    ] = None,
+    new: Annotated[str | None, argument("NEW", "The same for the new build. With --baseline, give one only.")] = None,
     type_: Type = None,
-    users: Annotated[int | None, typer.Option(min=1, help="The target (bounded) or the ceiling (unbounded).")] = None,
-    base_name: Annotated[str | None, option("--base-name", "What the base is called (default: as its file).")] = None,
-    new_name: Annotated[str | None, option("--new-name", "What the new build is called.")] = None,
+    users: Annotated[int | None, typer.Option(min=1, help="Target (bounded) or maximum (unbounded) of users.")] = None,
+    base_name: Annotated[str | None, option("--base-name", "Name of the base (default: its file's name).")] = None,
+    new_name: Annotated[str | None, option("--new-name", "Name of the new build.")] = None,
     sessions: Sessions = None,
     metrics: Listed = None,
     calibration: Annotated[str | None, option("--calibration", "A file that `calibrate` made.")] = None,
     rate_s: Annotated[float | None, option("--rate-s", "Seconds over which rates were taken.")] = None,
     baseline: Annotated[Path | None, option("--baseline", "Compare with runs that were kept in this folder.")] = None,
     keep: Annotated[bool, option("--keep", "Keep the new runs in --baseline, unless they are invalid.")] = False,
-    test: Annotated[str | None, option("--test", "What was run, if --baseline holds several tests.")] = None,
-    machine: Annotated[str | None, option("--machine", "On which kind of machine, if it holds several.")] = None,
+    test: Annotated[str | None, option("--test", "Name of the test, if --baseline holds several.")] = None,
+    machine: Annotated[str | None, option("--machine", "Kind of machine, if --baseline holds several.")] = None,
     html: Annotated[Path | None, option("--html", "Write the page here.")] = None,
     json_: Annotated[Path | None, option("--json", "Write results.json here.")] = None,
     markdown: Markdown = None,
@@ -243,9 +241,9 @@ def batch(
     engine: Engine = None,
     graphs: Graphs = True,
     png: Png = False,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = os.cpu_count() or 1,
-    dask: Annotated[str | None, option("--dask", "Make them on the cluster of the Dask scheduler here.")] = None,
-    again: Annotated[bool, option("--again", "Make reports again that stand there unchanged.")] = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Reports at a time.")] = os.cpu_count() or 1,
+    dask: Annotated[str | None, option("--dask", "Address of a Dask scheduler whose cluster makes them.")] = None,
+    again: Annotated[bool, option("--again", "Make unchanged reports again too.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Publish many reports; a failed report does not stop the others, and an unchanged report is not made again."""
@@ -283,7 +281,7 @@ def history(
     ledger: Annotated[str, argument("FOLDER", "A ledger, such as data/history/NAME or s3://bucket/NAME.")],
     metrics: Metrics = "mattermost",
     last: Annotated[int, typer.Option(min=0, help="Number of the newest comparisons to print; 0: all.")] = 100,
-    only: Annotated[str | None, option("--only", "The comparison of this name alone.")] = None,
+    only: Annotated[str | None, option("--only", "Name of the only comparison to print.")] = None,
 ) -> None:
     """Print the comparisons of a ledger, each with its setup, drift, differences between databases, and changes."""
     from buildcompare.history.view import ledger_text

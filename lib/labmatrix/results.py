@@ -102,7 +102,7 @@ class ContrastResult(Unproven):
     ci_high: Number = None
     p_value: Number = None
     p_adjusted: Number = None
-    """Adjusted (Holm) over all contrasts of the gate operations, or over those of the others."""
+    """P-value, adjusted (Holm) over all contrasts of the gate operations."""
     status: Status
     no_worse_than_percent: Number = None
     required_runs: int | None = None
@@ -178,7 +178,7 @@ class VariantsResult(KindResult):
     baseline: dict[str, str]
     workload: list[str]
     variants: dict[str, dict[str, str]]
-    """Levels of each variant by its name, the baseline first."""
+    """Factor levels by variant; the baseline of each task comes first."""
     operations: list[OperationResult]
     runs: list[VariantRunResult]
     contrasts: list[ContrastResult]

@@ -10,7 +10,7 @@ from buildcompare.config.remote import written
 def calibrate(
     file: Annotated[Path, argument("FILE", "A file that names groups of repeated runs.")],
     output: Annotated[str, option("--output", "Where the calibration is written: a file, or an address of one.")],
-    refresh: Annotated[bool, option("--refresh", "Pull again what was pulled from a server before.")] = False,
+    refresh: Annotated[bool, option("--refresh", "Pull again, even if the samples were pulled before.")] = False,
 ) -> None:
     """Learn from repeated runs how much two runs of the same build differ."""
     from loadcalibrate.learn import calibrate as learn  # late import: it takes seconds

@@ -13,7 +13,7 @@ Window = Annotated[tuple[str, str] | None, typer.Option(metavar="START END", hel
 
 def init(
     files: Annotated[list[str] | None, typer.Argument(metavar="BASE NEW", help="Files, or folders of runs.")] = None,
-    prometheus: Annotated[str | None, option("--prometheus", "Instead, the address of a Prometheus server.")] = None,
+    prometheus: Annotated[str | None, option("--prometheus", "Address of a Prometheus, instead of files.")] = None,
     base: Window = None,
     new: Window = None,
     output: Annotated[Path | None, option("--output", "The params file (default: params/<new build>.yaml).")] = None,

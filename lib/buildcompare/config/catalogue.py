@@ -93,7 +93,7 @@ def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "succes
 class Operation(_Strict):
     """Settings of one metric. A missing value comes from the catalogue or the metric's name, else from the defaults.
 
-    Without `better`, a metric in another unit than time, whose name implies no direction, stays neutral and no gate.
+    If `better` is missing, and neither the name nor a unit of time implies a direction, the metric is neutral, no gate.
     """
 
     unit: str = Field(default="", max_length=60)

@@ -138,7 +138,7 @@ def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def events(test: TestResult) -> Iterator[Found]:
-    """Report simultaneous sudden metric changes if only one build has one that significantly exceeds the margin.
+    """Report groups of simultaneous events that contain a warning: an event of one build only, beyond the margin.
 
     The severity is info, because identical runs have such events too, and base builds have as many as new builds.
     """

@@ -124,7 +124,7 @@ def single_runs(test: TestResult) -> Iterator[Found]:
 
 
 def sessions(test: TestResult) -> Iterator[Found]:
-    """Report a benchmark's sessions (runs made together); if too few, also the smallest change that they can show."""
+    """Report a benchmark's sessions (runs made together), or that none are stated; if few, the change they can show."""
     if test.sessions is None:
         if test.type == "benchmark" and max(map(len, test.runs)) > 1:
             yield Found(FindingKind.SESSIONS, Severity.INFO, {"runs": dict(test.runs.map(len).items())})

@@ -36,7 +36,7 @@ from buildcompare.results.codes import (
 from buildcompare.text.sentences import say, title
 
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
-TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # Worsening (percent) that a passed metric's interval must exclude
+TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # To pass, a metric's interval must exclude this worsening (percent)
 SHARED = 2.0  # If the median change of all endpoints exceeds this (percent), none is said to be unchanged
 WORTH_IT = 0.8  # Suggest further runs only if the worst possible change shrinks below this fraction of today's
 

@@ -141,8 +141,8 @@ class Chain:
     def _earlier(self) -> npt.NDArray[np.int64]:
         """For each row of `tests`, the row of the earlier test to compare with; -1 if there is none.
 
-        Both tests have the same `key`. The last earlier test whose new build has the version of this row's base is
-        preferred. If there is none, the last earlier test with known supported users is taken.
+        Both tests have the same `key`. Preferred is the last earlier test whose new build has the version of this row's
+        base; if there is none, the last one with known supported users.
         """
         earlier = np.full(len(self.tests), -1)
         same_version: dict[tuple[int, str], int] = {}
@@ -177,7 +177,7 @@ class Chain:
 
     @functools.cached_property
     def between(self) -> list[BetweenComparisons]:
-        """Number and standard deviation of the drifts (see `usual`): a row of results.json per `key` of `tests`."""
+        """Rows of results.json: number and standard deviation of drifts (see `usual`) per group of comparable tests."""
         first = self.tests.groupby("key")[["type", "db_engine"]].first()
         return [
             BetweenComparisons(
@@ -290,10 +290,10 @@ class Chain:
                 yield BumpsChanged(test=test, against=earlier.name, before=there, now=here, setup_changed=changed)
 
     def _databases(self, place: int) -> Iterator[Drift]:
-        """Compare the supported users of each two databases, per build; the alphabetically first is the reference.
+        """Compare supported users between databases, pairwise and per build; the alphabetically first is the reference.
 
-        `flipped` is True if the last comparison whose new build was tested with both shows them in reverse order. If a
-        comparison has several tests of the same type and database, these tests are left out.
+        `flipped`: the order differs from the last comparison that tested a new build on both databases. If a comparison
+        has several tests of the same type and database, these tests are left out.
         """
         tests = {row: self.pairs[row][1] for row in self._rows(place)}
         several = Counter(test.key for test in tests.values())

@@ -40,7 +40,7 @@ class PlacedEvent(MetricEvent):
     build: Side
     matched: bool  # True if the other build has the event too
     group: int = 0  # number of the event's group (simultaneous events of a build), from 1 in order of time
-    warning: bool = False  # True if only one build has the event, and its interval lies beyond the metric's margin
+    warning: bool = False  # True if only one build has the event, and it is large enough (see `match_events`)
 
 
 def search_events(

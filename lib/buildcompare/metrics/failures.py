@@ -112,7 +112,7 @@ def compare_failures(
     if effect is None or effect.p_value < ALPHA or not known:
         return effect, None
     failed, attempts = np.array([*failures.base, *failures.new]).T
-    few = (special.gammaincinv(failed + 1.0, 1.0 - ALPHA / 2.0) < FEW * attempts).all()  # Poisson bounds on failures
+    few = (special.gammaincinv(failed + 1.0, 1.0 - ALPHA / 2.0) < FEW * attempts).all()  # upper Poisson bounds
     return (None, Reason(code=ReasonCode.FEW_FAILED)) if few else (effect, None)
 
 

@@ -103,7 +103,7 @@ def run_levels(levels: Pair[list[Level]]) -> Pair[list[RunLevel]]:
 
 
 def _within(levels: Pair[list[Level]]) -> float | None:
-    """Return the standard error of log(new / base) that the samples within the runs show; None if unknown."""
+    """Return the standard error of log(new / base) from the samples within the runs; None if unknown."""
     errors = [[level.se_log / len(runs) for level in runs if level.value is not None] for runs in levels]
     error = math.hypot(*errors[0], *errors[1])
     return error if math.isfinite(error) and all(errors) else None

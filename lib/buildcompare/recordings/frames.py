@@ -244,7 +244,7 @@ def _digitised(series: Sequence[Series]) -> tuple[Note, ...]:
 
 
 def _row(file: InputFile, rows: pd.Index, index: int) -> str:
-    """Return the words for a place in the data: a line of a file or a row of a frame."""
+    """Return how messages name a place in the data: a line of a file or a row of a frame."""
     return f"{'row' if file.path is None else 'line'} {rows[index]}"
 
 

@@ -164,7 +164,7 @@ class Recording:
         return float(stated) if isinstance(stated, (int, float)) and stated > 0 else None
 
     def with_rate(self, rate_s: float) -> Recording:
-        """Return a copy that states the seconds over which each rate is taken."""
+        """Return a copy with `rate_s`, the seconds over which each rate is taken."""
         if not 0.0 < rate_s < math.inf:
             raise InputError(file=None, key="rate_s", expected="seconds above 0", found=str(rate_s))
         return replace(self, provenance={**self.provenance, "rate_s": float(rate_s)})

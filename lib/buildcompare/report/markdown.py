@@ -54,7 +54,7 @@ def render(results: Results, graphs: Sequence[Figure], suffix: str | None = "svg
     """Render README.md from `results`; it shows `graphs`, whose files end in `suffix` (``svg`` or ``png``)."""
     order = [name for test in results.tests for name in names(test.metrics, test.name)]  # the order of results.json
     graphs = sorted(graphs, key=lambda graph: order.index(graph.name) if graph.name in order else len(order))
-    tests = sorted(results.tests, key=lambda test: (test.type, db_name(test.db_engine)))  # bounded tests come first
+    tests = sorted(results.tests, key=lambda test: (test.type, db_name(test.db_engine)))  # bounded before unbounded
     begins, kind = opening(results), kind_of_results(results)
     top, rest = above_the_fold(results.findings if kind else headlines(results.findings), begins.states)
     values = {"opening": begins, "top": top, "rest": rest, "notice": NOTICE, "markers": markers}

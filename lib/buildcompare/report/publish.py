@@ -46,8 +46,8 @@ class KernelInputError(InputError):
 def execute(params: Reported, *, command: str, engine: Engine | None = None) -> NotebookNode:
     """Run the notebook of `params` with `engine`; the report shows `command`, with which users can repeat the report.
 
-    Faulty input (a missing, empty or damaged file) raises :class:`InputError`, any other error
-    :class:`ExecutionError`.
+    Faulty input (a missing, empty or damaged file) raises :class:`InputError`, lack of memory MemoryError, any other
+    error :class:`ExecutionError`.
     """
     import papermill
     from papermill.exceptions import PapermillExecutionError

@@ -286,7 +286,7 @@ class TestResult(Model):
     looks: list[tuple[int, int]] = Field(default_factory=list)
     """Numbers of runs (base, new) at each analysis of this test: earlier analyses from the ledger, then this one."""
     level: float = 0.05
-    """Significance level of adjusted p-values; repeated analyses lower it, to keep their total error below 5 %."""
+    """Significance level of adjusted p-values: 5 % at the first analysis, less at repeated ones."""
     planned_runs: int | None = None
     """Planned final number of runs of each build, which affects `level`; null if the params state none."""
 
@@ -304,7 +304,7 @@ class FurtherRunsResult(Model):
     found_percent: float
     """Smallest rise, in percent, that would be reported as a change after the further runs (probability 80 %)."""
     no_worse_than_percent: Number
-    """If builds are equal, further runs would exclude losses above this percentage; null with `better: neutral`."""
+    """Losses above this percentage are probably (80 %) excluded if builds are equal; null with `better: neutral`."""
 
 
 class PlannedRow(Model):
@@ -322,7 +322,7 @@ class PlannedRow(Model):
     unit: Literal["run", "session"] = "run"
     """What the numbers in `steps` count: runs or sessions."""
     steps: list[FurtherRunsResult]
-    """Plans with one further run, and with the fewest further runs (at most 8) that detect 1.5 times the margin."""
+    """Plans with 1 further run, and with the fewest (8 if none is enough) that detect 1.5 times the margin."""
 
     @property
     def undecided(self) -> bool:

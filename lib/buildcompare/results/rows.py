@@ -166,9 +166,9 @@ class MetricResult(Decided, MetricRow):
     load_adjusted: LoadAdjustedResult | None = None
     traffic_mix: TrafficMixResult | None = None
     decided_by: Literal["level", "traffic_mix", "equal_load", "none"] = "level"
-    """Change that the verdict uses. `level`: that of the levels. `traffic_mix`: that at unchanged mix of calls, if the
-    mix affected the metric; in unbounded tests only if it is no regression. Other unbounded tests use the change at
-    equal load (`equal_load`), or no change if that is unknown (`none`)."""
+    """Change that the verdict uses. `level`: of the level (bounded tests, benchmarks). `equal_load`: at equal load
+    (unbounded tests); `none` if that is unknown. `traffic_mix`: at unchanged mix of calls, if the mix affected the
+    metric; in unbounded tests only if that change is no regression."""
 
     @property
     def full_name(self) -> str:

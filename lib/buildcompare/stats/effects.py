@@ -28,7 +28,7 @@ LABEL_MARGIN_PERCENT = 10.0  # equals the catalogue's `margin_percent` of averag
 FOUND = 1.5, 2.0, 4.0, 8.0
 """The error rate is divided among gate metrics to find changes of these sizes (multiples of the margin). In CPython's
 benchmarks, a division in proportion to power finds as many injected slowdowns of 7.5 %, but fewer of 10 to 50 %."""
-LEAST_SHARE = 0.1  # each gate metric (felt by users) gets at least this fraction of an equal share of the error rate
+LEAST_SHARE = 0.1  # minimum part of the error rate for each gate metric, as a fraction of an equal share
 STEPS = 40  # number of critical values tried for each gate metric (felt by users); 20 or 80 find as many changes
 GATE = "gate"  # name of the family of metrics that users feel
 USERS = 5.0
@@ -72,9 +72,9 @@ class Effect:
     def min_detectable_percent(
         self, margin_percent: float = 0.0, family: float = 1.0, level: float = ALPHA, *, gate: bool = False
     ) -> float:
-        """Smallest rise in percent that is found with probability `POWER`; `family` metrics share the error `level`.
+        """Smallest rise in percent that is found with probability `POWER`; the error `level` is divided by `family`.
 
-        With `gate`, the estimate must exceed the margin; otherwise, the upper end of its 90 % interval is enough.
+        With `gate`, the estimate must exceed the margin; otherwise, the upper end of its 1 - 2 * `level` interval must.
         """
         reach = quantile(1.0 - level / family / 2.0, self.df) * self.sd
         return smallest_found(reach, self.sd, self.df, margin_percent, level, gate=gate)

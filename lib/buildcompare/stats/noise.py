@@ -30,7 +30,7 @@ identical unbounded runs used for tuning, 4 or 6 leave more rows undecided than 
 ALIKE = 3.0
 """Number of correlated metrics of a run that count as one independent metric. In identical unbounded runs used for
 tuning, eight metrics hold as much information as 2.7 independent metrics, so about three count as one."""
-LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise: as many as one group of 2 and one of 3 runs have
+LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise: (2 - 1) + (3 - 1), of groups of 2 and 3 runs
 BY_CHANCE = 0.3
 """Variances of groups count as equal if Satterthwaite's degrees of freedom reach this fraction of the groups' total.
 If variances are equal (6 to 12 groups of 2 to 4 runs), 1 of 400 calibrations has a fraction below 0.3, and 1 of 27

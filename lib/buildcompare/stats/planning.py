@@ -64,7 +64,7 @@ class FurtherRuns:
     found_percent: float
     """Smallest rise, in percent, that would count as a change after the further runs (probability :data:`POWER`)."""
     no_worse_than_percent: float | None
-    """If builds are equal, further runs would exclude losses above this percentage; None with `better: neutral`."""
+    """Losses above this percentage are probably (80 %) excluded if builds are equal; None with `better: neutral`."""
 
 
 def plan_runs(
@@ -193,15 +193,15 @@ def smallest_found(
 
 
 def look_level(looks: Sequence[float], planned: float | None = None) -> float:
-    """Significance level of the last of several judgements (looks), which share one false-alarm rate.
+    """Significance level of the present judgement (look), which is lower if results were judged before.
 
     Parameters
     ----------
     looks
         Number of runs of each build at each look, in any order; for unequal numbers, their harmonic mean.
     planned
-        Final number of runs of each build. If given, all looks share the rate, and the last gets the largest part. If
-        None, the first look is judged alone, and later looks share the rate over up to 8 further runs.
+        Final number of runs of each build. If given, all looks share one rate, and the last gets the largest part. If
+        None, the first look has the full rate, and later looks share a second one over up to 8 further runs.
 
     Returns
     -------
