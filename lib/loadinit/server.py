@@ -17,6 +17,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
 from buildcompare.config.units import TIMES
 from buildcompare.config.yaml import checked
+from buildcompare.recordings.frames import BAD, GOOD, STATUS
 from buildcompare.recordings.prometheus_client import Client
 from buildcompare.results.codes import SIDES, Better, Side
 from buildcompare.text.sentences import say
@@ -25,14 +26,7 @@ from loadinit.files import Draft, Runs, first_params
 MOST_METRICS = 60  # of a catalogue
 MOST_ROWS, MOST_SERIES = 150, 10_000  # values of a label that becomes a table, and series of a metric that are read
 ENDPOINT = ("endpoint", "handler", "route", "path", "uri", "url", "operation", "grpc_method", "view", "method")
-STATUS = ("code", "status", "status_code", "http_status", "http_status_code", "http_response_status_code", "grpc_code")
-"""Labels that name an endpoint or a status, the surest first."""
-_BAD = (
-    "(?i)5..|err(or)?s?|server_?error|fail.*|.*exception|time_?out|unavailable|internal|unknown|deadline.*|aborted"
-    "|data_?loss|resource_?exhausted"
-)
-"""Values of a status label that count as errors; among the others must be one of `_GOOD`."""
-_GOOD = "(?i)[123]..|ok|succe.*|complete.*|done|accepted|pass.*|hit"
+"""Labels that name an endpoint, the surest first."""
 _PARTS = ("0.5", "0.9", "0.95", "0.99")  # values of a summary's label `quantile` that become metrics
 _OF_SERVER = r"(prometheus|promhttp|scrape|net_conntrack)_.*|up|ALERTS.*|.*_created"
 _NOT_RUNTIME = r"(?!(?:go|process|jvm|python|nodejs|node)_)(?:.*_)?"
@@ -148,10 +142,10 @@ class _Server:
                 self.add(rule.title.format(name), rule.unit, better, query, name, gate=rule.gate, load=load)
                 labels = self.labels.get(name, {})
                 status = next(
-                    (each for each in STATUS if any(re.fullmatch(_GOOD, of) for of in labels.get(each, ()))), ""
+                    (each for each in STATUS if any(re.fullmatch(GOOD, of) for of in labels.get(each, ()))), ""
                 )
                 if better == Better.HIGHER and status:
-                    good = f'100 * (sum(rate({name}{{{status}!~"{_BAD}"}}[{{rate}}])) or 0 * {query}) / {query}'
+                    good = f'100 * (sum(rate({name}{{{status}!~"{BAD}"}}[{{rate}}])) or 0 * {query}) / {query}'
                     settings = {"gate": True, "margin_percent": SUCCESS_MARGIN_PERCENT}
                     self.add(f"Successful {name}", "percent", Better.HIGHER, good, name, **settings)
         for name in sorted(self.names - self.used):

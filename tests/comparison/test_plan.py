@@ -91,9 +91,6 @@ def test_the_opening_says_what_further_hours_would_give(bench: Analysis) -> None
     assert plan_text(all_decided(bench.results).model_copy(update={"verdict": "invalid"})).startswith("Run the invalid")
 
 
-MEASURING = ("read_recordings", "compare_test", "view_run", "measure_metrics", "measure_at_load", "search_events")
-
-
 def said(result: bc.Result) -> dict[str, Any]:
     results: dict[str, Any] = json.loads(result.to_json())
     results["provenance"].pop("run")
@@ -124,7 +121,7 @@ def test_the_bundled_comparison_beside_a_ledger(tmp_path: Path, project: Path, m
         {"number-of-connected-devices": 1.0, "p99-api-times": 60.0},  # the first is that of the ledger's drift, too
     ]
     wanted = said(first), *(said(from_scratch(first, margins)) for margins in asked)
-    for name in MEASURING:
+    for name in ("read_recordings", "compare_test", "view_run", "measure_metrics", "measure_at_load", "search_events"):
         for module in (analysis, measure):
             monkeypatch.setattr(module, name, None, raising=module is measure and name != "read_recordings")
     other = [first.with_margins(margins) for margins in asked]

@@ -14,10 +14,10 @@ from typer.testing import Result
 
 import buildcompare as bc
 from buildcompare.config.catalogue import read_catalogue
+from buildcompare.recordings.frames import BAD
 from buildcompare.recordings.prometheus_client import Client
 from buildcompare.results import Results
 from loadinit.files import draft_of_files, write_draft
-from loadinit.server import _BAD
 from prometheus_server import Truth, run_prometheus, run_victoriametrics
 from support import command, refused
 
@@ -233,7 +233,7 @@ def test_names_and_labels_become_queries(server: str, tmp_path: Path, monkeypatc
     catalogue = read_catalogue(str(tmp_path / "metrics/x.yaml"))
     queries = {each.slug: each.query for each in catalogue.metrics}
     time, every = "http_request_duration_seconds", "http_requests_total"
-    good, asked = f'{every}{{code!~"{_BAD}"}}', f"sum(rate({every}[{{rate}}]))"
+    good, asked = f'{every}{{code!~"{BAD}"}}', f"sum(rate({every}[{{rate}}]))"
     written = {
         "http-request-duration-seconds-mean": f"sum(rate({time}_sum[{{rate}}])) / sum(rate({time}_count[{{rate}}]))",
         "http-request-duration-seconds-p99": f"histogram_quantile(0.99, sum(rate({time}_bucket[{{rate}}])) by (le))",

@@ -40,7 +40,6 @@ graph(view, next(row for row in view.result.metrics if row.slug == "p99-api-time
     'result.plot("p99-api-times");',
 )
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-LIMIT_MS = 90_000
 SETTINGS: dict[str, dict[str, Any]] = {
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # cells out of view stay in the page
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -84,7 +83,7 @@ def page_of(browser: Browser, address: str, *, height: int = 900) -> Iterator[Pa
     context = browser.new_context(viewport={"width": 1280, "height": height})
     try:
         page = context.new_page()
-        page.set_default_timeout(LIMIT_MS)
+        page.set_default_timeout(90_000)
         accept = page.locator("dialog.jp-Dialog .jp-mod-accept").first
         page.add_locator_handler(accept, lambda button: button.click())
         page.goto(address)

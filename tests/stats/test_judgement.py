@@ -33,13 +33,10 @@ def effect(log_ratio: float, sd: float = 0.02, df: float = math.inf) -> Effect:
 
 @pytest.mark.parametrize("df", [3.0, 14.0, math.inf])
 def test_intervals_and_p_values_are_those_of_the_t_distribution(df: float) -> None:
-    found = effect(0.05, 0.02, df)
-    distribution = stats.norm if math.isinf(df) else stats.t(df)
+    found, distribution = effect(0.05, 0.02, df), stats.norm if math.isinf(df) else stats.t(df)
     assert found.p_value == pytest.approx(2 * distribution.sf(2.5))
-    low, high = found.interval()
-    half = distribution.ppf(0.975) * 0.02
-    assert low == pytest.approx(100 * math.expm1(0.05 - half))
-    assert high == pytest.approx(100 * math.expm1(0.05 + half))
+    ends = 100 * np.expm1(0.05 + np.array([-1, 1]) * distribution.ppf(0.975) * 0.02)
+    assert found.interval() == pytest.approx(tuple(ends))
 
 
 @pytest.mark.parametrize(
@@ -215,11 +212,9 @@ def runs(*failed: float) -> list[tuple[float, float]]:
 
 def test_few_failures_are_judged_by_the_exact_test() -> None:
     """Runs that agree by chance (none in the base) would be certain by their scatter alone."""
-    effect = sure(failures_effect(runs(0, 0, 0), runs(1, 1, 1)))
-    assert effect.p_value == pytest.approx(stats.binomtest(3, 3).pvalue)
-    few, more = runs(2, 2, 2), runs(7, 7, 7)
-    judged = sure(failures_effect(few, more))
-    assert judged.p_value == pytest.approx(stats.binomtest(21, 27).pvalue)
+    for base, new, test in ((0, 1, stats.binomtest(3, 3)), (2, 7, stats.binomtest(21, 27))):
+        effect = sure(failures_effect(runs(base, base, base), runs(new, new, new)))
+        assert effect.p_value == pytest.approx(test.pvalue)
 
 
 def test_runs_that_differ_are_judged_by_their_scatter() -> None:
@@ -250,13 +245,22 @@ def frame(share: float, columns: tuple[str, ...], seed: int) -> pd.DataFrame:
 @pytest.mark.parametrize(
     "names",
     ["errors", "errors requests", "errors_per_second requests_per_second", "error_rate", "success_rate",
-     "errors_percent requests_per_second"],
+     "errors_percent requests_per_second", "requests_total by code"],
 )  # fmt: skip
 def test_frames_in_which_one_in_a_hundred_fails_are_a_regression(names: str) -> None:
-    columns = tuple(names.split())
+    def run(share: float, seed: int) -> pd.DataFrame:
+        if not names.endswith("code"):
+            return frame(share, tuple(names.split()), seed)
+        counts = frame(share, ("errors", "requests"), seed).rename_axis("timestamp").rename(columns={"errors": "503"})
+        counts["200"] = counts.pop("requests") - counts["503"]
+        counts = counts if share else counts.drop(columns="503")  # nothing failed: no series counts it
+        counts[counts.columns[2:]] = counts[counts.columns[2:]].cumsum()
+        tidy = counts.reset_index().melt("timestamp", var_name="metric")
+        code = tidy["metric"].where(tidy["metric"].isin(["200", "503"]), "")
+        return tidy.assign(metric=tidy["metric"].mask(code != "", "requests_total"), code=code)
 
     def verdict(base: float, new: float, count: int = 3) -> bc.Verdict:
-        sides = [[frame(share, columns, 10 * side + i) for i in range(count)] for side, share in enumerate((base, new))]
+        sides = [[run(share, 10 * side + i) for i in range(count)] for side, share in enumerate((base, new))]
         return bc.compare(*sides, type="bounded", users=500).verdict
 
     assert verdict(0.0, 0.0123) == "regression"

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from buildcompare.config.catalogue import SHARES, outcome
+from buildcompare.config.catalogue import outcome
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
 from buildcompare.results import Decided, ErrorRateResult, MetricResult, TestResult
@@ -239,7 +239,8 @@ def error_rates(test: TestResult) -> Iterator[Found]:
             yield Found(FindingKind.ERROR_RATE, severity, row.model_dump(mode="json"), metric=row.slug)
     for metric in test.metrics:  # report rises from zero, which have no percentage, and too many failures
         rose = metric.delta_percent is None and metric.status == Status.REGRESSION and metric.decided_by == "level"
-        if rose or (metric.failed_percent and failing(metric) and metric.status != Status.REGRESSION):
+        counts = metric.failed_percent or (metric.gate and outcome(metric.slug, metric.unit, metric.better))
+        if rose or (counts and failing(metric) and metric.status != Status.REGRESSION):
             evidence = metric.model_dump(include={"name", "slug", "unit", "base", "new", "delta_percent", "p_value",
                                                   "status", "reason"}, mode="json")  # fmt: skip
             severity = Severity.CRITICAL if metric.gate or failing(metric) else Severity.WARNING
@@ -248,11 +249,24 @@ def error_rates(test: TestResult) -> Iterator[Found]:
 
 def failing(row: ErrorRateResult | MetricResult) -> bool:
     """Test whether the new build has too many failed requests to pass."""
-    base, new = row.failed_percent or (row.base, row.new)
-    if base is None or new is None or not (row.failed_percent or row.unit in SHARES):
-        return False
-    is_ratio = row.unit == "ratio" and not row.failed_percent
-    return new >= max(FAILING_PERCENT / (100.0 if is_ratio else 1.0), ERRORS_TIMES * base)
+    base, new = row.failed_percent or _failed_percent(row)
+    return base is not None and new is not None and new >= max(FAILING_PERCENT, ERRORS_TIMES * base)
+
+
+def _failed_percent(row: ErrorRateResult | MetricResult) -> tuple[float | None, float | None]:
+    """Return the failed part of the requests of both builds, in percent; None if `row` is no share of the requests."""
+    if row.base is None or row.new is None:
+        return None, None
+    kind, highest = outcome(row.slug, row.unit, row.better), max(row.base, row.new)
+    if kind == "successes":
+        whole = 100.0 if highest > 1.0 else 1.0
+        return 100.0 * (1.0 - row.base / whole), 100.0 * (1.0 - row.new / whole)
+    is_ratio = row.unit == "ratio" or (
+        not row.unit and highest <= 1.0 and re.search(r"\b(rate|ratio|share)\b", row.slug)
+    )
+    if row.unit == "percent" or is_ratio:
+        return (100.0 * row.base, 100.0 * row.new) if is_ratio else (row.base, row.new)
+    return None, None
 
 
 def may_fail(metric: MetricResult, worst: float) -> bool:

@@ -92,7 +92,7 @@ def _has_more_errors(results: Results) -> bool:
         for row in test.metrics
         if outcome(row.slug, row.unit, row.better)
     }
-    if any((row.gate or row.failed_percent) and row.better == Better.LOWER and failing(row) for row in counts.values()):
+    if any((row.gate or row.failed_percent) and failing(row) for row in counts.values()):
         return True
     for each in (each for each in results.findings if each.test in valid):
         rose = each.kind == FindingKind.UNJUDGEABLE and each.severity != Severity.INFO and each.evidence["base"] == 0
@@ -129,7 +129,7 @@ def causes(
         worst = _worst(metric.deciding, metric.better)
         if not kinds and (worst >= TWICE.get(metric.better, math.inf) or may_fail(metric, worst)):
             kinds.append(CauseKind.TWICE_AS_BAD)
-        if not kinds and outcome(metric.slug, metric.unit, metric.better) == "failures" and failing(metric):
+        if not kinds and outcome(metric.slug, metric.unit, metric.better) and failing(metric):
             kinds.append(CauseKind.FAILING)
         if not kinds and _mean_doubled(metric):
             kinds.append(CauseKind.MEAN_DOUBLED)

@@ -51,6 +51,16 @@ _ZONE = re.compile(r"time[ _-]?zone|(?:.*[ _-])?tz(?:info|[ _-]?name)?|(?:utc|gm
 _OF_ZONE = re.compile(
     r"(?:Africa|America|Asia|Atlantic|Australia|Europe|Pacific)/\w+|(?:UTC|GMT)[+-]\d.*|[+-]\d\d:\d\d|CES?T|[ECMP][SD]T"
 )
+STATUS = ("code", "status", "status_code", "http_status", "http_status_code", "http_response_status_code", "grpc_code")
+BAD = (
+    "(?i)5..|err(or)?s?|server_?error|fail.*|.*exception|time_?out|unavailable|internal|unknown|deadline.*|aborted"
+    "|data_?loss|resource_?exhausted"
+)
+GOOD = "(?i)[123]..|ok|succe.*|complete.*|done|accepted|pass.*|hit"
+"""Labels that hold a status, the surest first, and their values that count as errors and as successes."""
+_REQUESTS = re.compile(
+    r"(?i)(.*(?:requests?|responses?|calls?|quer(?:y|ies)|transactions?|rpcs?|handled))(_total|_count)?"
+)
 _INDEX = re.compile(r"|index|Unnamed: ?\d+|__index_level_0__|level_0")
 """Names that pandas gives to a column that was the index of a table."""
 _SECONDS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
@@ -158,6 +168,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
     values = [columns["value"]] if is_tidy else [column for column in frame.columns if column != clock]
     if SEPARATOR in frame.attrs:
         frame = with_decimal_points(frame, values, file, clock=clock)
+    frame = _with_errors(frame, metric, values[0], clock, catalogue) if is_tidy else frame
     times = _times(frame[clock], file)
     zone = next((each for name, each in columns.items() if _ZONE.fullmatch(name) or _is_of_zones(frame[each])), None)
     if zone and not ({*frame[zone].astype(str)} <= {"", "UTC", "GMT", "Z"} or _is_zoned(frame[clock]).all()):
@@ -182,7 +193,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
         if not isinstance(name, str) or not name:
             raise file.fault(f"metric, {_row(file, frame.index, rows[0])}", "a metric's name", "nothing")
         column = frame[values[0]].iloc[rows]
-        texts = dict(zip(map(str, labels), map(str, own), strict=True))
+        texts = {str(label): str(text) for label, text in zip(labels, own, strict=True) if text != ""}
         name, in_name = unit_in(name.strip(), catalogue)
         unit, beside = catalogue.find(name).unit, []
         for label, text in [*texts.items()]:
@@ -195,6 +206,25 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
             raise file.fault(f"{metric}, {_row(file, frame.index, rows[0])}", f"one unit of {name}", "a second one")
         seen.add((name, *texts.items()))
         yield Curve(name, times[rows], read, texts, partial(_row, file, column.index), unit)
+
+
+def _with_errors(frame: pd.DataFrame, metric: Any, value: Any, clock: str, catalogue: Catalogue) -> pd.DataFrame:
+    """Sum requests with a bad status into a metric of errors, zero if none failed: ``http_requests_errors_total``."""
+    labels = [column for column in frame.columns if column not in (clock, metric, value)]
+    status = next((label for label in labels if str(label).casefold() in STATUS), None)
+    named = {name: _REQUESTS.fullmatch(str(name)) for name in frame[metric].unique()} if status is not None else {}
+    names = {name: of.expand(r"\1_errors\2") for name, of in named.items() if of and not catalogue.find(name).known}
+    requests: pd.DataFrame = frame[frame[metric].isin(list(names))]
+    numbers = _all_numbers(requests[value])
+    if requests.empty or numbers is None:
+        return frame
+    good, bad = (requests[status].astype(str).str.fullmatch(words).to_numpy(dtype=bool) for words in (GOOD, BAD))
+    if not (good | bad).any():
+        return frame
+    errors = requests.copy()
+    errors[metric], errors[value], errors[status] = requests[metric].map(names), np.where(bad, numbers, 0.0), ""
+    errors = errors.groupby([clock, metric, *labels], sort=False, dropna=False, observed=True, as_index=False).sum()
+    return pd.concat([frame.drop(requests.index[bad]), errors])
 
 
 def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Catalogue) -> Iterator[Curve]:
