@@ -91,7 +91,7 @@ def compare(
     margins
         The smallest change that matters, in percent by metric, in place of the catalogue's margin.
     calibration
-        Path of a file that ``buildcompare calibrate`` made. Without one, the catalogue states the noise between runs.
+        Path of a file that ``buildcompare calibrate`` made. Without one, noise is from the catalogue and repeated runs.
     rate_s
         Seconds over which rates in the files were taken. The default is the value in the files; if the files have no
         value, it is 60, or less in short repeated runs. A steady window begins `rate_s` after the load is reached and

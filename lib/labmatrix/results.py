@@ -16,12 +16,12 @@ from buildcompare.results.codes import Better, NoiseSource, Status
 ClaimStatus = StrEnum("ClaimStatus", "HOLDS WITHIN_MARGIN LIKELY UNPROVEN DISAGREES CONTRADICTED")
 ClaimStatus.__doc__ = """Agreement of the runs with a conclusion.
 
-Within margin: a difference was claimed, but it is significantly smaller than the margin. If the noise is unknown:
-likely (the values agree, and only a large scatter could explain them by chance), unproven, or disagrees."""
+Within margin: a difference was claimed, but it is significantly smaller than the margin. If nothing is significant:
+disagrees (the values contradict it), likely (noise unknown, but only large noise explains the values), or unproven."""
 Unjudged = StrEnum("Unjudged", "SINGLE FEW CONFOUNDED")
 Unjudged.__doc__ = """Why runs of variants give no estimate of their noise.
 
-No variant ran twice, too few did, or no two variants share a block (machine, round)."""
+Single: no variant ran twice. Few: too few did. Confounded: no two variants share a block (machine, round)."""
 
 
 def listed_levels(levels: Mapping[str, str]) -> str:
@@ -48,7 +48,7 @@ class VariantRunResult(Model):
     """Level of each operation: the mean of several requests or iterations, geometric for times."""
     facts: dict[str, float | str] = Field(default_factory=dict)
     source: str | None = None
-    """File and line of the run; null if it stands in the params file."""
+    """File and line that hold the values of the run; null if the params file holds them."""
 
 
 class OperationResult(Model):
@@ -61,31 +61,31 @@ class OperationResult(Model):
     gate: bool
     margin_percent: float
     model: Literal["linear", "mixed", "none"]
-    """`mixed`: runs share blocks; `none`: no run was repeated, and no noise is stated."""
+    """Model of the noise: `mixed` if runs share blocks, else `linear`; `none` without an estimate (see `unjudged`)."""
     run_sd_percent: Number = None
     block_sd_percent: Number = None
     noise_source: NoiseSource = NoiseSource.NONE
     unjudged: Unjudged | None = None
     """Why the noise is unknown; null if it is known."""
     zero_in: str | None = None
-    """A variant with a run that measured 0: it is judged by the difference, and left out of the factors' effects."""
+    """Name of a variant with a run of 0. Such variants are compared by differences, and have no part in `effects`."""
 
 
 class Unproven(Model):
-    """The scatter at which a difference of single runs would be chance."""
+    """The noise that would explain a difference by chance, and the runs that would show the difference."""
 
     chance_sd_percent: Number
-    """The difference is significant (5 %) only if the standard deviation of one run is smaller than this.
+    """The difference is significant (5 %) only if the standard deviation of one run, in percent, is smaller than this.
 
-    Null if a run measured 0, which leaves no ratio.
+    Null if a run measured 0 (no ratio), and for a claim of equality.
     """
     runs_needed: dict[str, int | None]
-    """Runs of each variant that show the difference with a probability of 80 %, by the standard deviation of one run in
-    percent; null above 99."""
+    """Standard deviation of one run (percent) -> runs of each variant that show the difference, or confirm a claim of
+    equality, with 80 % probability. Null above 99, or if no number of runs is enough."""
 
 
 class ContrastResult(Unproven):
-    """One variant beside another in one operation."""
+    """One variant compared with another in one operation."""
 
     operation: str
     variant: str
@@ -94,9 +94,9 @@ class ContrastResult(Unproven):
     base: float
     new: float
     delta_percent: Number
-    """Null if the level of `against` alone is 0."""
+    """Change from `against` to `variant`, in percent; null from 0 to another level."""
     times_better: Number
-    """How many times better the variant is (for times, level of `against` over its level); null if unbounded."""
+    """Ratio of levels, above 1 if the variant is better (lower is better: `against` / `variant`); null if infinite."""
     ci_low: Number = None
     """95 % interval of `delta_percent` for this row alone."""
     ci_high: Number = None
@@ -116,7 +116,7 @@ class ContrastResult(Unproven):
 
 
 class EffectResult(Model):
-    """Effect of a level of one factor, or of two, as the mean over the other factors."""
+    """Effect of a level of one factor, or interaction of levels of two, averaged over the other factors."""
 
     operation: str
     factors: list[str]
@@ -139,7 +139,7 @@ class TermResult(Model):
     """Adjusted (Holm) over all terms of all operations."""
     proven: bool = False
     largest_percent: float
-    """The largest of its effects."""
+    """The largest effect of the term, in percent."""
 
 
 class RankResult(Model):
@@ -154,7 +154,7 @@ class RankResult(Model):
     last: int
     """Number of variants that are not significantly worse."""
     runs_to_next: int | None = None
-    """Runs per variant that separate it from the next with a probability of 80 %; null if separate now, or above 99."""
+    """Runs per variant that separate it from the next (80 % probability); null if separate, above 99 or unknown."""
 
 
 class ClaimResult(Unproven):
@@ -188,7 +188,7 @@ class VariantsResult(KindResult):
     claims: list[ClaimResult] = Field(default_factory=list)
 
     def tables(self) -> Mapping[str, Iterable[Mapping[str, Any]]]:
-        """Rows by name of their table; `variants` holds the contrasts, the others are named as in results.json."""
+        """Rows by name of their table: `variants` holds the contrasts, and `variants_factors` the terms."""
         wide = {"levels", "values", "facts"}
         runs = ({**row.levels, **dict(row), **row.values, **row.facts} for row in self.runs)
         return {
@@ -246,9 +246,9 @@ class VariantsResult(KindResult):
 
     @property
     def by_weight(self) -> list[ContrastResult]:
-        """The contrasts: regressions against the baseline, its improvements, other changes, then the rest.
+        """The contrasts: regressions against the baseline, improvements on the baseline, other changes, then the rest.
 
-        Within each group, differences that need the largest scatter to be chance come first.
+        Each group is sorted by the noise of one run that would explain the difference by chance, the largest first.
         """
 
         def place(row: ContrastResult) -> tuple[bool, bool, bool, float]:
@@ -258,7 +258,7 @@ class VariantsResult(KindResult):
         return sorted(self.contrasts, key=place)
 
     def most_telling(self, operation: str | None, most: int) -> list[ContrastResult]:
-        """The `most` weightiest contrasts of an operation (None: of all), in their order."""
+        """The first `most` contrasts of an operation (None: of all) in `by_weight`, in the order of `contrasts`."""
         first = [row for row in self.by_weight if operation in (None, row.operation)][:most]
         return [row for row in self.contrasts if any(row is each for each in first)]
 
@@ -268,6 +268,6 @@ class VariantsResult(KindResult):
 
 
 def of_results(results: Results) -> VariantsResult:
-    """The matrix in the results of a report on one."""
+    """Return the matrix of variants in the results of a report."""
     assert isinstance(results.variants, VariantsResult)
     return results.variants

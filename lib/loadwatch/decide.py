@@ -69,7 +69,7 @@ class Row(Model):
     """95 % interval from the noise between runs, as in a report of the recording so far."""
     end_low: Number
     end_high: Number
-    """The change at the end of the test, over all looks; null without a bound."""
+    """Bounds of the change at the end of the test, valid over all looks; null without a bound."""
     width_end: Number = None
     """Width of the 95 % interval at the end of the test; null if the test has ended."""
 

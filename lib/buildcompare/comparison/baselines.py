@@ -89,7 +89,7 @@ def compare_to_kept(
     """Compare the runs `new` with the latest kept runs; the result is None if no kept runs are comparable.
 
     `compare` is :func:`buildcompare.compare`. If the kept runs turn out to have another load than `new`, the comparison
-    is repeated with kept runs at the load of `new`. In a benchmark, runs of one build are one observation by default.
+    is repeated with kept runs at the load of `new`. In a benchmark, each kept folder and `new` are sessions by default.
     """
     kept = latest(folder, stated)
     result = _compared(compare, kept, new, **settings)
@@ -97,7 +97,7 @@ def compare_to_kept(
         return None, kept
     ((base, runs),) = [(each["base"], each["new"]) for each in result.recordings.values()]
     fit = latest(folder, stated, load_of(runs))
-    untimed = not any(run.series or run.session for run in (*base, *runs))  # each file of pyperf has an unnamed one
+    untimed = not any(run.series or run.session for run in (*base, *runs))  # each pyperf file has an unnamed session
     if untimed and settings.get("sessions") is None:
         settings["sessions"] = ([each.folder.name for each in fit for _ in range(each.runs)], ["new"] * len(runs))
     return _compared(compare, fit, new, **settings) if fit != kept or untimed else result, fit

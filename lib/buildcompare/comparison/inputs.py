@@ -58,7 +58,7 @@ def _files_of_builds(params: Comparison) -> list[str | None]:
 
 
 def inputs_sha256(params: Reported, **settings: Any) -> str:
-    """A hash of the params, of the contents of all files, of `settings`, and of the code."""
+    """Return a hash of the params, of the contents of all files, of `settings`, and of the code."""
     asked = {"params": params.model_dump(mode="json"), "settings": settings, "code": code_sha256()}
     made = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
     for path in files_of(params):
@@ -68,7 +68,7 @@ def inputs_sha256(params: Reported, **settings: Any) -> str:
 
 @cache
 def code_sha256() -> str:
-    """A hash of the library's files and of the installed versions of the packages that it requires."""
+    """Return a hash of the files of the library and of registered kinds, and of the versions of required packages."""
     made = hashlib.sha256()
     for library in (Path(__file__).parents[1], *(kind.folder for kind in kinds())):
         for file in sorted(file for file in library.rglob("*") if file.is_file() and file.parent.name != "__pycache__"):

@@ -53,7 +53,7 @@ class Estimates:
 class TestView:
     """One test: its recordings, measurements and result, as figures need them."""
 
-    __test__ = False  # not a test class of pytest's
+    __test__ = False  # tells pytest that this is no test class
 
     result: schema.TestResult
     recordings: TestRecordings

@@ -63,7 +63,7 @@ class OpenCatalogue(Catalogue):
 
 
 def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
-    """Return a copy of `catalogue` that also lists assumed metrics; `units` maps each name to the unit of values."""
+    """Return a copy of `catalogue` that also lists assumed metrics; `units` maps each name to its unit."""
     metrics = [*catalogue.metrics]
     for name, unit in units.items():
         metric = catalogue.find(name)
@@ -138,7 +138,7 @@ def open_catalogue(names: Iterable[str] | None = None) -> OpenCatalogue:
 
 
 def given_or_open(catalogue: str | Catalogue | None) -> Catalogue:
-    """Read the catalogue of this name; by default merge all of them."""
+    """Return a given catalogue, or read the one of this name; None merges all catalogues."""
     return open_catalogue() if catalogue is None else read_catalogue(catalogue)
 
 

@@ -93,7 +93,7 @@ def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "succes
 class Operation(_Strict):
     """Settings of one metric. A missing value comes from the catalogue or the metric's name, else from the defaults.
 
-    If `better` is missing, and neither the name nor a unit of time implies a direction, the metric is neutral, no gate.
+    Without `better`, and without a direction implied by the name or a unit of time, the metric is neutral and no gate.
     """
 
     unit: str = Field(default="", max_length=60)
@@ -172,7 +172,7 @@ class Question(NamedTuple):
     """One query of a catalogue with its variables filled in, and the meaning of its series."""
 
     metric: str
-    """Slug of a metric, or group of a label table."""
+    """Slug of a metric, alert or error rate, group of a label table, or name of a counter (role `resets`)."""
     name: str
     unit: str
     role: Role

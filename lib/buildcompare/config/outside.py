@@ -22,9 +22,9 @@ MAX_LINE = 1_000
 """Maximum characters of each part of an error message, and of a line that a server sent."""
 _HIDDEN = "***"
 _PIECE = 16
-"""Minimum characters of a part of a secret for the part to be hidden. Truncated answers may hold only a part."""
+"""Minimum length of a part of a secret that is hidden, in characters. Truncated answers may hold only a part."""
 _LONG = 10_000
-"""Secrets over `_LONG` bytes are masked only as plain text; texts over `_LONG` characters are searched by line."""
+"""Secrets over `_LONG` bytes are not searched as hex or escapes; texts over `_LONG` characters are searched by line."""
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 

@@ -105,9 +105,9 @@ VERSION = r"\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?"
 
 
 def version_in(label: str, *, whole: bool = True) -> str | None:
-    """Return the version in a build's name, such as ``10.4.0-rc1`` in ``v10.4.0-rc1``; None if no or several.
+    """Return the version in a build's name, such as ``10.4.0-rc1`` in ``v10.4.0-rc1``; None if there is none.
 
-    With `whole`, a version with a suffix, such as ``1.4.0-12-gabc1234``, is another build and has no version.
+    With `whole`, the result is also None for several versions, or a version with a suffix (``1.4.0-12-gabc1234``).
     """
     end = r"(?![a-z\d.+-])" if whole else r"(?![\d.])"
     found = re.findall(rf"(?i)(?<![a-z\d.])(v?)({VERSION}){end}", label)
@@ -365,7 +365,7 @@ class Comparison(Reported):
     new: Build
     source: Source
     metrics: str | None = Field(default_factory=lambda read: CATALOGUES.get(read["source"].kind), min_length=1)
-    """Name or path of the catalogue; None: the catalogue that lists most metrics of the runs."""
+    """Name or path of the catalogue; None: for each test, the catalogue that lists most of its runs' metrics."""
     operations: dict[Annotated[str, Field(min_length=1, max_length=200)], Operation] = Field(default_factory=dict)
     """Name of a benchmark's quantity -> its settings, which override the catalogue's."""
     tests: Named[Test]

@@ -116,7 +116,7 @@ def _shift(plot: Plot, test: TestView, slug: str) -> list[chart.Mark]:
 
 
 def _phase_bars(plot: Plot, test: TestView) -> None:
-    """Draw the phases of each build as a bar under the curves."""
+    """Draw the phases of the first run of each build as a bar under the curves."""
     height = 0.07 * (plot.bottom - plot.top)
     for row, side in enumerate(SIDES):
         top = plot.bottom + 0.2 * (plot.bottom - plot.top) + row * height
@@ -201,7 +201,7 @@ def _thinned(elapsed: np.ndarray, values: np.ndarray) -> list[Stretch]:
 def _with_curves(
     test: TestView, metric: MetricResult, find: chart.Find, title: str, size: tuple[float, float], *, below: float = 0.0
 ) -> Plot:
-    """Draw all runs of both builds over shaded steady windows and shutdowns."""
+    """Draw all runs of both builds; shade the steady window and the shutdown of the first run of each build."""
     curves = stretches(test, find)
     minutes, values = (
         np.concatenate([[0.0], *(part[i] for parts in curves.values() for part in parts)]) for i in range(2)

@@ -150,7 +150,7 @@ class Plot:
         return self.left + share * (self.right - self.left)
 
     def down(self, y: ArrayLike) -> Any:
-        """Convert values of y to points from the top; values outside the axes are cut at the edge."""
+        """Convert values of y to points from the top; values outside the axes are clipped just beyond the edge."""
         share = (np.asarray(y, dtype=np.float64) - self.y[0]) / (self.y[1] - self.y[0])
         return self.bottom - np.clip(share, -0.01, 1.03) * (self.bottom - self.top)
 

@@ -130,7 +130,7 @@ def _counts_rows(column: pd.Series) -> bool:
 
 
 def _counts_up(series: Series) -> bool:
-    """Test for a counter: a name such as ``x_total``, no negative value, and few restarts, after which it is small."""
+    """Test for a counter: a name such as ``x_total``, no negative value, few falls (at most 1 %, or 3 to near zero)."""
     values = series.values[~np.isnan(series.values)]
     named = re.search("_(total|(seconds|bytes)_(count|sum|bucket))$", series.name)
     if not named or values.size < 2 or not np.all(np.isfinite(values) & (values >= 0.0)):

@@ -29,7 +29,7 @@ __all__ = [
 
 
 ALIKE = 1.1  # Series share a clock if together they have at most this many distinct times per step
-LATE = 2.0  # In a sum, a series is zero more than this many steps before its first or after its last sample
+LATE = 2.0  # In a sum, a series counts as 0 at times more than this many steps outside its samples
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Recording:
             dates (without a zone: UTC).
         catalogue
             A catalogue's name, path or contents: it states the unit of each metric, found by name, alias or slug. The
-            default searches all catalogues, and reads other units from the names.
+            default searches all catalogues, and reads the units of unlisted metrics from their names.
         window
             Start and end of the run in seconds, on the clock of `frame`; by default its first and last sample.
         stop_known
@@ -203,8 +203,8 @@ class Recording:
     def total(self, metric: str) -> Series | None:
         """Return the graph series of `metric`; several series (of instances, say) are summed.
 
-        A series counts as 0 before it begins and after it ends. Other times at which one lacks a sample are left out,
-        and so are all times that the series do not share if they are sampled at different times.
+        A series counts as 0 before it begins and after it ends. Other times at which a series lacks a sample are left
+        out. If the series are sampled at different times, only times that all series share are kept.
         """
         parts = [series for series in self.graphs() if series.metric == metric]
         if len(parts) < 2:
@@ -240,7 +240,7 @@ class Recording:
         elapsed, finite = elapsed[first:stop], np.isfinite(series.values[first:stop])
         present = elapsed.size
         steps = (end - start) / step if step > 0 else math.inf
-        if present and elapsed[0] - start > 0.5 * step:  # samples have the times of their intervals' ends
+        if present and elapsed[0] - start > 0.5 * step:  # a sample has the time at which its interval ends
             steps -= 1.0
         expected = max(present, math.floor(steps + 1e-6) + 1) if math.isfinite(steps) else present
         gap = float(np.diff(np.concatenate(([start], elapsed[finite], [end]))).max())

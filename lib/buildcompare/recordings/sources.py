@@ -68,7 +68,7 @@ def read(
         the working folder, then in the project. An fsspec address, such as ``s3://bucket/run.parquet``, works too.
     catalogue
         A catalogue's name, path or contents: it states the unit of each metric. The default searches all catalogues,
-        and reads other units from the names.
+        and reads the units of unlisted metrics from their names.
     kind
         ``recorded``, ``ltctl``, ``grafana``, ``pgbench`` or ``sysstat``; recognised from the contents by default.
     labels
@@ -414,8 +414,8 @@ def is_kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue) -> bool:
 def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh: bool = False) -> InputFile | None:
     """Return the file in `slot` if it was pulled by this request and with these credentials, else None.
 
-    A file that was not pulled raises an error. With `refresh`, the result is None for pulled and for damaged files, and
-    always for a file pulled before its run ended. Credentials are compared only if all secrets are available.
+    A file that was not pulled raises an error. The result is also None for a file pulled before its run ended, and with
+    `refresh` for every pulled or damaged file. Credentials are compared only if all secrets are available.
     """
     if not resolve(slot.path).exists():
         return None

@@ -135,5 +135,5 @@ def aligned(table: str) -> str:
 
 
 def destination(url: str) -> str:
-    """Write a link's destination with brackets and spaces escaped."""
+    """Write a link's destination with round brackets, angle brackets and vertical bars percent-encoded."""
     return re.sub(r"[()<>|]", lambda match: f"%{ord(match[0]):02X}", url)

@@ -88,7 +88,7 @@ ValidityCode = StrEnum(
     LOAD_UNKNOWN CUT_IN_RAMP ANOTHER_BUILD NONE_SUCCEEDED
     """,
 )
-ValidityCode.__doc__ = "Limits of a run or a test; their rules: :mod:`buildcompare.validity.rules`."
+ValidityCode.__doc__ = "Facts that limit conclusions from a run or a test; rules: :mod:`buildcompare.validity.rules`."
 Better = StrEnum("Better", "LOWER HIGHER NEUTRAL")
 Better.__doc__ = "The direction in which a metric improves."
 NoiseSource = StrEnum("NoiseSource", "CALIBRATION LEDGER CATALOGUE SESSIONS REPEATS NONE")
@@ -115,9 +115,9 @@ NoHistory.__doc__ = "Why a comparison was not compared with earlier ones; senten
 DriftKind = StrEnum("DriftKind", "SAME_VERSION PREVIOUS_NEW BETWEEN_DATABASES")
 DriftKind.__doc__ = """The two levels that a row of drift compares.
 
-The base with the previous new build of its version; the new build with the previous one; two databases of a build."""
+The base, or the new build, and an earlier new build (of the base's version if possible); one build on two databases."""
 SetupChange = StrEnum("SetupChange", "CHANGED NOT_RECORDED")
-SetupChange.__doc__ = "How a setting differs from an earlier one; not recorded: one of the two does not state it."
+SetupChange.__doc__ = "How a setting differs from an earlier one; not recorded: one comparison does not state it."
 Severity = StrEnum("Severity", "CRITICAL WARNING INFO")
 Severity.__doc__ = "How urgent a finding is."
 FindingKind = StrEnum(
@@ -132,6 +132,6 @@ FindingKind = StrEnum(
     LOAD_MAY_DIFFER
     """,
 )
-FindingKind.__doc__ = "The subject of a finding; :mod:`buildcompare.findings` holds their order."
+FindingKind.__doc__ = "The subject of a finding; :mod:`buildcompare.findings` defines the order of findings."
 SuggestionKind = StrEnum("SuggestionKind", "RERUN FIND_CAUSE FORMER_SETUP SETTLE LOOK_AT_LABEL")
 SuggestionKind.__doc__ = "The kind of a proposed next step."

@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """Earlier difference of each build between two databases, in percent; null if unknown or of opposite sign today."""
+    """Earlier difference between two databases, by build, in percent; null if unknown or if its sign differs now."""
 
     comparison: str
     base: Number = None
@@ -56,9 +56,9 @@ class Drift(Model):
     flipped: bool = False
     """True if two databases swapped their order by supported users since new builds were last tested on both."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
-    """If `flipped`: latest earlier comparisons (at most 20) with the same faster database as this one."""
+    """If `flipped`: latest earlier comparisons (at most 20) in which the same database as now supported more users."""
     earlier_comparisons: int = 0
-    """If `flipped`: number of all earlier comparisons with the same faster database as this one."""
+    """If `flipped`: number of all earlier comparisons in which the same database as now supported more users."""
 
     @property
     def beyond_chance(self) -> bool:
@@ -67,7 +67,7 @@ class Drift(Model):
 
 
 class BetweenComparisons(Model):
-    """Robust standard deviation of a version's change in users between comparisons; null below 5 changes (`links`)."""
+    """Robust standard deviation of the drifts of supported users at one version; null for fewer than 5 (`links`)."""
 
     type: TestType
     db_engine: str | None

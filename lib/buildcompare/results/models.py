@@ -136,7 +136,7 @@ class AlertResult(Model):
     """Name of the alert in the catalogue."""
     threshold: float
     first_s: Number
-    """Time at which the alert's query first reached the threshold, in elapsed seconds; null if it never did."""
+    """Earliest elapsed seconds over all runs, from 60 s on, at which the query reached the threshold; null if never."""
     times: int
     """Number of times that the query rose to the threshold, over all runs of the build."""
     share_steady: float
@@ -196,7 +196,7 @@ class Event(Model):
     """Number, from 1, of a group of simultaneous events in one build; null only in results of earlier versions."""
     matched: bool
     warning: bool = False
-    """True if the event is in one build only and significantly larger than the metric's margin."""
+    """True if only one build has it, significantly beyond the margin (a spike or drop in one metric: 6 margins)."""
 
 
 class Distribution(Model):
@@ -245,7 +245,7 @@ class ProfilesResult(Model):
     own: list[FrameResult]
     """Share of each frame in the samples, in percent; only samples taken in the frame itself count."""
     total: list[FrameResult]
-    """Share of each frame including callees, in percent; no frames with at least 90 % of their change in a callee."""
+    """Share of each frame with its callees. Frames with 90 % or more of their change in a callee are omitted."""
 
 
 class Sessions(Model):
@@ -286,7 +286,7 @@ class TestResult(Model):
     looks: list[tuple[int, int]] = Field(default_factory=list)
     """Numbers of runs (base, new) at each analysis of this test: earlier analyses from the ledger, then this one."""
     level: float = 0.05
-    """Significance level of adjusted p-values: 5 % at the first analysis, less at repeated ones."""
+    """Significance level of adjusted p-values, and 1 - confidence of intervals: 5 %, or less at repeated analyses."""
     planned_runs: int | None = None
     """Planned final number of runs of each build, which affects `level`; null if the params state none."""
 
@@ -304,7 +304,7 @@ class FurtherRunsResult(Model):
     found_percent: float
     """Smallest rise, in percent, that would be reported as a change after the further runs (probability 80 %)."""
     no_worse_than_percent: Number
-    """Losses above this percentage are probably (80 %) excluded if builds are equal; null with `better: neutral`."""
+    """If builds are equal, losses above this percentage are excluded with 80 % probability; null for neutral rows."""
 
 
 class PlannedRow(Model):
@@ -322,7 +322,7 @@ class PlannedRow(Model):
     unit: Literal["run", "session"] = "run"
     """What the numbers in `steps` count: runs or sessions."""
     steps: list[FurtherRunsResult]
-    """Plans with 1 further run, and with the fewest (8 if none is enough) that detect 1.5 times the margin."""
+    """A plan with 1 further run, and one with the fewest (at most 8) that detect a change of 1.5 times the margin."""
 
     @property
     def undecided(self) -> bool:
@@ -454,7 +454,7 @@ class Results(Model):
     self_check: dict[str, Any] | None = None
     tests: list[TestResult]
     pooled: list[PooledResult] = Field(default_factory=list)
-    """Changes of metrics, pooled over all tests of a type; no verdict uses them."""
+    """Changes of metrics, pooled over tests of one type that have independent noise; no verdict uses them."""
     variants: KindResult | None = None
     """Results of a matrix of variants; such results have no `tests`, and `base` is the baseline variant."""
     plan: list[TestPlan] = Field(default_factory=list)

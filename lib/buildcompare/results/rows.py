@@ -21,7 +21,7 @@ class Tested(Change):
     """A change and its test against run-to-run noise; the added fields are null if the noise is unknown."""
 
     ci_low: Number = None
-    """Low end of the 95 % interval of `delta_percent`, from run-to-run noise; not adjusted for the number of rows."""
+    """Low end of the 95 % interval of `delta_percent` (repeated analyses: 1 - `level`), unadjusted for other rows."""
     ci_high: Number = None
     p_value: Number = None
 
@@ -104,7 +104,7 @@ class TrafficMixResult(Model):
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
     """What changed: shares of calls (`mix`) or seconds per call (`speed`). `unknown`: mix changed; speed is unknown."""
     counts: bool
-    """True if `mix_percent` is at least half the margin, and its interval (if known) excludes zero."""
+    """True if the row is judged, `mix_percent` is half the margin or more, and its interval (if known) excludes 0."""
     base: float
     new: float
     delta_percent: float
@@ -144,7 +144,7 @@ class MetricResult(Decided, MetricRow):
     labels: dict[str, str] = Field(default_factory=dict)
     margin_percent: float
     levels: Pair[list[float]]
-    """Level (mean) of each run, if known. The row's `base` and `new` are geometric means of them (or arithmetic)."""
+    """Level of each run, if known. `base` and `new` are geometric means (arithmetic for failures, successes, zeros)."""
     mean: Pair[Number]
     """Arithmetic mean of a run's samples, averaged over the runs of each build; null if no run has usable samples."""
     p_adjusted: Number = None
@@ -216,7 +216,7 @@ class PooledResult(MetricRow):
     labels: dict[str, str] = Field(default_factory=dict)
     type: TestType
     tests: list[str]
-    """Names of the valid tests in which the metric was judged. In unbounded tests, it is judged at equal load."""
+    """Names of the pooled tests: valid, with the metric judged by its level or, in unbounded tests, at equal load."""
     margin_percent: float
     delta_percent: Number
     ci_low: Number
@@ -244,7 +244,7 @@ class FailingLabel(Model):
 class ErrorRateResult(Tested, MetricRow):
     """One error rate in one test: mean over the steady windows, or over whole runs for counts in the params file.
 
-    `delta_percent` is null if nothing failed in the base. The interval is computed after 1/3 is added to the failures.
+    `delta_percent` is null if nothing failed in the base. For the interval, 1/3 is added to failures and to successes.
     """
 
     better: Literal[Better.LOWER] = Better.LOWER

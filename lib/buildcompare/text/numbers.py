@@ -110,7 +110,7 @@ def quoted(label: str) -> str:
 
 
 def scales(unit: str) -> tuple[tuple[float, str, float], ...]:
-    """Return the units that show `unit`, largest first (kB before B): smallest value shown, name and factor."""
+    """Return the display units of `unit`, largest first (kB before B): smallest displayed value, name and factor."""
     large = ((2.0 * size, f"{name} {unit}".strip(), 1.0 / size) for size, name in _LARGE)
     return _SCALES.get(unit) or (*large, (0.0, unit, 1.0))
 
