@@ -199,10 +199,7 @@ def changes(
     kind: str = "bounded",
     loads: Mapping[int, tuple[float, float]] | None = None,
 ) -> list[tuple[str, ErrorChange]]:
-    """What is found in a chain of tests, by the errors of both builds in each comparison.
-
-    In an unbounded test both builds support one user, but for comparisons with other `loads`.
-    """
+    """What a chain of tests finds, by the errors of both builds; `loads`: users of unbounded tests, if not one."""
     chain = []
     for i in range(len(next(iter(tests.values()))[0])):
         users = Pair(*(loads or {}).get(i, (1.0, 1.0))) if kind == "unbounded" else None

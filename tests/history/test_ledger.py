@@ -186,10 +186,7 @@ def test_the_version_in_a_label() -> None:
 
 
 def recorded(params: dict[str, Any], folder: Path, count: int, **changes: Any) -> Ledger:
-    """A ledger of `count` comparisons as that of `params`, of other builds and other runs, each on two databases.
-
-    API times of both move by 10 % with the build, and a little apart.
-    """
+    """A ledger of `count` comparisons like that of `params`, on two databases whose times move by 10 % together."""
     entry, entries = entry_of(check_params(params), analysed(params).results.tests, position=1), []
     for i in range(count):
         data = json.loads(entry.model_dump_json())

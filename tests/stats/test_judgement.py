@@ -33,10 +33,9 @@ def effect(log_ratio: float, sd: float = 0.02, df: float = math.inf) -> Effect:
 
 @pytest.mark.parametrize("df", [3.0, 14.0, math.inf])
 def test_intervals_and_p_values_are_those_of_the_t_distribution(df: float) -> None:
-    found, distribution = effect(0.05, 0.02, df), stats.norm if math.isinf(df) else stats.t(df)
-    assert found.p_value == pytest.approx(2 * distribution.sf(2.5))
-    ends = 100 * np.expm1(0.05 + np.array([-1, 1]) * distribution.ppf(0.975) * 0.02)
-    assert found.interval() == pytest.approx(tuple(ends))
+    found, law = effect(0.05, 0.02, df), stats.norm if math.isinf(df) else stats.t(df)
+    assert found.p_value == pytest.approx(2 * law.sf(2.5))
+    assert found.interval() == pytest.approx((*100 * np.expm1(0.05 + np.array([-0.02, 0.02]) * law.ppf(0.975)),))
 
 
 @pytest.mark.parametrize(
@@ -86,8 +85,7 @@ def test_adjusted_p_values_are_those_of_holm_and_of_benjamini_and_hochberg(ratio
 
 
 def test_families_are_judged_apart() -> None:
-    gate = LOWER.model_copy(update={"gate": True})
-    time = LOWER.model_copy(update={"unit": "seconds"})
+    gate, time = (LOWER.model_copy(update=each) for each in ({"gate": True}, {"unit": "seconds"}))
     rows = [(gate, effect(0.3)), (LOWER, effect(0.05)), (LOWER, None), (LOWER, effect(0.06)), (time, effect(0.1))]
     judged = judge_metrics(rows)
     assert judged[2] is None
@@ -362,6 +360,14 @@ def test_a_collapse_before_an_idle_end_and_a_short_outage_are_seen() -> None:
                      for each in (whole, whole * change))  # fmt: skip
         result = bc.compare(base, new)
         assert (result.verdict, "restarted" in result.results.tests[0].validity.codes) == (verdict, restarted)
+
+
+def test_a_metric_that_worsens_throughout_each_new_run_is_a_warning() -> None:
+    sides = [[frame(0.0, (), seed + i) for i in range(3)] for seed in (1, 9)]
+    for factors, told in (([1.0, 1.0], []), ([0.5, 1.5], ["latency_ms"])):  # the mean is the same
+        new = [each.assign(latency_ms=each["latency_ms"] * np.linspace(*factors, 300)) for each in sides[1]]
+        found = [*bc.compare(sides[0], new, type="bounded", users=500).results.findings]
+        assert [each.evidence["name"] for each in found if each.kind == "drift_in_run"] == told
 
 
 def test_a_load_that_ends_early_while_it_is_recorded_on_is_no_test() -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from buildcompare import results as schema
+from buildcompare.comparison.drift import with_drifts
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Test
 from buildcompare.findings import verdict
@@ -97,6 +98,7 @@ def compare_test(
         metrics, splits = measure_measurements(recordings, catalogue, groups, past), {}
     else:
         metrics, splits = measure_metrics(test, views, catalogue, groups, past), split_averages(tables, catalogue)
+        metrics = with_drifts(metrics, views, catalogue) if test.type == "bounded" else metrics
     invalid = validity.status == ValidityStatus.INVALID
     at_load = MeasuredAtLoad() if invalid else measure_at_load(test, views, catalogue, groups)
     events = search_events(test, views, catalogue, groups)

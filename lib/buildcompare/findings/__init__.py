@@ -67,7 +67,7 @@ HEADLINES = (
 """Kinds of findings that a Markdown report shows whatever their severity."""
 # fmt: off
 _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
-    load.supported_users, metrics.unjudgeable, metrics.single_runs, metrics.sessions,
+    load.supported_users, metrics.unjudgeable, metrics.single_runs, metrics.sessions, metrics.drifts,
     load.time_to_users, load.beginning, load.waves, load.events, load.limited_by, load.reported_against_estimated,
     recordings.validity, recordings.left_out, recordings.coverage, recordings.servers, recordings.counter_resets,
     metrics.traffic_mix, metrics.error_rates, of_labels.labels_changed, of_labels.methods_with_handlers,

@@ -91,6 +91,17 @@ def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
     return {"test": test.name, **row, "decided_by": metric.decided_by}
 
 
+def drifts(test: TestResult) -> Iterator[Found]:
+    """Report metrics that get worse throughout all runs of the new build, and not so in the base."""
+    for metric in test.metrics:
+        if metric.drift_percent:
+            base, new = metric.drift_percent
+            rises = metric.better == Better.LOWER
+            least, most = (min(new), max(base)) if rises else (max(new), min(base))  # of the run that is nearest
+            evidence = {"name": metric.full_name, "rises": rises, "least": least, "base": most, "runs": len(new)}
+            yield Found(FindingKind.DRIFT_IN_RUN, Severity.WARNING, evidence, metric=metric.slug)
+
+
 def unjudgeable(test: TestResult) -> Iterator[Found]:
     """Report gate metrics without a ratio (missing or zero in one build), and metrics that rose from zero.
 

@@ -162,6 +162,9 @@ class MetricResult(Decided, MetricRow):
     n_effective: Number = None
     """Effective sample size of the steady window, reduced for autocorrelation; the smallest over all runs."""
     window: Pair[Window | None]
+    drift_percent: Pair[list[float]] | None = None
+    """Change of each run from the first to the last third of its steady window, if it clearly worsens in all new runs
+    and not so in the base; else null."""
     missing_samples: Pair[Number]
     load_adjusted: LoadAdjustedResult | None = None
     traffic_mix: TrafficMixResult | None = None

@@ -1,0 +1,59 @@
+"""Find metrics that get worse throughout the runs of the new build, such as memory that leaks."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.load.view import RunView, Views
+from buildcompare.metrics.measurements import Measured
+from buildcompare.results import MetricResult
+from buildcompare.results.codes import Better, Pair
+from buildcompare.stats.levels import FEWEST, mean_with_error
+from buildcompare.stats.planning import percent
+
+WORSENS = 1.5
+"""Least factor by which a metric worsens from the first to the last third of the steady windows of the new build,
+beyond the base. In 28 identical pairs of ceiling runs on useful machines, times and memory reach 1.42 at most."""
+ERRORS = 3.0  # least standard errors (within runs) by which each run of the new build worsens beyond all of the base
+
+
+def with_drifts(measured: Sequence[Measured], views: Views, catalogue: Catalogue) -> list[Measured]:
+    """Add `drift_percent` to metrics that worsen throughout all runs of the new build, and not so in the base."""
+    found = [_drifts(each.row, views, catalogue) for each in measured]
+    return [
+        replace(each, row=each.row.model_copy(update={"drift_percent": drift})) if drift else each
+        for each, drift in zip(measured, found, strict=True)
+    ]
+
+
+def _drifts(row: MetricResult, views: Views, catalogue: Catalogue) -> Pair[list[float]] | None:
+    metric, sign = catalogue.find(row.slug), {Better.LOWER: 1.0, Better.HIGHER: -1.0}.get(row.better)
+    if sign is None or metric.load or metric.outcome:
+        return None
+    runs = views.map(lambda of: [drift for view in of if (drift := _drift(view, row))])
+    if not all(runs):
+        return None
+    base, new = runs.map(lambda of: sign * np.array([log for log, _ in of]))
+    error = math.hypot(*(max(se for _, se in of) for of in runs))
+    apart = new.min() - max(base.max(), 0.0)
+    if not (new.mean() - max(base.mean(), 0.0) >= math.log(WORSENS) and apart >= ERRORS * error):
+        return None
+    return runs.map(lambda of: [percent(log) for log, _ in of])
+
+
+def _drift(view: RunView, row: MetricResult) -> tuple[float, float] | None:
+    """Logarithm of the last third of a run's window over its first third, and its standard error beside a trend."""
+    series, window = view.recording.find(row.slug, row.labels), view.steady.window
+    if series is None or window is None:
+        return None
+    elapsed, values = view.recording.samples(series)
+    inside = (elapsed > window[0]) & (elapsed <= window[1]) & np.isfinite(values) & (values > 0.0)
+    logs = np.log(values[inside])
+    if (size := logs.size // 3) < FEWEST:
+        return None
+    ends, places = (logs[:size], logs[-size:]), np.arange(size)
+    errors = [mean_with_error(part - np.polyval(np.polyfit(places, part, 1), places))[1] for part in ends]
+    return float(ends[1].mean() - ends[0].mean()), math.hypot(*errors)
