@@ -255,7 +255,7 @@ def test_frames_in_which_one_in_a_hundred_fails_are_a_regression(names: str) -> 
         counts[counts.columns[2:]] = counts[counts.columns[2:]].cumsum()
         tidy = counts.reset_index().melt("timestamp", var_name="metric")
         code = tidy["metric"].where(tidy["metric"].isin(["200", "503"]), "")
-        return tidy.assign(metric=tidy["metric"].mask(code != "", "requests_total"), code=code)
+        return tidy.assign(metric=tidy["metric"].mask(code != "", "requests_total"), code=code, pod=str(seed))
 
     def verdict(base: float, new: float, count: int = 3) -> bc.Verdict:
         sides = [[run(share, 10 * side + i) for i in range(count)] for side, share in enumerate((base, new))]

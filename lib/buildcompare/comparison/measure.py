@@ -6,6 +6,7 @@ from typing import Any
 
 from buildcompare import results as schema
 from buildcompare.comparison.drift import with_drifts
+from buildcompare.comparison.matching import without_build_labels
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Test
 from buildcompare.findings import verdict
@@ -87,7 +88,7 @@ def compare_test(
     new runs in earlier analyses. `planned_runs` is the planned number of runs of each build.
     """
     coordinator, label_noise = coordinator or Coordinator(), label_noise or LabelNoise(groups, catalogue.label_tables)
-    names = Pair(*labels)
+    names, recordings = Pair(*labels), without_build_labels(recordings)
     validity, views = _viewed(test, recordings, catalogue, coordinator, names)
     tables = label_tables(views, label_noise)
     sessions = sessions_of(recordings)

@@ -1,0 +1,42 @@
+"""Match series of two builds whose labels name the build."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.series import Note, Series
+from buildcompare.results.codes import SIDES, Side
+
+
+def without_build_labels(recordings: Mapping[Side, Sequence[Recording]]) -> Mapping[Side, Sequence[Recording]]:
+    """Remove labels without a value that is in both builds, such as the names of pods.
+
+    Series with such labels would have no counterpart in the other build. Of several series of a run that differ only by
+    such labels, rates and users are added up, and other values averaged.
+    """
+    values = {
+        side: [pair for run in recordings[side] for each in run.graphs() for pair in each.labels.items()]
+        for side in SIDES
+    }
+    names = {name for name, _ in values["base"]} & {name for name, _ in values["new"]}
+    own = names - {name for name, _ in {*values["base"]} & {*values["new"]}}
+    return {side: [_without(run, own) for run in recordings[side]] for side in SIDES} if own else recordings
+
+
+def _without(run: Recording, own: set[str]) -> Recording:
+    text = f"labels that name the build are left out: {', '.join(sorted(own))}"
+    rest = [each for each in run.series if each.role != "graph"]
+    return replace(run, series=(*_matched(run, own), *rest), notes=(*run.notes, Note("source", text)))
+
+
+def _matched(run: Recording, own: set[str]) -> Iterator[Series]:
+    """Yield the graphs of a run without the labels `own`."""
+    graphs: dict[tuple[str, tuple[tuple[str, str], ...]], list[Series]] = {}
+    for each in run.graphs():
+        kept = tuple(sorted((name, value) for name, value in each.labels.items() if name not in own))
+        graphs.setdefault((each.metric, kept), []).append(each)
+    for (metric, kept), same in graphs.items():
+        total = replace(run, series=tuple(same)).total(metric) if len(same) > 1 else same[0]
+        if total is not None:
+            count = 1 if total.unit.endswith("/s") or total.unit == "users" else len(same)
+            yield replace(total, labels=dict(kept), values=total.values / count)
