@@ -133,10 +133,8 @@ def notes(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Report notes of recordings, and tests that ran all of one build first; tests with equal notes share a finding."""
     by_test = {test.name: {note for _, _, run in _each_run(test) for note in run.notes} for test in tests}
     for test in tests:
-        for first, later in (SIDES, SIDES[::-1]):
-            starts, ends = [run.start for run in test.runs[later]], [run.end for run in test.runs[first]]
-            if min(len(starts), len(ends)) > 1 and max(ends) < min(starts):
-                by_test[test.name].add(say("reasons", "in_order", first, later))
+        if test.in_order:
+            by_test[test.name].add(say("reasons", "in_order", *test.in_order))
     noted = grouped((note, test) for test, notes in by_test.items() for note in sorted(notes))
     for note, having in noted.items():
         yield Found(FindingKind.RECORDING_NOTE, Severity.INFO, {"note": note, "tests": having}, test=having[0])

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 
 from buildcompare.results import codes
 from buildcompare.results.base import KindResult, Label, Model, Number, Reason
-from buildcompare.results.codes import Pair, Side, Status, ValidityCode, ValidityStatus, Window
+from buildcompare.results.codes import SIDES, Pair, Side, Status, ValidityCode, ValidityStatus, Window
 from buildcompare.results.history import Drift, HistoryResult, SetupDifference
 from buildcompare.results.rows import ErrorRateResult, LabelResult, MetricResult, PooledResult, SupportedUsersResult
 from buildcompare.results.users import Phase, RampUp, RampUps
@@ -289,6 +289,15 @@ class TestResult(Model):
     """Significance level of adjusted p-values, and 1 - confidence of intervals: 5 %, or less at repeated analyses."""
     planned_runs: int | None = None
     """Planned final number of runs of each build, which affects `level`; null if the params state none."""
+
+    @property
+    def in_order(self) -> tuple[Side, Side] | None:
+        """The build whose runs all came first, and the other one; None if runs alternate or a build has one run."""
+        for first, later in (SIDES, SIDES[::-1]):
+            starts, ends = [run.start for run in self.runs[later]], [run.end for run in self.runs[first]]
+            if min(len(starts), len(ends)) > 1 and max(ends) < min(starts):
+                return first, later
+        return None
 
     def events_of(self, metric: MetricResult) -> list[Event]:
         """Select the events of this metric that deserve a warning."""
