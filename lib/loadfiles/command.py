@@ -11,8 +11,7 @@ def history_import(
     output: Annotated[str, option("--output", "The ledger's folder, such as data/history/NAME, or its address.")],
 ) -> None:
     """Record earlier comparisons from a table or a folder of params files in a ledger; all of them or none."""
-    from buildcompare.comparison.analysis import import_comparisons
-    from loadfiles.comparisons import import_table
+    from loadfiles.comparisons import import_comparisons, import_table
 
     made = (import_comparisons if past.is_dir() else import_table)(past, ledger_folder(output))
     studies = sum(entry.kind == "study" for entry in made)

@@ -1,4 +1,4 @@
-"""Import a table of earlier comparisons into a ledger: one row per test, all cells checked before anything is written.
+"""Import earlier comparisons into a ledger: a folder of params files, or a table with one row per test.
 
 docs/history.md lists the columns. An ambiguous row is an error that names its line.
 """
@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import SLUG, VERSION, version_in
+from buildcompare.config.params import SLUG, VERSION, read_params, version_in
 from buildcompare.config.project import read_text
 from buildcompare.config.yaml import checked
-from buildcompare.history.ledger import Entry, record
+from buildcompare.history.ledger import Entry, entry_of, record
 from buildcompare.history.setup import COORDINATOR_COLUMNS, SETUP_COLUMNS
 from buildcompare.results.codes import SIDES
 
@@ -198,3 +199,23 @@ def _test(name: str, row: _Row) -> dict[str, object]:
         "errors": errors if {*errors.values()} != {None} else None,
         "written": row.pair("readme_su") if "readme_su_base" in row.cells and kind == "unbounded" else None,
     }
+
+
+def import_comparisons(folder: Path, ledger: Path) -> list[Entry]:
+    """Analyse the comparison of every params file in `folder`, and record all of them in a ledger, or none.
+
+    Comparisons are ordered by the new build's label: v9.2 before v9.10-rc1, and v9.10-rc1 before v9.10.
+    """
+    files = sorted(file for pattern in ("*.yaml", "*.yml") for file in folder.glob(pattern))
+    if not files:
+        raise InputError(file=folder, key="FOLDER", expected="params files (*.yaml)", found="none")
+    asked = [read_params(file).model_copy(update={"history": None}) for file in files]
+    after = {".": 1, "": 0}  # v9.10.1 follows v9.10, which follows v9.10-rc1
+    parts = re.compile(r"(\D*)(\d*)").findall
+    asked.sort(key=lambda each: [(after.get(text[:1], -1), text, int(n or 0)) for text, n in parts(each.new.label)])
+    entries = []
+    for params in asked:
+        made = analyse(params, read_recordings(params)).results
+        entries.append(entry_of(params, made.tests, position=1, simulated=made.simulated, verdict=made.verdict))
+    record(ledger, entries, at_end=True)
+    return entries

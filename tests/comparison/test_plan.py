@@ -16,6 +16,7 @@ from buildcompare.findings.verdict import opening
 from buildcompare.report import sections
 from buildcompare.results import Results
 from buildcompare.text.numbers import percent
+from loadfiles.comparisons import import_comparisons
 from support import analysed, command, small_params, write_params
 
 
@@ -105,15 +106,14 @@ def from_scratch(result: bc.Result, margins: dict[str, float]) -> bc.Result:
 def test_a_folder_is_imported_in_the_order_of_releases(tmp_path: Path) -> None:
     for label in ("v1.10.0", "v1.9.0", "v1.10.0-rc1"):
         write_params(tmp_path / f"{label}.yaml", small_params(tmp_path / "data", name=label, new={"label": label}))
-    made = analysis.import_comparisons(tmp_path, tmp_path / "ledger")
+    made = import_comparisons(tmp_path, tmp_path / "ledger")
     assert [entry.name for entry in made] == ["v1.9.0", "v1.10.0-rc1", "v1.10.0"]
 
 
 def test_the_bundled_comparison_beside_a_ledger(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(project / "params/v9.6.0-rc1.yaml", tmp_path)
-    ledger = tmp_path / "ledger"
-    ledger.mkdir()
-    analysis.import_comparisons(tmp_path, ledger)
+    (ledger := tmp_path / "ledger").mkdir()
+    import_comparisons(tmp_path, ledger)
     params = bc.read_params(project / "params/v10.4.0-rc1.yaml")
     first = bc.compare(params.model_copy(update={"history": str(ledger)}))
     asked: list[dict[str, float]] = [

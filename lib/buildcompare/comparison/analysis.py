@@ -1,9 +1,7 @@
 """Run a whole comparison: compare the builds in every test, then reach the verdict and draw findings."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from buildcompare import findings
@@ -26,13 +24,12 @@ from buildcompare.comparison.reading import (
 )  # fmt: skip
 from buildcompare.config.assumed import with_times
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.config.errors import InputError
-from buildcompare.config.params import Comparison, read_params
+from buildcompare.config.params import Comparison
 from buildcompare.config.project import resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
 from buildcompare.history.chain import Past, compare_to_ledger, supported_users_noise
-from buildcompare.history.ledger import Entry, Ledger, entry_of, read_ledger, record
+from buildcompare.history.ledger import Ledger, entry_of, read_ledger
 from buildcompare.history.levels import contrasts_in
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.profiles.stacks import Profile
@@ -44,7 +41,7 @@ from buildcompare.text.sentences import say
 
 __all__ = [
     "Analysis", "TestRecordings", "TestView", "analyse", "calibration_of", "catalogue_of", "compare_test",
-    "import_comparisons", "parameters", "pull_recordings", "read_profiles", "read_recordings", "runs_of",
+    "parameters", "pull_recordings", "read_profiles", "read_recordings", "runs_of",
     "with_margins", "with_noise",
 ]  # fmt: skip
 
@@ -207,23 +204,3 @@ def with_margins(analysis: A, margins: Mapping[str, float]) -> A:
     }
     results = _concluded(results.model_copy(update=settings), catalogue)
     return replace(analysis, params=params, catalogue=catalogue, results=results, compared=compared)
-
-
-def import_comparisons(folder: Path, ledger: Path) -> list[Entry]:
-    """Analyse the comparison of every params file in `folder`, and record all of them in a ledger, or none.
-
-    Comparisons are ordered by the new build's label: v9.2 before v9.10-rc1, and v9.10-rc1 before v9.10.
-    """
-    files = sorted(file for pattern in ("*.yaml", "*.yml") for file in folder.glob(pattern))
-    if not files:
-        raise InputError(file=folder, key="FOLDER", expected="params files (*.yaml)", found="none")
-    asked = [read_params(file).model_copy(update={"history": None}) for file in files]
-    after = {".": 1, "": 0}  # v9.10.1 follows v9.10, which follows v9.10-rc1
-    parts = re.compile(r"(\D*)(\d*)").findall
-    asked.sort(key=lambda each: [(after.get(text[:1], -1), text, int(n or 0)) for text, n in parts(each.new.label)])
-    entries = []
-    for params in asked:
-        made = analyse(params, read_recordings(params)).results
-        entries.append(entry_of(params, made.tests, position=1, simulated=made.simulated, verdict=made.verdict))
-    record(ledger, entries, at_end=True)
-    return entries
