@@ -293,7 +293,7 @@ def test_an_invalid_test_has_numbers_but_no_judgement(slower: Results) -> None:
     (row,) = (line for line in text.splitlines() if line.startswith("| Response time "))
     assert row.endswith("| not judged |")
     assert "+5.5 to" not in text.partition("- **critical**")[0]
-    assert "1 more: 1 not judged." in text
+    assert "1 more metric: 1 not judged." in text
 
 
 def test_a_comment_is_short_whatever_changed(slower: Results) -> None:

@@ -36,7 +36,7 @@ def test_what_changed_stands_first(slower: bc.Result) -> None:
     first = next(i for i, line in enumerate(shown) if line.startswith("metric "))
     assert re.fullmatch(r"Avg API times +9\.97 ms +19\.9 ms +\+100 % .* ✗ regression", shown[first + 1])
     assert shown[first + 2].startswith("P99 API times ")
-    assert shown[first + 3] == "3 more: 1 set by the test, 2 cannot tell."
+    assert shown[first + 3] == "3 more metrics: 1 set by the test, 2 cannot tell."
     assert any(line.startswith("critical: Avg API times") for line in shown)
 
 
