@@ -19,8 +19,10 @@ from buildcompare.config.catalogue import (
 from buildcompare.config.units import LASTS, OF_SYSTEM, OF_WORDS
 from buildcompare.results.codes import Better
 
-_PART = re.compile(r"\b(\d\d(?:\.\d+)?)\s*%(?:ile)?")  # `95%` is a percentile
+_PART = re.compile(r"\b(?:(\d\d(?:\.\d+)?)\s*%(?:ile)?|(?:pct|tp)(\d\d))")  # `95%`, `pct95` are percentiles
 _AGES = r"(uptime|age|timestamp|created|start-time)"
+_PER = r"per-(second|sec|s|minute|min)"
+_SET = r"((timeout|ttl|interval|period|think-time|idle-time|mtbf|(session|test)-duration)-([mun]?s|seconds?))$"
 _STAT = r"mean|avg|average|median|max|p\d+"
 _USE = (
     r"bytes|[kmgt]i?b|[kmg]?bits?|packets|faults|switches|alloc\w*|gcs?|pauses|time|cpu|seconds|ms|us|interrupts|lines"
@@ -28,16 +30,17 @@ _USE = (
 )
 _DIRECTIONS = {
     OF_SYSTEM: (Better.NEUTRAL, False),
+    _SET: (Better.NEUTRAL, False),
     r"(free|available|remaining|headroom)": (Better.HIGHER, False),
     rf"({FAILED}|(http|status|code)-[45]\d\d|non-2xx)": (Better.LOWER, True),
-    rf"(latency|duration|delay|rtt|ttfb|elapsed|({_STAT})-response$|rt(-({_STAT}))?$)": (Better.LOWER, True),
+    rf"(latency|duration|delay|rtt|ttfb|elapsed|resptime|({_STAT})-response$|rt(-({_STAT}))?$)": (Better.LOWER, True),
     _AGES: (Better.NEUTRAL, False),
     r"((ms|us|ns|(milli|micro|nano)(s|seconds?))$)": (Better.LOWER, True),
     r"(retries|restarts|miss(es)?|deadlocks|slow|throttled|evictions|kills|aborts|rollbacks)": (Better.LOWER, False),
     r"(waits|disconnects|reconnects|retransmits|refused|cancell?ed|blocked|stalls)": (Better.LOWER, False),
     r"(crashes|panics|warnings|conflicts|violations|lost|loss)": (Better.LOWER, False),
-    rf"(({_USE})-per-(second|sec|s))": (Better.NEUTRAL, False),
-    rf"(throughput|goodput|apdex(-score)?$|[rqt]ps|per-(second|sec|s)|requests-s|{SUCCEEDED})": (Better.HIGHER, True),
+    rf"(({_USE})(-[a-z]+)?-{_PER})": (Better.NEUTRAL, False),
+    rf"(throughput|goodput|apdex(-score)?$|[rqt]ps|tpm|{_PER}|requests-s|{SUCCEEDED})": (Better.HIGHER, True),
     r"(hits?|idle)": (Better.HIGHER, False),
     r"(cpu|memory|mem|heap|rss|ram|stack|swap|gc|threads|goroutines|queue|backlog|lag|allocs?)": (Better.LOWER, False),
     r"(percent|pct|percentage)": (Better.NEUTRAL, False),
@@ -69,7 +72,8 @@ def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
         metric = catalogue.find(name)
         if not metric.known and metric.slug not in {each.slug for each in metrics}:
             load = metric.load and not any(each.load for each in metrics)
-            timed = unit == "seconds" and metric.better == Better.NEUTRAL and not _words(_AGES, metric.slug)
+            neutral = metric.better == Better.NEUTRAL and not _words(f"{_AGES}|{_SET}", metric.slug)
+            timed = unit == "seconds" and neutral
             metrics.append(metric.model_copy(update={"unit": unit, "load": load} | (_TIMED if timed else {})))
     return catalogue.model_copy(update={"metrics": tuple(metrics)})
 
@@ -96,7 +100,8 @@ def assumed_metric(name: str) -> Metric:
     >>> metric.unit, str(metric.better), metric.gate
     ('ms', 'lower', True)
     """
-    spelled = re.sub(r"/\s*(s|secs?|seconds?)(?!\w)", " per second", _PART.sub(r"p\1 ", name).replace("%", " percent "))
+    spelled = _PART.sub(r"p\1\2 ", name).replace("%", " percent ")
+    spelled = re.sub(r"/\s*(s|secs?|seconds?)(?!\w)", " per second", spelled)
     slug = slugify(re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z0-9])", "_", spelled))
     unit = ""
     for pattern, unit_of_words in OF_WORDS.items():

@@ -30,6 +30,7 @@ LEAST_POINTS = 1.0
 """Minimum growth of a frame's share of the profile for a finding, in percentage points."""
 
 SEVERAL_TIMES = 3.0  # Minimum ratio of new to base of a label that counts as several times slower; a round number
+FEWEST_LABELS = 5  # Minimum number of judged rows for a warning that most labels became slower
 FEWEST_CALLS = 20  # Minimum number of calls of a slower label without a p-value; means of a few calls differ by chance
 FAR = 6.0
 """Minimum ratio of 99th percentile to average of a slower label without recorded calls; few calls give a lower ratio.
@@ -188,7 +189,8 @@ def labels_changed(test: TestResult) -> Iterator[Found]:
             "surviving": sum(row.p_adjusted is not None and row.p_adjusted < ALPHA for row in (*slower, *faster)),
             "moved_most": [row.model_dump(include=fields) for row in moved],
         }
-        yield Found(FindingKind.LABELS, Severity.INFO, evidence)
+        most = len(judged) >= FEWEST_LABELS and len(slower) > len(judged) / 2.0
+        yield Found(FindingKind.LABELS, Severity.WARNING if most else Severity.INFO, evidence)
 
 
 def frames(test: TestResult) -> Iterator[Found]:
