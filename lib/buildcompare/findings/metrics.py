@@ -110,7 +110,7 @@ def unjudgeable(test: TestResult) -> Iterator[Found]:
     for metric in test.metrics:
         (base, new), gone = metric.levels, metric.gate and lost(metric)
         rose = base and new and not any(base) and all(new) and metric.better != Better.HIGHER
-        if gone or (rose and metric.p_value is None):
+        if (gone or (rose and metric.p_value is None)) and not _fails(metric):
             evidence = metric.model_dump(include={"slug", "unit", "base", "new", "reason"}) | {"name": metric.full_name}
             severity = Severity.WARNING if gone or min(map(len, test.runs)) > 1 else Severity.INFO
             yield Found(FindingKind.UNJUDGEABLE, severity, evidence, metric=metric.slug)
@@ -120,7 +120,7 @@ def single_runs(test: TestResult) -> Iterator[Found]:
     """Report changes whose run-to-run noise is unknown: all metrics in benchmarks, gate metrics in bounded tests."""
     benchmark = test.type == "benchmark"
     for metric in test.metrics if benchmark or test.type == "bounded" else ():
-        if metric.delta_percent is None or metric.p_value is not None:
+        if metric.delta_percent is None or metric.p_value is not None or _fails(metric):
             continue
         code = metric.reason and metric.reason.code
         if code in NO_LOSS or not (benchmark or (metric.gate and code == ReasonCode.NO_NOISE)):
@@ -250,12 +250,17 @@ def error_rates(test: TestResult) -> Iterator[Found]:
             yield Found(FindingKind.ERROR_RATE, severity, row.model_dump(mode="json"), metric=row.slug)
     for metric in test.metrics:  # report rises from zero, which have no percentage, and too many failures
         rose = metric.delta_percent is None and metric.status == Status.REGRESSION and metric.decided_by == "level"
-        counts = metric.failed_percent or (metric.gate and outcome(metric.slug, metric.unit, metric.better))
-        if rose or (counts and failing(metric) and metric.status != Status.REGRESSION):
+        if rose or _fails(metric):
             evidence = metric.model_dump(include={"name", "slug", "unit", "base", "new", "delta_percent", "p_value",
                                                   "status", "reason"}, mode="json")  # fmt: skip
             severity = Severity.CRITICAL if metric.gate or failing(metric) else Severity.WARNING
             yield Found(FindingKind.ERROR_RATE, severity, evidence, metric=metric.slug)
+
+
+def _fails(metric: MetricResult) -> bool:
+    """Test whether :func:`error_rates` reports too many failures that are no certain regression."""
+    counts = metric.failed_percent or (metric.gate and outcome(metric.slug, metric.unit, metric.better))
+    return bool(counts) and failing(metric) and metric.status != Status.REGRESSION
 
 
 def failing(row: ErrorRateResult | MetricResult) -> bool:

@@ -218,7 +218,8 @@ def _with_errors(frame: pd.DataFrame, metric: Any, value: Any, clock: str, catal
     numbers = _all_numbers(requests[value])
     if requests.empty or numbers is None:
         return frame
-    good, bad = (requests[status].astype(str).str.fullmatch(words).to_numpy(dtype=bool) for words in (GOOD, BAD))
+    codes = requests[status].astype(str).str.removesuffix(".0")
+    good, bad = (codes.str.fullmatch(words).to_numpy(dtype=bool) for words in (GOOD, BAD))
     if not (good | bad).any():
         return frame
     errors = requests.copy()
