@@ -1,1 +1,1 @@
-"""Learn noise from repeated runs of one build."""
+"""Calibration files, which hold the noise between repeated runs of one build."""

@@ -53,8 +53,8 @@ RANKS = {
     FindingKind.RECORDING_NOTE: FOLDED,
     FindingKind.MORE_EVENTS: FOLDED,
 }
-"""Kind of finding -> rank; other kinds have the rank `OTHERS`. Order: `FIRST`, warnings, warnings of rank `PAST`, infos
-by rank. Infos of rank `FOLDED` are hidden until a reader unfolds them."""
+"""Kind of finding -> rank, for :func:`gravest_first`; other kinds have the rank `OTHERS`. Findings with severity info
+and rank `FOLDED` are hidden until a reader unfolds them."""
 HYGIENE = (
     FindingKind.GAPS, FindingKind.MISSING_METRICS, FindingKind.EMPTY_METRICS, FindingKind.METRICS_NOWHERE,
     FindingKind.COUNTER_RESETS, FindingKind.SERVER_VERSIONS, FindingKind.RECORDING_NOTE,
@@ -106,8 +106,8 @@ def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
 def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) -> tuple[list[Finding], list[Finding]]:
     """Split sorted findings: at most `TOP` that the page shows at once (above the fold), and the others.
 
-    Findings about the recordings (`HYGIENE`) are chosen last. If a test is invalid, only the finding about its
-    validity can be above the fold. Findings in the report's opening (ids in `stated`) are never above the fold.
+    Findings about the recordings (`HYGIENE`) are chosen last. Of the findings about an invalid test, only the validity
+    finding can be above the fold. Findings in the report's opening (ids in `stated`) are never above the fold.
     """
     invalid = [each for each in findings if each.kind == FindingKind.VALIDITY and each.severity == Severity.CRITICAL]
     tests = {each.test for each in invalid if each.test}
@@ -166,7 +166,7 @@ def suggest(
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to repeat invalid tests, limited tests, and tests in which the noise of a gate metric is unknown."""
+    """Suggest repeating tests that are invalid, limited beyond `USUAL_LIMITS`, or without noise of a gate metric."""
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED, ValidityStatus.VALID):
         for test in (each for each in tests if each.validity.status == status):
             codes = {*test.validity.codes}

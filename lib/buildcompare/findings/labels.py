@@ -61,7 +61,7 @@ def times_slower(row: LabelResult) -> float:
 
 
 def added_share(row: LabelResult) -> float | None:
-    """Return the time that a label adds to as many calls as in the base, as a fraction of its table's time.
+    """Return the time that a label adds at the base's number of calls, as a fraction of the base's time in its table.
 
     It is None if calls were not recorded.
     """
@@ -72,8 +72,8 @@ def added_share(row: LabelResult) -> float | None:
 def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str, LabelResult, LabelResult | None]]:
     """Find averages that became several times slower; return test, average and 99th percentile, the costliest first.
 
-    Each average is a regression or lacks a p-value, and adds the fraction `LEAST_ADDED` of its table's time or more. If
-    the added time is unknown, the change must be significant and the 99th percentile at least `FAR` times the average.
+    Each average is a regression or lacks a p-value, and adds at least `LEAST_ADDED` of its table's time. If the added
+    time is unknown, the change must be significant, and the p99 as much slower and at least `FAR` times the average.
     """
     slower: list[tuple[float, str, LabelResult, LabelResult | None]] = []
     for test, rows in tables.items():
@@ -118,7 +118,7 @@ class SlowerLabel:
 
 
 def labels_beyond_noise(tests: Sequence[TestResult]) -> list[SlowerLabel]:
-    """Collect the evidence of labels that became several times slower, the costliest first."""
+    """Collect labels that became several times slower, costliest first; those without cost only if no cost is known."""
     judged = {test.name: test.labels for test in tests if test.validity.status != ValidityStatus.INVALID}
     labels: dict[tuple[str, str], SlowerLabel] = {}
     for test, row, p99 in slower_labels(judged):
@@ -242,7 +242,7 @@ def _only_in(test: TestResult, side: Side) -> tuple[tuple[str, str], ...]:
 def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tuple[float, float]]:
     """Return average time in seconds, and fraction of all call time, of each label that only the build `side` has.
 
-    Of several tests with a label, the one with its highest average counts.
+    If several tests have the label, the test with its highest average counts.
     """
     rows = [row for test in tests for row in test.labels if row.stat == "avg" and row.only_in == side]
     largest: dict[tuple[str, str], tuple[float, float]] = {}
@@ -266,8 +266,8 @@ class Agreement:
 def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:
     """Find labels that became slower in several tests; labels with the strongest evidence come first.
 
-    At least one test must judge the label slower. In other tests, half the margin and a p-value below 2 * `LEANING` are
-    enough, because chance rarely affects one label in several tests.
+    At least one test must judge the label slower. In other tests, a rise of half the margin with a p-value below
+    2 * `LEANING` is enough, because chance rarely affects one label in several tests.
     """
 
     def chance(marked: int, slower: int, tests: int) -> float:  # probability of these counts or more by chance

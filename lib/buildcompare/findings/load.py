@@ -81,7 +81,7 @@ def time_to_users(test: TestResult) -> Iterator[Found]:
 
 
 def beginning(test: TestResult) -> Iterator[Found]:
-    """Report that the builds' loads begin differently: by short rises before the ramp, or by when it starts."""
+    """Report that the builds' loads begin differently: short rises before the ramp differ, or the ramp is shifted."""
     base, new, shift = test.ramp_up.base, test.ramp_up.new, test.ramp_up
     if base.early_bumps is None or new.early_bumps is None or base.onset_s is None or new.onset_s is None:
         return

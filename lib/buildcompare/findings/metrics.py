@@ -92,12 +92,12 @@ def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
 
 
 def drifts(test: TestResult) -> Iterator[Found]:
-    """Report metrics that get worse throughout all runs of the new build, and not so in the base."""
+    """Report metrics that get worse within every run of the new build, by clearly more than in the base."""
     for metric in test.metrics:
         if metric.drift_percent:
             base, new = metric.drift_percent
             rises = metric.better == Better.LOWER
-            least, most = (min(new), max(base)) if rises else (max(new), min(base))  # of the run that is nearest
+            least, most = (min(new), max(base)) if rises else (max(new), min(base))  # the two closest runs
             evidence = {"name": metric.full_name, "rises": rises, "least": least, "base": most, "runs": len(new)}
             yield Found(FindingKind.DRIFT_IN_RUN, Severity.WARNING, evidence, metric=metric.slug)
 
@@ -135,7 +135,7 @@ def single_runs(test: TestResult) -> Iterator[Found]:
 
 
 def sessions(test: TestResult) -> Iterator[Found]:
-    """Report a benchmark's sessions (runs made together), or that none are stated; if few, the change they can show."""
+    """Report a benchmark's sessions (runs made together), or their absence; for few, also the change they can show."""
     if test.sessions is None:
         if test.type == "benchmark" and max(map(len, test.runs)) > 1:
             yield Found(FindingKind.SESSIONS, Severity.INFO, {"runs": dict(test.runs.map(len).items())})
@@ -219,7 +219,7 @@ def _row_evidence(row: Row) -> dict[str, object]:
 
 
 def traffic_mix(test: TestResult) -> Iterator[Found]:
-    """Report averages that may have moved because the fractions of the calls changed; the severity is info."""
+    """Report averages that may have moved because the traffic mix (shares of calls) changed; the severity is info."""
     for metric in test.metrics:
         mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # the average has the same mix
         if mix is None or is_percentile or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
@@ -239,7 +239,7 @@ def traffic_mix(test: TestResult) -> Iterator[Found]:
 
 
 def error_rates(test: TestResult) -> Iterator[Found]:
-    """Report error rates that rose beyond chance, or that at least doubled to more than a negligible rate."""
+    """Report error rates that rose beyond chance, at least doubled to a rate that matters, or are too high to pass."""
     least = {"percent": ERRORS_PERCENT, PER_USER_MINUTE: ERRORS_PER_USER_MINUTE}
     for row in test.errors:
         doubled = row.unit in least and row.base is not None and row.new is not None and row.new >= least[row.unit]
@@ -288,7 +288,7 @@ def _failed_percent(row: ErrorRateResult | MetricResult) -> tuple[float | None, 
 def may_fail(metric: MetricResult, worst: float) -> bool:
     """Test whether a share of successes that falls by `worst` percent leaves too many failures to pass.
 
-    False if no run of the new build has so many: a run of the base with failures is no fault of the new build.
+    The result is False if every new run has less than `FAILING_PERCENT` failures: failures of the base do not count.
     """
     if outcome(metric.slug, metric.unit, metric.better) != "successes" or not (metric.base and metric.levels.new):
         return False

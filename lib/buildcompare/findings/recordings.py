@@ -96,7 +96,7 @@ def coverage(test: TestResult) -> Iterator[Found]:
 
 
 def _other_loads(test: TestResult, stand_ins: Sequence[MetricResult]) -> Iterator[Found]:
-    """Report rates that stand for the load and changed; where answers only took longer or shorter, for information."""
+    """Report changed rates that stand in for the load: info if response times explain the change, else a warning."""
     for row in stand_ins:
         delta = row.delta_percent or 0.0
         is_set = test.type != "unbounded" and row.unit in RATES  # goroutines only follow the load
@@ -105,7 +105,7 @@ def _other_loads(test: TestResult, stand_ins: Sequence[MetricResult]) -> Iterato
             for time in [each for each in test.metrics if each.gate and each.unit in TIMES and each.status.changed][:1]:
                 changes = (delta, time.delta_percent or 0.0)
                 change, by = (math.log(max(1.0 + percent / 100.0, 1e-9)) for percent in changes)
-                waits |= abs(change + by) < 0.5 * abs(change)  # rate x time, the requests at once, moved less (Little)
+                waits |= abs(change + by) < 0.5 * abs(change)  # concurrency = rate x time (Little's law) moved less
             fields = row.model_dump(include={"name", "unit", "base", "new", "delta_percent"})
             yield Found(FindingKind.LOAD_MAY_DIFFER, Severity.INFO if waits else Severity.WARNING, fields)
 

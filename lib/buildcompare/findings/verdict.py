@@ -37,8 +37,8 @@ from buildcompare.text.sentences import say, title
 
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # To pass, a metric's interval must exclude this worsening (percent)
-SHARED = 2.0  # If the median change of all endpoints exceeds this (percent), none is said to be unchanged
-WORTH_IT = 0.8  # Suggest further runs only if the worst possible change shrinks below this fraction of today's
+SHARED = 2.0  # If the endpoints' median change exceeds this (percent), the report calls none unchanged
+WORTH_IT = 0.8  # Suggest further runs only if they cut the largest possible worsening below this fraction of it
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
 
 
 def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
-    """Return the number of judged endpoints and the largest inconclusive change; None if one or all got slower."""
+    """Return the number of judged endpoints and the largest inconclusive change; None if one regressed or all moved."""
     rows = [row for test in tests for row in test.labels if row.group == "endpoint" and row.p_value is not None]
     if any(row.status == Status.REGRESSION or abs(row.shared_percent or 0.0) > SHARED for row in rows) or not rows:
         return None
@@ -269,7 +269,7 @@ def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
 
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
-    """Largest possible worsening, in percent, of each gate metric whose status is not `equivalent`; users too."""
+    """Map gate metrics (and supported users) that are not equivalent to their largest possible worsening in percent."""
     rows = [each for test in tests for each in gate_rows(test) if each[1] and each[1].status != Status.EQUIVALENT]
     worst = [(name, _worst(row, better)) for name, row, better in rows]
     return {name: max(sizes) for name, sizes in grouped(worst).items() if max(sizes) > 0}

@@ -63,7 +63,7 @@ class ErrorChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """A comparison of a ledger with its differences from earlier comparisons; `before` names the previous one, if any.
+    """One comparison in a ledger, and its differences from earlier ones; `before` names the previous comparison.
 
     `changes` lists tests with supported users of at least one build, and the change from base to new (None if unknown).
     """
@@ -114,8 +114,8 @@ class Chain:
     def tests(self) -> pd.DataFrame:
         """One row for each test.
 
-        `place` is the index of the test's comparison. Supported users and errors are NaN if unknown or zero. Tests of
-        one type and database have the same `key`; without a database or with several such tests, it has their names.
+        `place`: index of the test's comparison. Supported users and errors are NaN if unknown or zero. `key` numbers
+        pairs of type and database; the name is added if the database is unknown or a comparison has the pair twice.
         """
         rows = [
             (place, *test.key, test.name, *minors, *test.levels, *(test.errors or (None, None)))
@@ -141,8 +141,8 @@ class Chain:
     def _earlier(self) -> npt.NDArray[np.int64]:
         """For each row of `tests`, the row of the earlier test to compare with; -1 if there is none.
 
-        Both tests have the same `key`. Preferred is the last earlier test whose new build has the version of this row's
-        base; if there is none, the last one with known supported users.
+        Both tests have the same `key`. The earlier test is the last whose new build has the version of this row's base.
+        If there is no such test, it is the last test with known supported users.
         """
         earlier = np.full(len(self.tests), -1)
         same_version: dict[tuple[int, str], int] = {}
@@ -161,7 +161,7 @@ class Chain:
         """Number and standard deviation of the drifts in each group of comparable tests, by the `key` of `tests`.
 
         A drift is the log ratio of supported users between two tests of one version. The standard deviation is 1.4826
-        times the median absolute drift, but at least the noise of two single runs. With fewer than `LEAST_COUNT`
+        times the median absolute drift, but at least that of a difference of two runs. With fewer than `LEAST_COUNT`
         drifts, it is NaN. A drift is a jump if its modified z-score (drift / deviation) exceeds 3.5. Of
         simulated chains (5 or 33 drifts, scatter 8 %), 4 to 6 % have a false jump (tests/history/test_drift.py).
         """
@@ -206,7 +206,7 @@ class Chain:
 
     @functools.cached_property
     def errors(self) -> FloatArray:
-        """A row per test: log ratio of errors and its Poisson variance; SD and number of the ratios with its `key`."""
+        """One row per test: log ratio of errors, its Poisson variance, SD and number of ratios with the same `key`."""
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
         logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["place"] < self.length)
@@ -292,8 +292,8 @@ class Chain:
     def _databases(self, place: int) -> Iterator[Drift]:
         """Compare supported users between databases, pairwise and per build; the alphabetically first is the reference.
 
-        `flipped`: the order differs from the last comparison that tested a new build on both databases. If a comparison
-        has several tests of the same type and database, these tests are left out.
+        `flipped`: the order differs from the new build's order in the last comparison that measured it on both
+        databases. If a comparison has several tests of the same type and database, these tests are left out.
         """
         tests = {row: self.pairs[row][1] for row in self._rows(place)}
         several = Counter(test.key for test in tests.values())
@@ -314,7 +314,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _earlier_orders(self, logs: FloatArray) -> dict[str, object]:
-        """List earlier comparisons in which the database with more users was the same; `logs` is NaN in the others."""
+        """List earlier comparisons with the present order of the databases; `logs` is NaN where the order differs."""
         places, earlier = np.flatnonzero(~np.isnan(logs).all(axis=1)), []
         for place in places[-MOST_EARLIER:]:
             percents = {side: percent(log) for side, log in zip(SIDES, logs[place], strict=True) if not math.isnan(log)}

@@ -1,4 +1,4 @@
-"""The level of every metric of each test over releases: find its changes, and estimate noise from the levels."""
+"""Tabulate the level of each metric over releases, and compute the deviations from which noise is estimated."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ databases each, the estimated standard deviation has a standard error of 7 %."""
 def contrasts_in(ledger: Ledger, params: Comparison, samples: Collection[str], *, simulated: bool) -> Contrasts:
     """Return squared deviations of metric changes in the ledger's comparisons, from which noise is estimated.
 
-    A deviation is a metric's change in a test minus the mean over the comparison's tests (or 0 if base equals new).
-    Comparisons of the same builds as `params`, comparisons of another setup, and tests with a run in `samples` are
-    left out.
+    A deviation is a metric's change in a test minus the mean change over the comparison's tests. If base and new are
+    the same build, it is the change itself. Comparisons of the builds in `params` or of another setup, and tests with
+    a run in `samples`, are left out.
     """
     now, last = entry_of(params, position=1), ledger.next_position - 1
     same, compared = {*ledger.alike(now)}, {*samples}

@@ -152,7 +152,7 @@ def read_history(
     folder
         The ledger; by default that of the environment variable HISTORY, else ``data/history/mattermost``.
     catalogue
-        The metrics with their noise between runs.
+        Name or file of the catalogue, which states the metrics and their noise between runs.
     last
         Number of newest comparisons to show; None: all. The scatter is estimated from all comparisons of the ledger.
 

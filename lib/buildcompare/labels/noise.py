@@ -38,10 +38,10 @@ TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 """Labels with an average below `TYPICAL_S` seconds (or below the table's median average, if lower) have more noise than
 others. Percentiles have more noise if log(percentile / average) is below `TYPICAL_RATIO`, and less noise if above."""
 ERRATIC = 4.0
-"""In the mean variance of a table, variances of its noisiest tenth of labels are at most this many times the median.
+"""In a table's mean, labels' variances are capped at this many times the median, or at the 90 % quantile if higher.
 The value was set on one half of the ceiling tests. In the other half (identical builds of 3 runs), 0.2 to 0.8 % of the
 labels have p < 0.02; without this limit 0.1 to 0.5 %."""
-MANY_CALLS, MOST_OF_MANY = 100_000, 5.0  # So many calls cap a label's stated SD at this multiple of its table's
+MANY_CALLS, MOST_OF_MANY = 100_000, 5.0  # With more calls, a label's stated SD is at most `MOST_OF_MANY` * its table's
 QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; two copies of one file have a ratio of 0
 MILLISECOND = 1e-3  # Published tables are rounded to this, in seconds
 
@@ -97,7 +97,7 @@ class LabelNoise:
         positive = np.asarray((values > 0).all(axis=0))
         rounding, relative = _rounding(values[:, positive]), relative_noise(rows, "base", "new")
         calls = np.asarray(rows.get("calls", pd.Series(0.0, rows.index)), dtype=np.float64)
-        few = np.sqrt(2.0 / np.where(calls > 0, calls, np.inf))  # Times of single calls scatter as exponential ones do
+        few = np.sqrt(2.0 / np.where(calls > 0, calls, np.inf))  # SD of a mean if times of calls are exponential
         for table, keys, at in self._tables(rows, positive, every=repeats is not None):
             base, new = values[:, at]
             change = np.log(new / base)

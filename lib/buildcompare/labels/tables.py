@@ -19,9 +19,9 @@ from buildcompare.stats.effects import LABEL_MARGIN_PERCENT, TestedEffect, judge
 from buildcompare.stats.noise import LABEL_KEY, label_frame
 
 CALLS = "calls"  # Name of the statistic that is the number of calls of a label in the window
-LEAST_OWN = LABEL_MARGIN_PERCENT / 2.0  # Minimum percent by which a label itself changes, not only against its table
+LEAST_OWN = LABEL_MARGIN_PERCENT / 2.0  # Minimum raw change (percent) for a change beyond the table to count
 OTHERS = "(other "  # Start of the name under which a source counts its rarest labels together
-LEAST_ADDED = 0.02  # Minimum time that a label adds or takes to count, divided by the time of all labels of its table
+LEAST_ADDED = 0.02  # Minimum time that a relevant label adds or takes, divided by the time of all labels of its table
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd
 
 
 def _called(times: FloatArray, rates: FloatArray, seconds: float) -> float:
-    """Return the calls in a window of so many `seconds`; a label may be called first, or last, in mid-window."""
+    """Return the number of calls in a window of `seconds`; `rates` may start late in the window or end early."""
     step = float(np.median(np.diff(times))) if times.size > 1 else seconds
     called_s = float(times[-1] - times[0]) + step
     return float(rates.mean()) * (called_s if called_s < seconds - 2.0 * step else seconds)

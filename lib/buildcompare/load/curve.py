@@ -247,7 +247,7 @@ def find_falls(
         while start > 0 and users[start - 1] - users[start] > max(0.02 * allowed[first], allowed_step[start - 1]):
             start -= 1
         before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
-        # It must last a minute (if `fastest_fall`: half, not counting users that the test adds meanwhile).
+        # The fall must last a minute (with `fastest_fall`: half a minute, without users that the test adds meanwhile).
         after = (elapsed[steepest], max(AT_ONCE_S, 2.0 * step_s), 0.75) if fastest_fall else (since, MINUTE_S, 0.5)
         ago = int(np.searchsorted(elapsed, elapsed[start] - MINUTE_S - step_s))
         rise = (users[start] - users[ago]) / max(elapsed[start] - elapsed[ago], step_s)
@@ -322,7 +322,7 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 
 
 KEPT, STILL = 0.5, 0.1
-"""After a fall, rates above `STILL` of the level are load if their last third is `KEPT` of the first or more."""
+"""After a fall, rates above `STILL` * level are load if their last third is at least `KEPT` * their first third."""
 
 
 def rate_stop(rate: pd.Series) -> Stop | None:
@@ -427,7 +427,7 @@ def shortest(rate_s: float, repeated: pd.Series | None = None) -> float:
 def mser_window(curve: pd.Series, *, rate_s: float = MINUTE_S, repeated: bool = False) -> SteadyState:
     """Find a steady window by MSER-5 (White 1997, Simulation 69): omit batches of 5 samples at the start of a run.
 
-    As many are omitted as make the standard error of the rest smallest. `repeated` keeps runs below 50 samples whole.
+    The omission minimises the standard error of the rest. With `repeated`, runs below 50 samples are kept whole.
     """
     elapsed, values = samples(curve)
     batches = values[: values.size // 5 * 5].reshape(-1, 5).mean(axis=1)

@@ -215,7 +215,7 @@ def compare_ramps(views: Views) -> RampUps:
 
 
 def _middle(differences: Sequence[T | None], name: str) -> T | None:
-    """Return the difference whose attribute `name` is the median; of two, the one nearer to zero; None without any."""
+    """Return the difference with the median `name`; of two middle ones, the one nearer to zero; None without any."""
     ordered = sorted((each for each in differences if each is not None), key=attrgetter(name))
     middle = ordered[max(len(ordered) - 1, 0) // 2 : len(ordered) // 2 + 1]
     return min(middle, key=lambda each: abs(getattr(each, name)), default=None)

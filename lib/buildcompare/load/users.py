@@ -31,8 +31,8 @@ cut (recorded only for a part of its run) if the new curve ends at the same time
 have ratios of 0.98 to 1.12 if they are complete, and of at least 1.19 if they lack more than 1 % of their users."""
 UNSAMPLED = (NoEstimate.NO_USERS_CURVE, NoEstimate.TOO_SHORT, NoEstimate.GAPS, NoEstimate.MAY_BE_CUT)
 LEVEL = 0.5
-"""Maximum slope, divided by `STOP_SLOPE`, at the end of a curve that may have been cut, for an estimate of its users: a
-curve as flat as this would hardly rise further. Published curves that were cut have ratios of 1.0 to 2.5."""
+"""A curve that may have been cut gives an estimate only if its final slope is at most `LEVEL` * `STOP_SLOPE`: such a
+flat curve would hardly rise further. Published curves that were cut have ratios of 1.0 to 2.5."""
 
 
 def supported_users(
@@ -125,9 +125,9 @@ def with_estimates(test: Test, views: Views) -> Views:
 
 
 def _estimate_of_build(runs: Sequence[Estimate]) -> Estimate:
-    """Combine the estimates of runs: a lower bound, or nothing, if a run met the ceiling, still climbed, or fell.
+    """Average the estimates of a build's runs; if any run has only a lower bound, or nothing, the build has no more.
 
-    Runs whose end was not recorded (`UNSAMPLED`) are left out, and so are bounds below each estimate.
+    Runs whose end was not recorded (`UNSAMPLED`), and lower bounds below every estimate, are left out.
     """
     lowest = min((run.estimated for run in runs if run.estimated is not None), default=0.0)
     sampled = [run for run in runs if run.reason not in UNSAMPLED and (run.at_least is None or run.at_least >= lowest)]

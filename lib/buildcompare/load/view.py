@@ -66,7 +66,7 @@ class Shape:
 
     curve: LoadCurve
     stop: Stop
-    proxy: bool  # True if `curve` is a proxy for the load, such as goroutines: its heights are no numbers of users
+    proxy: bool  # True if `curve` is a proxy for the load, such as goroutines: its heights are not numbers of users
     beginning: Beginning
     ramp: Ramp | None
     waves: Waves
@@ -170,7 +170,7 @@ class RunView:
         return measure_level(self.users, self.steady.window).value
 
     def level(self, series: Series, *, geometric: bool | None = None) -> Level | None:
-        """Level (by default the `geometric` mean of times) of the run's series like `series`; None if it has none."""
+        """Level of the series with metric and labels of `series`, or None; `geometric` defaults to True for times."""
         same = self.recording.find(series.metric, series.labels)
         window = self.steady.window or self.steady.shown
         if same is None or window is None:

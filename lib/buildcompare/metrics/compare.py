@@ -53,7 +53,7 @@ def measure_metrics(
 
 
 def _at_end(measured: Measured, catalogue: Catalogue) -> Measured:
-    """Give a percentile at the end of its histogram the reason why it can be called changed, but never unchanged."""
+    """Add a reason to a percentile at the end of its histogram: it can be called changed, but not unchanged."""
     row, top = measured.row, catalogue.last_bound(measured.row.slug, measured.row.unit)
     ends = [side for side, level in zip(SIDES, (row.base, row.new), strict=True) if (level or 0.0) >= LAST * top]
     if not ends or measured.effect is None:

@@ -48,7 +48,7 @@ class Counts(NamedTuple):
 def attempts_name(runs: Sequence[Recording]) -> tuple[str, str] | None:
     """Return slug and unit of the metric that counts the attempts of all `runs`; None if they share no such metric.
 
-    Rates are preferred in runs with times, numbers in others; and of several metrics the one with the shortest name.
+    In runs with times, rates come first, else numbers; then the order of `_ATTEMPTS` decides, then the shortest slug.
     """
     rows: list[list[Series | Measurement]] = [[*run.graphs(), *run.measurements] for run in runs]
     named = [{(row.metric, row.unit) for row in of_run} for of_run in rows]
@@ -66,7 +66,7 @@ def attempts_name(runs: Sequence[Recording]) -> tuple[str, str] | None:
 def counts(level: Level, view: RunView, name: tuple[str, str] | None, share: Series | None = None) -> Counts:
     """Pair the level of a run's failures with that of its attempts, if the time series `name` counts the attempts.
 
-    The level of `share`, a share of the attempts, is that of the whole window: each sample counts by its attempts.
+    If `share` is given (failures as a share of the attempts), the level is its mean weighted by attempts.
     """
     series = view.recording.total(name[0]) if name else None
     if name is None or series is None:
@@ -119,7 +119,7 @@ def compare_failures(
 def failed_percent(metric: Metric, runs: Pair[list[Counts]]) -> Pair[float | None] | None:
     """Return the failed part of the attempts of both builds, in percent; None if failures or attempts are not counted.
 
-    Failures and attempts must both be rates, or both be numbers. Fewer attempts than failures are the successful ones.
+    Failures and attempts must both be rates, or both numbers. Attempts below the failures are taken as successes only.
     """
     rate, counted = metric.unit.endswith("/s"), metric.outcome == "failures" and metric.unit not in SHARES
     known = runs.map(lambda side: [(run.level.value, run.attempts and run.attempts.value, run.unit) for run in side])

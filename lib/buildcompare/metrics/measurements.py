@@ -24,7 +24,7 @@ from buildcompare.stats.planning import ALPHA, quantile
 QUANTILES = (0.5, 0.9, 0.99)  # quantiles in distributions: the usual targets for request times
 ENOUGH_TO_CHOOSE = 15  # metrics needed to decide whether to pair sessions; with 5, false positives rise from 5 to 5.5 %
 BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
-"""Default noise of times between sessions, from two pairs of sessions of one commit (181 benchmarks of CPython, pairs 0
+"""Default between-session noise of times, from two pairs of sessions of one commit (181 benchmarks of CPython, pairs 0
 and 1 of benchmarks/sessions.py). In two other pairs, 95 % of the 95 % intervals include zero."""
 REPEATED_DF = 4.0
 """Degrees of freedom of this noise if each build has three sessions or more. On nights 0 to 9 (used to choose it), 4
@@ -63,7 +63,7 @@ def unjudged_row(metric: Metric, levels: Pair[list[Level]], reason: Reason | Non
 
 
 def with_effects(measured: Sequence[Measured], paired: Collection[int] = ()) -> list[Measured]:
-    """Judge each metric that has no effect and no `reason` yet; the repeated runs of all metrics give the noise.
+    """Measure the missing effects of metrics without a `reason`; repeated runs of all metrics help to estimate noise.
 
     `paired` are the positions of metrics whose runs of both builds are pairs.
     """

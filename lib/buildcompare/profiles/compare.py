@@ -114,7 +114,7 @@ def _noise(
 ) -> tuple[Sequence[float | None], Sequence[float | None]]:
     """Return the limit of 95 % of the differences between unchanged builds (percentage points), and adjusted p-values.
 
-    Both are lists over the frames, of None if neither build has several profiles. A share p in n samples has the
+    Both lists have one item per frame, None if neither build has several profiles. A share p in n samples has the
     variance p (1 - p) / n. Differences between runs add (p (1 - p))^2 times a factor common to all frames. The observed
     variance of a frame is averaged with this model (`OWN_PART`; Smyth 2004, Statistical Applications in Genetics and
     Molecular Biology 3).

@@ -100,7 +100,7 @@ def _folded(file: InputFile) -> tuple[dict[Stack, float], float]:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """Parse the number at a place; return it and the place after it."""
+    """Parse the number that starts at `place`; return the number and the place after its last byte."""
     value = shift = 0
     while shift < 64:
         byte = data[place]

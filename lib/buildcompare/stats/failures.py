@@ -53,10 +53,10 @@ def failures_effect(base: Runs, new: Runs, *, succeeded: bool = False) -> Effect
 
 
 def _kept(sides: Sequence[FloatArray], odds: float, sd: float) -> tuple[float, float]:
-    """Return the log change of the mean fraction of successes and its standard error; `odds` is that of log odds.
+    """Return the log change of the mean fraction of successes and its standard error; `odds`: change of log odds.
 
-    One run with failures hardly moves mean log odds. So they give the p-value only if they are significant; otherwise
-    the standard error is that of the fractions' scatter between runs, or of chance.
+    One run with failures hardly moves mean log odds. So the log odds give the p-value only if their change is
+    significant; otherwise, the standard error comes from the fractions' scatter between runs, or from chance.
     """
     kept, df = [1.0 - side[:, 0] / side[:, 1] for side in sides], sum(map(len, sides)) - 2
     means = [max(float(each.mean()), ADDED / side[:, 1].sum()) for each, side in zip(kept, sides, strict=True)]

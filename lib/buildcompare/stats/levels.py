@@ -130,7 +130,7 @@ def mean_of_runs(values: Iterable[float | None], *, geometric: bool = False) -> 
 
 
 def delta_percent(base: float | None, new: float | None) -> float | None:
-    """Change from `base` to `new` in percent; None for an unknown or negative level, or a `base` of or near zero."""
+    """Change from `base` to `new` in percent; None if a level is unknown or negative, or `base` is (almost) zero."""
     if base is None or new is None or base <= 0 or new < 0:
         return None
     delta = (new / base - 1.0) * 100.0

@@ -199,7 +199,7 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
     """Pool `noise` with noise estimated from earlier comparisons, weighted by degrees of freedom.
 
     A contrast is a metric's change in one test, such as on MySQL, minus its change in another of the same comparison,
-    such as on Postgres. If the build affects them differently, contrasts overestimate noise; they can only reduce
+    such as on Postgres. If the build affects the tests differently, contrasts overestimate noise, so they never raise
     `noise`. Without `noise`, `ENOUGH_COMPARISONS` comparisons are needed. `misread` is True for levels read off plots.
 
     The rule was chosen on half of the published releases in the tuning data (63 rows of bounded tests). In that half,

@@ -22,10 +22,10 @@ from buildcompare.results.codes import Better
 
 ALPHA = 0.05  # error rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
 SOUGHT = 1.5
-"""Size of a change, in multiples of the margin. Further runs of gate metrics are planned to find this change. Metrics
-that are no gates share the significance level `ALPHA` in proportion to their power to find this change. If gate metrics
-shared it so, values of 1.5 to 2 would find nearly as many changes of 10 % (injected into identical unbounded runs used
-for tuning) as equal shares. Smaller values find more slowdowns of P99 API times by 10 % in bounded tests."""
+"""Size of a change, in multiples of the margin. Further runs of gate metrics are planned to find this change. Other
+metrics share the significance level `ALPHA` in proportion to their power to find this change. If gate metrics shared
+`ALPHA` in this way too, values of 1.5 to 2 would find nearly as many changes of 10 % (injected into identical unbounded
+runs used for tuning) as equal shares. Smaller values find more slowdowns of P99 API times by 10 % in bounded tests."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
 MOST_ADDED = 8  # without a planned number, the error rate is divided as if 8 runs of each build were added
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
@@ -200,8 +200,8 @@ def look_level(looks: Sequence[float], planned: float | None = None) -> float:
     looks
         Number of runs of each build at each look, in any order; for unequal numbers, their harmonic mean.
     planned
-        Final number of runs of each build. If given, all looks share one rate, and the last gets the largest part. If
-        None, the first look has the full rate, and later looks share a second one over up to 8 further runs.
+        Final number of runs of each build. If given, all looks share one error rate, and the last gets the largest
+        part. If None, the first look has the rate `ALPHA`; later looks share a second rate over up to 8 further runs.
 
     Returns
     -------
@@ -234,10 +234,10 @@ def spent_late(part: float) -> float:
 
 @cache
 def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
-    """Significance level of each look at a growing set of runs. A look: number of runs, fraction of the planned runs.
+    """Significance level of each look at a growing set of runs; a look: number of runs, and the `part` for `spending`.
 
-    The density of a sum of normal increments is integrated from look to look, without outcomes that already were
-    significant (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). Once all is spent, levels repeat.
+    The density of a sum of normal increments is integrated from look to look, without outcomes already significant
+    (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). After all is spent, the last level repeats.
     """
     spent: list[float] = []
     sums, density = np.zeros(1), np.ones(1)

@@ -26,7 +26,7 @@ from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side
 from buildcompare.stats.levels import HARDLY_COVERED, MINUTE_S
 from buildcompare.text.sentences import say
 
-LEAVING_S = 10.0  # Users who leave so shortly before a shutdown belong to it: k6 removes them one by one
+LEAVING_S = 10.0  # Users who leave within this time before a shutdown belong to it: k6 removes them one by one
 APART = 0.05  # Maximum relative difference of the builds' loads in a bounded test; published tests have 0.001
 NOT_HELD, HARDLY_HELD = 0.05, 0.25
 """Maximum fractions of a bounded run's plateau with a load below `HELD` times the highest lasting load. A run is
@@ -44,7 +44,7 @@ END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
 the buckets end. A percentile above the second product has a wrong unit; errors of reading a plot are below 5 %."""
 THOUSANDS = 300.0  # If levels of two builds differ by this factor, so do their units. Published tests: at most by 3.8
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
-SPARSE = 0.01  # Maximum part of a rate's samples that are low alone: zeros in a row of sparse requests are chance
+SPARSE = 0.01  # Maximum share of single low samples; above it, requests are sparse, and zeros in a row are chance
 SHORTER = 0.7  # Minimum ratio of a bounded run's steady window to the other build's; published tests have 0.99
 
 Reasons = Iterator[ValidityReason]
@@ -119,7 +119,7 @@ def judge_validity(
 
 
 def _alike_long(views: Views) -> Views:
-    """Cut steady windows to one length, from equally long after the load was reached: metrics may drift."""
+    """Cut steady windows to one length and one delay after the load was reached, because metrics may drift."""
     latest_s = max(view.rate_s for runs in views for view in runs)
 
     def usable(view: RunView) -> tuple[float, float]:
@@ -236,7 +236,7 @@ def _falls(run: RunInTest) -> Reasons:
 
 
 def _falls_of(run: RunInTest, load: pd.Series, stop: curves.Stop, *, rate: bool) -> list[Fall]:
-    """Find the falls of the users, of a proxy for them (it varies: it must go below `IDLE`), or of a `rate`."""
+    """Find falls of the users, restarts in a proxy (below `IDLE`, because proxies vary), or pauses of a `rate`."""
     users, allowed = load is run.view.users, 0.0 if run.test.type == "bounded" else run.coordinator.fastest_fall
     hardly_any = curves.HARDLY_ANY if users else curves.IDLE
     every = () if rate else find_falls(load, stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
@@ -247,7 +247,7 @@ def _falls_of(run: RunInTest, load: pd.Series, stop: curves.Stop, *, rate: bool)
 
 
 def _pauses(rate: pd.Series, stop_s: float) -> list[Fall]:
-    """Find where several samples in a row, longer than `AT_ONCE_S`, lie below `IDLE` of the rate's median."""
+    """Find pauses: several samples in a row, for over `AT_ONCE_S`, at or below `IDLE` of the rate's usual value."""
     elapsed, values = samples(rate, stop_s)
     usual = np.median(values[values > 0.0]) if (values > 0.0).any() else math.inf
     up = np.flatnonzero(values > curves.IDLE * usual)
@@ -376,7 +376,7 @@ def _each(runs: Pair[list[RunInTest]]) -> Iterator[tuple[Side, int, RunInTest]]:
 
 
 def _none_succeeded(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs without a successful request; if all runs of the new build alone failed, that is a regression."""
+    """Report runs in which no request succeeded, unless these are exactly the runs of the new build (a regression)."""
     regressed = all(run.failed for run in runs.new) and not any(run.failed for run in runs.base)
     for side, i, run in _each(runs):
         if run.failed and (run.test.type == "benchmark" or not regressed):
@@ -436,7 +436,7 @@ def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _ended_before(run: RunInTest, end_s: float) -> bool:
-    """Whether a recording ends before `end_s`, and not because the params state this end and the load lasted to it."""
+    """Whether a recording ends before `end_s`; False if the params state its end and the load lasted until then."""
     window_end, until_s = (run.view.steady.window or (0.0, math.inf))[1], run.view.recording.duration_s
     return until_s < end_s and not (run.view.run.end and until_s - window_end <= run.view.rate_s)
 
@@ -450,7 +450,7 @@ def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report overlapping runs of one server; they are invalid if they share the fraction `APART` of the shorter one."""
+    """Report overlapping runs of one server; invalid if the overlap exceeds the fraction `APART` of the shorter run."""
     seen: list[tuple[object, tuple[float, float]]] = []
     for side, i, run in _each(runs):
         server, window = run.view.recording.provenance.get("url"), run.view.recording.window
