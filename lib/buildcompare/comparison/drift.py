@@ -21,39 +21,40 @@ ERRORS = 3.0  # least standard errors (within runs) by which each run of the new
 
 
 def with_drifts(measured: Sequence[Measured], views: Views, catalogue: Catalogue) -> list[Measured]:
-    """Add `drift_percent` to metrics that worsen throughout all runs of the new build, and not so in the base."""
-    found = [_drifts(each.row, views, catalogue) for each in measured]
-    return [
-        replace(each, row=each.row.model_copy(update={"drift_percent": drift})) if drift else each
-        for each, drift in zip(measured, found, strict=True)
-    ]
+    """Add `drift_percent` to metrics that worsen throughout all new runs, and not so in the base."""
+    drifts = ((each, {"drift_percent": _drifts(each.row, views, catalogue)}) for each in measured)
+    return [replace(each, row=each.row.model_copy(update=drift)) for each, drift in drifts]
 
 
 def _drifts(row: MetricResult, views: Views, catalogue: Catalogue) -> Pair[list[float]] | None:
     metric, sign = catalogue.find(row.slug), {Better.LOWER: 1.0, Better.HIGHER: -1.0}.get(row.better)
     if sign is None or metric.load or metric.outcome:
         return None
-    runs = views.map(lambda of: [drift for view in of if (drift := _drift(view, row))])
+    runs = views.map(lambda of: [drift for view in of if (drift := _drift(view, row, sign))])
     if not all(runs):
         return None
-    base, new = runs.map(lambda of: sign * np.array([log for log, _ in of]))
-    error = math.hypot(*(max(se for _, se in of) for of in runs))
-    apart = new.min() - max(base.max(), 0.0)
-    if not (new.mean() - max(base.mean(), 0.0) >= math.log(WORSENS) and apart >= ERRORS * error):
+    base, new = runs.map(lambda of: np.array([log for log, _, _ in of]))
+    error = math.hypot(*(max(se for _, se, _ in of) for of in runs))
+    apart, steady = new.min() - max(base.max(), 0.0), all(steady for _, _, steady in runs.new)
+    if not (steady and new.mean() - max(base.mean(), 0.0) >= math.log(WORSENS) and apart >= ERRORS * error):
         return None
-    return runs.map(lambda of: [percent(log) for log, _ in of])
+    return runs.map(lambda of: [percent(sign * log) for log, _, _ in of])
 
 
-def _drift(view: RunView, row: MetricResult) -> tuple[float, float] | None:
-    """Logarithm of the last third of a run's window over its first third, and its standard error beside a trend."""
+def _drift(view: RunView, row: MetricResult, sign: float) -> tuple[float, float, bool] | None:
+    """Log change of a run from the first to the last third of its window, its error, and whether each sixth is worse.
+
+    Positive changes are worse. The standard error is that of the samples around a trend.
+    """
     series, window = view.recording.find(row.slug, row.labels), view.steady.window
     if series is None or window is None:
         return None
     elapsed, values = view.recording.samples(series)
     inside = (elapsed > window[0]) & (elapsed <= window[1]) & np.isfinite(values) & (values > 0.0)
-    logs = np.log(values[inside])
+    logs = sign * np.log(values[inside])
     if (size := logs.size // 3) < FEWEST:
         return None
     ends, places = (logs[:size], logs[-size:]), np.arange(size)
     errors = [mean_with_error(part - np.polyval(np.polyfit(places, part, 1), places))[1] for part in ends]
-    return float(ends[1].mean() - ends[0].mean()), math.hypot(*errors)
+    sixths = np.array([part.mean() for part in np.array_split(logs, 6)])
+    return float(ends[1].mean() - ends[0].mean()), math.hypot(*errors), bool((np.diff(sixths) > 0.0).all())

@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import pandas as pd
+
+from buildcompare.recordings.frames import STATUS
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import Note, Series
 from buildcompare.results.codes import SIDES, Side
@@ -19,7 +22,7 @@ def without_build_labels(recordings: Mapping[Side, Sequence[Recording]]) -> Mapp
         for side in SIDES
     }
     names = {name for name, _ in values["base"]} & {name for name, _ in values["new"]}
-    own = names - {name for name, _ in {*values["base"]} & {*values["new"]}}
+    own = names - {*STATUS} - {name for name, _ in {*values["base"]} & {*values["new"]}}
     return {side: [_without(run, own) for run in recordings[side]] for side in SIDES} if own else recordings
 
 
@@ -36,7 +39,11 @@ def _matched(run: Recording, own: set[str]) -> Iterator[Series]:
         kept = tuple(sorted((name, value) for name, value in each.labels.items() if name not in own))
         graphs.setdefault((each.metric, kept), []).append(each)
     for (metric, kept), same in graphs.items():
-        total = replace(run, series=tuple(same)).total(metric) if len(same) > 1 else same[0]
-        if total is not None:
-            count = 1 if total.unit.endswith("/s") or total.unit == "users" else len(same)
-            yield replace(total, labels=dict(kept), values=total.values / count)
+        added = same[0].unit.endswith("/s") or same[0].unit == "users"
+        total = same[0]
+        if len(same) > 1 and added:
+            total = replace(run, series=tuple(same)).total(metric) or total
+        elif len(same) > 1:  # the mean of the series that have a sample at a time
+            mean = pd.concat([pd.Series(each.values, each.times) for each in same], axis=1).mean(axis=1).sort_index()
+            total = replace(total, times=mean.index.to_numpy(dtype=float), values=mean.to_numpy())
+        yield replace(total, labels=dict(kept))

@@ -273,16 +273,14 @@ def _failed_percent(row: ErrorRateResult | MetricResult) -> tuple[float | None, 
     """Return the failed part of the requests of both builds, in percent; None if `row` is no share of the requests."""
     if row.base is None or row.new is None:
         return None, None
-    kind, highest = outcome(row.slug, row.unit, row.better), max(row.base, row.new)
-    if kind == "successes":
+    highest, of_requests = max(row.base, row.new), not re.search(r"\b(cache|memory|disk|packets?|frames?)\b", row.slug)
+    if outcome(row.slug, row.unit, row.better) == "successes" and of_requests:
         whole = 100.0 if highest > 1.0 else 1.0
         return 100.0 * (1.0 - row.base / whole), 100.0 * (1.0 - row.new / whole)
-    is_ratio = row.unit == "ratio" or (
-        not row.unit and highest <= 1.0 and re.search(r"\b(rate|ratio|share)\b", row.slug)
-    )
-    if row.unit == "percent" or is_ratio:
-        return (100.0 * row.base, 100.0 * row.new) if is_ratio else (row.base, row.new)
-    return None, None
+    part = not row.unit and of_requests and highest <= 1.0 and re.search(r"\b(rate|ratio|share)\b", row.slug)
+    if row.unit == "ratio" or part:
+        return 100.0 * row.base, 100.0 * row.new
+    return (row.base, row.new) if row.unit == "percent" else (None, None)
 
 
 def may_fail(metric: MetricResult, worst: float) -> bool:

@@ -189,10 +189,8 @@ def opening(results: Results) -> Opening:
         case Verdict.REGRESSION:
             worse = _by_name(cause for cause in every if cause.kind == CauseKind.REGRESSION)
             heading = say("opening", "headed", results.verdict, worse, len(results.tests))
-            order = next(
-                (test.in_order for test in valid if test.verdict == Verdict.REGRESSION and test.in_order), None
-            )
-            made = Opening(heading, say("opening", "regressed", order))
+            orders = [test.in_order for test in valid if test.verdict == Verdict.REGRESSION and test.in_order]
+            made = Opening(heading, say("opening", "regressed", *orders[:1]))
         case Verdict.INVALID:
             made = _invalid(results, every)
         case Verdict.INCONCLUSIVE:

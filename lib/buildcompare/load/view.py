@@ -234,25 +234,21 @@ def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
     return curve if curve is not None and np.any(curve[np.isfinite(curve.to_numpy())] > 0) else None
 
 
-def request_rate(
-    recording: Recording, catalogue: Catalogue, shared: Collection[str] | None = None
-) -> tuple[str, pd.Series] | None:
-    """Slug and curve of the rate at which requests were answered, one of `shared`; None if it was not recorded."""
+def request_rate(recording: Recording, catalogue: Catalogue, shared: Collection[str] | None = None) -> pd.Series | None:
+    """Curve of the rate at which requests were answered, one of `shared`; None if it was not recorded."""
     rates = [metric for metric in catalogue.metrics if metric.unit in RATES and metric.better == Better.HIGHER]
     rates = [metric for metric in rates if shared is None or metric.slug in shared]
     place = {each.slug: (0, "") if each.known else (len(each.slug), each.slug) for each in rates}
     rates = sorted(rates, key=lambda each: (RATES.index(each.unit), place[each.slug]))
-    filled = ((rate.slug, _filled(recording, rate)) for rate in rates)
-    return next(((slug, curve) for slug, curve in filled if curve is not None), None)
+    return next((curve for rate in rates if (curve := _filled(recording, rate)) is not None), None)
 
 
 def _without_users(run: RunView, catalogue: Catalogue, shared: Collection[str] | None) -> RunView:
     """Find the steady window of a bounded run from its request rate, or else from a graph (gate metrics first)."""
-    if answered := request_rate(run.recording, catalogue, shared):
-        slug, load = answered
+    if (load := request_rate(run.recording, catalogue, shared)) is not None:
         stop = curves.rate_stop(load)
         steady = curves.steady_window(load, "bounded", stop=stop, proxy=True, rate_s=run.rate_s, repeated=run.repeated)
-        return replace(run, steady=steady, load=load, load_slug=slug, stop=stop)
+        return replace(run, steady=steady, load=load, load_slug=str(load.name), stop=stop)
     graphs = sorted(run.recording.graphs(), key=lambda each: not catalogue.find(each.metric).gate)
     for curve in map(run.recording.curve, graphs):
         if np.isfinite(curve.to_numpy()).any():

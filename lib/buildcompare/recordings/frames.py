@@ -52,14 +52,17 @@ _OF_ZONE = re.compile(
     r"(?:Africa|America|Asia|Atlantic|Australia|Europe|Pacific)/\w+|(?:UTC|GMT)[+-]\d.*|[+-]\d\d:\d\d|CES?T|[ECMP][SD]T"
 )
 STATUS = ("code", "status", "status_code", "http_status", "http_status_code", "http_response_status_code", "grpc_code")
+"""Labels that hold a status, the surest first."""
 BAD = (
     "(?i)5..|err(or)?s?|server_?error|fail.*|.*exception|time_?out|unavailable|internal|unknown|deadline.*|aborted"
     "|data_?loss|resource_?exhausted"
 )
 GOOD = "(?i)[123]..|ok|succe.*|complete.*|done|accepted|pass.*|hit"
-"""Labels that hold a status, the surest first, and their values that count as errors and as successes."""
+"""Values of a status that count as errors (`BAD`) and as successes (`GOOD`)."""
+_STATED = re.compile(f"{GOOD}|{BAD.removeprefix('(?i)')}")
 _REQUESTS = re.compile(
-    r"(?i)(.*(?:requests?|responses?|calls?|quer(?:y|ies)|transactions?|rpcs?|handled))(_total|_count)?"
+    r"(?i)(.*(?:requests?|reqs|responses?|calls?|quer(?:y|ies)|transactions?|rpcs?|handled))"
+    r"(|_total|_per_second|(?:_duration)?(?:_seconds)?_count)"
 )
 _INDEX = re.compile(r"|index|Unnamed: ?\d+|__index_level_0__|level_0")
 """Names that pandas gives to a column that was the index of a table."""
@@ -119,6 +122,7 @@ def read_frame(
     counters = dict.fromkeys(each.name for each in series if each.name not in stated and _counts_up(each))
     note = Note("source", f"counters: the rate per second of {', '.join(counters)} is compared")
     series = tuple(_rate(each) if each.name in counters else each for each in series)
+    series = (*series, *_errors(series, catalogue))
     return series, (*_digitised(series), *([note] if counters else []))
 
 
@@ -168,7 +172,6 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
     values = [columns["value"]] if is_tidy else [column for column in frame.columns if column != clock]
     if SEPARATOR in frame.attrs:
         frame = with_decimal_points(frame, values, file, clock=clock)
-    frame = _with_errors(frame, metric, values[0], clock, catalogue) if is_tidy else frame
     times = _times(frame[clock], file)
     zone = next((each for name, each in columns.items() if _ZONE.fullmatch(name) or _is_of_zones(frame[each])), None)
     if zone and not ({*frame[zone].astype(str)} <= {"", "UTC", "GMT", "Z"} or _is_zoned(frame[clock]).all()):
@@ -208,24 +211,23 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
         yield Curve(name, times[rows], read, texts, partial(_row, file, column.index), unit)
 
 
-def _with_errors(frame: pd.DataFrame, metric: Any, value: Any, clock: str, catalogue: Catalogue) -> pd.DataFrame:
-    """Sum requests with a bad status into a metric of errors, zero if none failed: ``http_requests_errors_total``."""
-    labels = [column for column in frame.columns if column not in (clock, metric, value)]
-    status = next((label for label in labels if str(label).casefold() in STATUS), None)
-    named = {name: _REQUESTS.fullmatch(str(name)) for name in frame[metric].unique()} if status is not None else {}
-    names = {name: of.expand(r"\1_errors\2") for name, of in named.items() if of and not catalogue.find(name).known}
-    requests: pd.DataFrame = frame[frame[metric].isin(list(names))]
-    numbers = _all_numbers(requests[value])
-    if requests.empty or numbers is None:
-        return frame
-    codes = requests[status].astype(str).str.removesuffix(".0")
-    good, bad = (codes.str.fullmatch(words).to_numpy(dtype=bool) for words in (GOOD, BAD))
-    if not (good | bad).any():
-        return frame
-    errors = requests.copy()
-    errors[metric], errors[value], errors[status] = requests[metric].map(names), np.where(bad, numbers, 0.0), ""
-    errors = errors.groupby([clock, metric, *labels], sort=False, dropna=False, observed=True, as_index=False).sum()
-    return pd.concat([frame.drop(requests.index[bad]), errors])
+def _errors(series: Sequence[Series], catalogue: Catalogue) -> Iterator[Series]:
+    """Yield the sum of the series of each metric of requests that have a bad status; zeros if none has."""
+    for name in dict.fromkeys(each.name for each in series):
+        same, of = [each for each in series if each.name == name], _REQUESTS.fullmatch(name)
+        texts = [[each.labels.get(label, "").removesuffix(".0") for each in same] for label in STATUS]
+        status = next((each for each in texts if any(map(_STATED.fullmatch, each))), None)
+        if of is None or status is None or catalogue.find(name).known:
+            continue
+        made = f"{of[1]}_errors{'_total' if of[2].endswith(('_total', '_count')) else of[2]}"
+        times = max((each.times for each in same), key=len)
+        values = np.zeros(times.size)
+        for each, text in zip(same, status, strict=True):
+            finite = np.isfinite(each.values)
+            if re.fullmatch(BAD, text) and finite.any():
+                values += np.interp(times, each.times[finite], each.values[finite], left=0.0, right=0.0)
+        if all(each.name != made for each in series):
+            yield Series(catalogue.find(made).slug, made, same[0].unit, times, values)
 
 
 def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Catalogue) -> Iterator[Curve]:

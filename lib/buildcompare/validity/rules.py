@@ -44,7 +44,7 @@ END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
 the buckets end. A percentile above the second product has a wrong unit; errors of reading a plot are below 5 %."""
 THOUSANDS = 300.0  # If levels of two builds differ by this factor, so do their units. Published tests: at most by 3.8
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
-SPARSE = 0.01  # Maximum share of single low samples; above it, requests are sparse, and zeros in a row are chance
+USUAL = 2.0  # An outage lasts longer than so many times the run's fourth-longest pause of the requests
 SHORTER = 0.7  # Minimum ratio of a bounded run's steady window to the other build's; published tests have 0.99
 
 Reasons = Iterator[ValidityReason]
@@ -160,9 +160,7 @@ def judge_runs(runs: Pair[list[RunInTest]]) -> tuple[Validity, Pair[list[Validit
     alone: Pair[list[list[ValidityReason]]] = Pair([], [])
     for side, i, run in _each(runs):
         alone[side].append([_with_sentence(each, side=side, run=i) for rule in of_one_run for each in rule(run)])
-    broken = alone.map(lambda of_side: [ValidityCode.RESTARTED in _validity(of_run).codes for of_run in of_side])
-    if all(broken.new) and not any(broken.base):
-        alone = Pair(alone.base, [[*map(_in_all, of_run)] for of_run in alone.new])
+    _with_outages(runs, alone)
     between = [_with_sentence(reason) for rule in between_runs for reason in rule(runs)]
     every = [reason for of_side in alone for of_run in of_side for reason in of_run]
     return _validity([*every, *between]), alone.map(lambda of_side: [*map(_validity, of_side)])
@@ -178,10 +176,20 @@ def _validity(reasons: Sequence[ValidityReason]) -> Validity:
     return Validity(status=status, valid_from_s=limits[0], valid_until_s=limits[1], reasons=reasons)
 
 
-def _in_all(reason: ValidityReason) -> ValidityReason:
-    """Mark a restart as one that all runs of the new build had, and no run of the base."""
-    marked = reason.code == ValidityCode.RESTARTED
-    return reason.model_copy(update={"numbers": {**reason.numbers, "all_restarted": 1.0}}) if marked else reason
+def _with_outages(runs: Pair[list[RunInTest]], alone: Pair[list[list[ValidityReason]]]) -> None:
+    """Mark restarts, and add pauses of the requests, if all runs of the new build have one and no run of the base."""
+    found: Pair[list[list[ValidityReason]]] = Pair([], [])
+    for side, i, run in _each(runs):
+        restarts = [each for each in alone[side][i - 1] if each.code == ValidityCode.RESTARTED]
+        rate, stop = request_rate(run.view.recording, run.catalogue), run.view.stop
+        if rate is not None and stop and run.view.users is not None and run.test.type == "bounded" and not restarts:
+            reasons = _grouped(run, _pauses(rate, stop.at_s), rate=True)
+            restarts = [_with_sentence(each, side=side, run=i) for each in reasons]
+        found[side].append(restarts)
+    if all(found.new) and not any(found.base):
+        for of_run, new in zip(alone.new, found.new, strict=True):
+            marked = [each.model_copy(update={"numbers": {**each.numbers, "all_restarted": 1.0}}) for each in new]
+            of_run[:] = [*marked, *(each for each in of_run if each.code != ValidityCode.RESTARTED)]
 
 
 def _with_sentence(reason: ValidityReason, **place: Any) -> ValidityReason:
@@ -221,13 +229,21 @@ def _falls(run: RunInTest) -> Reasons:
     view, bounded = run.view, run.test.type == "bounded"
     if view.load is None or view.stop is None:
         return
-    rate = view.load_slug is not None and run.catalogue.find(view.load_slug).unit in RATES
-    falls = _falls_of(run, view.load, view.stop, rate=rate)
-    if bounded and not falls and view.users is not None and (answered := request_rate(view.recording, run.catalogue)):
-        falls, rate = _falls_of(run, answered[1], view.stop, rate=True), True
-    if not falls:
-        return
-    stretch = _longest_stretch(run, falls)
+    allowed = 0.0 if bounded else run.coordinator.fastest_fall
+    # If users were not recorded, the load is a proxy (goroutines) that varies by itself: a fall must go below `IDLE`.
+    hardly_any = curves.IDLE if view.users is None else curves.HARDLY_ANY
+    leaving_s = view.stop.at_s - LEAVING_S if view.stop.shutdown else math.inf
+    found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
+    every = [fall for fall in found if fall.at_s < leaving_s or fall.back_s is not None]
+    every = [fall for fall in every if view.users is not None or fall.kind == "restart"]
+    rate = view.load_slug is not None and run.catalogue.find(view.load_slug).unit in RATES  # 0 while a server pauses
+    falls = _pauses(view.load, view.stop.at_s) if rate else _lost(run, every) if bounded else every
+    yield from _grouped(run, falls, rate=rate)
+
+
+def _grouped(run: RunInTest, falls: Sequence[Fall], *, rate: bool) -> Reasons:
+    """Report the falls of the load, or of a `rate` of requests; those of one kind share a reason."""
+    stretch = _longest_stretch(run, falls) if falls else (0.0, 0.0)
     reasons = [_fall(run, fall, stretch, rate=rate) for fall in falls]
     for code in dict.fromkeys(reason.code for reason in reasons):
         same = [reason for reason in reasons if reason.code == code]
@@ -235,27 +251,15 @@ def _falls(run: RunInTest) -> Reasons:
         yield worst.model_copy(update={"numbers": {**worst.numbers, "times": float(len(same))}})
 
 
-def _falls_of(run: RunInTest, load: pd.Series, stop: curves.Stop, *, rate: bool) -> list[Fall]:
-    """Find falls of the users, restarts in a proxy (below `IDLE`, because proxies vary), or pauses of a `rate`."""
-    users, allowed = load is run.view.users, 0.0 if run.test.type == "bounded" else run.coordinator.fastest_fall
-    hardly_any = curves.HARDLY_ANY if users else curves.IDLE
-    every = () if rate else find_falls(load, stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
-    falls = _pauses(load, stop.at_s) if rate else [fall for fall in every if users or fall.kind == "restart"]
-    leaving_s = stop.at_s - LEAVING_S if stop.shutdown else math.inf
-    falls = [fall for fall in falls if fall.at_s < leaving_s or fall.back_s is not None]
-    return _lost(run, falls) if run.test.type == "bounded" else falls
-
-
 def _pauses(rate: pd.Series, stop_s: float) -> list[Fall]:
-    """Find pauses: several samples in a row, for over `AT_ONCE_S`, at or below `IDLE` of the rate's usual value."""
+    """Find unusually long pauses of requests: several samples in a row at or below `IDLE` of the usual rate."""
     elapsed, values = samples(rate, stop_s)
     usual = np.median(values[values > 0.0]) if (values > 0.0).any() else math.inf
     up = np.flatnonzero(values > curves.IDLE * usual)
-    between = np.diff(up) - 1  # low samples
-    if np.count_nonzero(between == 1) > SPARSE * values.size:
-        return []
-    long = np.flatnonzero((between > 1) & (np.diff(elapsed[up]) > curves.AT_ONCE_S))
-    spans = [(a, b, values[a + 1 : b].min()) for a, b in zip(up[long], up[long + 1], strict=True)]
+    low, lasting = np.diff(up) - 1, np.diff(elapsed[up])
+    most_s = max(curves.AT_ONCE_S, USUAL * float(np.sort(lasting[low > 0])[:-3].max(initial=0.0)))
+    found = np.flatnonzero((low > 1) & (lasting > most_s))
+    spans = [(a, b, values[a + 1 : b].min()) for a, b in zip(up[found], up[found + 1], strict=True)]
     return [Fall("restart", *map(float, (elapsed[a], values[a], least, elapsed[b]))) for a, b, least in spans]
 
 
