@@ -59,7 +59,7 @@ BAD = (
 )
 GOOD = "(?i)[123]..|ok|succe.*|complete.*|done|accepted|pass.*|hit"
 """Values of a status that count as errors (`BAD`) and as successes (`GOOD`)."""
-_STATED = re.compile(f"{GOOD}|{BAD.removeprefix('(?i)')}")
+_STATED = re.compile(f"{GOOD}|4..|{BAD.removeprefix('(?i)')}")
 _REQUESTS = re.compile(
     r"(?i)(.*(?:requests?|reqs|responses?|calls?|quer(?:y|ies)|transactions?|rpcs?|handled))"
     r"(|_total|_per_second|(?:_duration)?(?:_seconds)?_count)"
