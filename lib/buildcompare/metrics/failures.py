@@ -17,7 +17,7 @@ from buildcompare.results.base import Reason
 from buildcompare.results.codes import Pair, ReasonCode
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.failures import failures_effect
-from buildcompare.stats.levels import Level, mean_of_runs
+from buildcompare.stats.levels import Level, mean_of_runs, measure_level
 from buildcompare.stats.planning import ALPHA
 
 _ATTEMPTS = [
@@ -78,7 +78,7 @@ def counts(level: Level, view: RunView, name: tuple[str, str] | None, share: Ser
         weights = np.interp(part.index, number.index, number) if len(number) else np.zeros(len(part))
         mean = float((part * weights).sum() / weights.sum()) if weights.sum() > 0 else level.value
         level = replace(level, value=mean, mean=mean) if level.value is not None else level
-    return Counts(level, view.level(series), name[1])
+    return Counts(level, measure_level(view.recording.curve(series), window) if window else None, name[1])
 
 
 def compare_failures(
