@@ -52,7 +52,7 @@ def argument(name: str, text: str) -> Any:
 
 
 Reports = Annotated[str | None, option("--output", "Folder of all reports, or its address (default: reports).")]
-Metrics = Annotated[str, option("--metrics", "Catalogue with the scatter between runs.")]
+Metrics = Annotated[str, option("--metrics", "Catalogue that states the noise between runs.")]
 
 
 def as_typed() -> str:

@@ -106,7 +106,7 @@ class ContrastResult(Unproven):
     status: Status
     no_worse_than_percent: Number = None
     required_runs: int | None = None
-    """Runs of each variant that show a change of the margin's size."""
+    """Runs needed per variant to show a change of the margin."""
 
     @property
     def most_chance(self) -> float:
@@ -136,7 +136,7 @@ class TermResult(Model):
     df: int | None = None
     p_value: Number = None
     p_adjusted: Number = None
-    """Adjusted (Holm) over all terms of all operations."""
+    """P-value, adjusted (Holm) over all terms of all operations."""
     proven: bool = False
     largest_percent: float
     """The largest effect of the term, in percent."""

@@ -21,7 +21,7 @@ ERRORS = 3.0  # least standard errors (within runs) by which each run of the new
 
 
 def with_drifts(measured: Sequence[Measured], views: Views, catalogue: Catalogue) -> list[Measured]:
-    """Add `drift_percent` to metrics that worsen throughout all new runs, and not so in the base."""
+    """Add `drift_percent` to metrics that worsen throughout all new runs, well beyond the base."""
     drifts = ((each, {"drift_percent": _drifts(each.row, views, catalogue)}) for each in measured)
     return [replace(each, row=each.row.model_copy(update=drift)) for each, drift in drifts]
 

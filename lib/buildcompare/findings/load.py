@@ -123,7 +123,7 @@ def waves(test: TestResult) -> Iterator[Found]:
 
 
 def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report similar early bumps (rises before the ramp) in both builds, in one finding for tests with equal counts."""
+    """Report similar early bumps (rises before the ramp) of both builds: one finding per number of bumps."""
     shown = (test for test in tests if test.type == "unbounded" and test.ramp_up.base.early_bumps)
     alike = (test for test in shown if bumps_alike(test.ramp_up))
     for count, having in grouped((test.ramp_up.base.early_bumps, test) for test in alike).items():

@@ -221,7 +221,7 @@ def _row_evidence(row: Row) -> dict[str, object]:
 def traffic_mix(test: TestResult) -> Iterator[Found]:
     """Report averages that may have moved because the traffic mix (shares of calls) changed; the severity is info."""
     for metric in test.metrics:
-        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # the average has the same mix
+        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # its average reports it
         if mix is None or is_percentile or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
             continue
         follows = rf"p\d+-{re.escape(metric.slug.removeprefix('avg-'))}"

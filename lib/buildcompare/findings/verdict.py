@@ -37,7 +37,7 @@ from buildcompare.text.sentences import say, title
 
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # To pass, a metric's interval must exclude this worsening (percent)
-SHARED = 2.0  # If the endpoints' median change exceeds this (percent), the report calls none unchanged
+SHARED = 2.0  # Maximum median change (percent) of endpoints that the report may call unchanged
 WORTH_IT = 0.8  # Suggest further runs only if they cut the largest possible worsening below this fraction of it
 
 
@@ -256,7 +256,7 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
 
 
 def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
-    """Return the number of judged endpoints and the largest inconclusive change; None if one regressed or all moved."""
+    """Count judged endpoints and find the largest inconclusive change; None if one regressed or the median moved."""
     rows = [row for test in tests for row in test.labels if row.group == "endpoint" and row.p_value is not None]
     if any(row.status == Status.REGRESSION or abs(row.shared_percent or 0.0) > SHARED for row in rows) or not rows:
         return None

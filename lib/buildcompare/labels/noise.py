@@ -97,7 +97,7 @@ class LabelNoise:
         positive = np.asarray((values > 0).all(axis=0))
         rounding, relative = _rounding(values[:, positive]), relative_noise(rows, "base", "new")
         calls = np.asarray(rows.get("calls", pd.Series(0.0, rows.index)), dtype=np.float64)
-        few = np.sqrt(2.0 / np.where(calls > 0, calls, np.inf))  # SD of a mean if times of calls are exponential
+        few = np.sqrt(2.0 / np.where(calls > 0, calls, np.inf))  # relative SD of a build's exponential mean
         for table, keys, at in self._tables(rows, positive, every=repeats is not None):
             base, new = values[:, at]
             change = np.log(new / base)

@@ -19,7 +19,7 @@ from buildcompare.stats.effects import LABEL_MARGIN_PERCENT, TestedEffect, judge
 from buildcompare.stats.noise import LABEL_KEY, label_frame
 
 CALLS = "calls"  # Name of the statistic that is the number of calls of a label in the window
-LEAST_OWN = LABEL_MARGIN_PERCENT / 2.0  # Minimum raw change (percent) for a change beyond the table to count
+LEAST_OWN = LABEL_MARGIN_PERCENT / 2.0  # Minimum raw change (percent) of a label that is called changed
 OTHERS = "(other "  # Start of the name under which a source counts its rarest labels together
 LEAST_ADDED = 0.02  # Minimum time that a relevant label adds or takes, divided by the time of all labels of its table
 

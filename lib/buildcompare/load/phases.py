@@ -215,7 +215,7 @@ RESOLVED, ALIASED = 8.0, 3.0
 """Minimum samples per cycle: `RESOLVED` for the amplitude, `ALIASED` for the period. Peaks and troughs lie between
 samples, so the amplitude of a saw-tooth appears an eighth too small on average with 8 samples per cycle, and a quarter
 too small with 4 samples. Samples one minute apart show waves of 100 s as waves of 150 s."""
-SWING = 0.5  # waves swing by at least this part of their median fall from peak to trough; overtones swing by less
+SWING = 0.5  # minimum `swing` of a spectral peak, as a part of the waves' median fall; overtones have less
 NEAR = 0.25  # periods, or frequencies, within this relative distance count as the same oscillation
 
 

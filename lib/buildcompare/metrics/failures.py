@@ -24,7 +24,7 @@ _ATTEMPTS = [
     re.compile(rf"(?<!\bper-)\b({words})\b")  # the first of these kinds that is recorded counts the attempts
     for words in ("requests?|reqs?|rps", "transactions|tps", "attempts|calls|iterations", "queries|qps")
 ]
-_NOW = (  # names with these count no attempts
+_NOW = (  # words for states, not for attempts
     "flight|queued?|pending|waiting|slow|active|open|concurrent|running|blocked|long|idle|cached"
 )
 _OF_ATTEMPTS = re.compile(

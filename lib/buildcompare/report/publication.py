@@ -66,7 +66,7 @@ def whole(folder: Path, made_from: str) -> Results | None:
 def staged(folder: Path) -> Iterator[Path]:
     """Make a new folder, and replace `folder` by it when the block ends without an error.
 
-    Other files in `folder` are kept. An :class:`InputError` is raised if `folder` cannot be made, is no folder, or has
+    The user's files in it are kept. An :class:`InputError` is raised if `folder` cannot be made, is no folder, or has
     files but no report.
     """
     with contextlib.ExitStack() as stack:

@@ -85,7 +85,7 @@ class RepeatedMeasurements(Model):
 
 
 class BumpsChanged(Model):
-    """A test whose early bumps (rises of the load that fall back) appeared or disappeared in both builds."""
+    """A test whose builds both gained or lost early bumps (rises that fall back) since `against`."""
 
     test: str
     against: str

@@ -327,11 +327,11 @@ class PlannedRow(Model):
     decided_by: str
     status: Status
     now_percent: Number
-    """Smallest rise, in percent, that the present runs show with a probability of 80 %."""
+    """Smallest rise, in percent, that the present runs detect with a probability of 80 %."""
     unit: Literal["run", "session"] = "run"
     """What the numbers in `steps` count: runs or sessions."""
     steps: list[FurtherRunsResult]
-    """A plan with 1 further run, and one with the fewest (at most 8) that detect a change of 1.5 times the margin."""
+    """Plans: 1 further run, and the fewest (at most 8) that detect a change of 1.5 times the margin, else 8."""
 
     @property
     def undecided(self) -> bool:
