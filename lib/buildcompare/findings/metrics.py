@@ -275,12 +275,17 @@ def _failed_percent(row: ErrorRateResult | MetricResult) -> tuple[float | None, 
         return None, None
     highest, of_requests = max(row.base, row.new), not re.search(r"\b(cache|memory|disk|packets?|frames?)\b", row.slug)
     if outcome(row.slug, row.unit, row.better) == "successes" and of_requests:
-        whole = 100.0 if highest > 1.0 else 1.0
+        whole = _whole(highest)
         return 100.0 * (1.0 - row.base / whole), 100.0 * (1.0 - row.new / whole)
     part = not row.unit and of_requests and highest <= 1.0 and re.search(r"\b(rate|ratio|share)\b", row.slug)
     if row.unit == "ratio" or part:
         return 100.0 * row.base, 100.0 * row.new
     return (row.base, row.new) if row.unit == "percent" else (None, None)
+
+
+def _whole(*shares: float) -> float:
+    """Return what all requests are in the unit of `shares`: 100 if they are percentages, 1 if they are fractions."""
+    return 100.0 if max(shares) > 1.0 else 1.0
 
 
 def may_fail(metric: MetricResult, worst: float) -> bool:
@@ -290,9 +295,8 @@ def may_fail(metric: MetricResult, worst: float) -> bool:
     """
     if outcome(metric.slug, metric.unit, metric.better) != "successes" or not (metric.base and metric.levels.new):
         return False
-    whole = 100.0 if max(metric.base, *metric.levels.new) > 1.0 else 1.0
-    kept, least = metric.base / whole, FAILING_PERCENT / 100.0
-    worst_run = 1.0 - min(metric.levels.new) / whole
+    whole, least = _whole(metric.base, *metric.levels.new), FAILING_PERCENT / 100.0
+    kept, worst_run = metric.base / whole, 1.0 - min(metric.levels.new) / whole
     return worst_run >= least and 1.0 - kept * (1.0 - worst / 100.0) >= max(least, ERRORS_TIMES * (1.0 - kept))
 
 
