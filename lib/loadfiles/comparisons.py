@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from buildcompare.comparison.analysis import analyse, read_recordings
+from buildcompare.comparison.analysis import analyse
+from buildcompare.comparison.reading import read_recordings
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import SLUG, VERSION, read_params, version_in
 from buildcompare.config.project import read_text

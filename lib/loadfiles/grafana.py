@@ -17,7 +17,8 @@ import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.units import LONGEST_NAME, NO_UNIT, unit_factor
-from buildcompare.recordings.files import Curve, FileSource, InputFile, series_of
+from buildcompare.recordings.files import Curve, InputFile, series_of
+from buildcompare.recordings.formats import FileSource
 from buildcompare.recordings.frames import unit_in
 from buildcompare.recordings.recording import FloatArray, Recording, span
 from buildcompare.recordings.series import TESTED

@@ -10,7 +10,8 @@ from pydantic import BaseModel, BeforeValidator, Field
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Instant
 from buildcompare.config.yaml import checked
-from buildcompare.recordings.files import Curve, FileSource, InputFile, series_of
+from buildcompare.recordings.files import Curve, InputFile, series_of
+from buildcompare.recordings.formats import FileSource
 from buildcompare.recordings.recording import LabelSummary, Recording
 
 EXPECTED = "a report of `ltctl report generate` (JSON, may be gzipped)"

@@ -19,7 +19,8 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve
 from buildcompare.config.remote import is_remote
-from buildcompare.recordings.files import Curve, FileSource, InputFile, read_input, series_of
+from buildcompare.recordings.files import Curve, InputFile, read_input, series_of
+from buildcompare.recordings.formats import FileSource
 from buildcompare.recordings.recording import FloatArray, Measurement, Recording, span
 
 EXPECTED = "output of pgbench: a summary, progress (-P) or a log (-l)"

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.files import Curve, FileSource, InputFile, series_of
+from buildcompare.recordings.files import Curve, InputFile, series_of
+from buildcompare.recordings.formats import FileSource
 from buildcompare.recordings.recording import Recording, span
 from buildcompare.recordings.series import to_float
 

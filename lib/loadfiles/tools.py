@@ -25,7 +25,8 @@ from pyarrow import json as arrow_json
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve
-from buildcompare.recordings.files import Format, InputFile, head_of, unpacked
+from buildcompare.recordings.files import InputFile, head_of, unpacked
+from buildcompare.recordings.formats import Format
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import TESTED, FloatArray, LabelSummary, Note, Series, to_float
 from loadfiles import logs

@@ -20,7 +20,7 @@ from buildcompare.config.params import FILE_KEYS, SLUG, Comparison, check_params
 from buildcompare.config.project import resolve, root, write_files, writing
 from buildcompare.config.remote import is_remote
 from buildcompare.config.yaml import yaml_text
-from buildcompare.recordings.files import formats
+from buildcompare.recordings.formats import formats
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import ENDING, read_runs
 from buildcompare.results import RunResult

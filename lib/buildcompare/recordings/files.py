@@ -1,6 +1,4 @@
-"""Shared code of all file readers: reading within size limits, registered formats, and making series."""
-
-from __future__ import annotations
+"""Shared code of all file readers: reading within size limits, and making series."""
 
 import codecs
 import contextlib
@@ -9,12 +7,11 @@ import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from importlib.metadata import entry_points
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 from pydantic_core import from_json
@@ -24,9 +21,6 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve, root
 from buildcompare.config.remote import is_remote
 from buildcompare.recordings.series import LATEST, FloatArray, Series
-
-if TYPE_CHECKING:
-    from buildcompare.recordings.recording import Recording
 
 MAX_BYTES = 32_000_000
 """Maximum bytes of an unpacked file: 20 hours of 40 graphs take 26 MB as JSON; reading needs 25 times the memory."""
@@ -65,17 +59,6 @@ class InputFile:
             found, _, place = str(error).partition(" at ")
             expected = "valid JSON, nested at most 200 levels deep"
             raise self.fault(place.replace(" column", ", column"), expected, found) from None
-
-
-@dataclass(frozen=True)
-class FileSource:
-    """One kind of file: its description in errors, its reader, and the test that recognises its contents."""
-
-    expected: str
-    read: Callable[[InputFile, Catalogue], Recording]
-    recognise: Callable[[bytes], bool]
-    join: Callable[[Sequence[InputFile], Catalogue], Recording] | None = None
-    """Function that reads several files as one run; None if each file is one run."""
 
 
 def read_input(path: str, *, expected: str, is_table: Callable[[bytes], bool] | None = None) -> InputFile:
@@ -130,21 +113,6 @@ def head_of(path: str) -> bytes:
             return stream.read(HEAD_BYTES)
     except (OSError, EOFError, ValueError, zlib.error):
         return b""
-
-
-class Format(NamedTuple):
-    """File formats that another package registers as an entry point `buildcompare.formats`."""
-
-    recognise: Callable[[bytes], bool]  # tests if `read` can read a file with these first `HEAD_BYTES` unpacked bytes
-    read: Callable[[str, Catalogue], Recording]  # reads the file of this path
-    parts: Callable[[Iterable[str]], set[str]] = lambda _: set()
-    """Function that takes the file names in a folder; returns the names read together with another file of the run."""
-
-
-@cache
-def formats() -> tuple[Format, ...]:
-    """Return the registered formats of all installed packages."""
-    return tuple(entry.load() for entry in entry_points(group="buildcompare.formats"))
 
 
 def matching(paths: Iterable[str]) -> list[str]:
@@ -205,6 +173,6 @@ def series_of(
         named = (each for each in catalogue.error_rates if name.casefold() in (each.slug, each.name.casefold()))
         rate = next(named, None) if np.nanmax(values, initial=0.0) <= 100.0 else None  # above 100: error counts
         row = Series(metric.slug, name, metric.unit or unit, times[order], values[order], labels={**labels, **label})
-        as_error = {"metric": rate.slug, "unit": rate.unit, "role": "error"} if rate and not metric.known else {}
-        series.append(replace(row, **as_error))  # type: ignore[arg-type]  # the values have the types of their fields
+        unlisted = rate if not metric.known else None
+        series.append(replace(row, metric=unlisted.slug, unit=unlisted.unit, role="error") if unlisted else row)
     return tuple(series)

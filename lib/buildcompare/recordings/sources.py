@@ -30,7 +30,8 @@ from buildcompare.config.project import resolve
 from buildcompare.config.remote import is_remote
 from buildcompare.config.yaml import checked
 from buildcompare.recordings import table
-from buildcompare.recordings.files import MAX_GRAPHS, FileSource, InputFile, formats, head_of, matching, read_input
+from buildcompare.recordings.files import MAX_GRAPHS, InputFile, head_of, matching, read_input
+from buildcompare.recordings.formats import FileSource, formats
 from buildcompare.recordings.recording import Measurement, Recording, joined_numbers, span, utc
 from buildcompare.recordings.series import LATEST
 from buildcompare.results.codes import Side

@@ -31,7 +31,8 @@ from buildcompare.config.outside import everywhere, shown
 from buildcompare.config.project import write_files
 from buildcompare.config.units import split_unit
 from buildcompare.recordings import frames
-from buildcompare.recordings.files import MAX_COLUMNS, FileSource, InputFile, read_input
+from buildcompare.recordings.files import MAX_COLUMNS, InputFile, read_input
+from buildcompare.recordings.formats import FileSource
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.series import FloatArray, LabelSummary, Note, NoteKind, Role, Series, span
 

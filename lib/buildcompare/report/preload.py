@@ -43,7 +43,7 @@ from buildcompare.comparison.provenance import running_code  # noqa: E402
 from buildcompare.config.catalogue import read_catalogue  # noqa: E402
 from buildcompare.config.errors import InputError  # noqa: E402
 from buildcompare.config.project import root  # noqa: E402
-from buildcompare.recordings.files import formats  # noqa: E402
+from buildcompare.recordings.formats import formats  # noqa: E402
 from buildcompare.report import sections  # noqa: E402
 from buildcompare.results import Results  # noqa: E402
 from buildcompare.text import sentences  # noqa: E402
