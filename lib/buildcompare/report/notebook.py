@@ -1,6 +1,5 @@
 """Make a notebook from a report, and read a report from an executed notebook."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,7 +14,6 @@ from buildcompare.figures import FIGURE_MIME, Figure, unpacked, unused
 from buildcompare.report import commonmark, sections
 from buildcompare.report.sections import Fragment, Part, Report
 from buildcompare.results import Results
-from buildcompare.text import sentences
 
 NOT_PUBLISHED = "workbench"
 """Notebook cells with this tag are not shown on the published page."""
@@ -100,7 +98,6 @@ def page_of(notebook: NotebookNode, written: Mapping[str, str]) -> Page:
     results = results_of(notebook)
     made, taken = Page(f"{results.base.label} vs {results.new.label}", [], []), set[str]()
     shown = _with_content(_parts(notebook, made.contents, taken), written)
-    terms = dict(sentences.macros("reasons").TERMS)
     for is_grid, parts in groupby(shown, key=lambda part: isinstance(part, Figure) or part.for_figures):
         if is_grid:
             made.blocks.append(Block(Markup("").join(part.html for part in parts), is_grid=True))
@@ -112,7 +109,7 @@ def page_of(notebook: NotebookNode, written: Mapping[str, str]) -> Page:
                 by_hand = Markup('<div class="by-hand">{}</div>').format(commonmark.to_html(text))
                 html = by_hand if part.is_placeholder else html + by_hand
             made.contents.extend([(anchor, part.heading)] if anchor else [])
-            made.blocks.append(Block(_explained(html, terms), part.heading, anchor))
+            made.blocks.append(Block(html, part.heading, anchor))
     return made
 
 
@@ -125,15 +122,6 @@ def _with_content(parts: Iterable[Part], written: Mapping[str, str]) -> Iterator
     for part, below in zip(kept, [*kept[1:], Fragment(Markup(), heading="end")], strict=True):
         if part.html or not (isinstance(below, Fragment) and below.heading):
             yield part
-
-
-def _explained(html: Markup, terms: dict[str, str]) -> Markup:
-    """Add a tooltip to the first match in `html` of each pattern in `terms`; remove matched patterns from `terms`."""
-    for term in [*terms] if "<svg" not in html else ():
-        if found := re.search(rf"(?<![\w-])({term})(?![\w-])(?=[^<>]*<)", html):
-            abbr = Markup('<abbr title="{}">{}</abbr>').format(terms.pop(term), html[slice(*found.span())])
-            html = html[: found.start()] + abbr + html[found.end() :]
-    return html
 
 
 def _parts(notebook: NotebookNode, contents: list[tuple[str, str]], taken: set[str]) -> Iterator[Part]:

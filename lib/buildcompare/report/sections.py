@@ -330,13 +330,18 @@ def templates() -> Environment:
     )
     usable = {name: getattr(module, name) for module, names in CALLABLE for name in names.split()}
     made.filters |= usable | {"test_title": title_of}
-    made.globals |= usable | {"test_title": title_of, "region": region}
+    made.globals |= usable | {"test_title": title_of, "region": region, "term": term}
     return made
 
 
 def region(name: str) -> Markup:
     """Write the opening tag of a labelled region in which the table `name` scrolls, also by keyboard."""
     return Markup('<div class="scroll" role="group" tabindex="0" aria-label="Table: {}">').format(name)
+
+
+def term(name: str) -> Markup:
+    """Write a term of the field with its meaning as a tooltip."""
+    return Markup('<abbr title="{}">{}</abbr>').format(sentences.macros("reasons").TERMS[name], name)
 
 
 def template(name: str) -> Template:
