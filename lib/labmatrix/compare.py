@@ -315,12 +315,12 @@ def _adjusted(contrasts: Sequence[tuple[ContrastResult, Effect | None, Metric]])
             continue
         p_adjusted = float(next(adjusted))
         tested = judge(effect, metric.margin_percent, metric.better, p_adjusted, size=float(len(effects)))
-        judged = {name: value for name, value in tested.deciding_row().items() if name in ContrastResult.model_fields}
+        more: dict[str, float | None] = {"p_adjusted": p_adjusted}
         if isinstance(effect, Share):
-            judged["required_runs"] = None
+            more["required_runs"] = None
         if row.delta_percent is None:
-            judged |= {"ci_low": None, "ci_high": None}
-        rows.append(row.model_copy(update={**judged, "p_adjusted": p_adjusted}))
+            more |= {"ci_low": None, "ci_high": None}
+        rows.append(tested.judged(row).model_copy(update=more))
     return rows
 
 

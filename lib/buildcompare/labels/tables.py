@@ -221,19 +221,20 @@ def _repeats(runs: Pair[list[pd.DataFrame]]) -> pd.DataFrame:
     return pd.concat(levels, axis=1, keys=[side for side in SIDES for _ in runs[side]]).T
 
 
-def _result(row: Mapping[Hashable, Any], judged: TestedEffect | None, *, steady: bool) -> LabelResult:
+def _result(row: Mapping[Hashable, Any], tested: TestedEffect | None, *, steady: bool) -> LabelResult:
     calls, shares, at_least = (Pair(row[f"base_{what}"], row[f"new_{what}"]) for what in ("calls", "share", "at_least"))
     unjudged = Status.NOT_COMPARABLE if row["delta_percent"] is None else Status.INCONCLUSIVE
-    why = row["reason"] or (None if judged else ReasonCode.NO_NOISE)
-    return LabelResult(
+    why = row["reason"] or (None if tested else ReasonCode.NO_NOISE)
+    result = LabelResult(
         **{name: row[name] for name in (*LABEL_KEY, *SIDES, "delta_percent", "only_in", "whole_run_percent")},
-        **(judged.row() if judged else {"status": unjudged}),
-        shared_percent=row["shared_percent"] if judged else None, p_adjusted=judged.p_adjusted if judged else None,
-        noise_source=judged.effect.noise_source if judged else NoiseSource.NONE, at_least=at_least,
+        status=unjudged,
+        shared_percent=row["shared_percent"] if tested else None, p_adjusted=tested.p_adjusted if tested else None,
+        noise_source=tested.effect.noise_source if tested else NoiseSource.NONE, at_least=at_least,
         calls=calls if calls != Pair(None, None) else None, time_share=shares if shares != Pair(None, None) else None,
         window="steady" if steady else "whole_run",
         reason=Reason(code=why, build=row["reason_build"]) if why else None,
     )  # fmt: skip
+    return tested.judged(result) if tested else result
 
 
 def expect_columns(name: str, frame: pd.DataFrame, columns: Sequence[str]) -> None:

@@ -244,18 +244,16 @@ def _result(
     row: MetricResult, group: str, split: TrafficMix, effect: Effect | None, judged: TestedEffect | None
 ) -> TrafficMixResult:
     mix, speed = split.mix_ci or (None, None), split.speed_ci or (None, None)
-    at_unchanged_mix: dict[str, object] = {"status": row.status}
     if judged is not None:  # base the interval of `speed_percent` on the noise between whole runs
-        low, high = judged.interval
-        chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0
+        chance = math.expm1(math.log1p(judged.interval[1] / 100.0) - judged.effect.log_ratio) * 100.0
         speed = split.speed_percent - chance, split.speed_percent + chance
-        at_unchanged_mix = {"at_unchanged_mix_percent": judged.effect.delta_percent, "ci_low": low, "ci_high": high}
-        at_unchanged_mix |= {key: getattr(judged, key) for key in ("status", "p_adjusted", "p_worse_one_sided")}
-    parts = ("base", "new", "delta_percent", "mix_percent", "speed_percent")
-    return TrafficMixResult(
-        group=group, kind=split.kind(effect, row.margin_percent), **{part: getattr(split, part) for part in parts},
+    result = TrafficMixResult(
+        group=group, kind=split.kind(effect, row.margin_percent), base=split.base, new=split.new,
+        delta_percent=split.delta_percent, mix_percent=split.mix_percent, speed_percent=split.speed_percent,
         counts=judged is not None and split.is_material(row.margin_percent),
         mix_ci_low=mix[0], mix_ci_high=mix[1], speed_ci_low=speed[0], speed_ci_high=speed[1],
         movers=[MixMover.model_validate(mover) for mover in split.movers.head(MOST_MOVERS).to_dict("records")],
-        **at_unchanged_mix,
+        status=row.status, p_adjusted=judged and judged.p_adjusted,
+        at_unchanged_mix_percent=judged and judged.effect.delta_percent,
     )  # fmt: skip
+    return judged.judged(result) if judged else result

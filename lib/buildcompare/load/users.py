@@ -164,20 +164,20 @@ def compare_supported_users(
     noise = metric_noise(load, "unbounded", groups, past) if load else None
     band = load.margin_percent if load else None
     effect = measure_effect(levels.base, levels.new, noise) if noise and delta is not None else None
-    judged: dict[str, object] = {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
-    if effect and band:
-        judged = judge_users(effect, band, looks).deciding_row()
-    elif delta is None and noise and best.base and at_least.new:  # new has only a lower bound, so only `ci_low` is set
+    tested, ci_low = judge_users(effect, band, looks) if effect and band else None, None
+    if delta is None and noise and best.base and at_least.new:  # new has only a lower bound, so only `ci_low` is set
         bound = measure_effect(levels.base, [RunLevel(at_least.new)], noise)
-        judged |= {"ci_low": bound.interval()[0] if bound else None}
+        ci_low = bound.interval()[0] if bound else None
     elif delta is None and noise and band and best.new and (least := at_least.base):  # base supports more than `least`
         bound = measure_effect([RunLevel(least)], levels.new, noise)
-        if bound and (row := judge_users(bound, band, looks).deciding_row())["status"] == Status.REGRESSION:
-            best, delta, judged = Pair(least, best.new), delta_percent(least, best.new), row
-    return SupportedUsersResult(
+        if bound and (worse := judge_users(bound, band, looks)).status == Status.REGRESSION:
+            best, delta, tested = Pair(least, best.new), delta_percent(least, best.new), worse
+    row = SupportedUsersResult(
         base=best.base, new=best.new, delta_percent=delta, band_percent=band, reported=reported, estimated=estimated,
-        at_least=at_least, reason=of_build.map(lambda build: build.reason), **judged,
+        at_least=at_least, reason=of_build.map(lambda build: build.reason), ci_low=ci_low,
+        status=Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
     )  # fmt: skip
+    return tested.judged(row) if tested else row
 
 
 QUIET_S = 60.0  # the coordinator ignores alerts during this time after a test's start (its setting `MinIntervalSec`)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from buildcompare.stats.planning import Looks
 SLUG = "counted-errors"
 NAME = "Errors counted by the load test"
 UNIT = "per user and minute"
+Failures = TypeVar("Failures", MetricResult, ErrorRateResult)
 LAST = 0.95  # A percentile at or above this fraction of its histogram's last bound may be higher
 
 
@@ -75,31 +76,31 @@ def judge_measured(
     effects = [(catalogue.find(each.metric_name), each.effect) for each in measured]
     rows = []
     for each, (metric, _), tested in zip(measured, effects, judge_metrics(effects, looks), strict=True):
-        fields = vars(each.row) | {"margin_percent": metric.margin_percent}
-        fields["load_adjusted"] = (at_load or {}).get(each.row.slug)
+        load_adjusted = (at_load or {}).get(each.row.slug)
+        row = each.row.model_copy(update={"margin_percent": metric.margin_percent, "load_adjusted": load_adjusted})
         at_end = each.row.reason is not None and each.row.reason.code == ReasonCode.BEYOND_LAST_BUCKET
         if tested and (tested.status.changed or not at_end):
-            fields["reason"] = None if at_end else each.row.reason
-            fields |= tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family}
-            if metric.outcome and (plain := each.row.delta_percent) is not None:
-                fields |= _judged_change(tested, plain)
+            more = {"reason": None if at_end else row.reason, "p_adjusted": tested.p_adjusted, "family": tested.family}
+            row = tested.judged(row).model_copy(update=more)
+            row = _with_change(row, tested) if metric.outcome else row
             if each.row.reason and not tested.status.changed:  # inconclusive: too few sessions to exclude a change
-                fields |= {"status": Status.INCONCLUSIVE, "no_worse_than_percent": None, "p_worse_one_sided": None}
-        rows.append(MetricResult.model_validate(fields))
+                unknown = {"status": Status.INCONCLUSIVE, "no_worse_than_percent": None, "p_worse_one_sided": None}
+                row = row.model_copy(update=unknown)
+        rows.append(row)
     if test.type == "benchmark":
         return rows
     rows = with_traffic_mix(rows, effects, splits or {}, looks)
     return [row.model_copy(update={"decided_by": _decided_by(row, test)}) for row in rows]
 
 
-def _judged_change(tested: TestedEffect, plain: float) -> dict[str, Any]:
-    """Return the percent change of failures, and whether it is per attempt; `plain` is the percent change of levels."""
-    if plain == -100.0:
-        return {"delta_percent": plain, "ci_low": plain}
-    effect, (low, high) = tested.effect, tested.effect.interval()
+def _with_change(row: Failures, tested: TestedEffect) -> Failures:
+    """Replace the percent change of the levels of failures by the tested change, which may be per attempt."""
+    plain, effect, (low, high) = row.delta_percent, tested.effect, tested.effect.interval()
+    if plain is None or plain == -100.0:
+        return row if plain is None else row.model_copy(update={"ci_low": plain})
     change = (100.0 + plain) * math.exp(-effect.log_attempts) - 100.0
     change = change if low <= change <= high else effect.delta_percent
-    return {"delta_percent": change, "per_attempt": abs(effect.log_attempts) > 0.01}
+    return row.model_copy(update={"delta_percent": change, "per_attempt": abs(effect.log_attempts) > 0.01})
 
 
 def _decided_by(row: MetricResult, test: Test) -> str:
@@ -250,11 +251,12 @@ def _error_row(
     delta = new - base if base is not None and new is not None else None
     if delta is not None and tested is None and reason is None:
         reason = Reason(code=ReasonCode.NONE_FAILED if base == new == 0 else ReasonCode.NO_ERROR_NOISE)
-    judged = tested.row() if tested else {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
-    row = {"name": name, "slug": slug, "unit": unit, "base": base, "new": new, "delta": delta, "reason": reason}
-    plain = delta_percent(base, new)
-    change = {"delta_percent": plain} if tested is None or plain is None else _judged_change(tested, plain)
-    return ErrorRateResult(**row, **(judged | change))
+    row = ErrorRateResult(
+        name=name, slug=slug, unit=unit, base=base, new=new, delta=delta, reason=reason,
+        delta_percent=delta_percent(base, new),
+        status=Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
+    )  # fmt: skip
+    return _with_change(tested.judged(row), tested) if tested else row
 
 
 def _error_counts(view: RunView, slug: str, named: tuple[str, str] | None) -> Counts | None:

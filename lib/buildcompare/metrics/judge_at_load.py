@@ -51,17 +51,15 @@ class MeasuredAtLoad:
         ]
         judged = {}
         for (slug, curve, noise), each in zip(pairs, judge_metrics(effects, looks), strict=True):
-            fields = {name: getattr(curve, name) for name in ("base", "new", "constant")} | {
-                "users": curve.at_users,
-                "delta_percent": (curve.new / curve.base - 1.0) * 100.0,
-                "at_users_range": (float(curve.users[0]), float(curve.users[-1])),
-                "within_se_log": curve.se_log,
-                "status": Status.INCONCLUSIVE,
-            }
-            if each and noise:
-                fields |= each.deciding_row() | {"p_adjusted": each.p_adjusted}
-                fields["noise_of"] = "equal_load" if noise.at_load else "levels"
-            judged[slug] = LoadAdjustedResult.model_validate(fields)
+            row = LoadAdjustedResult(
+                base=curve.base, new=curve.new, constant=curve.constant, users=curve.at_users,
+                delta_percent=(curve.new / curve.base - 1.0) * 100.0,
+                at_users_range=(float(curve.users[0]), float(curve.users[-1])),
+                within_se_log=curve.se_log, status=Status.INCONCLUSIVE,
+                p_adjusted=each.p_adjusted if each else None,
+                noise_of="none" if not each or not noise else "equal_load" if noise.at_load else "levels",
+            )  # fmt: skip
+            judged[slug] = each.judged(row) if each else row
         return judged
 
 

@@ -10,7 +10,7 @@ P-values are adjusted within each family of metrics (:func:`family_of`), and wit
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from scipy import special
 from buildcompare.config.catalogue import Metric
 from buildcompare.config.units import TIMES
 from buildcompare.recordings.recording import FloatArray
+from buildcompare.results.base import Model
 from buildcompare.results.codes import Better, NoiseSource, Pair, Status
 from buildcompare.stats.noise import Key, Noise, RunLevel, beside_repeats, in_windows, repeat_noise
 from buildcompare.stats.planning import ALPHA, SOUGHT, Looks, enough_runs, percent, quantile, smallest_found
@@ -31,6 +32,7 @@ benchmarks, a division in proportion to power finds as many injected slowdowns o
 LEAST_SHARE = 0.1  # minimum part of the error rate for each gate metric, as a fraction of an equal share
 STEPS = 40  # number of critical values tried for each gate metric (felt by users); 20 or 80 find as many changes
 GATE = "gate"  # name of the family of metrics that users feel
+Row = TypeVar("Row", bound=Model)
 USERS = 5.0
 """Factor on the p-value of a loss of supported users. With it, 0.5 % of unchanged tests show a loss (for gate metrics
 2.5 %). Of losses of 10 % injected into identical unbounded runs used for tuning, 80-84 % are found."""
@@ -107,26 +109,24 @@ class TestedEffect:
         """Confidence interval of the change in percent, with the confidence 1 - `level`."""
         return self.effect.interval(1.0 - self.level)
 
-    def row(self) -> dict[str, Any]:
-        """Fields of a change in results.json (:class:`~buildcompare.results.Tested`)."""
-        low, high = self.interval
-        return {"ci_low": low, "ci_high": high, "p_value": self.effect.p_value, "status": self.status}
-
-    def deciding_row(self) -> dict[str, Any]:
-        """Fields of a change that a verdict can use (:class:`~buildcompare.results.Decided`)."""
-        effect, margin, not_worse = self.effect, self.margin_percent, self.status == Status.NOT_WORSE
-        looks, gate = self.looks.runs if self.looks else (effect.runs,), self.family == GATE
-        sizes = effect.run_sd, effect.df
-        enough = enough_runs(*sizes, margin_percent=margin, looks=looks, family=self.size, gate=gate)
-        noise = {"run_sd_percent": percent(effect.run_sd), "noise_df": effect.df, "noise_source": effect.noise_source}
-        noise |= {"se_log": effect.sd, "noise_comparisons": effect.comparisons}
-        return self.row() | noise | {
-            "p_worse_one_sided": self.p_worse_one_sided,
-            "no_worse_than_percent": no_worse_than(effect, margin, self.better, self.level) if not_worse else None,
-            "min_detectable_percent": effect.min_detectable_percent(margin, self.size, level=self.level, gate=gate),
-            "required_runs": round(looks[-1] + enough.further) if enough else None,
-            "required_runs_show_percent": enough.found_percent if enough else None,
-        }  # fmt: skip
+    def judged(self, row: Row) -> Row:
+        """Return `row` with this judgement, in those fields of :class:`~buildcompare.results.Decided` that it has."""
+        effect, margin, known = self.effect, self.margin_percent, type(row).model_fields
+        fields: dict[str, object] = dict(zip(("ci_low", "ci_high"), self.interval, strict=True))
+        fields |= {"p_value": effect.p_value, "p_worse_one_sided": self.p_worse_one_sided, "status": self.status}
+        if "no_worse_than_percent" in known:  # a row that a verdict can use
+            looks, gate = self.looks.runs if self.looks else (effect.runs,), self.family == GATE
+            sizes, not_worse = (effect.run_sd, effect.df), self.status == Status.NOT_WORSE
+            enough = enough_runs(*sizes, margin_percent=margin, looks=looks, family=self.size, gate=gate)
+            fields |= {
+                "no_worse_than_percent": no_worse_than(effect, margin, self.better, self.level) if not_worse else None,
+                "min_detectable_percent": effect.min_detectable_percent(margin, self.size, level=self.level, gate=gate),
+                "required_runs": round(looks[-1] + enough.further) if enough else None,
+                "required_runs_show_percent": enough.found_percent if enough else None,
+                "run_sd_percent": percent(effect.run_sd), "noise_df": effect.df, "se_log": effect.sd,
+                "noise_source": effect.noise_source, "noise_comparisons": effect.comparisons,
+            }  # fmt: skip
+        return row.model_copy(update={name: value for name, value in fields.items() if name in known})
 
     @property
     def p_worse_one_sided(self) -> float | None:
