@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -119,9 +120,11 @@ def report(
     """Compare two builds, publish the report, and print the verdict and what changed."""
     if study and not record:
         raise InputError(file=None, key="--study", expected="--record as well", found="--study alone")
-    settings: dict[str, Any] = {"output": output, "refresh": refresh, "engine": engine, "progress": not quiet}
-    settings |= {"graphs": _format(graphs, png), "ledger_as": ("study" if study else "monthly") if record else None}
-    order = Order(params, settings, None if quiet else _table(every=every), BuildFiles(markdown, junit, link))
+    order = Order(
+        params, output, refresh=refresh, engine=engine, progress=not quiet, graphs=_format(graphs, png),
+        ledger_as=("study" if study else "monthly") if record else None,
+        table=None if quiet else _table(every=every), files=BuildFiles(markdown, junit, link),
+    )  # fmt: skip
     with _progress(not quiet) as step:
         outcome = publish_one(order, lambda cell: step(f"comparison.ipynb, cell {cell}"))
     raise typer.Exit(_report_outcome(outcome, fail_on, quiet=quiet))
@@ -158,16 +161,19 @@ def compare(
     from buildcompare.report.terminal import lines
     from buildcompare.text.sentences import say
 
-    settings: dict[str, Any] = {"type": type_, "users": users, "sessions": sessions, "calibration": calibration}
-    settings |= {"catalogue": metrics, "rate_s": rate_s, "labels": (base_name, new_name), "command": as_typed()}
+    made = partial(
+        api.compare, type=type_, users=users, calibration=calibration, catalogue=metrics, rate_s=rate_s,
+        command=as_typed(),
+    )  # fmt: skip
+    names = base_name, new_name
     if (baseline is None) == (new is None) or (keep and baseline is None):
         expected = "BASE and NEW, or NEW with --baseline FOLDER"
         raise InputError(file=None, key="compare", expected=expected, found="other arguments")
     if baseline is None:
-        result = api.compare(base, new, **settings)
+        result = made(base, new, labels=names, sessions=sessions)
     else:
-        stated = {"test": test, "machine": machine, "type": type_, "users": users}
-        result = _compared_to_kept(base, baseline, stated, settings, keep=keep, quiet=quiet)
+        stated: dict[str, str | int | None] = {"test": test, "machine": machine, "type": type_, "users": users}
+        result = _compared_to_kept(made, base, baseline, stated, names, sessions, keep=keep, quiet=quiet)
     if result is None:
         return
     _write_compared(result, html, json_, BuildFiles(markdown, junit, link))
@@ -189,18 +195,24 @@ def _write_compared(result: Any, html: Path | None, results: Path | None, others
 
 
 def _compared_to_kept(
-    new: str, folder: Path, stated: dict[str, Any], settings: dict[str, Any], *, keep: bool, quiet: bool
+    compare: Callable[..., Any],
+    new: str,
+    folder: Path,
+    stated: dict[str, str | int | None],
+    labels: tuple[str | None, str | None],
+    sessions: Any,
+    *,
+    keep: bool,
+    quiet: bool,
 ) -> Any:
     """Compare new runs with runs kept in `folder`; return the result, or None if no kept run is comparable."""
-    from buildcompare import api
     from buildcompare.comparison import baselines
     from buildcompare.config.assumed import open_catalogue
     from buildcompare.recordings.sources import ENDING, read_runs
     from buildcompare.text.sentences import say
 
-    name = settings["labels"][1] or ENDING.sub("", Path(new).resolve().name)
-    settings["labels"] = (settings["labels"][0], name)
-    result, kept = baselines.compare_to_kept(api.compare, new, folder, stated, **settings)
+    name = labels[1] or ENDING.sub("", Path(new).resolve().name)
+    result, kept = baselines.compare_to_kept(compare, new, folder, stated, (labels[0], name), sessions)
     lines = [say("terminal", "baseline", folder, [each.folder.name for each in kept])]
     if keep and (result is None or result.verdict != Verdict.INVALID):
         runs = read_runs(new, open_catalogue()) if result is None else next(iter(result.recordings.values()))["new"]
@@ -225,10 +237,10 @@ for _entry in entry_points(group="buildcompare.commands"):
 @app.command()
 def pull(params: ParamsFile, refresh: Refresh = False) -> None:
     """Pull the recordings of a comparison from the server, and store them for later reports."""
-    from buildcompare.comparison import analysis as workbench
+    from buildcompare.comparison.reading import read_recordings
     from buildcompare.config.params import read_params
 
-    recordings = workbench.read_recordings(read_params(params), refresh=refresh)
+    recordings = read_recordings(read_params(params), refresh=refresh)
     count = sum(len(runs) for test in recordings.values() for runs in test.values())
     show(f"{params}: {count} recordings at hand")
 
@@ -250,8 +262,8 @@ def batch(
     stems = [file.stem for file in params]
     if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
         raise InputError(file=None, key="PARAMS", expected="files of different names", found=f"{twice[0]} twice")
-    settings = {"engine": engine, "graphs": _format(graphs, png), "resume": not again}
-    orders = [Order(file, {**settings, "output": output and f"{output.rstrip('/')}/{file.stem}"}) for file in params]
+    ordered = partial(Order, engine=engine, graphs=_format(graphs, png), resume=not again)
+    orders = [ordered(file, output and f"{output.rstrip('/')}/{file.stem}") for file in params]
     codes: dict[int, list[Path]] = {}
     kept = 0
     (cluster,) = entry_points(group="buildcompare.clusters")
@@ -292,12 +304,13 @@ def history(
 @app.command()
 def plan(params: ParamsFile) -> None:
     """Print a plan of further runs: how many, in which order, how many hours they take, and what they would show."""
-    from buildcompare.comparison import analysis as workbench
+    from buildcompare.comparison.analysis import analyse
     from buildcompare.comparison.plan import plan_text
+    from buildcompare.comparison.reading import read_recordings
     from buildcompare.config.params import read_params
 
     comparison = read_params(params)
-    results = workbench.analyse(comparison, workbench.read_recordings(comparison)).results
+    results = analyse(comparison, read_recordings(comparison)).results
     show(*plan_text(results).splitlines())
 
 
@@ -309,7 +322,7 @@ def schema() -> None:
     print_text(json.dumps(json_schema(), indent=1))
 
 
-def _format(graphs: bool, png: bool) -> str | None:
+def _format(graphs: bool, png: bool) -> Literal["svg", "png"] | None:
     """Return the file format of README.md's graphs: png or svg; None if `graphs` is False."""
     return ("png" if png else "svg") if graphs else None
 

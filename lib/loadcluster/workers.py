@@ -65,7 +65,7 @@ def publish_elsewhere(executor: Executor, order: Order) -> Outcome:
 
 def _pack(order: Order) -> Bundle | Outcome:
     """Pull and check the inputs of a report; return an outcome instead if it is current or faulty."""
-    from buildcompare.comparison import analysis
+    from buildcompare.comparison import reading
     from buildcompare.comparison.inputs import code_sha256, files_of
     from buildcompare.config.kinds import kind_of
     from buildcompare.config.params import Comparison, params_of
@@ -73,14 +73,14 @@ def _pack(order: Order) -> Bundle | Outcome:
     from buildcompare.report import publication, publish
 
     def pack(output: Path | None) -> Bundle | Outcome:
-        settings, document = order.settings, read_yaml(order.params)
+        document = read_yaml(order.params)
         kind = kind_of(document)
         params = kind.read(order.params) if kind else params_of(document, order.params)
         if isinstance(params, Comparison):
-            analysis.pull_recordings(params, quiet=True)
+            reading.pull_recordings(params, quiet=True)
         folder, shown = publish.folder_of(order.params, output), publish.shown_as(order.params)
-        if settings.get("resume"):
-            made_from = publish.made_from(params, order.params, folder, graphs=settings.get("graphs", "svg"))
+        if order.resume:
+            made_from = publish.made_from(params, order.params, folder, graphs=order.graphs)
             if made_from and (kept := publication.whole(folder, made_from)):
                 return published(order, publish.Published(folder, kept, kept=True))
         inputs = {path: resolve(path).read_bytes() for path in files_of(params) if resolve(path).is_file()}
@@ -109,9 +109,8 @@ def _work(bundle: Bundle) -> tuple[Outcome, dict[Path, bytes]]:
         here = Path(place)
         _write(bundle.files, here)
         params, output = here / _place(bundle.shown), here / "output" / bundle.order.params.stem
-        settings = {**bundle.order.settings, "output": output, "resume": False, "refresh": False}
         environment = {"BUILDCOMPARE_ROOT": str(here / "root"), "BUILDCOMPARE_COPIES": str(here / "copies")}
-        order = replace(bundle.order, params=params, settings=settings)
+        order = replace(bundle.order, params=params, output=output, resume=False, refresh=False)
         try:
             outcome = processes.in_child(_made_there, order, environment, bundle.code)
         except ExecutionError as error:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def orders(asked: list[Path], output: Path) -> list[Order]:
-    return [Order(file, {"output": output / file.stem, "graphs": None, "resume": True}) for file in asked]
+    return [Order(file, output / file.stem, graphs=None, resume=True) for file in asked]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ def test_what_stands_is_kept_until_something_changes(asked: list[Path], made_her
         change()
         assert not publish_one(order).kept
     assert publish_one(order).kept
-    assert not publish_one(Order(order.params, {**order.settings, "graphs": "svg"})).kept
+    assert not publish_one(replace(order, graphs="svg")).kept
     write_params(asked[0], {**small_params(asked[0].parent / "data"), "name": "r0"})
     assert publish_one(order).code == 0
 

@@ -84,31 +84,32 @@ def load_of(runs: Sequence[Recording]) -> float | None:
 
 
 def compare_to_kept(
-    compare: Callable[..., Any], new: str, folder: Path, stated: Stated, **settings: Any
+    compare: Callable[..., Any],
+    new: str,
+    folder: Path,
+    stated: Stated,
+    labels: tuple[str | None, str],
+    sessions: tuple[Sequence[str], Sequence[str]] | None = None,
 ) -> tuple[Any, list[KeptRuns]]:
     """Compare the runs `new` with the latest kept runs; the result is None if no kept runs are comparable.
 
     `compare` is :func:`buildcompare.compare`. If the kept runs turn out to have another load than `new`, the comparison
     is repeated with kept runs at the load of `new`. In a benchmark, each kept folder and `new` are sessions by default.
     """
-    kept = latest(folder, stated)
-    result = _compared(compare, kept, new, **settings)
-    if result is None:
+
+    def compared(kept: Sequence[KeptRuns]) -> Any:
+        others = f" and {len(kept) - 1} earlier" if len(kept) > 1 else ""
+        named = labels[0] or kept[0].name + others, labels[1]
+        return compare([each.files for each in kept], new, labels=named, sessions=sessions)
+
+    if not (kept := latest(folder, stated)):
         return None, kept
+    result = compared(kept)
     ((base, runs),) = [(each["base"], each["new"]) for each in result.recordings.values()]
     fit = latest(folder, stated, load_of(runs))
     untimed = not any(run.series or run.session for run in (*base, *runs))  # each pyperf file has an unnamed session
-    if untimed and settings.get("sessions") is None:
-        settings["sessions"] = ([each.folder.name for each in fit for _ in range(each.runs)], ["new"] * len(runs))
-    return _compared(compare, fit, new, **settings) if fit != kept or untimed else result, fit
-
-
-def _compared(
-    compare: Callable[..., Any], kept: Sequence[KeptRuns], new: str, labels: tuple[str | None, str], **settings: Any
-) -> Any:
-    if not kept:
-        return None
-    others = f" and {len(kept) - 1} earlier" if len(kept) > 1 else ""
-    return compare(
-        [each.files for each in kept], new, labels=(labels[0] or kept[0].name + others, labels[1]), **settings
-    )
+    if untimed and sessions is None:
+        sessions = [each.folder.name for each in fit for _ in range(each.runs)], ["new"] * len(runs)
+    if fit != kept or untimed:
+        result = compared(fit) if fit else None
+    return result, fit

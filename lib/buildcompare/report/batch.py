@@ -5,7 +5,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +18,7 @@ from buildcompare.results.codes import FailOn
 from buildcompare.text.numbers import printable
 
 if TYPE_CHECKING:
+    from buildcompare.report.publish import Engine, Graphs, LedgerAs
     from buildcompare.results import Results
 
 T = TypeVar("T")
@@ -64,13 +65,16 @@ class Printed:
 
 @dataclass(frozen=True)
 class Order:
-    """A report to make, with the arguments of `publish` (`settings`) and the additional outputs (`table`, `files`).
-
-    The argument `output` in `settings` may be a URL, for a folder on a remote file system.
-    """
+    """A report to make: the arguments of `publish`, and additional outputs (`table`, `files`)."""
 
     params: Path
-    settings: dict[str, Any] = field(default_factory=dict)
+    output: Path | str | None = None  # a folder, or its URL on a remote file system
+    refresh: bool = False
+    progress: bool = False
+    ledger_as: "LedgerAs" = None
+    engine: "Engine | None" = None
+    graphs: "Graphs" = "svg"
+    resume: bool = False
     table: Printed | None = None
     files: BuildFiles | None = None
 
@@ -122,7 +126,11 @@ def publish_here(order: Order) -> Outcome:
     from buildcompare.report.publish import publish  # late import: it takes seconds
 
     def made(output: Path | None) -> Outcome:
-        return published(order, publish(order.params, **order.settings | {"output": output}))
+        report = publish(
+            order.params, output=output, refresh=order.refresh, progress=order.progress, ledger_as=order.ledger_as,
+            engine=order.engine, graphs=order.graphs, resume=order.resume,
+        )  # fmt: skip
+        return published(order, report)
 
     return guarded(order, made)
 
@@ -147,9 +155,10 @@ def published(order: Order, made: Any) -> Outcome:
 
 def guarded(order: Order, task: Callable[[Path | None], T]) -> T | Outcome:
     """Call `task` with the report's folder (a local copy if it is remote); turn an error of `task` into an outcome."""
-    output: Any = order.settings.get("output")
+    output = order.output
+    remote = isinstance(output, str) and is_remote(output)
     try:
-        with copied_back(output) if is_remote(output) else contextlib.nullcontext(output and Path(output)) as here:
+        with copied_back(str(output)) if remote else contextlib.nullcontext(Path(output) if output else None) as here:
             return task(here)
     except MemoryError:
         return failed(order.params, "expected a report that takes less memory, found one that takes more")
