@@ -32,7 +32,7 @@ from identical import CATALOGUE, read
 
 import buildcompare
 from buildcompare import findings
-from buildcompare.comparison.analysis import compare_test
+from buildcompare.comparison.measure import compare_test
 from buildcompare.config.params import Run, Test
 from buildcompare.recordings.recording import Recording
 from buildcompare.results.codes import Status

@@ -22,7 +22,7 @@ import pandas as pd
 from identical import SMALL, read
 from scipy.signal import lfilter
 
-from buildcompare.comparison.analysis import compare_test
+from buildcompare.comparison.measure import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Test
 from buildcompare.findings import load

@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 
 import buildcompare.report.preload  # noqa: F401  # a report's memory, as its process has it
-from buildcompare.comparison.analysis import analyse, catalogue_of, read_recordings
+from buildcompare.comparison.analysis import analyse
+from buildcompare.comparison.reading import catalogue_of, read_recordings
 from buildcompare.config.params import Comparison, read_params
 from buildcompare.history.chain import compare_to_ledger, supported_users_noise
 from buildcompare.history.ledger import Entry, entry_of, read_entry, read_ledger, record

@@ -22,7 +22,7 @@ import pandas as pd
 
 from buildcompare import findings
 from buildcompare.calibration.file import beside_runs
-from buildcompare.comparison.analysis import compare_test
+from buildcompare.comparison.measure import compare_test
 from buildcompare.comparison.pooling import pool_effects
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError

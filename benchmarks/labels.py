@@ -38,7 +38,7 @@ from releases import with_labels
 from scipy import optimize, special
 
 from buildcompare import findings
-from buildcompare.comparison.analysis import compare_test
+from buildcompare.comparison.measure import compare_test
 from buildcompare.config.params import Run, Test
 from buildcompare.findings.labels import slower_labels
 from buildcompare.labels.noise import LabelNoise, label_pairs

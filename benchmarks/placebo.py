@@ -29,7 +29,9 @@ from releases import Recordings, comparison, with_labels
 
 from buildcompare import findings
 from buildcompare.calibration.file import beside_runs
-from buildcompare.comparison.analysis import analyse, compare_test, read_recordings
+from buildcompare.comparison.analysis import analyse
+from buildcompare.comparison.measure import compare_test
+from buildcompare.comparison.reading import read_recordings
 from buildcompare.config.params import Comparison, Run, Test
 from buildcompare.history.ledger import entry_of, record
 from buildcompare.labels.noise import LabelNoise

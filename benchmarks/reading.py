@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from identical import CATALOGUE, SMALL, read
 
-from buildcompare.comparison.analysis import compare_test
+from buildcompare.comparison.measure import compare_test
 from buildcompare.config.catalogue import Metric
 from buildcompare.load.view import RunView, view_run
 from buildcompare.recordings.sources import record

@@ -29,7 +29,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from buildcompare.comparison.analysis import analyse, read_recordings
+from buildcompare.comparison.analysis import analyse
+from buildcompare.comparison.reading import read_recordings
 from buildcompare.config.params import Build, Comparison, Source, Test
 from buildcompare.findings.verdict import opening
 from buildcompare.history.ledger import entry_of, record

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from buildcompare.comparison.analysis import compare_test
+from buildcompare.comparison.measure import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test
 from buildcompare.results import TestResult

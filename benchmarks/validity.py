@@ -22,7 +22,7 @@ from pathlib import Path
 from identical import SMALL
 from identical import read as ceiling
 
-from buildcompare.comparison.analysis import compare_test
+from buildcompare.comparison.measure import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Coordinator, Source, Test

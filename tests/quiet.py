@@ -6,7 +6,8 @@ from functools import cache
 from typing import Any
 
 import buildcompare as bc
-from buildcompare.comparison.analysis import Analysis, analyse, compare_test
+from buildcompare.comparison.analysis import Analysis, analyse
+from buildcompare.comparison.measure import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test, check_params
 from buildcompare.results import LoadAdjustedResult, MetricResult, TestResult

@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
 from buildcompare.__main__ import app
-from buildcompare.comparison import analysis
+from buildcompare.comparison import analysis, reading
 from buildcompare.config.params import check_params
 from buildcompare.config.yaml import yaml_text
 from buildcompare.history.ledger import read_ledger
@@ -120,7 +120,7 @@ def refused(*arguments: object, **environment: str | None) -> str:
 
 def analysed(params: Mapping[str, Any]) -> analysis.Analysis:
     checked = check_params(params)
-    return analysis.analyse(checked, analysis.read_recordings(checked))
+    return analysis.analyse(checked, reading.read_recordings(checked))
 
 
 def write_params(file: Path, params: Mapping[str, Any]) -> Path:

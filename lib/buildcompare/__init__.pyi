@@ -11,7 +11,7 @@ import loadwatch.watch
 
 from .api import Result as Result
 from .api import compare as compare
-from .comparison.analysis import parameters as parameters
+from .comparison.reading import parameters as parameters
 from .config.errors import BuildcompareError as BuildcompareError
 from .config.errors import InputError as InputError
 from .config.errors import SourceError as SourceError

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 import numpy as np
 import pandas as pd
 
-from buildcompare.comparison.analysis import Analysis, analyse, read_recordings, with_margins
-from buildcompare.comparison.reading import build_names, with_catalogue
+from buildcompare.comparison.analysis import Analysis, analyse, with_margins
+from buildcompare.comparison.reading import build_names, read_recordings, with_catalogue
 from buildcompare.config.catalogue import Catalogue, Operation, slugify
 from buildcompare.config.errors import InputError, meant, plural
 from buildcompare.config.params import Build, Comparison, Run, Source, Test
@@ -145,7 +145,7 @@ def compare(
         if any(each is not None for each in stated):
             raise TypeError("compare(comparison) takes no second build and no settings: the comparison states them")
         made = analyse(base, read_recordings(base, refresh=refresh), command=command)
-        return Result(**vars(made), published=command is not None)
+        return _result(made, published=command is not None)
     if new is None:
         raise TypeError("compare(base, new) needs the runs of the new build")
     inputs: list[list[Any]] = [list(each) if isinstance(each, (list, tuple)) else [each] for each in (base, new)]
@@ -171,7 +171,11 @@ def compare(
         margins=dict(margins or {}),
         calibration=calibration,
     )
-    return Result(**vars(analyse(comparison, {test.name: runs}, catalogue=listed, command=command)))
+    return _result(analyse(comparison, {test.name: runs}, catalogue=listed, command=command))
+
+
+def _result(made: Analysis, *, published: bool = False) -> Result:
+    return Result(made.params, made.catalogue, made.recordings, made.results, made.compared, published=published)
 
 
 def _inline(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Operation]:

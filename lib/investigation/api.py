@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from buildcompare.api import Result, compare
-from buildcompare.comparison.analysis import Analysis, parameters
+from buildcompare.comparison.analysis import Analysis
+from buildcompare.comparison.reading import parameters
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison
 from buildcompare.results.codes import SIDES, Side

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
-from buildcompare.comparison.analysis import Analysis, TestView, with_margins
-from buildcompare.comparison.measure import Estimates
+from buildcompare.comparison.analysis import Analysis, with_margins
+from buildcompare.comparison.measure import Estimates, TestView
 from buildcompare.config.errors import InputError, meant
 from buildcompare.load.curve import SteadyState
 from buildcompare.load.view import RunView, Views

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 import traitlets
 
-from buildcompare.comparison.analysis import analyse, read_recordings
+from buildcompare.comparison.analysis import analyse
+from buildcompare.comparison.reading import read_recordings
 from buildcompare.config.errors import BuildcompareError
 from buildcompare.config.params import read_params
 from buildcompare.config.project import root

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import fuzzing
-from buildcompare.comparison import analysis as workbench
-from buildcompare.comparison.analysis import read_recordings
+from buildcompare.comparison import reading
+from buildcompare.comparison.reading import read_recordings
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FILE_KEYS, Comparison, Run, Test, read_params
 from buildcompare.config.yaml import yaml_text
@@ -301,7 +301,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def kernel_in_process(params: Comparison, **_: object) -> None:
     try:
-        workbench.read_recordings(workbench.parameters(**params.model_dump(mode="json")))
+        reading.read_recordings(reading.parameters(**params.model_dump(mode="json")))
     except InputError as error:
         raise run_report.KernelInputError(str(error)) from None
     raise AssertionError("every recording was read")
@@ -381,7 +381,7 @@ def test_without_a_file_a_wrong_path_names_its_key(tmp_path: Path) -> None:
     contents = small_params(tmp_path / "data")
     contents["tests"][1]["base"]["recording"] = "not/there.csv"
     with pytest.raises(InputError, match=r"^tests\[1\]\.base\[0\]\.recording: not/there\.csv: expected a recording"):
-        workbench.read_recordings(workbench.parameters(**contents))
+        reading.read_recordings(reading.parameters(**contents))
 
 
 def test_a_wrong_path_of_a_repeated_run_names_the_line_of_the_groups(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.font_manager import FontProperties
 from PIL import Image
 
-from buildcompare.comparison.analysis import TestView
+from buildcompare.comparison.measure import TestView
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.figures import curves as figures
 from buildcompare.figures import rasterise

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from buildcompare.comparison import analysis as workbench
+from buildcompare.comparison import reading
 from buildcompare.config.params import check_params
 from buildcompare.findings import above_the_fold
 from buildcompare.results import Results
@@ -70,7 +71,7 @@ def made(real: Path, ledger: Path) -> dict[str, Results]:
     found = {}
     for release in LEAST_CLAIMS:
         params = check_params(published_params(real, release, ledger))
-        found[release] = workbench.analyse(params, workbench.read_recordings(params)).results
+        found[release] = workbench.analyse(params, reading.read_recordings(params)).results
     return found
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import buildcompare as bc
 from buildcompare.comparison import analysis as workbench
+from buildcompare.comparison import reading
 from buildcompare.config.params import check_params
 from buildcompare.findings.finding import Found, finding
 from buildcompare.findings.subject import subject
@@ -176,7 +177,7 @@ def test_what_limited_a_build(tmp_path: Path) -> None:
 
 
 def reported(params: bc.Comparison, file: str) -> workbench.Analysis:
-    recordings = workbench.read_recordings(params)
+    recordings = reading.read_recordings(params)
     return workbench.analyse(params, recordings, command=f"python -m buildcompare report {shlex.quote(file)}")
 
 

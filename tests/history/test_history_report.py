@@ -10,7 +10,7 @@ import papermill
 import pytest
 
 import buildcompare as bc
-from buildcompare.comparison import analysis as workbench
+from buildcompare.comparison import reading
 from buildcompare.history.ledger import Entry, entry_of, place_in_words, read_ledger, record
 from buildcompare.history.setup import plain_text, setup_differences
 from buildcompare.report import publish as run_report
@@ -98,7 +98,7 @@ def test_what_cannot_be_recorded_is_said_at_once(
         return refused("report", write_params(tmp_path / "small.yaml", params), "-o", tmp_path / "out", *more)
 
     monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
-    monkeypatch.setattr(workbench, "pull_recordings", lambda *_, **__: pytest.fail("recordings were pulled"))
+    monkeypatch.setattr(reading, "pull_recordings", lambda *_, **__: pytest.fail("recordings were pulled"))
     assert "history: expected the folder of a ledger" in said({**small, "history": None}, "--record")
     assert "--study: expected --record" in said(small, "--study")
     record(tmp_path / "ledger", [earlier("imported", 1, ("1.0.0", "1.1.0"), (1000.0, 1000.0))])

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import buildcompare as bc
-from buildcompare.comparison.analysis import analyse, read_recordings
+from buildcompare.comparison.analysis import analyse
+from buildcompare.comparison.reading import read_recordings
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.results import Results
 from loadfiles.comparisons import import_comparisons

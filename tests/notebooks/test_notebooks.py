@@ -20,7 +20,7 @@ from papermill.engines import papermill_engines
 
 import buildcompare as bc
 from buildcompare import figures
-from buildcompare.comparison import analysis as workbench
+from buildcompare.comparison import reading
 from buildcompare.report.engine import NAME, WarmEngine
 from buildcompare.report.notebook import outputs_of, results_of
 from buildcompare.report.publish import Published, publish
@@ -126,7 +126,7 @@ def test_papermill_with_a_file_without_a_name_says_where_the_name_belongs(tmp_pa
     unnamed = {key: value for key, value in small_params(tmp_path / "data").items() if key != "name"}
     assert bc.read_params(write_params(tmp_path / "unnamed.yaml", unnamed)).name == "unnamed"
     with pytest.raises(bc.InputError, match=r"^name: expected `name: NAME` in the params file.*found none$"):
-        workbench.parameters(**unnamed)
+        reading.parameters(**unnamed)
 
 
 @pytest.mark.slow

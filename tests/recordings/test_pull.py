@@ -15,6 +15,7 @@ import pytest
 import buildcompare as bc
 import prometheus_server as world
 from buildcompare.comparison import analysis as workbench
+from buildcompare.comparison import reading
 from buildcompare.report import sections
 from prometheus_server import LENGTH_S, NEW_START, Exchange, Fault, Prometheus, Proxy, Servers
 from pulling import at, params, raw
@@ -45,7 +46,7 @@ def queries(proxy: Proxy) -> int:
 def test_a_run_that_still_went_on_is_pulled_again(elsewhere: Path, proxy: Proxy) -> None:
     asked, counts = comparison(elsewhere, params(proxy.url)), [queries(proxy)]
     for _ in range(3):
-        workbench.read_recordings(asked)
+        reading.read_recordings(asked)
         counts.append(queries(proxy))
         if len(counts) == 2:
             early = NEW_START + LENGTH_S - 60
@@ -59,34 +60,34 @@ def test_a_run_that_still_went_on_is_pulled_again(elsewhere: Path, proxy: Proxy)
 
 def test_what_was_pulled_is_not_pulled_again(elsewhere: Path, proxy: Proxy) -> None:
     asked = comparison(elsewhere, params(proxy.url))
-    first = workbench.read_recordings(asked)["postgresql_bounded"]
+    first = reading.read_recordings(asked)["postgresql_bounded"]
     once = queries(proxy)
     assert once > 10
     files = sorted(path.name for path in (elsewhere / "data/recordings/pulled/postgresql_bounded").iterdir())
     assert files == ["base.parquet", "new.parquet"]
-    again = workbench.read_recordings(asked)["postgresql_bounded"]
+    again = reading.read_recordings(asked)["postgresql_bounded"]
     assert queries(proxy) == once
     for side in ("base", "new"):
         pairs = zip(first[side][0].series, again[side][0].series, strict=True)
         assert all(a.values.tobytes() == b.values.tobytes() and a.labels == b.labels for a, b in pairs)
-    workbench.read_recordings(asked, refresh=True)
+    reading.read_recordings(asked, refresh=True)
     assert queries(proxy) == 2 * once
 
 
 @pytest.mark.parametrize("change", ["window", "step"])
 def test_a_changed_question_is_asked_again(elsewhere: Path, proxy: Proxy, change: str) -> None:
-    workbench.read_recordings(comparison(elsewhere, params(proxy.url)))
+    reading.read_recordings(comparison(elsewhere, params(proxy.url)))
     once = queries(proxy)
     changed = params(proxy.url, **({"step_s": 10} if change == "step" else {}))
     if change == "window":
         changed["tests"][0]["new"]["end"] = at(NEW_START + LENGTH_S - 60).isoformat()
-    workbench.read_recordings(comparison(elsewhere, changed))
+    reading.read_recordings(comparison(elsewhere, changed))
     assert queries(proxy) == (2 * once if change == "step" else once + once // 2)
 
 
 def test_an_interrupted_pull_goes_on_where_it_stopped(elsewhere: Path, proxy: Proxy) -> None:
     asked = comparison(elsewhere, params(proxy.url, threads=1))  # so that none is on its way when it ends
-    whole = workbench.read_recordings(asked)["postgresql_bounded"]["base"][0]
+    whole = reading.read_recordings(asked)["postgresql_bounded"]["base"][0]
     one_run = queries(proxy) // 2
     folder = elsewhere / "data/recordings/pulled/postgresql_bounded"
     for file in folder.iterdir():
@@ -94,11 +95,11 @@ def test_an_interrupted_pull_goes_on_where_it_stopped(elsewhere: Path, proxy: Pr
     proxy.seen.clear()
     proxy.faults = [*[None] * (one_run + 2), answers(401, "Unauthorized")]
     with pytest.raises(bc.InputError, match="401"):
-        workbench.read_recordings(asked)
+        reading.read_recordings(asked)
     assert [path.name for path in folder.iterdir()] == ["base.parquet"]
     proxy.faults = []
     proxy.seen.clear()
-    found = workbench.read_recordings(asked)["postgresql_bounded"]
+    found = reading.read_recordings(asked)["postgresql_bounded"]
     assert queries(proxy) == one_run
     assert [s.values.tobytes() for s in found["base"][0].series] == [s.values.tobytes() for s in whole.series]
 
@@ -118,12 +119,12 @@ def test_a_fault_names_the_test_the_build_the_run_and_the_query(
     new = two["tests"][1]["new"]
     two["tests"][1]["new"] = [new, {**new, "end": at(NEW_START + LENGTH_S - 60).isoformat()}]
     pulled = queries(proxy)
-    workbench.read_recordings(comparison(elsewhere, {**two, "tests": two["tests"][:1]}))
+    reading.read_recordings(comparison(elsewhere, {**two, "tests": two["tests"][:1]}))
     one_run = (queries(proxy) - pulled) // 2
     fails = answers(status, where="go_goroutines")
     proxy.faults = [*[None] * (2 * one_run), fails]  # the second run of the second test's new build
     with pytest.raises(error) as caught:
-        workbench.read_recordings(comparison(elsewhere, two))
+        reading.read_recordings(comparison(elsewhere, two))
     said = str(caught.value)
     assert said.startswith("tests[1].new[1] (postgresql_bounded, new, run 2): query of graph goroutines-in-use: ")
     assert words in said
@@ -136,7 +137,7 @@ def test_what_was_not_pulled_is_not_replaced(elsewhere: Path, prometheus: Promet
     place.parent.mkdir(parents=True)
     place.write_bytes(bundled.read_bytes())
     with pytest.raises(bc.InputError, match="pulled recording: expected a recording that was pulled before"):
-        workbench.read_recordings(comparison(elsewhere, params(prometheus.url)))
+        reading.read_recordings(comparison(elsewhere, params(prometheus.url)))
     assert place.read_bytes() == bundled.read_bytes()
 
 
@@ -187,7 +188,7 @@ def test_an_alert_and_an_error_rate_may_share_a_slug(elsewhere: Path, prometheus
                  "error_rates": [{"name": "E", "slug": "twice", "query": "vector(2)"}]}  # fmt: skip
     (elsewhere / "c.yaml").write_text(json.dumps(catalogue))
     asked = comparison(elsewhere, {**params(prometheus.url), "metrics": "c.yaml"})
-    workbench.read_recordings(asked)
+    reading.read_recordings(asked)
     bench = bc.compare(asked)
     [kept] = bench.recordings["postgresql_bounded"]["base"]
     assert {s.role: (s.metric, s.name) for s in kept.series} == {
@@ -203,7 +204,7 @@ def test_builds_on_different_servers_are_a_warning_and_an_odd_provenance_breaks_
     contents = params(servers("prometheus").url)
     contents["tests"][0]["new"]["url"] = servers("victoriametrics").url
     asked = comparison(elsewhere, contents)
-    pulled = workbench.read_recordings(asked)
+    pulled = reading.read_recordings(asked)
     bench = workbench.analyse(asked, pulled)
     [finding] = [finding for finding in bench.results.findings if finding.kind == "server_versions"]
     assert finding.severity == "warning"

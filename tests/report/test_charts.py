@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 import buildcompare as bc
-from buildcompare.comparison.analysis import read_recordings
+from buildcompare.comparison.reading import read_recordings
 from buildcompare.text.numbers import change
 from conftest import BrowserThread
 

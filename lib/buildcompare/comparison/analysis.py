@@ -12,23 +12,14 @@ from buildcompare.comparison.measure import TestRecordings, TestView, compare_te
 from buildcompare.comparison.plan import plan_tests
 from buildcompare.comparison.pooling import pool_metrics
 from buildcompare.comparison.provenance import params_sha256, provenance
-from buildcompare.comparison.reading import (
-    calibration_of,
-    catalogue_of,
-    fitted,
-    parameters,
-    pull_recordings,
-    read_profiles,
-    read_recordings,
-    runs_of,
-)  # fmt: skip
+from buildcompare.comparison.reading import calibration_of, fitted, read_profiles
 from buildcompare.config.assumed import with_times
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Comparison
 from buildcompare.config.project import resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
-from buildcompare.history.chain import Past, compare_to_ledger, supported_users_noise
+from buildcompare.history.chain import compare_to_ledger, supported_users_noise
 from buildcompare.history.ledger import Ledger, entry_of, read_ledger
 from buildcompare.history.levels import contrasts_in
 from buildcompare.labels.noise import LabelNoise
@@ -38,12 +29,6 @@ from buildcompare.results.base import Label
 from buildcompare.results.codes import SIDES, Pair
 from buildcompare.stats.noise import Contrasts, RepeatedRuns
 from buildcompare.text.sentences import say
-
-__all__ = [
-    "Analysis", "TestRecordings", "TestView", "analyse", "calibration_of", "catalogue_of", "compare_test",
-    "parameters", "pull_recordings", "read_profiles", "read_recordings", "runs_of",
-    "with_margins", "with_noise",
-]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,32 +62,34 @@ def analyse(
     every = [recording for test in runs for recording in test]
     params, catalogue = fitted(params, runs, catalogue)
     catalogue, learned = with_noise(params, catalogue, every)
-    groups, ledger, changes = learned.groups, learned.ledger, learned.contrasts
-    simulated = any(recording.simulated for recording in every)
-    label_noise = LabelNoise(groups, catalogue.label_tables)
-    kept = ledger.find(entry_of(params, position=1)) if ledger else None
-    looks = {test.name: test.all_looks for test in kept.tests} if kept and kept.name == params.name else {}
-    profiles = read_profiles(params)
-    compared = {
-        test.name: compare_test(
-            test,
-            recordings[test.name],
-            catalogue,
-            coordinator=params.coordinator,
-            groups=groups,
-            past=changes,
-            label_noise=label_noise,
-            labels=(params.base.label, params.new.label),
-            looks=looks.get(test.name, ()),
-            planned_runs=params.planned_runs,
-            profiles=profiles[test.name],
-        )
-        for test in params.tests
-    }
-    tests, noise = [each.result for each in compared.values()], supported_users_noise(catalogue, groups)
+    simulated, profiles = any(recording.simulated for recording in every), read_profiles(params)
+    compared = _compared(params, recordings, catalogue, learned, profiles)
+    tests, ledger = [each.result for each in compared.values()], learned.ledger
+    noise = supported_users_noise(catalogue, learned.groups)
     past = compare_to_ledger(ledger, params, tests, noise, simulated=simulated) if ledger else None
-    origin = provenance(params, params.metrics or "", _inputs(recordings, profiles), command, artefacts.of_runs(params))
-    results = _unconcluded(params, tests, past, origin, self_check=learned.self_check, simulated=simulated)
+    history, drift, setup_differences = past or (None, [], [])
+    inputs = _inputs(recordings, profiles)
+    origin = provenance(params, params.metrics or "", inputs, command, artefacts.of_runs(params))
+    results = schema.Results(
+        comparison=params.name or "",
+        base=Label(label=params.base.label),
+        new=Label(label=params.new.label),
+        verdict=verdict.of_comparison(tests),
+        verdict_rule=say("reasons", "verdict_rule"),
+        setup=[schema.SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
+        setup_differences=setup_differences,
+        drift=drift,
+        history=history,
+        comments=params.comments,
+        action_items=params.action_items,
+        action_items_title=params.action_items_title,
+        grafana=[schema.GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
+        tests=tests,
+        findings=[],
+        provenance=origin,
+        self_check=learned.self_check,
+        simulated=simulated,
+    )
     return Analysis(params, catalogue, recordings, _concluded(results, catalogue), compared)
 
 
@@ -127,28 +114,33 @@ def with_noise(params: Comparison, catalogue: Catalogue, every: Sequence[Recordi
     return beside_runs(catalogue, groups), LearnedNoise(groups, self_check, ledger, changes)
 
 
-def _unconcluded(
-    params: Comparison, tests: list[schema.TestResult], past: Past | None, origin: schema.Provenance, **more: Any
-) -> schema.Results:
-    """Return the results of a comparison before findings are added; `past` is None if no ledger is used."""
-    history, drift, setup_differences = past or (None, [], [])
-    return schema.Results(
-        comparison=params.name or "",
-        base=Label(label=params.base.label),
-        new=Label(label=params.new.label),
-        verdict=verdict.of_comparison(tests),
-        verdict_rule=say("reasons", "verdict_rule"),
-        setup=[schema.SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
-        setup_differences=setup_differences,
-        drift=drift,
-        history=history,
-        **params.model_dump(include={"comments", "action_items", "action_items_title"}),
-        grafana=[schema.GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
-        tests=tests,
-        findings=[],
-        provenance=origin,
-        **more,
-    )
+def _compared(
+    params: Comparison,
+    recordings: Mapping[str, TestRecordings],
+    catalogue: Catalogue,
+    learned: LearnedNoise,
+    profiles: Mapping[str, Pair[list[Profile]] | None],
+) -> dict[str, TestView]:
+    """Compare the builds in every test."""
+    label_noise = LabelNoise(learned.groups, catalogue.label_tables)
+    kept = learned.ledger.find(entry_of(params, position=1)) if learned.ledger else None
+    looks = {test.name: test.all_looks for test in kept.tests} if kept and kept.name == params.name else {}
+    return {
+        test.name: compare_test(
+            test,
+            recordings[test.name],
+            catalogue,
+            coordinator=params.coordinator,
+            groups=learned.groups,
+            past=learned.contrasts,
+            label_noise=label_noise,
+            labels=(params.base.label, params.new.label),
+            looks=looks.get(test.name, ()),
+            planned_runs=params.planned_runs,
+            profiles=profiles[test.name],
+        )
+        for test in params.tests
+    }
 
 
 def _concluded(results: schema.Results, catalogue: Catalogue) -> schema.Results:

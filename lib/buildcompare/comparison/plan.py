@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from buildcompare.findings.metrics import USERS
 from buildcompare.results import Decided, FurtherRunsResult, PlannedRow, Results, TestPlan, TestResult
@@ -46,57 +45,38 @@ def plan_text(results: Results) -> str:
 
 def _plan(test: TestResult) -> TestPlan:
     hours = math.fsum(sum(run.duration_s for run in runs) / len(runs) for runs in test.runs) / 3600.0
-    rows = [_with_steps(row, steps, hours) for row, steps in _planned(test)]
+    rows = [*_planned(test, hours)]
     most = max((row.steps[-1].further for row in rows if row.undecided), default=0)
     fewest = min(map(len, test.sessions.names if test.sessions else test.runs))
     return TestPlan(test=test.name, hours=hours, runs=fewest, order=order_of_runs(most, fewest), rows=rows)
 
 
-def _with_steps(row: PlannedRow, steps: list[FurtherRuns], hours: float) -> PlannedRow:
-    """Add 1 or 2 plans to a row: the smallest, and the first to detect a change of :func:`aim` (else the largest)."""
-    enough = next((step for step in steps if step.found_percent <= aim(row.margin_percent, True)), steps[-1])
-    chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
-    results = [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]
-    return row.model_copy(update={"steps": results})
-
-
-def _planned(test: TestResult) -> Iterator[tuple[PlannedRow, list[FurtherRuns]]]:
-    """Yield gate metrics and supported users, each with plans of further runs. Leave out those with unknown noise."""
-    looks = Looks.of(test.looks).runs
+def _planned(test: TestResult, hours: float) -> Iterator[PlannedRow]:
+    """Yield gate metrics and supported users with plans of further runs. Leave out those with unknown noise."""
     gates, users = [metric for metric in test.metrics if metric.gate], test.supported_users
     judged = sum(each.p_value is not None for each in gates)
-    for metric in gates:
-        row = metric.deciding
-        if row is None or row.run_sd_percent is None:
-            continue
-        planned = PlannedRow(
-            slug=metric.slug,
-            name=metric.full_name,
-            margin_percent=metric.margin_percent,
-            better=metric.better,
-            decided_by=metric.decided_by,
-            status=row.status,
-            now_percent=row.min_detectable_percent,
-            unit="session" if test.sessions else "run",
-            steps=[],
-        )
-        yield planned, _steps(row, looks, metric.margin_percent, metric.better, judged)
-    if users and users.run_sd_percent is not None and users.band_percent:
-        planned = PlannedRow(
-            slug=None,
-            name=USERS,
-            margin_percent=users.band_percent,
-            better=Better.HIGHER,
-            decided_by="level",
-            status=users.status,
-            now_percent=users.min_detectable_percent,
-            steps=[],
-        )
-        yield planned, _steps(users, looks, users.band_percent, Better.HIGHER, USERS_SHARE)
+    rows: list[tuple[str | None, str, float, Better, str, Decided | None, float]] = [
+        (each.slug, each.full_name, each.margin_percent, each.better, each.decided_by, each.deciding, judged)
+        for each in gates
+    ]
+    if users and users.band_percent:
+        rows.append((None, USERS, users.band_percent, Better.HIGHER, "level", users, USERS_SHARE))
+    for slug, name, margin, better, decided_by, row, family in rows:
+        if row is not None and row.run_sd_percent is not None:
+            steps = plan_runs(
+                math.log1p(row.run_sd_percent / 100.0), math.inf if row.noise_df is None else row.noise_df,
+                margin_percent=margin, delta_percent=row.delta_percent or 0.0, better=better,
+                looks=Looks.of(test.looks).runs, family=family, gate=True,
+            )  # fmt: skip
+            yield PlannedRow(
+                slug=slug, name=name, margin_percent=margin, better=better, decided_by=decided_by, status=row.status,
+                now_percent=row.min_detectable_percent, unit="session" if test.sessions else "run",
+                steps=_chosen(steps, margin, hours),
+            )  # fmt: skip
 
 
-def _steps(row: Decided, looks: Sequence[float], margin: float, better: Better, family: float) -> list[FurtherRuns]:
-    run_sd = math.log1p((row.run_sd_percent or 0.0) / 100.0)
-    df = math.inf if row.noise_df is None else row.noise_df
-    plan = partial(plan_runs, run_sd, df, delta_percent=row.delta_percent or 0.0, gate=True)
-    return plan(margin_percent=margin, better=better, looks=looks, family=family)
+def _chosen(steps: list[FurtherRuns], margin: float, hours: float) -> list[FurtherRunsResult]:
+    """Return 1 or 2 plans: the smallest, and the first to detect a change of :func:`aim` (else the largest)."""
+    enough = next((step for step in steps if step.found_percent <= aim(margin, True)), steps[-1])
+    chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
+    return [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 
-from buildcompare.comparison.analysis import TestView
+from buildcompare.comparison.measure import TestView
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import MetricResult, RunResult

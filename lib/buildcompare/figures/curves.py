@@ -8,7 +8,7 @@ from typing import get_args
 
 import numpy as np
 
-from buildcompare.comparison.analysis import TestView
+from buildcompare.comparison.measure import TestView
 from buildcompare.config.catalogue import outcome
 from buildcompare.figures import Figure, chart, names, unused
 from buildcompare.figures.plot import NOTE, SMALL, Plot, dot_style, width_of

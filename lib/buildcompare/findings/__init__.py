@@ -29,30 +29,23 @@ TOP = 5
 MOST_SUGGESTIONS = 3  # maximum number of suggested next steps
 
 FIRST, QUIET, PAST, CHANGES, OTHERS, FOLDED = range(6)
-RANKS = {
-    FindingKind.SUPPORTED_USERS: FIRST,
-    FindingKind.LOOKS: QUIET,
-    FindingKind.SESSIONS: QUIET,
-    FindingKind.UNCHANGED: QUIET,
-    FindingKind.SETUP_DIFFERENCES: PAST,
-    FindingKind.LEVEL_DRIFT: PAST,
-    FindingKind.PREVIOUS_NEW: PAST,
-    FindingKind.BETWEEN_DATABASES: PAST,
-    FindingKind.BUMPS_CHANGED: PAST,
-    FindingKind.METRIC: CHANGES,
-    FindingKind.SINGLE_RUNS: CHANGES,
-    FindingKind.BEGINNING: CHANGES,
-    FindingKind.PROFILES: CHANGES,
-    FindingKind.LABELS_BEYOND_NOISE: CHANGES,
-    FindingKind.LABEL_CHANGED: CHANGES,
-    FindingKind.ASSUMED: FOLDED,
-    FindingKind.BLIND_SPOTS: FOLDED,  # folded, as the summary of a passed comparison has similar numbers
-    FindingKind.LABELS: FOLDED,
-    FindingKind.COUNTED_ERRORS: FOLDED,  # folded, as a separate table shows counted errors
-    FindingKind.LABELS_IN_ONE_BUILD: FOLDED,
-    FindingKind.RECORDING_NOTE: FOLDED,
-    FindingKind.MORE_EVENTS: FOLDED,
-}
+_KINDS = {
+    FIRST: (FindingKind.SUPPORTED_USERS,),
+    QUIET: (FindingKind.LOOKS, FindingKind.SESSIONS, FindingKind.UNCHANGED),
+    PAST: (
+        FindingKind.SETUP_DIFFERENCES, FindingKind.LEVEL_DRIFT, FindingKind.PREVIOUS_NEW,
+        FindingKind.BETWEEN_DATABASES, FindingKind.BUMPS_CHANGED,
+    ),
+    CHANGES: (
+        FindingKind.METRIC, FindingKind.SINGLE_RUNS, FindingKind.BEGINNING, FindingKind.PROFILES,
+        FindingKind.LABELS_BEYOND_NOISE, FindingKind.LABEL_CHANGED,
+    ),
+    FOLDED: (  # a summary or a table shows similar numbers
+        FindingKind.ASSUMED, FindingKind.BLIND_SPOTS, FindingKind.LABELS, FindingKind.COUNTED_ERRORS,
+        FindingKind.LABELS_IN_ONE_BUILD, FindingKind.RECORDING_NOTE, FindingKind.MORE_EVENTS,
+    ),
+}  # fmt: skip
+RANKS = {kind: rank for rank, kinds in _KINDS.items() for kind in kinds}
 """Kind of finding -> rank, for :func:`gravest_first`; other kinds have the rank `OTHERS`. Findings with severity info
 and rank `FOLDED` are hidden until a reader unfolds them."""
 HYGIENE = (

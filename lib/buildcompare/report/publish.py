@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 from pydantic_core import to_json
 from traitlets.config import Config
 
-from buildcompare.comparison import analysis, artefacts
+from buildcompare.comparison import artefacts, reading
 from buildcompare.comparison.inputs import NOTEBOOK as NOTEBOOK
 from buildcompare.comparison.inputs import files_of, inputs_sha256, notebook_of
 from buildcompare.config.errors import ExecutionError, InputError
@@ -199,7 +199,7 @@ def publish(
     files_of_runs = artefacts.of_runs(params)
     markdown.read_written(folder / publication.README)  # check the markers of hand-written text before any work
     if isinstance(params, Comparison):
-        analysis.pull_recordings(params, refresh=refresh, quiet=not progress)
+        reading.pull_recordings(params, refresh=refresh, quiet=not progress)
     command, recorded = f"python -m buildcompare report {shlex.quote(shown_as(params_file))}", None
     inputs = made_from(params, params_file, folder, graphs=graphs)
     if resume and inputs is not None and (kept := publication.whole(folder, inputs)) is not None:
@@ -209,8 +209,8 @@ def publish(
             notebook = execute(params, command=command, engine=engine)
         except KernelInputError:
             if isinstance(params, Comparison):
-                analysis.read_profiles(params)  # read here too, to raise the error with file and line
-                analysis.read_recordings(params)
+                reading.read_profiles(params)  # read here too, to raise the error with file and line
+                reading.read_recordings(params)
             raise
         results = keep_beside_results(notebook, {"inputs_sha256": inputs, "params": identity})
         _write(notebook, results, staging, folder, graphs=graphs)
@@ -241,9 +241,9 @@ def _checked(params_file: Path, ledger_as: LedgerAs) -> tuple[Reported, Ledger |
             expected = "the folder of a ledger for --record, such as data/history/mattermost"
             raise InputError(file=params_file, key="history", expected=expected, found="none")
         ledger.namesake(entry_of(params, position=POSITIONS[ledger_as]))
-    analysis.catalogue_of(params)
+    reading.catalogue_of(params)
     if params.calibration is not None:
-        analysis.calibration_of(params, params.calibration)
+        reading.calibration_of(params, params.calibration)
     return params, ledger
 
 
