@@ -45,6 +45,7 @@ class MarkdownReportExporter(Exporter):
     export_from_notebook = "buildcompare README"
     output_mimetype = "text/markdown"
     file_extension = ".md"
+    default_preprocessors: Any = List([])
 
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
         """Convert `nb` to README.md; ``resources["outputs"]`` gets the graphs by path."""
@@ -63,6 +64,7 @@ class JUnitExporter(Exporter):
     export_from_notebook = "buildcompare JUnit"
     output_mimetype = "application/xml"
     file_extension = ".xml"
+    default_preprocessors: Any = List([])
 
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
         """Convert `nb` to junit.xml."""
