@@ -158,8 +158,6 @@ def compare(
     """Compare two files or folders of recordings without a params file."""
     from buildcompare import api  # imported late: these modules take seconds to import
     from buildcompare.findings.verdict import shortcomings
-    from buildcompare.report.terminal import lines
-    from buildcompare.text.sentences import say
 
     made = partial(
         api.compare, type=type_, users=users, calibration=calibration, catalogue=metrics, rate_s=rate_s,
@@ -178,10 +176,8 @@ def compare(
         return
     _write_compared(result, html, json_, BuildFiles(markdown, junit, link))
     if not quiet:
-        show(_read(result, {"base": base, "new": new} if new else {"base": str(baseline), "new": base}))
-        print_text(lines(result.results, **vars(_table(every=every))).removesuffix("\n"))
-        for file in (each for each in (html, json_) if each is not None):
-            show(say("terminal", "where", file))
+        read: dict[Side, str] = {"base": base, "new": new} if new else {"base": str(baseline), "new": base}
+        _show_compared(result, read, [each for each in (html, json_) if each], every=every)
     raise typer.Exit(_exit_code(shortcomings(result.results), fail_on))
 
 
@@ -222,12 +218,16 @@ def _compared_to_kept(
     return result
 
 
-def _read(result: Any, files: dict[Side, str]) -> str:
-    """Return a line that says how many runs were read from the files of each build."""
+def _show_compared(result: Any, read: dict[Side, str], written: list[Path], *, every: bool) -> None:
+    """Print how many runs were read from the files of each build, the table, and which files were written."""
+    from buildcompare.report.terminal import lines
     from buildcompare.text.sentences import say
 
     (runs,) = result.recordings.values()
-    return "; ".join(say("terminal", "read", name, len(runs[side])) for side, name in files.items())
+    show("; ".join(say("terminal", "read", name, len(runs[side])) for side, name in read.items()))
+    print_text(lines(result.results, **vars(_table(every=every))).removesuffix("\n"))
+    for file in written:
+        show(say("terminal", "where", file))
 
 
 for _entry in entry_points(group="buildcompare.commands"):

@@ -114,7 +114,7 @@ def room_of(module: str) -> str:
 
 @cache
 def imports(project: Path) -> list[tuple[str, str]]:
-    """(importing, imported) modules for every import in lib/, in functions too, but not for the type checker."""
+    """(importing, imported) modules for every import in lib/, in functions and for the type checker too."""
     between = []
     library = project / "lib"
     modules = {
@@ -122,13 +122,7 @@ def imports(project: Path) -> list[tuple[str, str]]:
         for file in library.rglob("*.py")
     }
     for module, file in modules.items():
-        tree = ast.parse(file.read_text("utf-8"))
-        nodes = [*ast.walk(tree)]
-        checks = [node for node in nodes if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
-        for_types = {node for check in checks for node in ast.walk(check)}
-        for node in nodes:
-            if node in for_types:
-                continue
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom):
                 assert node.level == 0, f"{file}: relative import"
                 names = [f"{node.module}.{each.name}" for each in node.names]
