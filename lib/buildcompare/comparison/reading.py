@@ -108,7 +108,7 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
         tests = [[found[i] for i, (slot, _) in enumerate(runs) if slot.test == test.name] for test in params.tests]
         listed, _, alike = _fitting(tests, params.operations)
         found = found if alike else [_read(params, listed, *each) for each in runs]
-        named, _ = fitted(params, tests)  # margins and calibration are checked by this catalogue
+        named, _ = fitted(params, tests)  # checks the margins; the calibration is checked next
         if named.calibration is not None:
             calibration_of(named, named.calibration)
     recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}

@@ -102,7 +102,7 @@ def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
 
 
 def _forms(secret: str) -> set[str]:
-    """Encode a secret in all searched forms: plain, in addresses, in JSON, in hex, and in base64 at any offset."""
+    """Return the forms of a secret to search for: plain, in addresses, HTML, JSON, hex, and base64 at any offset."""
     forms = {secret, secret.replace("/", r"\/"), quote(secret), quote(secret, safe=""), quote_plus(secret)}
     forms |= {quote(quote(secret, safe="")), html.escape(secret), json.dumps(secret)[1:-1]}
     forms |= {re.sub("%..", lambda match: match[0].lower(), form) for form in forms}

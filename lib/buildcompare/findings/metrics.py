@@ -258,7 +258,7 @@ def error_rates(test: TestResult) -> Iterator[Found]:
 
 
 def _fails(metric: MetricResult) -> bool:
-    """Test whether :func:`error_rates` reports too many failures that are no certain regression."""
+    """Test whether the metric has too many failures but is no regression; :func:`error_rates` reports such metrics."""
     counts = metric.failed_percent or (metric.gate and outcome(metric.slug, metric.unit, metric.better))
     return bool(counts) and failing(metric) and metric.status != Status.REGRESSION
 

@@ -135,7 +135,7 @@ class LedgerTest(ChainTest, extra="forbid"):
     levels_of_runs: dict[str, Pair[list[Level]]] = Field(default_factory=dict)
     """Metric (:func:`buildcompare.stats.noise.series_key`) -> level of each run over its steady window."""
     within_se_log: dict[str, NotNegative] = Field(default_factory=dict)
-    """Metric -> standard error of log(new / base) within the runs."""
+    """Metric -> standard error of log(new / base) from the samples within the runs."""
     at_load: dict[str, LedgerAtLoad] = Field(default_factory=dict)  # metric -> result at equal load
     misread: list[str] = Field(default_factory=list)  # metrics read off plots, with a reading error
     windows_s: Pair[list[Level]] = Field(default_factory=lambda: Pair(list[float](), list[float]()))

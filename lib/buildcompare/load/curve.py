@@ -322,7 +322,7 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 
 
 KEPT, STILL = 0.5, 0.1
-"""After a fall, rates above `STILL` * level are load if their last third is at least `KEPT` * their first third."""
+"""After a fall, rates above `STILL` * level count as load if their last third is at least `KEPT` * their first."""
 
 
 def rate_stop(rate: pd.Series) -> Stop | None:

@@ -94,7 +94,7 @@ def judge_measured(
 
 
 def _with_change(row: Failures, tested: TestedEffect) -> Failures:
-    """Replace the percent change of the levels of failures by the tested change, which may be per attempt."""
+    """Adjust the change of a row of failures to equal attempts; outside the tested interval, use the tested change."""
     plain, effect, (low, high) = row.delta_percent, tested.effect, tested.effect.interval()
     if plain is None or plain == -100.0:
         return row if plain is None else row.model_copy(update={"ci_low": plain})

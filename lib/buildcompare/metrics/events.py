@@ -295,7 +295,7 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
 
 
 def _excursion_end(run: _Averages, edges: Sequence[Range], levels: list[float], at: int) -> int:
-    """Return the segment where the metric is back after an excursion (spike or drop) in segment `at`; else `at`.
+    """Return the segment where the metric is back after an excursion in segment `at`; `at` if it is not back in time.
 
     The metric is back where its level is nearest to the earlier level, within half of the excursion's size.
     """

@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """Earlier difference between two databases, by build, in percent; null if unknown or if its sign differs now."""
+    """Earlier difference in supported users of two databases, in percent; null if unknown or if reversed since."""
 
     comparison: str
     base: Number = None
@@ -56,9 +56,9 @@ class Drift(Model):
     flipped: bool = False
     """True if two databases swapped their order by supported users since new builds were last tested on both."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
-    """If `flipped`: latest earlier comparisons (at most 20) in which the same database as now supported more users."""
+    """If `flipped`: latest earlier comparisons (at most 20) in which the database that leads now was also ahead."""
     earlier_comparisons: int = 0
-    """If `flipped`: number of all earlier comparisons in which the same database as now supported more users."""
+    """If `flipped`: number of all earlier comparisons in which the database that leads now was also ahead."""
 
     @property
     def beyond_chance(self) -> bool:

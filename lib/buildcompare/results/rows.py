@@ -169,9 +169,9 @@ class MetricResult(Decided, MetricRow):
     load_adjusted: LoadAdjustedResult | None = None
     traffic_mix: TrafficMixResult | None = None
     decided_by: Literal["level", "traffic_mix", "equal_load", "none"] = "level"
-    """Change that the verdict uses. `level`: of the level (bounded tests, benchmarks). `equal_load`: at equal load
-    (unbounded tests); `none` if that is unknown. `traffic_mix`: at unchanged mix of calls, if the mix affected the
-    metric; in unbounded tests only if that change is no regression."""
+    """Change that the verdict uses. `level`: change of the level (bounded tests, benchmarks). `equal_load`: change at
+    equal load (unbounded tests). `none`: the change at equal load is unknown. `traffic_mix`: change at unchanged mix of
+    calls, if the mix affected the metric; an unbounded test uses it only if it is no regression."""
 
     @property
     def full_name(self) -> str:

@@ -27,8 +27,8 @@ from buildcompare.stats.planning import ALPHA, SOUGHT, Looks, enough_runs, perce
 LABEL_ALPHA = 0.02  # significance level of each label row: by chance, 4 of 200 unchanged rows are marked
 LABEL_MARGIN_PERCENT = 10.0  # equals the catalogue's `margin_percent` of averages over all labels
 FOUND = 1.5, 2.0, 4.0, 8.0
-"""The error rate is divided among gate metrics to find changes of these sizes (multiples of the margin). In CPython's
-benchmarks, a division in proportion to power finds as many injected slowdowns of 7.5 %, but fewer of 10 to 50 %."""
+"""The error rate is divided among gate metrics so as to find most changes of these sizes (multiples of the margin). In
+CPython's benchmarks, dividing it by power would find as many injected slowdowns of 7.5 %, but fewer of 10 to 50 %."""
 LEAST_SHARE = 0.1  # minimum part of the error rate for each gate metric, as a fraction of an equal share
 STEPS = 40  # number of critical values tried for each gate metric (felt by users); 20 or 80 find as many changes
 GATE = "gate"  # name of the family of metrics that users feel

@@ -104,7 +104,7 @@ def duration(hours: float) -> str:
 
 
 def quoted(label: str) -> str:
-    """Quote a label of several words, such as an SQL statement, and cut a long one."""
+    """Cut a long label, and quote one of several words, such as an SQL statement."""
     short = label if len(label) <= LONGEST_LABEL else f"{label[:LONGEST_LABEL].rstrip()}…"
     return f"“{short}”" if len(label.split()) > 2 else short
 
