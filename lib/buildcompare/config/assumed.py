@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from buildcompare.config.catalogue import (
     FAILED,
@@ -91,6 +92,7 @@ def with_times(catalogue: Catalogue, units: Iterable[tuple[str, str]]) -> Catalo
     return catalogue.model_copy(update={"metrics": (*others, *times.values())})
 
 
+@lru_cache(maxsize=1_000)
 def assumed_metric(name: str) -> Metric:
     """Assume from a metric's name its unit, its better direction, and whether a regression fails the comparison (gate).
 

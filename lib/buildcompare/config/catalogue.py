@@ -329,6 +329,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f}s" if seconds == round(seconds) else f"{round(seconds * 1000)}ms"
 
 
+@lru_cache(maxsize=10_000)
 def slugify(name: str) -> str:
     """Make a slug from a name: ``avg-api-times`` from ``Avg API times``."""
     return re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:80] or "unnamed"

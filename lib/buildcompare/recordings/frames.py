@@ -432,6 +432,8 @@ def with_decimal_points(
 
     A file is refused if all its numbers with a mark are ambiguous, such as ``1,234``, which may be 1.234 or 1234.
     """
+    if frame.attrs[SEPARATOR] == "," and b'"' not in file.contents:  # no cell can contain a comma
+        return frame
     if clock is not None and all(part.str.fullmatch(r"[\d.,]+").all() for part in (frame[clock][:1], frame[clock])):
         columns = [*columns, clock]
     if frame.attrs[SEPARATOR] == "," and not any(frame[each].str.contains(",", regex=False).any() for each in columns):
