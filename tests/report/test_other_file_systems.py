@@ -173,8 +173,7 @@ def test_a_batch_its_ledger_and_its_index_stand_there(ftp: tuple[str, Path], tmp
     (folder / "out/r1/mine.txt").write_text("notes")
     (folder / "out/r1/junit.xml").unlink()
     with ThreadPoolExecutor(1) as worker:  # as a cluster's, by bytes alone
-        outputs = ((Path(file), f"{address}/out/{Path(file).stem}") for file in asked)
-        orders = [Order(file, output, graphs=None, resume=True) for file, output in outputs]
+        orders = [Order(Path(each), f"{address}/out/{Path(each).stem}", graphs=None, resume=True) for each in asked]
         elsewhere = [publish_elsewhere(worker, order) for order in orders]
     assert [(each.code, each.kept) for each in elsewhere] == [(0, True), (0, False)], elsewhere
     assert f"{address}/out/r1/report.html" in elsewhere[1].printed

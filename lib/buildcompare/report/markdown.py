@@ -56,7 +56,8 @@ def render(results: Results, graphs: Sequence[Figure], suffix: str | None = "svg
     graphs = sorted(graphs, key=lambda graph: order.index(graph.name) if graph.name in order else len(order))
     tests = sorted(results.tests, key=lambda test: (test.type, db_name(test.db_engine)))  # bounded before unbounded
     begins, kind = opening(results), kind_of_results(results)
-    top, rest = above_the_fold(results.findings if kind else headlines(results.findings), begins.states)
+    top, _ = above_the_fold(results.findings if kind else headlines(results.findings), begins.states)
+    rest = [each for each in results.findings if each not in top]
     values = {"opening": begins, "top": top, "rest": rest, "notice": NOTICE, "markers": markers}
     made = template(kind.markdown if kind else "README.md")
     return made.render(results=results, tests=tests, graphs=graphs, suffix=suffix, **values)
