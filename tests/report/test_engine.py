@@ -72,7 +72,7 @@ def test_both_engines_publish_the_same_report(tmp_path: Path) -> None:
     published: dict[str, dict[str, Any]] = {}
     for engine in ("warm", "kernel"):
         folder = tmp_path / engine
-        outcome = publish_one(Order(params, {"output": folder, "engine": engine}))
+        outcome = publish_one(Order(params, folder, engine=engine))
         assert outcome.code == 0, outcome.printed
         files = {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
         results = json.loads(files.pop(Path("results.json")))
@@ -94,7 +94,7 @@ def test_a_process_that_dies_is_named(project: Path, tmp_path: Path, monkeypatch
     (root / "params").symlink_to(project / "params")
     params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
     monkeypatch.setenv("BUILDCOMPARE_ROOT", str(root))
-    outcome = publish_one(Order(params, {"output": tmp_path / "out"}))
+    outcome = publish_one(Order(params, tmp_path / "out"))
     assert outcome.code == 4
     assert said in outcome.printed
     with pytest.raises(ExecutionError, match=said):  # where only the cells are in a process of their own

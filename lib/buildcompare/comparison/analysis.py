@@ -94,7 +94,7 @@ def analyse(
 
 
 class LearnedNoise(NamedTuple):
-    """Noise between runs from a calibration and a ledger."""
+    """Noise between runs that was learned from a calibration and a ledger."""
 
     groups: Sequence[RepeatedRuns] = ()
     self_check: dict[str, Any] | None = None

@@ -63,9 +63,9 @@ class Metric(_Strict):
     reading_error_percent: float = Field(default=0.0, ge=0)
     """Error of a level that is read off a plot with overlapping curves, as a standard deviation in percent."""
     independent_tests: tuple[TestType, ...] = ()
-    """Types of test in which the metric's noise is independent between the tests of a comparison.
+    """Types of test in which the metric's noise (of unbounded tests: at equal load) is independent between tests.
 
-    Its changes are then averaged over these tests. For unbounded tests, this is about the noise at equal load."""
+    The changes of the metric are averaged over the tests of such a type."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
     """For a proxy of the load: increase of the metric per user, such as goroutines per user. None if unknown."""

@@ -200,7 +200,7 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 
 def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest further runs for the metric that most probably got worse; metrics that decide the verdict come first."""
+    """Suggest further runs for the row that most probably got worse; rows of gate metrics and of users come first."""
     rows: list[tuple[bool, float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.validity.status != ValidityStatus.INVALID):
         fields = {"slug", "name", "margin_percent"}

@@ -33,8 +33,8 @@ SEVERAL_TIMES = 3.0  # Minimum ratio of new to base of a label that counts as se
 FEWEST_LABELS = 5  # Minimum number of judged rows for a warning that most labels became slower
 FEWEST_CALLS = 20  # Minimum number of calls of a slower label without a p-value; means of a few calls differ by chance
 FAR = 6.0
-"""Minimum ratio of 99th percentile to average of a slower label without recorded calls; few calls give a lower ratio.
-Published releases with slower labels: 1 with this minimum, 12 without it (builds swapped: 1 and 7)."""
+"""Minimum ratio of P99 to average for a finding about a slower label without recorded calls. Of the published releases,
+1 has such a finding; without this minimum, 12 would have one (builds swapped: 1 and 7)."""
 MOST_EXPECTED = 1.0  # Report labels slower in n tests if chance would give fewer such labels than this
 
 

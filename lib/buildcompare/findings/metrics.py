@@ -174,7 +174,7 @@ def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
         yield Found(FindingKind.BLIND_SPOTS, Severity.INFO, evidence, test=seen[0][0])
 
 
-LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # reasons of load metrics, which other findings report
+LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # why load metrics are not judged
 
 
 def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:

@@ -216,7 +216,7 @@ class Chain:
         return np.stack([logs, chance, usual, sizes.transform("count")], axis=1)
 
     def step(self, place: int, entry: Entry) -> Step:
-        """Analyse one comparison (index `place`, whole entry `entry`) against the comparisons before it."""
+        """Analyse one comparison (`entry`, at index `place`) against the comparisons before it."""
         tests = [test for test in entry.tests if any(test.levels)]
         changes = [(test, measure_change(test.levels, self.noise, test.runs)) for test in tests]
         if self.noise is None or place >= self.length:

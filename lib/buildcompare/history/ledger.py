@@ -180,7 +180,7 @@ class ChainEntry(Strict):
 
     @property
     def builds_compared(self) -> list[tuple[object, ...]]:
-        """Keys of the pair of builds: one by labels; one by versions if both have a version and these differ."""
+        """Keys of the pair of builds: one by label and version; one by version alone if both are known and differ."""
         by_label = tuple((build.label, build.version) for build in self.builds)
         by_version = tuple(build.version for build in self.builds)
         return [by_label, by_version] if None not in by_version and len({*by_version}) == 2 else [by_label]

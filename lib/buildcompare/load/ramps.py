@@ -1,4 +1,4 @@
-"""Compare how the load of two builds begins: when given numbers of users are reached, delay, and oscillation."""
+"""Compare how the load of two builds begins: times at which it reaches numbers of users, delay, and oscillation."""
 
 import math
 from collections.abc import Sequence
@@ -77,9 +77,9 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
 
 
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
-"""Without repeated runs, a run's delay has the standard deviation sqrt(`LEAST_SD_S`^2 + (`ONSET_SD` * start of the
-ramp)^2) in seconds. Simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`) give 10 to 13 s if the load begins to
-rise at most twice, else 0.04 to 0.07 times the ramp's start; both constants are larger, as real runs vary more."""
+"""Without repeated runs, a run's delay has an assumed SD of sqrt(`LEAST_SD_S`^2 + (`ONSET_SD` * onset)^2) seconds; the
+onset is when the ramp starts. Simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`) have 10 to 13 s if the load
+begins to rise at most twice, else 0.04 to 0.07 times the onset; both constants are larger, as real runs vary more."""
 FIRST_S = 120.0  # length of a ramp's start; its delay between builds is compared with that of the whole ramp
 LEVELS = 101  # number of loads at which delays are measured: one for each percent of the common range of loads
 

@@ -140,7 +140,7 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
     """Minute means before the stop: users, rate of new users (over `SHOWS_S`), and metrics.
 
-    A minute counts if its load is from `LOWEST` to `HIGHEST` times `top`, and the later ramp is never below this range.
+    Minutes count from `LOWEST` to `HIGHEST` times `top`, after the ramp was last below this range.
     """
     elapsed, users = samples(run.users, run.stop_s)
     total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))

@@ -482,7 +482,7 @@ def _all_numbers(column: pd.Series) -> FloatArray | None:
 
 
 def _cast(texts: pa.ChunkedArray) -> FloatArray:
-    """Parse numbers as Python does, to the last bit; ValueError for ``1_000``, digits outside ASCII and other text."""
+    """Parse numbers as `float` does, to the last bit; but ``1_000``, digits outside ASCII and text raise ValueError."""
     numbers = np.asarray(pc.cast(texts, "float64"))
     if np.isnan(numbers).any() and pc.any(pc.match_substring(texts, "(")).as_py():
         raise ValueError("nan(1), which Arrow takes for NaN")

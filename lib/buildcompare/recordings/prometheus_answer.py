@@ -113,7 +113,7 @@ def _numbers(text: bytes, opening: IndexArray, closing: IndexArray) -> Pairs:
     around = zip((opening - 1, closing + 1, closing + 2, closing + 3), b",],[", strict=True)
     if not all((letters[places] == letter).all() for places, letter in around):
         raise ValueError("other letters between numbers")
-    offsets = np.full(4 * closing.size + 1, letters.size)  # start of each piece of `text`: times, values, rest
+    offsets = np.full(4 * closing.size + 1, letters.size)  # starts of the pieces: time, separator, value, separator
     offsets[0], offsets[4:-1:4] = 0, closing[:-1] + 4
     offsets[1::4], offsets[2::4], offsets[3::4] = opening - 1, opening + 1, closing
     is_number = np.full(closing.size // 2 + 1, 0b01010101, np.uint8)  # bitmap: Arrow parses only times and values

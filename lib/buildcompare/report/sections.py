@@ -209,7 +209,7 @@ def verdict(analysis: Analysis, *, links: bool = True) -> Fragment:
     with_users = any(test.supported_users for test in tests)
     gates = [metric.name for metric in analysis.catalogue.metrics if metric.gate] + ["supported users"] * with_users
     rows = [row for test in results.tests for row in test.metrics if row.gate]
-    rows.sort(key=lambda row: not (row.deciding and row.deciding.status.changed))  # changed metrics in first columns
+    rows.sort(key=lambda row: not (row.deciding and row.deciding.status.changed))  # changed metrics come first
     begins = opening(results)
     top, rest = above_the_fold(results.findings, begins.states)
     return fragment(

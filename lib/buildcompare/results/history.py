@@ -67,7 +67,7 @@ class Drift(Model):
 
 
 class BetweenComparisons(Model):
-    """Robust standard deviation of the drifts of supported users at one version; null for fewer than 5 (`links`)."""
+    """Robust SD of the drifts of supported users within a version; `sd_percent` is null below 5 drifts (`links`)."""
 
     type: TestType
     db_engine: str | None

@@ -67,7 +67,7 @@ class Decided(Tested):
     def by_chance_percent(self) -> float | None:
         """Difference, in percent, that unchanged builds exceed in 1 of 20 comparisons; None if unknown."""
         if self.ci_high is None or self.delta_percent is None or not self.delta_percent > -100.0:
-            return None  # new is 0: the division below is impossible
+            return None  # unknown, or new is 0 and the division below is impossible
         return ((1.0 + self.ci_high / 100.0) / (1.0 + self.delta_percent / 100.0) - 1.0) * 100.0
 
 
@@ -219,7 +219,7 @@ class PooledResult(MetricRow):
     labels: dict[str, str] = Field(default_factory=dict)
     type: TestType
     tests: list[str]
-    """Names of the pooled tests: valid, with the metric judged by its level or, in unbounded tests, at equal load."""
+    """Names of the pooled tests: valid tests that judge the metric by its level or, if unbounded, at equal load."""
     margin_percent: float
     delta_percent: Number
     ci_low: Number

@@ -24,8 +24,8 @@ AR(1) series (60 to 1080 samples, autocorrelation 0 to 0.9), at most 5 % show a 
 PENALTY_OF_TWO = 20.0, 600.0  # like `PENALTY`, but the noise is estimated around three segments, not around two
 HIGHEST_PHI = 0.97  # maximum lag-1 autocorrelation of noise; above it, a series of an hour looks like a random walk
 CHANGE_PHI = 0.93
-"""Maximum lag-1 autocorrelation of noise in series other than load tests, where it finds changes better than
-`HIGHEST_PHI` (covering score 0.73 against 0.71). In load tests, 11 of 31 identical pairs would show events (now 9)."""
+"""Maximum lag-1 autocorrelation of noise in series that are no load tests. It finds their changes better than
+`HIGHEST_PHI` (covering score 0.73 against 0.71), but in load tests events in 11 instead of 9 of 31 identical pairs."""
 MAD_TO_SD = 1.0 / 0.6745
 """Standard deviation / median absolute deviation of a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 CALIBRATION_RUNS = 10  # minimum number of identical runs from which a penalty is learned

@@ -27,7 +27,7 @@ metrics share the significance level `ALPHA` in proportion to their power to fin
 `ALPHA` in this way too, values of 1.5 to 2 would find nearly as many changes of 10 % (injected into identical unbounded
 runs used for tuning) as equal shares. Smaller values find more slowdowns of P99 API times by 10 % in bounded tests."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
-MOST_ADDED = 8  # without a planned number, the error rate is divided as if 8 runs of each build were added
+MOST_ADDED = 8  # added runs of each build over which looks share the error rate if no number of runs is planned
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
 SPENT = 0.0425
 """Total error rate of all analyses (looks) of a test, for normal statistics. It is below `ALPHA`, because t statistics
