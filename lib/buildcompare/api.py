@@ -93,9 +93,9 @@ def compare(
     calibration
         Path of a file that ``buildcompare calibrate`` made. Without one, noise is from the catalogue and repeated runs.
     rate_s
-        Seconds over which rates in the files were taken. The default is the value in the files; if the files have no
-        value, it is 60, or less in short repeated runs. A steady window begins `rate_s` after the load is reached and
-        lasts at least 5 `rate_s`; with several bounded runs per build, the shorter of 30 s and 30 samples is enough.
+        Seconds over which rates in the files were taken. The default is the value in the files, else 60, or less in
+        short repeated runs. A bounded run's steady window begins `rate_s` after the load is reached. Windows last at
+        least 5 `rate_s`; with several bounded runs per build, the shorter of 30 s and 30 samples is enough.
     refresh
         Whether to pull cached recordings again from the server (only for a comparison from :func:`read_params`).
     command
@@ -149,6 +149,8 @@ def compare(
     if new is None:
         raise TypeError("compare(base, new) needs the runs of the new build")
     inputs: list[list[Any]] = [list(each) if isinstance(each, (list, tuple)) else [each] for each in (base, new)]
+    if not all(inputs):
+        raise InputError(file=None, key="base" if inputs[1] else "new", expected="runs", found="an empty list")
     runs, listed, name = _read_builds(inputs, catalogue, _inline(metrics or {}))
     _check_recorded(metrics or {}, [run for side in SIDES for run in runs[side]])
     if rate_s is not None:
@@ -179,7 +181,7 @@ def _result(made: Analysis, *, published: bool = False) -> Result:
 
 
 def _inline(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Operation]:
-    """Check the settings of metrics that the caller of `compare` gave, and return them by metric."""
+    """Check the settings that the caller of `compare` gives for metrics, and return the settings by metric."""
     if not isinstance(metrics, Mapping):
         raise InputError(file=None, key="metrics", expected="settings by metric's name", found=repr(metrics)[:60])
     settings = {}
@@ -192,7 +194,7 @@ def _inline(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Operation]:
 
 
 def _type_of(stated: TestType | None, runs: Sequence[Recording]) -> TestType:
-    """Return the stated type of test, or that of the runs; raise an InputError for a type that the runs do not fit."""
+    """Return the stated type of test, else the default type for the runs; refuse a type that does not fit the runs."""
     timed, numbers = any(run.series for run in runs), any(run.measurements for run in runs)
     benchmark: list[TestType] = ["benchmark"] if numbers or not timed else []
     allowed: list[TestType] = ["bounded", "unbounded", *benchmark]
@@ -310,7 +312,7 @@ class Shown:
         display(*shown, raw=True)  # type: ignore[no-untyped-call]  # IPython's function is untyped
 
     def save(self) -> None:
-        """Embed results.json in the notebook; if run by hand, also save the file unless a published report exists."""
+        """Embed results.json in the notebook. If a user runs it, also save the file unless a report is published."""
         from IPython.display import display
 
         if not self.published:
@@ -333,7 +335,7 @@ class Result(Shown, Analysis):
     catalogue
         The metrics with their units and margins.
     published
-        True if a command such as ``report`` runs the notebook and publishes the report; False if run by hand.
+        True if a command such as ``report`` runs the notebook and publishes the report; False otherwise.
     """
 
     published: bool = False
@@ -400,7 +402,7 @@ class Result(Shown, Analysis):
         Raises
         ------
         InputError
-            If the catalogue lacks a metric, or a margin is not above 0.
+            If the catalogue lacks a metric in `margins`, or a margin is not above 0.
 
         Examples
         --------

@@ -22,7 +22,11 @@ from buildcompare.results.codes import Better
 
 _PART = re.compile(r"\b(?:(\d\d(?:\.\d+)?)\s*%(?:ile)?|(?:pct|tp)(\d\d))")  # `95%`, `pct95` are percentiles
 _AGES = r"(uptime|age|timestamp|created|start-time)"
-_PER = r"per-(second|sec|s|minute|min)"
+_PER = r"per-(second|sec|s|minute|min|millisecond|ms)"
+_RATE = re.compile(
+    r"(?<![a-z])((?!times|pauses|waits|delays|stalls|latencies|durations)[a-z]+[^su\W\d]s|ops|[kmg]i?b)-(s|secs?)$"
+)
+"""Short form of a rate, such as ``rows_s`` or ``mb_sec``: a plural or a size, and then the unit of time."""
 _SET = r"((timeout|ttl|interval|period|think-time|idle-time|mtbf|(session|test)-duration)-([mun]?s|seconds?))$"
 _STAT = r"mean|avg|average|median|max|p\d+"
 _USE = (
@@ -36,16 +40,17 @@ _DIRECTIONS = {
     rf"({FAILED}|(http|status|code)-[45]\d\d|non-2xx)": (Better.LOWER, True),
     rf"(latency|duration|delay|rtt|ttfb|elapsed|resptime|({_STAT})-response$|rt(-({_STAT}))?$)": (Better.LOWER, True),
     _AGES: (Better.NEUTRAL, False),
-    r"((ms|us|ns|(milli|micro|nano)(s|seconds?))$)": (Better.LOWER, True),
+    r"((?<!per-)(ms|us|ns|[mun]secs?|(milli|micro|nano)(s|seconds?))$)": (Better.LOWER, True),
     r"(retries|restarts|miss(es)?|deadlocks|slow|throttled|evictions|kills|aborts|rollbacks)": (Better.LOWER, False),
     r"(waits|disconnects|reconnects|retransmits|refused|cancell?ed|blocked|stalls)": (Better.LOWER, False),
-    r"(crashes|panics|warnings|conflicts|violations|lost|loss)": (Better.LOWER, False),
+    r"(crash(es)?|panics|warnings|conflicts|violations|lost|loss)": (Better.LOWER, False),
+    r"(invalid|bad|duplicates?|skipped|unhandled|lagging)": (Better.LOWER, False),
     rf"(({_USE})(-[a-z]+)?-{_PER})": (Better.NEUTRAL, False),
     rf"(throughput|goodput|apdex(-score)?$|[rqt]ps|tpm|{_PER}|requests-s|{SUCCEEDED})": (Better.HIGHER, True),
     r"(hits?|idle)": (Better.HIGHER, False),
     r"(cpu|memory|mem|heap|rss|ram|stack|swap|gc|threads|goroutines|queue|backlog|lag|allocs?)": (Better.LOWER, False),
     r"(percent|pct|percentage)": (Better.NEUTRAL, False),
-    rf"({LASTS}|(seconds?|secs?|s)$)": (Better.LOWER, True),
+    rf"({LASTS}|(seconds?|secs?|s)$|(ms|us|ns|seconds?|secs?)-per-[a-z]+$|mspt)": (Better.LOWER, True),
 }
 """Words in a name -> better direction, and True if a regression fails the comparison. The first match counts."""
 SUCCESS_MARGIN_PERCENT = 0.1
@@ -105,7 +110,7 @@ def assumed_metric(name: str) -> Metric:
     spelled = _PART.sub(r"p\1\2 ", name).replace("%", " percent ")
     spelled = re.sub(r"/\s*(s|secs?|seconds?)(?!\w)", " per second", spelled)
     slug = slugify(re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z0-9])", "_", spelled))
-    unit = ""
+    slug, unit = _RATE.sub(r"\1-per-second", slug), ""
     for pattern, unit_of_words in OF_WORDS.items():
         if words := _words(pattern, slug):
             unit = unit_of_words.format(words.partition("-")[0].upper().replace("IB", "iB"))

@@ -20,7 +20,7 @@ from buildcompare.results.codes import Better, TestType
 
 Role = Literal["graph", "label", "bucket", "summary", "alert", "error", "resets"]
 FOLDER = Path("params/metrics")
-FAILED = r"(errors?|fail(ed|ures?)|timeouts?|exceptions?|dropped|rejected|[45]xx)"
+FAILED = r"(err(or)?s?|fail(s|ed|ures?)?|timeouts?|exceptions?|dropped|reject(s|ed)|[45]xx)"
 SUCCEEDED = r"(success(es|ful)?|availability)"
 """`FAILED` and `SUCCEEDED` match words in the names of metrics that count failures or successes."""
 SHARES = ("percent", "ratio")
@@ -40,7 +40,7 @@ class RunSd(_Strict):
     unbounded: float | None = Field(default=None, gt=0)
     benchmark: float | None = Field(default=None, gt=0)
     equal_load: float | None = Field(default=None, gt=0)
-    """Standard deviation between unbounded runs at the same load, in percent. Errors within runs are not included."""
+    """Standard deviation between unbounded runs at the same load, in percent, without the runs' standard errors."""
     df: dict[Literal["bounded", "unbounded", "benchmark", "equal_load"], Annotated[float, Field(gt=0)]] = {}
     """Degrees of freedom of each standard deviation: number of measured runs minus number of setups. Default: 8."""
 
@@ -100,7 +100,7 @@ class Operation(_Strict):
     better: Better = Better.LOWER
     margin_percent: float = Field(default=5.0, gt=0, allow_inf_nan=False)
     gate: bool = True
-    """If False, a regression of the quantity is only a warning."""
+    """If False, a regression of the metric is only a warning."""
     run_sd_percent: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Standard deviation of one run around the level of its build, in percent; None if unknown."""
 
@@ -172,7 +172,7 @@ class Question(NamedTuple):
     """One query of a catalogue with its variables filled in, and the meaning of its series."""
 
     metric: str
-    """Slug of a metric, alert or error rate, group of a label table, or name of a counter (role `resets`)."""
+    """Slug (of a metric, alert or error rate), group (of a label table), or name (of a counter; role `resets`)."""
     name: str
     unit: str
     role: Role
@@ -211,7 +211,7 @@ class Catalogue(_Strict):
         """Return all queries for one run; the points of label series are `label_step_s` apart.
 
         `rate_s` replaces `{rate}`; queries of label tables must not contain `{rate}`. If the length `run_s` of the run
-        is given, queries over the whole run are added: averages, percentiles and restarts of counters.
+        is given, queries over the whole run are added: averages and percentiles of labels, and restarts of counters.
         """
         rate = _duration(rate_s)
 
@@ -302,7 +302,7 @@ class Catalogue(_Strict):
         return next((metric for metric in self.metrics if metric.load), None)
 
     def last_bound(self, slug: str, unit: str) -> float:
-        """Return the last finite bound of the histogram of a percentile; infinity if no label table states it."""
+        """Return the last finite bound of the histogram behind a percentile; infinity if no label table states it."""
         tables = [table for table in self.label_tables if table.unit == unit and table.top_bucket]
         average = re.sub(r"^p\d+\b", "avg", slug)
         of_it = [each for each in tables if each.average == average or (len(tables) == 1 and each.average is None)]

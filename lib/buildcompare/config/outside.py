@@ -24,7 +24,7 @@ _HIDDEN = "***"
 _PIECE = 16
 """Minimum length of a part of a secret that is hidden, in characters. Truncated answers may hold only a part."""
 _LONG = 10_000
-"""Secrets over `_LONG` bytes are not searched as hex or escapes; texts over `_LONG` characters are searched by line."""
+"""Secrets over `_LONG` bytes are not sought as hex or escapes; texts over `_LONG` characters are searched by line."""
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 

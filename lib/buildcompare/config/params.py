@@ -24,7 +24,7 @@ FILE_KEYS: dict[str, str] = {
     "ltctl": "report", "recorded": "recording", "grafana": "snapshot", "pgbench": "pgbench", "sysstat": "sysstat"
 }  # fmt: skip
 """Kind of source -> key of a run that holds the path of its file."""
-CATALOGUES = {"prometheus": "mattermost"}  # kind of source -> default catalogue; files get the one that fits
+CATALOGUES = {"prometheus": "mattermost"}  # kind of source -> default catalogue (of files: recognised)
 _FILE_KEYS = [f"`{key}`" for key in (*FILE_KEYS.values(), "values")]
 MOST_USERS = 1_000_000_000
 """Upper bound of users and of counted errors."""
@@ -365,7 +365,7 @@ class Comparison(Reported):
     new: Build
     source: Source
     metrics: str | None = Field(default_factory=lambda read: CATALOGUES.get(read["source"].kind), min_length=1)
-    """Name or path of the catalogue; None: for each test, the catalogue that lists most of its runs' metrics."""
+    """Name or path of the catalogue; None: for each test, the catalogue that lists the most of its metrics."""
     operations: dict[Annotated[str, Field(min_length=1, max_length=200)], Operation] = Field(default_factory=dict)
     """Name of a benchmark's quantity -> its settings, which override the catalogue's."""
     tests: Named[Test]

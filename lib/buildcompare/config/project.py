@@ -40,7 +40,7 @@ def resolve(path: str | Path, *, is_folder: bool = False) -> Path:
     """Make `path` absolute; an address becomes the path of a local copy.
 
     A relative path is looked up in the project's root, then in the shipped files. A remote folder is copied
-    without subfolders. On a Dask worker, ``BUILDCOMPARE_COPIES`` holds the copies of remote and absolute paths.
+    without subfolders. On a Dask worker, ``BUILDCOMPARE_COPIES`` is the folder of copies of remote and absolute paths.
     """
     copies = os.environ.get("BUILDCOMPARE_COPIES")
     if is_remote(path):

@@ -29,14 +29,14 @@ def failures_effect(base: Runs, new: Runs, *, succeeded: bool = False) -> Effect
     df = len(base) + len(new) - 2
     sides = [np.array(runs, dtype=np.float64).reshape(-1, 2) for runs in (base, new)]
     (failed, attempts), (more, of) = (side.sum(axis=0) for side in sides)
-    if not base or not new or df < LEAST_REPEATS or not failed + more > 0:
+    if not base or not new or df < LEAST_REPEATS or not failed + more > 0 or any((side < 0).any() for side in sides):
         return None
     odds = [np.log((side[:, 0] + ADDED) / (np.maximum(side[:, 1] - side[:, 0], 0.0) + ADDED)) for side in sides]
     means = np.array([float(each.mean()) for each in odds])
     difference, part = float(means[1] - means[0]), of / (attempts + of)
     squares = sum(float(((each - each.mean()) ** 2).sum()) for each in odds)
     per_run = 1.0 / len(base) + 1.0 / len(new)
-    # Binomial probabilities: failures <= `more`, and failures >= `more`. Incomplete beta functions allow fractions.
+    # Binomial probabilities of at most, and of at least, `more` failures. Incomplete beta functions allow fractions.
     at_most = float(special.betainc(failed, more + 1.0, 1.0 - part)) if failed > 0 else 1.0
     at_least = float(special.betainc(more, failed + 1.0, part)) if more > 0 else 1.0
     p = max(min(1.0, 2.0 * at_most, 2.0 * at_least), 1e-300)
@@ -56,7 +56,7 @@ def _kept(sides: Sequence[FloatArray], odds: float, sd: float) -> tuple[float, f
     """Return the log change of the mean fraction of successes and its standard error; `odds`: change of log odds.
 
     One run with failures hardly moves mean log odds. So the log odds give the p-value only if their change is
-    significant; otherwise, the standard error comes from the fractions' scatter between runs, or from chance.
+    significant. Otherwise, scatter between runs or chance gives the standard error, and the change is not significant.
     """
     kept, df = [1.0 - side[:, 0] / side[:, 1] for side in sides], sum(map(len, sides)) - 2
     means = [max(float(each.mean()), ADDED / side[:, 1].sum()) for each, side in zip(kept, sides, strict=True)]
