@@ -28,7 +28,7 @@ from buildcompare.metrics.measurements import Measured
 from buildcompare.recordings.recording import FloatArray, Recording
 from buildcompare.results import ErrorRateResult, MetricResult, Validity
 from buildcompare.results.base import Model, Number
-from buildcompare.results.codes import SIDES, Better, Status, ValidityStatus, Verdict
+from buildcompare.results.codes import SIDES, Better, Status, Verdict
 from buildcompare.stats.effects import GATE, Effect, judge, measure_effect, measure_effects
 from buildcompare.stats.levels import FEWEST, STRONGEST, mean_with_error
 from buildcompare.stats.noise import RunLevel, metric_noise
@@ -233,7 +233,8 @@ def _verdict(
 ) -> Verdict:
     """The verdict of a valid test with these levels and error rates."""
     rows = judge_measured(measured, estimates.test, compared.catalogue, looks=estimates.looks)
-    return verdict.of_test(rows, None, Validity(status=ValidityStatus.VALID), errors)
+    judged = {"metrics": rows, "errors": [*errors], "supported_users": None, "validity": Validity(status="valid")}
+    return verdict.of_test(compared.result.model_copy(update=judged))
 
 
 def _error(view: RunView, row: MetricResult) -> float:

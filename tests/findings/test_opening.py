@@ -30,8 +30,7 @@ def bench() -> workbench.Analysis:
 
 
 def results(*tests: schema.TestResult) -> schema.Results:
-    made = (verdict.of_test(test.metrics, test.supported_users, test.validity, test.errors) for test in tests)
-    judged = [test.model_copy(update={"verdict": each}) for test, each in zip(tests, made, strict=True)]
+    judged = [test.model_copy(update={"verdict": verdict.of_test(test)}) for test in tests]
     update = {"tests": judged, "verdict": verdict.of_comparison(judged), "findings": [], "suggestions": []}
     return bench().results.model_copy(update=update)
 

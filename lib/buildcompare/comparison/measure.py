@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from buildcompare import results as schema
 from buildcompare.comparison.drift import with_drifts
@@ -31,8 +30,6 @@ from buildcompare.stats.planning import Looks
 from buildcompare.validity.rules import judge_validity
 
 TestRecordings = Mapping[Side, Sequence[Recording]]
-UNJUDGED: Mapping[str, Any] = {"verdict": Verdict.INCONCLUSIVE, "supported_users": None, "metrics": [], "events": []}
-"""Fields of a result before :func:`judge_test` fills them in."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +103,7 @@ def compare_test(
     estimates = Estimates(test, views, groups, past, seen, label_noise, metrics, splits, at_load, events)
     counted = Pair.of(lambda side: [run.errors for run in test.runs(side)])
     unjudged = schema.TestResult(
-        **test.model_dump(include={"name", "type", "db_engine", "users"}),
-        **UNJUDGED,
+        name=test.name, type=test.type, db_engine=test.db_engine, users=test.users,
         runs=views.map(lambda runs: [run_result(view, catalogue) for view in runs]),
         ramp_up=compare_ramps(views),
         distributions=compare_distributions(recordings, catalogue) if test.type == "benchmark" else [],
@@ -121,7 +117,8 @@ def compare_test(
         sessions=sessions,
         limited_by=limited_by(test, views, catalogue, coordinator),
         profiles=None if profiles is None else compare_profiles(profiles),
-    )
+        verdict=Verdict.INCONCLUSIVE, metrics=[], supported_users=None, events=[],  # `judge_test` fills these in
+    )  # fmt: skip
     return judge_test(TestView(unjudged, recordings, catalogue, names, at_load.curves, estimates, profiles), catalogue)
 
 
@@ -138,7 +135,7 @@ def _viewed(
             replace(view_run(recording, test.type, catalogue, coordinator, repeated=repeated, shared=shared), run=run)
             for recording, run in zip(recordings[side], test.runs(side), strict=True)
         ]
-        if any(view.steady.window for view in views):  # then leave out runs too short for a steady window
+        if any(view.steady.window for view in views):  # then runs without a steady window have no levels
             views = [replace(view, steady=replace(view.steady, shown=None)) for view in views]
         return views
 
@@ -159,13 +156,10 @@ def judge_test(view: TestView, catalogue: Catalogue) -> TestView:
     if test.type == "bounded":
         splits = explained_by_labels(view.result.labels, effects, catalogue, splits)
     metrics = judge_measured(estimates.metrics, test, catalogue, at_load=at_load, splits=splits, looks=looks)
-    judged = {
-        "verdict": verdict.of_test(metrics, users, view.result.validity, view.result.errors),
-        "supported_users": users,
-        "metrics": metrics,
-        "events": compare_events(estimates.events, catalogue),
-    }
-    return replace(view, result=view.result.model_copy(update=judged), catalogue=catalogue)
+    events = compare_events(estimates.events, catalogue)
+    result = view.result.model_copy(update={"supported_users": users, "metrics": metrics, "events": events})
+    result = result.model_copy(update={"verdict": verdict.of_test(result)})
+    return replace(view, result=result, catalogue=catalogue)
 
 
 def run_result(view: RunView, catalogue: Catalogue) -> schema.RunResult:

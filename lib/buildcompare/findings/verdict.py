@@ -13,13 +13,10 @@ from buildcompare.findings.metrics import NO_LOSS, USERS, failing, few_sessions,
 from buildcompare.load.view import RATES
 from buildcompare.results import (
     Decided,
-    ErrorRateResult,
     MetricResult,
     PlannedRow,
     Results,
-    SupportedUsersResult,
     TestResult,
-    Validity,
 )
 from buildcompare.results.codes import (
     Better,
@@ -38,7 +35,7 @@ from buildcompare.text.sentences import say, title
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # To pass, a metric's interval must exclude this worsening (percent)
 SHARED = 2.0  # Maximum median change (percent) of endpoints that the report may call unchanged
-WORTH_IT = 0.8  # Suggest further runs only if they cut the largest possible worsening below this fraction of it
+WORTH_IT = 0.8  # Suggest further runs only if they cut the largest possible worsening to less than this fraction
 
 
 @dataclass(frozen=True)
@@ -55,16 +52,11 @@ class Cause:
     """For supported users: largest loss in the confidence interval, in percent; None if unknown."""
 
 
-def of_test(
-    metrics: Sequence[MetricResult],
-    supported_users: SupportedUsersResult | None,
-    validity: Validity,
-    errors: Sequence[ErrorRateResult] = (),
-) -> Verdict:
-    """Reach the verdict of one test."""
-    if validity.status == ValidityStatus.INVALID:
+def of_test(test: TestResult) -> Verdict:
+    """Reach the verdict of one test from its other fields."""
+    if test.validity.status == ValidityStatus.INVALID:
         return Verdict.INVALID
-    every = causes(metrics, supported_users, errors, validity=validity)
+    every = causes(test)
     if any(cause.kind == CauseKind.REGRESSION for cause in every):
         return Verdict.REGRESSION
     return Verdict.INCONCLUSIVE if every else Verdict.PASS
@@ -102,28 +94,23 @@ def _has_more_errors(results: Results) -> bool:
     return any(row.deciding is not None and row.deciding.status == Status.REGRESSION for row in counts.values())
 
 
-def causes(
-    metrics: Sequence[MetricResult],
-    users: SupportedUsersResult | None,
-    errors: Sequence[ErrorRateResult] = (),
-    test: str = "",
-    validity: Validity | None = None,
-) -> list[Cause]:
-    """List all reasons why a valid test does not pass; `test` is its title."""
-    worse = {row.slug for row in errors if row.status == Status.REGRESSION and users is None}
+def causes(test: TestResult) -> list[Cause]:
+    """List all reasons why a valid test does not pass."""
+    users, named = test.supported_users, title(test)
+    worse = {row.slug for row in test.errors if row.status == Status.REGRESSION and users is None}
     every = [
-        Cause(CauseKind.REGRESSION if row.slug in worse else CauseKind.FAILING, test, row.name, row.delta_percent)
-        for row in errors
+        Cause(CauseKind.REGRESSION if row.slug in worse else CauseKind.FAILING, named, row.name, row.delta_percent)
+        for row in test.errors
         if row.slug in worse or failing(row)
     ]
-    counted = (row for row in metrics if not row.gate and row.failed_percent and failing(row))
-    every += [Cause(CauseKind.FAILING, test, row.name, row.delta_percent) for row in counted]
+    counted = (row for row in test.metrics if not row.gate and row.failed_percent and failing(row))
+    every += [Cause(CauseKind.FAILING, named, row.name, row.delta_percent) for row in counted]
     if users is not None:
         loss = None if users.ci_low is None else -users.ci_low
         excluded = loss is not None and users.band_percent is not None and loss < 2.0 * users.band_percent
         kinds = [*_worse(users), *([] if excluded else [CauseKind.LOSS_NOT_EXCLUDED])]
-        every += [Cause(kind, test, USERS, users.delta_percent, loss_percent=loss) for kind in kinds]
-    for metric in (each for each in metrics if each.gate):
+        every += [Cause(kind, named, USERS, users.delta_percent, loss_percent=loss) for kind in kinds]
+    for metric in (each for each in test.metrics if each.gate):
         delta = (metric.deciding or metric).delta_percent
         kinds = [*_worse(metric.deciding), *([CauseKind.UNJUDGEABLE] if lost(metric) else [])]
         worst = _worst(metric.deciding, metric.better)
@@ -133,16 +120,16 @@ def causes(
             kinds.append(CauseKind.FAILING)
         if not kinds and _mean_doubled(metric):
             kinds.append(CauseKind.MEAN_DOUBLED)
-        every += [Cause(kind, test, metric.full_name, delta, metric.decided_by) for kind in kinds]
-    marks = {name for each in validity.reasons if each.side == "new" for name in each.numbers} if validity else set()
+        every += [Cause(kind, named, metric.full_name, delta, metric.decided_by) for kind in kinds]
+    marks = {name for each in test.validity.reasons if each.side == "new" for name in each.numbers}
     if "all_ended_early" in marks:
-        every.append(Cause(CauseKind.ENDED_EARLY, test))
+        every.append(Cause(CauseKind.ENDED_EARLY, named))
     if "all_restarted" in marks:
-        every.append(Cause(CauseKind.RESTARTED, test))
-    if any(few_sessions(metric) for metric in metrics if metric.gate):
-        every.append(Cause(CauseKind.FEW_SESSIONS, test))
-    elif not any(map(_judged, metrics)) and (users is None or users.p_value is None):
-        every.append(Cause(CauseKind.NOTHING_JUDGED, test))
+        every.append(Cause(CauseKind.RESTARTED, named))
+    if any(few_sessions(metric) for metric in test.metrics if metric.gate):
+        every.append(Cause(CauseKind.FEW_SESSIONS, named))
+    elif not any(map(_judged, test.metrics)) and (users is None or users.p_value is None):
+        every.append(Cause(CauseKind.NOTHING_JUDGED, named))
     return sorted(every, key=lambda cause: list(CauseKind).index(cause.kind))
 
 
@@ -180,11 +167,7 @@ def opening(results: Results) -> Opening:
     if kind := kind_of_results(results):
         return Opening(*kind.opening(results))
     valid = [test for test in results.tests if test.verdict != Verdict.INVALID]
-    every = [
-        cause
-        for test in valid
-        for cause in causes(test.metrics, test.supported_users, test.errors, title(test), test.validity)
-    ]
+    every = [cause for test in valid for cause in causes(test)]
     match results.verdict:
         case Verdict.REGRESSION:
             worse = _by_name(cause for cause in every if cause.kind == CauseKind.REGRESSION)
@@ -256,7 +239,7 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
 
 
 def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
-    """Count judged endpoints and find the largest inconclusive change; None if one regressed or the median moved."""
+    """Return count and largest inconclusive change of judged endpoints; None if one regressed or the median moved."""
     rows = [row for test in tests for row in test.labels if row.group == "endpoint" and row.p_value is not None]
     if any(row.status == Status.REGRESSION or abs(row.shared_percent or 0.0) > SHARED for row in rows) or not rows:
         return None
@@ -281,7 +264,7 @@ def _worst(row: Decided | None, better: Better) -> float:
 
 
 def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict[str, object] | None:
-    """Return the plan of further runs with the fewest hours; `about` has the allowed test titles and metric names."""
+    """Return the plan of further runs with the fewest hours; `about` lists allowed pairs of test title and row name."""
     matching = [(test, row) for test, row in _planned(results) if (test, row.name) in about]
     test, row = min(matching, key=lambda each: each[1].steps[-1].hours, default=(None, None))
     named = {"test": test if len(results.tests) > 1 else None}
