@@ -6,6 +6,7 @@ import re
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,15 @@ def inputs_sha256(params: Reported, **settings: Any) -> str:
 
 @cache
 def code_sha256() -> str:
-    """Return a hash of the files of the library and of registered kinds, and of the versions of required packages."""
-    made = hashlib.sha256()
-    for library in (Path(__file__).parents[1], *(kind.folder for kind in kinds())):
-        for file in sorted(file for file in library.rglob("*") if file.is_file() and file.parent.name != "__pycache__"):
+    """Return a hash of the library, of registered kinds and file readers, and of versions of required packages."""
+    made, groups = hashlib.sha256(), ("buildcompare.formats", "buildcompare.sources")
+    readers = {entry.module.partition(".")[0] for group in groups for entry in metadata.entry_points(group=group)}
+    specs = [find_spec(name) for name in sorted(readers)]
+    places = [Path(spec.origin) for spec in specs if spec and spec.origin]
+    read_by = [place.parent if place.name == "__init__.py" else place for place in places]
+    for library in (Path(__file__).parents[1], *(kind.folder for kind in kinds()), *read_by):
+        files = library.rglob("*") if library.is_dir() else [library]
+        for file in sorted(file for file in files if file.is_file() and file.parent.name != "__pycache__"):
             made.update(f"{file.relative_to(library).as_posix()}\n".encode() + file.read_bytes())
     for asked in metadata.requires("buildcompare") or ():
         name, marker = re.split(r"[^\w.-]", asked, maxsplit=1)[0], asked.partition(";")[2]
