@@ -219,7 +219,7 @@ def _compared_to_kept(
 
 
 def _show_compared(result: Any, read: dict[Side, str], written: list[Path], *, every: bool) -> None:
-    """Print how many runs were read from the files of each build, the table, and which files were written."""
+    """Print each build's input and number of runs, the table of results, and the paths of the written files."""
     from buildcompare.report.terminal import lines
     from buildcompare.text.sentences import say
 
@@ -285,7 +285,7 @@ _ENDS = {
     FAILED: "failed (4)", BAD_INPUT: "bad input or data (3)", REGRESSION: "regression (1)",
     UNDECIDED: "cannot be decided (2)", 0: "published",
 }  # fmt: skip
-"""Exit code of a report -> its words in the summary of a batch; the most severe code comes first."""
+"""Exit code of a report -> words for the code in the summary of a batch; the most severe code comes first."""
 
 
 @app.command()

@@ -107,7 +107,7 @@ def read_calibration(file: str, catalogue_name: str | None) -> Calibration:
 def groups_without(
     calibration: Calibration, recordings: Iterable[Recording]
 ) -> tuple[list[noise.RepeatedRuns], dict[str, Any]]:
-    """Return groups without any run of `recordings`, so that no run defines its own noise; also return a summary."""
+    """Return the groups that contain no run of `recordings`, so that no run defines its own noise, and a summary."""
     compared = {each for recording in recordings for each in ids_of(recording)}
     left_out = [group.name for group in calibration.groups if any(compared & {*run.ids} for run in group.runs)]
     kept = [group for group in calibration.groups if group.name not in left_out]

@@ -41,7 +41,7 @@ class KeptRuns(NamedTuple):
 
 
 def latest(folder: Path, stated: Stated, load: float | None = None) -> list[KeptRuns]:
-    """Find the latest kept runs, at most `MOST`, with the facts `stated` and, if both are known, a similar load."""
+    """Find the latest kept runs, at most `MOST`, with the facts `stated` and, where loads are known, a similar load."""
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="--baseline", expected="a folder", found="a file")
     files = sorted(folder.glob(f"[!.]*/{_ABOUT}"), reverse=True)

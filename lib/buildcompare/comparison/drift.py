@@ -15,9 +15,9 @@ from buildcompare.stats.levels import FEWEST, mean_with_error
 from buildcompare.stats.planning import percent
 
 WORSENS = 1.5
-"""Least factor by which a metric worsens from the first to the last third of the steady windows of the new build,
-beyond the base. In 28 identical pairs of ceiling runs on useful machines, times and memory reach 1.42 at most."""
-ERRORS = 3.0  # least standard errors (within runs) by which each run of the new build worsens beyond all of the base
+"""Minimum factor by which a metric worsens from the first to the last third of the new build's steady windows,
+relative to the base. In 28 identical pairs of ceiling runs on useful machines, times and memory reach 1.42 at most."""
+ERRORS = 3.0  # each new run worsens more than every base run by at least this many standard errors (within runs)
 
 
 def with_drifts(measured: Sequence[Measured], views: Views, catalogue: Catalogue) -> list[Measured]:
@@ -42,9 +42,9 @@ def _drifts(row: MetricResult, views: Views, catalogue: Catalogue) -> Pair[list[
 
 
 def _drift(view: RunView, row: MetricResult, sign: float) -> tuple[float, float, bool] | None:
-    """Log change of a run from the first to the last third of its window, its error, and whether each sixth is worse.
+    """Log change from first to last third of a window, its standard error, and whether each sixth is worse than before.
 
-    Positive changes are worse. The standard error is that of the samples around a trend.
+    Positive changes are worse. The standard error is that of the samples around a linear trend in each of both thirds.
     """
     series, window = view.recording.find(row.slug, row.labels), view.steady.window
     if series is None or window is None:

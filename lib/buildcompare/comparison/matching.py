@@ -12,7 +12,7 @@ from buildcompare.results.codes import SIDES, Side
 
 
 def without_build_labels(recordings: Mapping[Side, Sequence[Recording]]) -> Mapping[Side, Sequence[Recording]]:
-    """Remove labels without a value that is in both builds, such as the names of pods.
+    """Remove labels whose values all differ between the builds, such as the names of pods.
 
     Series with such labels would have no counterpart in the other build. Of several series of a run that differ only by
     such labels, rates and users are added up, and other values averaged.
@@ -43,7 +43,7 @@ def _matched(run: Recording, own: set[str]) -> Iterator[Series]:
         total = same[0]
         if len(same) > 1 and added:
             total = replace(run, series=tuple(same)).total(metric) or total
-        elif len(same) > 1:  # the mean of the series that have a sample at a time
+        elif len(same) > 1:  # at each time, the mean of the series with a sample
             mean = pd.concat([pd.Series(each.values, each.times) for each in same], axis=1).mean(axis=1).sort_index()
             total = replace(total, times=mean.index.to_numpy(dtype=float), values=mean.to_numpy())
         yield replace(total, labels=dict(kept))

@@ -65,7 +65,7 @@ def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[Pool
     for group, (mean, between), tested in zip(groups, pooled, judge_metrics(means), strict=True):
         if tested is not None:
             test, metric, _ = group[0]
-            fields = vars(tested.judged(metric)) | {"p_adjusted": tested.p_adjusted, "type": test.type}
+            fields = vars(tested.filled(metric)) | {"type": test.type}
             fields |= {"delta_percent": mean.delta_percent, "between_percent": 100.0 * math.expm1(between)}
             fields["tests"] = [each.name for each, _, _ in group]
             results.append(PooledResult.model_validate({name: fields[name] for name in PooledResult.model_fields}))

@@ -23,7 +23,7 @@ def provenance(
     command: str | None,
     copied: Sequence[tuple[schema.ArtefactProvenance, object]] = (),
 ) -> schema.Provenance:
-    """Return where results come from; `copied` lists artefacts of runs, which the report copies."""
+    """Return where results come from; `copied` lists the runs' artefacts that the report copies."""
     return schema.Provenance(
         params_sha256=params_sha256(params),
         catalogue=catalogue,

@@ -67,7 +67,7 @@ def parameters_of(file: str, given: dict[str, Any], read: Callable[[Path], P], c
 
 
 def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Catalogue:
-    """Return `catalogue`, or the one that `params` name, with their settings; without either, all catalogues in one."""
+    """Return `catalogue`, or the one that `params` name, with the settings of `params`; else all catalogues merged."""
     if catalogue is None and params.metrics is None:
         return open_catalogue().with_operations(params.operations)
     try:
@@ -182,7 +182,7 @@ def with_catalogue(
 
 
 def _fitting(tests: Tests, inline: Mapping[str, Operation]) -> tuple[Catalogue, str, bool]:
-    """Merge the catalogues that fit the tests; return the result, its name, and whether merging all is equivalent."""
+    """Merge the catalogues that fit the tests; return the result, its name, and if merging all gives the same."""
     every, units = open_catalogue().with_operations(inline), [_units(runs) for runs in tests]
     names = sorted({name for each in units if (name := recognised(metric for metric in each if metric not in inline))})
     listed = open_catalogue(names).with_operations(inline)

@@ -1,4 +1,4 @@
-"""Draw both builds on the same axes over elapsed time, users or releases, and draw distributions."""
+"""Draw metrics of both builds on the same axes over elapsed time or users, and draw distributions."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -29,7 +29,7 @@ class _Node:
     below: dict[str, "_Node"] = field(default_factory=dict)
 
     def walk(self, least: float, start: float = 0.0) -> Iterator[tuple["_Node", float]]:
-        """Yield this node and its descendants with left edges (0 to 1), except nodes with a fraction below `least`."""
+        """Yield this node, and descendants with a share of at least `least` in a build, with left edges (0 to 1)."""
         yield self, start
         for each in sorted(self.below.values(), key=lambda node: node.name):
             if max(each.shares.values()) >= least:
@@ -40,7 +40,7 @@ class _Node:
 def flame_graph(profiles: Pair[list[Profile]], labels: Pair[str], *, name: str) -> str:
     """Draw the flame graph as an HTML element; the script ``flame.js`` makes it zoomable.
 
-    `profiles` has at least one profile of each build; the graph shows their mean. `name` says what was profiled.
+    `profiles` has at least one profile of each build; the graph compares the means. `name` says what was profiled.
     """
     root = _Node(say("figures", "flame_root"), 0, {"base": 1.0, "new": 1.0})
     for side in SIDES:

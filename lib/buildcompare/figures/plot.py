@@ -29,7 +29,7 @@ SMALL = (5.4, 3.1)  # Size of most figures, in inches
 LEAST_POINTS = 6.5  # Minimum font size of a title; titles too long even for this size are cut in the middle
 FONT = "'DejaVu Sans',Verdana,sans-serif"
 TITLE, TEXT, SIDE_TEXT, NOTE = 9.0, 8.0, 7.5, 7.0
-"""Font sizes in points: titles, axis labels, legends and y ticks, notes."""
+"""Font sizes in points: of titles, of axis labels and x ticks, of legends and y ticks, and of notes."""
 LEFT = 0.68 * 72
 """Usual left margin, in points."""
 _LEGEND_ROW = 11.0  # Height of a row of the legend, in points
@@ -54,7 +54,7 @@ def width_of(text: str, points: float, *, bold: bool = False) -> float:
 
 
 def fitted(title: str, room: float) -> tuple[list[str], float]:
-    """Fit a title into `room` points; return its lines and font size. Too long lines are cut in the middle."""
+    """Fit a title into `room` points; return its lines and font size. Lines that are too long are cut in the middle."""
     lines = title.split("\n")
     points = TITLE * min(1.0, room / max(1.0, *(width_of(line, TITLE, bold=True) for line in lines)))
     if points >= LEAST_POINTS:

@@ -81,7 +81,7 @@ def find(
     catalogue: Catalogue | None = None,
     of_the_past: Iterable[Finding] = (),
 ) -> list[Finding]:
-    """Find all findings about `tests`, most severe first; with a `catalogue`, also probable mistakes in the input."""
+    """Find all findings about `tests`, in :func:`gravest_first` order; a `catalogue` adds probable input mistakes."""
     names = Names.of(labels, tests)
     findings = [finding(each, names, test.name) for rule in _OF_ONE_TEST for test in tests for each in rule(test)]
     findings += [finding(each, names) for rule in _ACROSS_TESTS for each in rule(tests)]
@@ -149,7 +149,7 @@ def suggest(
 ) -> list[Suggestion]:
     """Suggest at most three next steps: repeat tests, find a cause, use the former setup, add runs, look at a label.
 
-    If a test regressed, its cause comes first. `plans` replace suggestions to add runs for inconclusive results.
+    If a test regressed, its cause comes first. Tests with inconclusive rows in `plans` get no suggestion to add runs.
     """
     names, planned = Names.of(labels, tests), {plan.test for plan in plans if plan.undecided}
     here = [*_settle([test for test in tests if test.name not in planned], names), *_label(tests, names)]
@@ -172,7 +172,7 @@ def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 
 def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to find the cause of the largest regression or, if no metric regressed, to look at a slower label."""
+    """Suggest finding the cause of the largest regression or, if no test regressed, looking at a slower label."""
     rows: list[tuple[float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.verdict != Verdict.INVALID):
         beside = [(each.name, each.judged) for each in test.metrics if not each.gate and each.better != "neutral"]
@@ -200,7 +200,7 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 
 def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest further runs for the row that most probably got worse; rows of gate metrics and of users come first."""
+    """Suggest further runs for the row that most probably got worse; gate metrics and supported users come first."""
     rows: list[tuple[bool, float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.validity.status != ValidityStatus.INVALID):
         fields = {"slug", "name", "margin_percent"}

@@ -9,7 +9,7 @@ from buildcompare.results.history import Drift, HistoryResult, SetupDifference
 from buildcompare.text.sentences import Names
 
 USUAL_Z = 2.0
-"""Maximum size of a usual drift, in standard deviations (19 of 20 drifts are smaller); a larger drift is a warning."""
+"""Maximum |z| of a usual drift (1 of 20 drifts exceeds it). A drift with a larger or unknown z is a warning."""
 NAMES = Names(Pair("base", "new"), {})
 """Placeholder names. Sentences about earlier comparisons take the names of builds and tests from the evidence."""
 
@@ -46,7 +46,7 @@ def find(
 def former_setup(
     history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Suggestion]:
-    """Suggest repeating a test with the former settings if settings changed and its results drifted unusually far."""
+    """If settings changed, suggest repeating, with the former settings, the test with the largest unusual drift."""
     changed = [row for row in setup_differences if row.kind == SetupChange.CHANGED]
     rows = [row for row in drift if _is_drift(row, history.margin_percent) and _is_unusual(row)]
     rows = [row for row in rows if changed and row.against == changed[0].against]

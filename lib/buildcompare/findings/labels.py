@@ -73,7 +73,7 @@ def slower_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[tuple[str
     """Find averages that became several times slower; return test, average and 99th percentile, the costliest first.
 
     Each average is a regression or lacks a p-value, and adds at least `LEAST_ADDED` of its table's time. If the added
-    time is unknown, the change must be significant, and the p99 as much slower and at least `FAR` times the average.
+    time is unknown, the change must be significant, and the P99 also several times slower and `FAR` times the average.
     """
     slower: list[tuple[float, str, LabelResult, LabelResult | None]] = []
     for test, rows in tables.items():
@@ -118,7 +118,7 @@ class SlowerLabel:
 
 
 def labels_beyond_noise(tests: Sequence[TestResult]) -> list[SlowerLabel]:
-    """Collect labels that became several times slower, costliest first; those without cost only if no cost is known."""
+    """Collect labels that became several times slower, costliest first. If a cost is known, omit unknown costs."""
     judged = {test.name: test.labels for test in tests if test.validity.status != ValidityStatus.INVALID}
     labels: dict[tuple[str, str], SlowerLabel] = {}
     for test, row, p99 in slower_labels(judged):

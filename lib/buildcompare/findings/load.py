@@ -9,15 +9,15 @@ from buildcompare.results.users import Bump, RampUps
 from buildcompare.stats.levels import mean_of_runs
 
 REPORTED_TOLERANCE_PERCENT = 1.0
-"""A larger difference between reported and estimated supported users, in percent, gives a finding; in published runs
-the difference is at most 0.5 %."""
+"""Maximum difference between reported and estimated supported users, in percent, that gives no finding. In published
+runs, the difference is at most 0.5 %."""
 DEEPER = 2.0
 """Early bumps of two builds are similar if the ratio of their largest falls is at most this (published tests: 1.6)."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
 """Number of differing pairs, and number of all pairs, of identical unbounded runs (`benchmarks/identical.py`).
 `OTHER_BUMPS`: numbers of early load rises differ. `OTHER_TIMES`: one run reaches a load `LATER_S` s or more later."""
 OTHER_EVENTS = {"unbounded": (5, 22), "bounded": (2, 6)}
-"""Type of test -> pairs of identical runs with an event in only one run, and all pairs (`benchmarks/placebo.py`)."""
+"""Type of test -> numbers of identical pairs: with an event in only one run, and all (`benchmarks/placebo.py`)."""
 MOST_EVENTS = 5
 """Maximum number of findings about events of one test; one more finding counts the remaining events."""
 WAVES = ("wave_period_s", "wave_amplitude_users")

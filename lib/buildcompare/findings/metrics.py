@@ -20,7 +20,7 @@ ERRORS_PERCENT = 0.025
 ERRORS_PER_USER_MINUTE = 1.0 / 480.0
 """Minimum number of errors per user and minute for a finding: one error per user in a day of eight hours."""
 ERRORS_TIMES = 2.0
-"""Minimum ratio of new to base error rate for a finding. The ratio is a convention, because noise is often unknown.
+"""Minimum ratio of new to base error rate without a significant rise: a convention, as noise is often unknown.
 
 For comparisons of successive builds, `history.chain` also compares changes of error counts with their usual size.
 """
@@ -103,7 +103,7 @@ def drifts(test: TestResult) -> Iterator[Found]:
 
 
 def unjudgeable(test: TestResult) -> Iterator[Found]:
-    """Report gate metrics without a ratio (missing or zero in one build), and metrics that rose from zero.
+    """Report gate metrics without a usable ratio (:func:`lost`), and metrics that rose from zero in every run.
 
     A rise from zero is a warning only if each build has several runs, because a single run may have errors by chance.
     """
@@ -135,7 +135,7 @@ def single_runs(test: TestResult) -> Iterator[Found]:
 
 
 def sessions(test: TestResult) -> Iterator[Found]:
-    """Report a benchmark's sessions (runs made together), or their absence; for few, also the change they can show."""
+    """Report a benchmark's sessions (runs made together) or lack of them; if few, the smallest significant change."""
     if test.sessions is None:
         if test.type == "benchmark" and max(map(len, test.runs)) > 1:
             yield Found(FindingKind.SESSIONS, Severity.INFO, {"runs": dict(test.runs.map(len).items())})
@@ -221,7 +221,7 @@ def _row_evidence(row: Row) -> dict[str, object]:
 def traffic_mix(test: TestResult) -> Iterator[Found]:
     """Report averages that may have moved because the traffic mix (shares of calls) changed; the severity is info."""
     for metric in test.metrics:
-        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # its average reports it
+        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # reported with its average
         if mix is None or is_percentile or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
             continue
         follows = rf"p\d+-{re.escape(metric.slug.removeprefix('avg-'))}"
@@ -275,7 +275,7 @@ def _failed_percent(row: ErrorRateResult | MetricResult) -> tuple[float | None, 
         return None, None
     highest, of_requests = max(row.base, row.new), not re.search(r"\b(cache|memory|disk|packets?|frames?)\b", row.slug)
     if outcome(row.slug, row.unit, row.better) == "successes" and of_requests:
-        whole = _whole(highest)
+        whole = _whole(row.unit, highest)
         return 100.0 * (1.0 - row.base / whole), 100.0 * (1.0 - row.new / whole)
     part = not row.unit and of_requests and highest <= 1.0 and re.search(r"\b(rate|ratio|share)\b", row.slug)
     if row.unit == "ratio" or part:
@@ -283,19 +283,19 @@ def _failed_percent(row: ErrorRateResult | MetricResult) -> tuple[float | None, 
     return (row.base, row.new) if row.unit == "percent" else (None, None)
 
 
-def _whole(*shares: float) -> float:
-    """Return what all requests are in the unit of `shares`: 100 if they are percentages, 1 if they are fractions."""
-    return 100.0 if max(shares) > 1.0 else 1.0
+def _whole(unit: str, *shares: float) -> float:
+    """Return the share of all requests: 100 if `unit` is percent or a share exceeds 1, else 1."""
+    return 100.0 if unit == "percent" or max(shares) > 1.0 else 1.0
 
 
 def may_fail(metric: MetricResult, worst: float) -> bool:
     """Test whether a share of successes that falls by `worst` percent leaves too many failures to pass.
 
-    The result is False if every new run has less than `FAILING_PERCENT` failures: failures of the base do not count.
+    The result is False if every new run has less than `FAILING_PERCENT` failures, whatever the failures of the base.
     """
     if outcome(metric.slug, metric.unit, metric.better) != "successes" or not (metric.base and metric.levels.new):
         return False
-    whole, least = _whole(metric.base, *metric.levels.new), FAILING_PERCENT / 100.0
+    whole, least = _whole(metric.unit, metric.base, *metric.levels.new), FAILING_PERCENT / 100.0
     kept, worst_run = metric.base / whole, 1.0 - min(metric.levels.new) / whole
     return worst_run >= least and 1.0 - kept * (1.0 - worst / 100.0) >= max(least, ERRORS_TIMES * (1.0 - kept))
 

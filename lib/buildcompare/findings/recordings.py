@@ -99,19 +99,19 @@ def _other_loads(test: TestResult, stand_ins: Sequence[MetricResult]) -> Iterato
     """Report changed rates that stand in for the load: info if response times explain the change, else a warning."""
     for row in stand_ins:
         delta = row.delta_percent or 0.0
-        is_set = test.type != "unbounded" and row.unit in RATES  # goroutines only follow the load
+        is_set = test.type != "unbounded" and row.unit in RATES  # other stand-ins (goroutines) only follow the load
         if is_set and row.status.changed and abs(delta) > row.margin_percent:
-            waits = delta < 0.0 and test.verdict == Verdict.REGRESSION  # closed loop: slower answers, fewer requests
+            waits = delta < 0.0 and test.verdict == Verdict.REGRESSION  # slower answers reduce a closed loop's rate
             for time in [each for each in test.metrics if each.gate and each.unit in TIMES and each.status.changed][:1]:
                 changes = (delta, time.delta_percent or 0.0)
                 change, by = (math.log(max(1.0 + percent / 100.0, 1e-9)) for percent in changes)
-                waits |= abs(change + by) < 0.5 * abs(change)  # concurrency = rate x time (Little's law) moved less
+                waits |= abs(change + by) < 0.5 * abs(change)  # concurrency (by Little's law) changed less
             fields = row.model_dump(include={"name", "unit", "base", "new", "delta_percent"})
             yield Found(FindingKind.LOAD_MAY_DIFFER, Severity.INFO if waits else Severity.WARNING, fields)
 
 
 def servers(test: TestResult) -> Iterator[Found]:
-    """Report runs recorded by metric servers of different kinds or versions, since these compute rates differently."""
+    """Report runs recorded by metric servers of different kinds or versions, which compute rates differently."""
     used: dict[str, list[str]] = {
         side: sorted({f"{run.server.kind} {run.server.version}".strip() for run in runs if run.server})
         for side, runs in test.runs.items()
@@ -130,7 +130,7 @@ def counter_resets(test: TestResult) -> Iterator[Found]:
 
 
 def notes(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report notes of recordings, and tests that ran all of one build first; tests with equal notes share a finding."""
+    """Report notes of recordings, and tests that ran one build entirely before the other, in one finding per note."""
     by_test = {test.name: {note for _, _, run in _each_run(test) for note in run.notes} for test in tests}
     for test in tests:
         if test.in_order:
@@ -225,7 +225,7 @@ def _nearest(unknown: Sequence[str], wanted: Sequence[Metric]) -> list[tuple[str
     return [(name, metric) for name, metric, _ in sorted(pairs, key=lambda pair: -pair[2])[:MOST_MOVERS]]
 
 
-def _files(inputs: Sequence[InputProvenance], test: str, side: Side, run: int | None = None) -> list[str]:
-    """List the first input file of each run of a build, or only of `run`, without files of label tables."""
-    of_build = (each for each in inputs if each.test == test and each.build == side and run in (None, each.run))
+def _files(inputs: Sequence[InputProvenance], test: str, side: Side, run: int) -> list[str]:
+    """List the first input file of a run, without files of label tables."""
+    of_build = (each for each in inputs if each.test == test and each.build == side and each.run == run)
     return [paths[0] for paths in grouped((each.run, each.path) for each in of_build).values()]

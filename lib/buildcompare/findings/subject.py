@@ -72,7 +72,7 @@ def lab_command(
     label: Sequence[str] | None,
     windows: Iterable[Window | None] = (None, None),
 ) -> str:
-    """Return the shell command that opens a notebook on one metric or label; `windows` are those of base and new."""
+    """Return the shell command that opens a notebook on one metric or label, in the `windows` of base and new."""
     base, new = (f"{span[0]:.0f}-{span[1]:.0f}" if span else "" for span in windows)
     chosen = {"NOTEBOOK": "investigate", "PARAMS": file, "TEST": test, "METRIC": metric}
     chosen |= {"LABEL": " ".join(label) if label else None, "WINDOW": base if base == new else f"{base}/{new}"}

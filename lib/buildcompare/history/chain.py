@@ -1,7 +1,7 @@
 """Analyse a chain of comparisons: drift, databases, setup and error counts.
 
 The base of each comparison is the version that the previous comparison measured as its new build. A difference between
-these two measurements is drift, not a change of the build: run-to-run noise, or a change of the setup.
+these two measurements of one version is drift. Its cause is run-to-run noise or a change of the setup.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ class Chain:
         return range(*self.tests["place"].searchsorted([place, place + 1]))
 
     def _row(self, kind: DriftKind, rows: Pair[int], sides: Pair[Side], against: str) -> Drift | None:
-        """Compare supported users in the second of `rows` (of `tests`) with the first; None if unknown."""
+        """Compare the supported users of two rows of `tests`, the second with the first; None if a level is unknown."""
         (old_entry, old), (entry, test) = (self.pairs[row] for row in rows)
         before, value = old.levels[sides.base], test.levels[sides.new]
         change = measure_change(Pair(before, value), self.noise, Pair(old.runs[sides.base], test.runs[sides.new]))

@@ -26,7 +26,7 @@ def level_frame(releases: Sequence[Sequence[LedgerTest]]) -> pd.DataFrame:
     """One row per metric and build of each test: levels are means; `runs` is the number of runs.
 
     Columns: release (index), type, db_engine, name, test, metric, misread (True if levels are read off plots), side,
-    level, runs. The name is empty if no other test of the release has the same type and database.
+    level, runs. The name is empty if the database is known and no other test has the same type and database.
     """
     rows = []
     for place, tests in enumerate(releases):

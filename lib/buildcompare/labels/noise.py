@@ -32,8 +32,8 @@ change of the label has weight 1. Values of 4 to 32 were tried on half of Matter
 CALM = 0.8  # Lower quantile of |change / SD| to which a t distribution is fitted; the upper is 1 - `LABEL_ALPHA`
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
 SHORT, SHALLOW = 0.3, 0.7
-"""Exponents of :func:`relative_noise`. In tests with some times doubled artificially, 58 and 42 % of the doubled labels
-are detected (47 and 29 % without exponents), at 2 % false alarms (two parts of the data used for tuning)."""
+"""Exponents of :func:`relative_noise`. In two parts of the tuning data with some times doubled artificially, 58 and
+42 % of the doubled labels are detected at 2 % false alarms (without exponents: 47 and 29 %)."""
 TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 """Labels with an average below `TYPICAL_S` seconds (or below the table's median average, if lower) have more noise than
 others. Percentiles have more noise if log(percentile / average) is below `TYPICAL_RATIO`, and less noise if above."""
@@ -51,7 +51,7 @@ class TableNoise:
     """Noise between runs of one build for the labels of one table."""
 
     sd: float  # Robust SD of one run's log values over all labels
-    df: float  # Degrees of freedom of the t distribution that change / predicted deviation follows
+    df: float  # Degrees of freedom of the t distribution of change / predicted deviation
     source: NoiseSource = NoiseSource.CATALOGUE
     scale: float = 1.0  # Scale of the t distribution with `df` degrees of freedom
     usual: float = math.nan  # Median ratio of a label's absolute change to its predicted deviation
@@ -64,7 +64,7 @@ class LabelNoise:
 
     The median change of a table is subtracted, because a whole run may be slower or faster. A label's variance is the
     weighted mean of its squared changes in `groups` and its table's variance. The SD is multiplied by
-    :func:`relative_noise`. To compare runs, it is also multiplied by sqrt(spread / usual spread); spread is the table's
+    :func:`relative_noise`. To compare runs, the SD is also scaled by sqrt(spread / usual spread); spread is the table's
     median |change| / SD. A t distribution is fitted to change / SD, where the SD ignores changes of the same group.
     """
 
@@ -97,7 +97,7 @@ class LabelNoise:
         positive = np.asarray((values > 0).all(axis=0))
         rounding, relative = _rounding(values[:, positive]), relative_noise(rows, "base", "new")
         calls = np.asarray(rows.get("calls", pd.Series(0.0, rows.index)), dtype=np.float64)
-        few = np.sqrt(2.0 / np.where(calls > 0, calls, np.inf))  # relative SD of a build's exponential mean
+        few = np.sqrt(2.0 / np.where(calls > 0, calls, np.inf))  # relative SD of a build's mean of exponential times
         for table, keys, at in self._tables(rows, positive, every=repeats is not None):
             base, new = values[:, at]
             change = np.log(new / base)

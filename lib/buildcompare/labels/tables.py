@@ -14,7 +14,7 @@ from buildcompare.load.view import Views
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import LabelResult
 from buildcompare.results.base import Reason
-from buildcompare.results.codes import SIDES, NoiseSource, Pair, ReasonCode, Status
+from buildcompare.results.codes import SIDES, Pair, ReasonCode, Status
 from buildcompare.stats.effects import LABEL_MARGIN_PERCENT, TestedEffect, judge_labels
 from buildcompare.stats.noise import LABEL_KEY, label_frame
 
@@ -228,13 +228,12 @@ def _result(row: Mapping[Hashable, Any], tested: TestedEffect | None, *, steady:
     result = LabelResult(
         **{name: row[name] for name in (*LABEL_KEY, *SIDES, "delta_percent", "only_in", "whole_run_percent")},
         status=unjudged,
-        shared_percent=row["shared_percent"] if tested else None, p_adjusted=tested.p_adjusted if tested else None,
-        noise_source=tested.effect.noise_source if tested else NoiseSource.NONE, at_least=at_least,
+        shared_percent=row["shared_percent"] if tested else None, at_least=at_least,
         calls=calls if calls != Pair(None, None) else None, time_share=shares if shares != Pair(None, None) else None,
         window="steady" if steady else "whole_run",
         reason=Reason(code=why, build=row["reason_build"]) if why else None,
     )  # fmt: skip
-    return tested.judged(result) if tested else result
+    return tested.filled(result) if tested else result
 
 
 def expect_columns(name: str, frame: pd.DataFrame, columns: Sequence[str]) -> None:

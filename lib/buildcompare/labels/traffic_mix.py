@@ -3,7 +3,7 @@
 The change of an average over all calls is a mix part plus a speed part, both summed over labels. A label's mix part is
 the change of its share of calls times its mean duration. A label's speed part is the change of its duration times its
 mean share of calls. These Marshall-Edgeworth weights give the Shapley value of two factors (Sun 1998, Energy Economics
-20; Ang 2004, Energy Policy 32). Unlike logarithmic weights, the weights suit labels that only one build calls.
+20; Ang 2004, Energy Policy 32). Unlike logarithmic weights, these weights suit labels that only one build calls.
 """
 
 import math
@@ -41,7 +41,7 @@ class TrafficMix:
     delta_percent: float
     mix_percent: float
     speed_percent: float
-    log_ratio: float  # Logarithm of new / base; the traffic mix alone changes it by `log_mix`
+    log_ratio: float  # Logarithm of new / base; `log_mix` is the part that comes from the traffic mix
     log_mix: float
     mix_ci: Interval | None  # 95 % interval of `mix_percent`; None if the labels' noise is unknown
     speed_ci: Interval | None
@@ -177,7 +177,7 @@ def explained_by_labels(
     """Split changes of metrics into speed (the change of their labels) and mix of calls (the remainder).
 
     A metric is split if its change is significant and exceeds that of each label with a p-value below 2 * `LEANING`.
-    The speed part is the median change of the labels, and for a percentile at least the largest of those changes.
+    The speed part is the median change of the labels; for a percentile, at least the largest with such a p-value.
     Averages are split only if no calls were recorded. Percentiles are split only if each costly label has a p-value and
     the mix materially changed the average in the same direction. The result includes `recorded`.
     """
@@ -253,7 +253,6 @@ def _result(
         counts=judged is not None and split.is_material(row.margin_percent),
         mix_ci_low=mix[0], mix_ci_high=mix[1], speed_ci_low=speed[0], speed_ci_high=speed[1],
         movers=[MixMover.model_validate(mover) for mover in split.movers.head(MOST_MOVERS).to_dict("records")],
-        status=row.status, p_adjusted=judged and judged.p_adjusted,
-        at_unchanged_mix_percent=judged and judged.effect.delta_percent,
+        status=row.status, at_unchanged_mix_percent=judged and judged.effect.delta_percent,
     )  # fmt: skip
-    return judged.judged(result) if judged else result
+    return judged.filled(result) if judged else result

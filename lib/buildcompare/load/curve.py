@@ -73,7 +73,7 @@ class LoadCurve:
         return max(self.step, 2.0 * self.noise)
 
     def least_fall(self, steps: float) -> float:
-        """Minimum number of users in a fall: `steps` times `step`, but at least 6 standard deviations of the noise."""
+        """Minimum size of a fall, in the unit of `values`: `steps` times `step`, but at least 6 SDs of the noise."""
         return max(steps * self.step, 6.0 * self.noise)
 
 
@@ -247,7 +247,7 @@ def find_falls(
         while start > 0 and users[start - 1] - users[start] > max(0.02 * allowed[first], allowed_step[start - 1]):
             start -= 1
         before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
-        # The fall must last a minute (with `fastest_fall`: half a minute, without users that the test adds meanwhile).
+        # The loss must last a minute (with `fastest_fall`: half a minute; users added meanwhile are subtracted).
         after = (elapsed[steepest], max(AT_ONCE_S, 2.0 * step_s), 0.75) if fastest_fall else (since, MINUTE_S, 0.5)
         ago = int(np.searchsorted(elapsed, elapsed[start] - MINUTE_S - step_s))
         rise = (users[start] - users[ago]) / max(elapsed[start] - elapsed[ago], step_s)
@@ -322,7 +322,7 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 
 
 KEPT, STILL = 0.5, 0.1
-"""After a fall, rates above `STILL` * level count as load if their last third is at least `KEPT` * their first."""
+"""After a fall, rates above `STILL` * level are load if their last third is at least `KEPT` * their first third."""
 
 
 def rate_stop(rate: pd.Series) -> Stop | None:
@@ -370,8 +370,8 @@ def steady_window(
 ) -> SteadyState:
     """Find the window of steady load over which a run may be compared.
 
-    Bounded tests: from the start of the plateau to the stop. Unbounded tests: the last 30 minutes before the stop, over
-    which the load-test tool averages the supported users.
+    A bounded test's window lasts from `rate_s` seconds after the start of the plateau to the stop. An unbounded test's
+    window is the last 30 minutes before the stop, over which the load-test tool averages the supported users.
 
     Parameters
     ----------

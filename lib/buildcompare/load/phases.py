@@ -24,7 +24,7 @@ TURN_STEPS = 8.0  # minimum rise or fall, in steps of 8 users; larger than a pix
 EARLY_PART, HALF = 0.15, 0.5
 """Before the curve first reaches half of its level, a peak is an early bump if it is lower than `EARLY_PART` times the
 level. A higher peak is an early bump if the curve then falls by at least half (`HALF`) of the peak."""
-FOOT = 2.0  # a recording starts in mid-ramp if its users rise for good within `FOOT` * `foot_s` seconds (see `bumps`)
+FOOT = 2.0  # a recording starts in mid-ramp if the lasting rise begins within `FOOT` * `foot_s` seconds (see `bumps`)
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class WaveTest:
     p_value: float  # p-value against the fitted AR(1) spectrum, adjusted for all frequencies searched (Sidak)
     period_s: float
     share: float  # fraction of the variance at frequencies within 25 % of the peak frequency; 1 for a pure oscillation
-    swing: float  # peak-to-trough height (in the curve's unit) of a sine with the variance `share` * the curve's
+    swing: float  # height from peak to trough (curve's unit) of a sine with `share` of the detrended curve's variance
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class Waves:
     falls: tuple[Turn, ...] = ()  # all falls (peak to next trough) from `onset_s` to the end of the load
     cycles: tuple[float, ...] = ()  # seconds between peaks; the falls between them may be too small for `falls`
     period_s: float | None = None
-    """Typical length of `cycles` (s), replaced by the spectral peak's period if noise is likely and they differ."""
+    """Typical length of `cycles` (s). If noise is likely and the spectrum differs: the spectral period, or None."""
     amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
     regularity: float | None = None  # 1 minus the robust relative standard deviation of `cycles`; 1 if all are equal
     test: WaveTest | None = None  # None if the curve is too short, constant, or without a spectral peak

@@ -139,7 +139,7 @@ def shift(
     slope, gap, delays = _gaps(one.curve, other.curve, window)
     _, first_gap, first_delays = _gaps(one.curve, other.curve, (window[0], min(window[0] + FIRST_S, window[1])))
     users, seconds = float(np.median(gap)), float(np.median(delays))
-    # Two ramps keep a constant distance in users or, if their slope changes, in seconds. Use the one that varies less.
+    # Two ramps keep a constant distance in users or, if their slope changes, in seconds. Use the steadier distance.
     wandering_s = math.hypot(users - float(np.median(first_gap)), float(gap.std())) / slope
     if delays.size > 1:
         wandering_s = min(wandering_s, math.hypot(seconds - float(np.median(first_delays)), float(delays.std())))

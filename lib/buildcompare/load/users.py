@@ -125,7 +125,7 @@ def with_estimates(test: Test, views: Views) -> Views:
 
 
 def _estimate_of_build(runs: Sequence[Estimate]) -> Estimate:
-    """Average the estimates of a build's runs; if any run has only a lower bound, or nothing, the build has no more.
+    """Average the estimates of a build's runs; if a run has only a lower bound, or no number, so does the build.
 
     Runs whose end was not recorded (`UNSAMPLED`), and lower bounds below every estimate, are left out.
     """
@@ -177,7 +177,7 @@ def compare_supported_users(
         at_least=at_least, reason=of_build.map(lambda build: build.reason), ci_low=ci_low,
         status=Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
     )  # fmt: skip
-    return tested.judged(row) if tested else row
+    return tested.filled(row) if tested else row
 
 
 QUIET_S = 60.0  # the coordinator ignores alerts during this time after a test's start (its setting `MinIntervalSec`)

@@ -35,7 +35,7 @@ class Plateau:
     window: tuple[float, float]  # start and end
     level: float  # mean over the window
     drift: float  # least-squares slope per second over the window
-    settled: bool | None  # True if |`drift`| is small enough for the stop rule; None if `window` is under 29.7 min
+    settled: bool | None  # True if |`drift`| < `TOLERANCE` * the stop rule's limit; None if `window` is under 29.7 min
     earliest_level: float | None  # mean over the first 30 minutes that met the stop rule; None if none did
 
 
@@ -182,7 +182,7 @@ class RunView:
 Views: TypeAlias = Pair[list[RunView]]  # the runs of each build
 
 
-ZEROS = 0.01  # a geometric mean leaves out zeros, but at most this share of the samples
+ZEROS = 0.01  # maximum share of zeros among the samples of a geometric mean, which leaves out zeros
 
 
 def is_geometric(views: Views, series: Series) -> bool:
@@ -235,7 +235,7 @@ def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
 
 
 def request_rate(recording: Recording, catalogue: Catalogue, shared: Collection[str] | None = None) -> pd.Series | None:
-    """Curve of the rate at which requests were answered, one of `shared`; None if it was not recorded."""
+    """Curve of the rate of answered requests, from a metric in `shared` (None: any metric); None if not recorded."""
     rates = [metric for metric in catalogue.metrics if metric.unit in RATES and metric.better == Better.HIGHER]
     rates = [metric for metric in rates if shared is None or metric.slug in shared]
     place = {each.slug: (0, "") if each.known else (len(each.slug), each.slug) for each in rates}

@@ -80,8 +80,7 @@ def judge_measured(
         row = each.row.model_copy(update={"margin_percent": metric.margin_percent, "load_adjusted": load_adjusted})
         at_end = each.row.reason is not None and each.row.reason.code == ReasonCode.BEYOND_LAST_BUCKET
         if tested and (tested.status.changed or not at_end):
-            more = {"reason": None if at_end else row.reason, "p_adjusted": tested.p_adjusted, "family": tested.family}
-            row = tested.judged(row).model_copy(update=more)
+            row = tested.filled(row).model_copy(update={"reason": None if at_end else row.reason})
             row = _with_change(row, tested) if metric.outcome else row
             if each.row.reason and not tested.status.changed:  # inconclusive: too few sessions to exclude a change
                 unknown = {"status": Status.INCONCLUSIVE, "no_worse_than_percent": None, "p_worse_one_sided": None}
@@ -94,7 +93,7 @@ def judge_measured(
 
 
 def _with_change(row: Failures, tested: TestedEffect) -> Failures:
-    """Adjust the change of a row of failures to equal attempts; outside the tested interval, use the tested change."""
+    """Adjust the change in failures to equal attempts; if it is outside the tested interval, use the tested change."""
     plain, effect, (low, high) = row.delta_percent, tested.effect, tested.effect.interval()
     if plain is None or plain == -100.0:
         return row if plain is None else row.model_copy(update={"ci_low": plain})
@@ -256,7 +255,7 @@ def _error_row(
         delta_percent=delta_percent(base, new),
         status=Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
     )  # fmt: skip
-    return _with_change(tested.judged(row), tested) if tested else row
+    return _with_change(tested.filled(row), tested) if tested else row
 
 
 def _error_counts(view: RunView, slug: str, named: tuple[str, str] | None) -> Counts | None:
@@ -275,7 +274,7 @@ def _error_series(view: RunView, slug: str) -> list[Series]:
 
 
 def _user_minutes(view: RunView, *, bounded: bool) -> float | None:
-    """Return the area below the curve of users, in user-minutes; None if it is missing or could end before the run."""
+    """Return the area below the curve of users, in user-minutes; None without users or if the curve may end early."""
     whole = bounded or view.recording.stop_known or (view.stop is not None and view.stop.shutdown)
     if view.users is None or not (whole or (view.estimate is not None and view.estimate.reason is None)):
         return None  # unknown, because the curve may end before the run

@@ -22,7 +22,7 @@ from buildcompare.stats.planning import ALPHA
 
 SMALLEST_SHARE = 0.2  # events smaller than this multiple of the metric's margin are omitted
 SAME_S = 360.0
-"""Maximum seconds between matching events of two runs, because jobs of the server vary by minutes. Drops also match by
+"""Maximum seconds between matching events of two runs, as times of server jobs vary by minutes. Drops also match by
 the time to the end of the run; otherwise, 1 of 37 pairs of identical unbounded runs has two false warnings."""
 ALIKE = 0.5  # minimum ratio between the sizes of matching events
 LONE = 6.0
@@ -140,7 +140,7 @@ def _near(one: MetricEvent, other: MetricEvent, later_s: float = 0.0) -> bool:
 
 
 def _contrast(event: MetricEvent, run: RunEvents) -> float:
-    """Mean of `run` in `event` minus that around it; for a level shift, mean after minus before. NaN if unknown."""
+    """Mean of `run` in `event` minus mean around it; for a level shift, mean after minus before. NaN if unknown."""
     begin, end = event.start_s, event.at_s if event.kind == "level" else event.span_s[1]
     first, last = max(event.around_s[0], begin - LONGEST_EXCURSION_S), min(event.around_s[1], end + LONGEST_EXCURSION_S)
     if event.kind == "level":

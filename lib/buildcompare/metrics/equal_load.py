@@ -1,4 +1,4 @@
-"""Estimate metrics of two builds at equal load: curves over the connected users, and the difference between them.
+"""Estimate metrics of two builds at equal load: curves over the connected users, and the difference of the curves.
 
 In an unbounded test, a build that supports more users is measured under more load. So each minute under load, ramp
 included, is assigned to the number of users connected in it, and builds are compared at loads that both reached.
@@ -38,7 +38,7 @@ ROUNDS = 4
 CONTRADICTED = 3.0
 """Number of standard errors beyond which the difference at the highest load contradicts the common difference."""
 FARTHEST = 1e6
-"""Means over one minute are limited to this factor above and below the median. Values beyond are recording faults."""
+"""Means over one minute are limited to this factor above and below the median. Farther values are recording faults."""
 COSINES = 0.4
 """The noise of n minutes is measured by `COSINES` * n^(2/3) slow cosines (Lazarus, Lewis, Stock & Watson 2018)."""
 
@@ -67,8 +67,7 @@ class MetricAtLoad:
     users: FloatArray  # the loads, shape (n,)
     curves: Pair[FloatArray]  # the metric at these loads, shape (n,)
     se_curves: Pair[FloatArray]  # standard errors of the logarithms of `curves`, shape (n,)
-    log_ratios: FloatArray  # logarithm of new over base at each load, shape (n,)
-    se_ratios: FloatArray  # standard errors of `log_ratios`, shape (n,)
+    se_ratios: FloatArray  # standard errors of log(new / base) at each load, shape (n,)
     points: Pair[FloatArray]  # users, and metric corrected to both builds' mean rate of new users; shape (minutes, 2)
 
 
@@ -140,7 +139,7 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
     """Minute means before the stop: users, rate of new users (over `SHOWS_S`), and metrics.
 
-    Minutes count from `LOWEST` to `HIGHEST` times `top`, after the ramp was last below this range.
+    Only minutes with `LOWEST` to `HIGHEST` times `top` users are used, after the ramp was last below this range.
     """
     elapsed, users = samples(run.users, run.stop_s)
     total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))
@@ -192,7 +191,7 @@ def _compare(slug: str, minutes: Mapping[str, FloatArray], top: float, noise: fl
     return MetricAtLoad(
         at_users=top, base=math.exp(there - log_ratio / 2.0), new=math.exp(there + log_ratio / 2.0),
         log_ratio=log_ratio, se_log=se_log, constant=constant, users=loads, curves=Pair(*map(np.exp, logs_at)),
-        se_curves=Pair(errors[0], errors[1]), log_ratios=ratios, se_ratios=np.hypot(errors[2], doubts),
+        se_curves=Pair(errors[0], errors[1]), se_ratios=np.hypot(errors[2], doubts),
         points=Pair(points[builds[0]], points[builds[1]]),
     )  # fmt: skip
 
@@ -221,7 +220,7 @@ def _climb_at(loads: FloatArray, users: FloatArray, climb: FloatArray) -> FloatA
 
 
 def _fit(matrix: FloatArray, logs: FloatArray, run: FloatArray) -> Fit:
-    """Fit `logs` by the design `matrix`; return coefficients, weighted inverse, residuals, and their long-run variance.
+    """Fit `logs` by the design `matrix`; return coefficients, weighted inverse, residuals and long-run variance.
 
     `run` is the number of each minute's run. Outliers get smaller weights (Huber).
     """
@@ -247,8 +246,8 @@ def _difference(
     distance varies 1.2 times as much as the common ratio (9 metrics in half of the published unbounded tests).
 
     `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
-    residuals of the long-run `variance` to `ratios`. `doubts`, shape (n,), are errors of `ratios`, with sign, caused by
-    users who log in.
+    residuals of the long-run `variance` to `ratios`. `doubts`, shape (n,), are signed errors of `ratios` due
+    to the uncertain cost of logins.
     """
     errors = np.hypot(_errors(weights, variance), doubts)
     doubt = float(np.average(doubts, weights=1.0 / np.maximum(errors, 1e-12) ** 2))
@@ -264,8 +263,8 @@ def _long_run_variance(residuals: FloatArray, run: FloatArray, matrix: FloatArra
 
     Residuals of each run, in order of time, are projected onto the run's slowest cosine waves. The variance is the sum
     of the squared projections divided by (their degrees of freedom after the fit - 2), as for Student's t. Oscillations
-    of the load are faster than these waves and do not count. An autoregression would mistake them for slow noise, which
-    would make standard errors two to four times as large (Lazarus, Lewis, Stock & Watson 2018, "HAR inference:
+    of the load are faster than these waves and do not count. An autoregression would take these oscillations for slow
+    noise, and standard errors would be two to four times as large (Lazarus, Lewis, Stock & Watson 2018, "HAR inference:
     recommendations for practice", Journal of Business & Economic Statistics 36).
     """
     vectors, singular, _ = np.linalg.svd(matrix, full_matrices=False)

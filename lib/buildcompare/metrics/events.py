@@ -45,7 +45,7 @@ class MetricEvent:
     at_s: float  # elapsed seconds of the shift, or of the extreme of a spike or drop
     span_s: Span  # start and end of a spike or drop, or the 95 % interval of the time of a shift
     size: float
-    """Level shift: new minus old level. Spike or drop: extreme minute minus surrounding level. In the metric's unit."""
+    """In the metric's unit: new minus old level of a shift; extreme minute minus level around a spike or drop."""
     size_percent: float | None  # change in percent of `before`; None if `before` is not positive
     ci: tuple[float, float]  # 95 % interval of `size`, not corrected for the selection of large changes (too narrow)
     before: float  # level before the event
@@ -67,7 +67,7 @@ class MetricEvent:
 
 @dataclass(frozen=True)
 class RunEvents:
-    """Events of one metric in one run, with the averages of samples in which they were found."""
+    """Events of one metric in one run, and the averages of samples that were searched for these events."""
 
     events: tuple[MetricEvent, ...]
     times_s: FloatArray  # middle of each averaging interval, in elapsed seconds
@@ -88,7 +88,7 @@ class RunEvents:
 def search_window(steady: Span | None, kind: str) -> Span | None:
     """Part of a steady window that is searched for events; None if it is shorter than `FEWEST` minutes.
 
-    In a bounded test the first `SHOWS_S` seconds are omitted, because averages over them still include the ramp.
+    In a bounded test the first `SHOWS_S` seconds are omitted, because averages in this time still include the ramp.
     """
     if steady is None:
         return None
@@ -113,7 +113,7 @@ def find_events(
     smallest_percent
         Events smaller than this are omitted.
     factor
-        Penalty of a change in noise variances, learned from identical runs.
+        Penalty for each change as a multiple of the noise variance, learned from identical runs.
 
     Returns
     -------

@@ -48,7 +48,7 @@ class Counts(NamedTuple):
 def attempts_name(runs: Sequence[Recording]) -> tuple[str, str] | None:
     """Return slug and unit of the metric that counts the attempts of all `runs`; None if they share no such metric.
 
-    In runs with times, rates come first, else numbers; then the order of `_ATTEMPTS` decides, then the shortest slug.
+    Rates come first in runs with times, else numbers. Then the order of `_ATTEMPTS` decides, then the shortest slug.
     """
     rows: list[list[Series | Measurement]] = [[*run.graphs(), *run.measurements] for run in runs]
     named = [{(row.metric, row.unit) for row in of_run} for of_run in rows]
@@ -66,7 +66,7 @@ def attempts_name(runs: Sequence[Recording]) -> tuple[str, str] | None:
 def counts(level: Level, view: RunView, name: tuple[str, str] | None, share: Series | None = None) -> Counts:
     """Pair the level of a run's failures with that of its attempts, if the time series `name` counts the attempts.
 
-    If `share` is given (failures as a share of the attempts), the level is its mean weighted by attempts.
+    If `share` is given (failures or successes per attempt), the level is the mean of `share` weighted by attempts.
     """
     series = view.recording.total(name[0]) if name else None
     if name is None or series is None:

@@ -56,10 +56,9 @@ class MeasuredAtLoad:
                 delta_percent=(curve.new / curve.base - 1.0) * 100.0,
                 at_users_range=(float(curve.users[0]), float(curve.users[-1])),
                 within_se_log=curve.se_log, status=Status.INCONCLUSIVE,
-                p_adjusted=each.p_adjusted if each else None,
                 noise_of="none" if not each or not noise else "equal_load" if noise.at_load else "levels",
             )  # fmt: skip
-            judged[slug] = each.judged(row) if each else row
+            judged[slug] = each.filled(row) if each else row
         return judged
 
 

@@ -23,8 +23,8 @@ from buildcompare.config.remote import is_remote
 from buildcompare.recordings.series import LATEST, FloatArray, Series
 
 MAX_BYTES = 32_000_000
-"""Maximum bytes of an unpacked file: 20 hours of 40 graphs take 26 MB as JSON; reading needs 25 times the memory."""
-MAX_TABLE_BYTES = 500_000_000  # maximum bytes of an unpacked text table; reading needs up to 5 times the memory
+"""Maximum bytes of an unpacked file: 20 h of 40 graphs take 26 MB as JSON; reading takes 25 times as much memory."""
+MAX_TABLE_BYTES = 500_000_000  # maximum bytes of an unpacked text table; reading takes up to 5 times this memory
 MAX_COLUMNS = 250  # maximum number of columns of a table
 MAX_GRAPHS = 200  # maximum number of series that a report draws for one run
 HEAD_BYTES = 64_000
@@ -38,7 +38,7 @@ class InputFile:
     path: str | None  # as the user wrote it, for messages and provenance; None for data that is in no file
     contents: bytes
     stored: bytes  # bytes on disk, possibly gzipped
-    time_unit: str | None = None  # unit of times that are numbers, as the params state it
+    time_unit: str | None = None  # unit of numeric times, if the user states one
 
     @property
     def provenance(self) -> dict[str, object]:
@@ -89,7 +89,7 @@ def read_input(path: str, *, expected: str, is_table: Callable[[bytes], bool] | 
         raise fault(key="gzip", expected="a whole gzip file", found=found) from None
     except OSError as error:
         raise fault(found=error.strerror or str(error)) from None
-    except ValueError as error:  # the path is impossible
+    except ValueError as error:  # the path is invalid, such as one with a null byte
         raise fault(file=repr(path), found=str(error)) from None
     if not contents[:100].strip() and not contents.strip():
         raise fault(found="an empty file")
@@ -116,7 +116,7 @@ def head_of(path: str) -> bytes:
 
 
 def matching(paths: Iterable[str]) -> list[str]:
-    """Expand patterns such as ``run/log.4711.*``, and folders, to files; a pattern without a match stays."""
+    """Expand patterns such as ``log.4711.*`` and folders (names with a dot) to files; a path without a match stays."""
     expanded: list[str] = []
     for path in paths:
         if not is_remote(path) and "\0" not in path and resolve(path).is_dir():
@@ -171,7 +171,7 @@ def series_of(
         label = {apart: str(len(alike) + 1) if name in alike else name} if alike else {}
         alike.append(name)
         named = (each for each in catalogue.error_rates if name.casefold() in (each.slug, each.name.casefold()))
-        rate = next(named, None) if np.nanmax(values, initial=0.0) <= 100.0 else None  # above 100: error counts
+        rate = next(named, None) if np.nanmax(values, initial=0.0) <= 100.0 else None  # values above 100 are counts
         row = Series(metric.slug, name, metric.unit or unit, times[order], values[order], labels={**labels, **label})
         unlisted = rate if not metric.known else None
         series.append(replace(row, metric=unlisted.slug, unit=unlisted.unit, role="error") if unlisted else row)

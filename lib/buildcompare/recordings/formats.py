@@ -25,10 +25,10 @@ class FileSource:
 class Format(NamedTuple):
     """File formats that another package registers as an entry point `buildcompare.formats`."""
 
-    recognise: Callable[[bytes], bool]  # tests if `read` can read a file with these first `HEAD_BYTES` unpacked bytes
+    recognise: Callable[[bytes], bool]  # tests by the first `HEAD_BYTES` unpacked bytes if `read` can read a file
     read: Callable[[str, Catalogue], Recording]  # reads the file of this path
     parts: Callable[[Iterable[str]], set[str]] = lambda _: set()
-    """Function that takes the file names in a folder; returns the names read together with another file of the run."""
+    """Function that returns, of the file names in a folder, those of files that are read with another file's run."""
 
 
 @cache

@@ -27,7 +27,7 @@ from buildcompare.recordings.series import LATEST, TESTED, FloatArray, Note, Ser
 EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
 MAX_LABELS = 47
 EARLIEST = 1e8  # March 1973 in seconds since 1970; smaller times count from the start of the run
-LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 90_000.0  # times outside these limits need a stated unit
+LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 90_000.0  # elapsed times outside these need a stated unit
 _UNLESS = {
     "rows": "it is an index",
     "clock": "they are dates or times of day, as 1059 or 45637",
@@ -52,7 +52,7 @@ _OF_ZONE = re.compile(
     r"(?:Africa|America|Asia|Atlantic|Australia|Europe|Pacific)/\w+|(?:UTC|GMT)[+-]\d.*|[+-]\d\d:\d\d|CES?T|[ECMP][SD]T"
 )
 STATUS = ("code", "status", "status_code", "http_status", "http_status_code", "http_response_status_code", "grpc_code")
-"""Labels that hold a status, the surest first."""
+"""Labels that may hold the status of a request. Only the first label with a known status is used."""
 BAD = (
     "(?i)5..|err(or)?s?|server_?error|fail.*|.*exception|time_?out|unavailable|internal|unknown|deadline.*|aborted"
     "|data_?loss|resource_?exhausted"
@@ -83,7 +83,7 @@ _READINGS = {
     decimal: rf"^[+-]?(?:\d*(?:\{decimal}\d*)?(?:[eE][+-]?\d+)?|[1-9]\d{{0,2}}(?:\{group}\d{{3}})+(?:\{decimal}\d*)?)$"
     for decimal, group in ((".", ","), (",", "."))
 }
-"""Decimal mark -> pattern of numbers that use this mark for decimals and the other for groups of thousands."""
+"""Decimal mark -> pattern of numbers that use this mark for decimals and the other mark for thousands."""
 
 
 def read_frame(
@@ -127,14 +127,14 @@ def read_frame(
 
 
 def _counts_rows(column: pd.Series) -> bool:
-    """Whether a column only numbers the rows, or is a second clock that counts from the start of the run."""
+    """Whether a column only numbers the rows, or is a second time column with numbers that never fall."""
     if _CLOCK.fullmatch(str(column.name).casefold()) or _ELAPSED.fullmatch(str(column.name).casefold()):
         return pd.to_numeric(column, errors="coerce").is_monotonic_increasing and column.iloc[0] != column.iloc[-1]
     return bool(_INDEX.fullmatch(str(column.name))) and column.is_unique
 
 
 def _counts_up(series: Series) -> bool:
-    """Test for a counter: a name such as ``x_total``, no negative value, few falls (at most 1 %, or 3 to near zero)."""
+    """Test for a counter: named like ``x_total``, not negative, at most 1 % of steps fall, or 3 fall to near zero."""
     values = series.values[~np.isnan(series.values)]
     named = re.search("_(total|(seconds|bytes)_(count|sum|bucket))$", series.name)
     if not named or values.size < 2 or not np.all(np.isfinite(values) & (values >= 0.0)):
@@ -145,7 +145,7 @@ def _counts_up(series: Series) -> bool:
 
 
 def _rate(series: Series) -> Series:
-    """Turn a counter into its rate per second; a fall is a restart, after which the counter started at zero."""
+    """Turn a counter into its rate per second; a fall counts as a restart of the counter from zero."""
     rises = np.diff(series.values)
     rates = np.where(rises < 0.0, series.values[1:], rises) / np.diff(series.times)
     return replace(series, times=series.times[1:], values=rates, unit=f"{series.unit or 1}/s")
@@ -196,7 +196,8 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
         if not isinstance(name, str) or not name:
             raise file.fault(f"metric, {_row(file, frame.index, rows[0])}", "a metric's name", "nothing")
         column = frame[values[0]].iloc[rows]
-        texts = {str(label): str(text) for label, text in zip(labels, own, strict=True) if text != ""}
+        given = ((str(label), text) for label, text in zip(labels, own, strict=True) if text != "" and pd.notna(text))
+        texts = {label: str(text).removesuffix(".0") if isinstance(text, float) else str(text) for label, text in given}
         name, in_name = unit_in(name.strip(), catalogue)
         unit, beside = catalogue.find(name).unit, []
         for label, text in [*texts.items()]:
@@ -212,7 +213,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
 
 
 def _errors(series: Sequence[Series], catalogue: Catalogue) -> Iterator[Series]:
-    """Yield the sum of the series of each metric of requests that have a bad status; zeros if none has."""
+    """For each metric of requests with a status label, yield the sum of its series with a bad status, or zeros."""
     for name in dict.fromkeys(each.name for each in series):
         same, of = [each for each in series if each.name == name], _REQUESTS.fullmatch(name)
         texts = [[each.labels.get(label, "").removesuffix(".0") for each in same] for label in STATUS]
@@ -287,7 +288,7 @@ def _row(file: InputFile, rows: pd.Index, index: int) -> str:
 def _times(column: pd.Series, file: InputFile) -> FloatArray:
     """Convert times to seconds since 1970 or since the run's start; text without a zone is UTC.
 
-    The unit of numbers is stated in the params or in the column's name. If no unit is stated, large numbers have the
+    The unit of numbers comes from the params or the column's name. If neither states a unit, large numbers have the
     unit that gives plausible dates, and small numbers are seconds since the run's start. Ambiguous times are refused.
     """
     name, place = str(column.name), partial(_row, file, column.index)
@@ -389,7 +390,7 @@ def numbers_of(
 ) -> tuple[FloatArray, str]:
     """Convert cells to numbers in `unit`, NaN if empty; `stated` are the units of cells that contain no unit.
 
-    Also returns the unit: `unit`, or if it is empty, the base unit of the stated ones.
+    Also return the unit of the numbers: `unit`, or if empty, the base unit of the first unit in `stated` or a cell.
     """
     if column.dtype.kind == "m":
         column, stated = column.dt.total_seconds(), (*stated, "s")
@@ -430,7 +431,7 @@ def with_decimal_points(
 ) -> pd.DataFrame:
     """Rewrite the numbers in text columns, and in the time column `clock` if numeric, with a point as decimal mark.
 
-    A file is refused if all its numbers with a mark are ambiguous, such as ``1,234``, which may be 1.234 or 1234.
+    A file is refused if its marks conflict, or if all are ambiguous, as in ``1,234``, which may be 1.234 or 1234.
     """
     if frame.attrs[SEPARATOR] == "," and b'"' not in file.contents:  # no cell can contain a comma
         return frame

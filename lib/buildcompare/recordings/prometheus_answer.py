@@ -45,7 +45,7 @@ class Answer:
 
     @property
     def last(self) -> float:
-        """The last value of the first series, for queries with one value; NaN if empty."""
+        """The last value of the first series, for queries with one value; NaN if there is none."""
         return float(self.series[0][2][-1]) if self.series and self.series[0][2].size else float("nan")
 
 

@@ -219,7 +219,7 @@ class Client:
         return self._line(str(next(filter(None, messages), names[-1])))
 
     def _complaint(self, response: BaseHTTPResponse, body: bytes) -> Exception:
-        """Make an error from the message of an answer without samples; InputError for a bad query or setting."""
+        """Make the error for an answer without samples: an InputError if the query or a setting is at fault."""
         status, kind = response.status, _kind(response)
         try:
             data = answers.json_object(body) if kind == "application/json" else {}
@@ -290,7 +290,7 @@ class _TrickleError(Exception):
 
 
 _limit = threading.local()
-"""Holds each thread's function `is_over()`: whether the request is past its time limit or the client was stopped."""
+"""Each thread's function `is_over()`: whether its request is past the time limit, or the client is stopped."""
 
 
 class _Response(http.client.HTTPResponse):

@@ -1,4 +1,4 @@
-"""Hold one run of one test on one build with its samples as the source gives them; gaps are not filled."""
+"""Model of one run of one test on one build. Samples are as the source gives them; gaps are not filled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 ALIKE = 1.1  # Series share a clock if together they have at most this many distinct times per step
-LATE = 2.0  # In a sum, a series counts as 0 at times more than this many steps outside its samples
+LATE = 2.0  # In a sum, a series counts as 0 more than this many steps before or after its samples
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Recording:
 
     @cached_property
     def samples_sha256(self) -> str:
-        """SHA-256 of the graphs' samples and times, and of the measurements; it identifies the run."""
+        """SHA-256 of the graphs (slugs, labels, times, values) and of the measurements; it identifies the run."""
         samples = hashlib.sha256()
         for series in self.graphs():
             samples.update(f"{series.metric} {sorted(series.labels.items())}".encode())
@@ -203,8 +203,8 @@ class Recording:
     def total(self, metric: str) -> Series | None:
         """Return the graph series of `metric`; several series (of instances, say) are summed.
 
-        A series counts as 0 before it begins and after it ends. Other times at which a series lacks a sample are left
-        out. If the series are sampled at different times, only times that all series share are kept.
+        A series counts as 0 more than `LATE` steps before or after its samples. Other times at which a series lacks a
+        sample are left out. If the series are sampled at different times, only times that all series share are kept.
         """
         parts = [series for series in self.graphs() if series.metric == metric]
         if len(parts) < 2:

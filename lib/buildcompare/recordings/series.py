@@ -1,4 +1,4 @@
-"""Hold what one run measured: series over time, numbers without times, values of labels, notes."""
+"""Data of one run: series over time, numbers without times, values of labels, notes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Series(_Named):
 
 @dataclass(frozen=True)
 class Measurement(_Named):
-    """Numbers of one run without times: a benchmark's result, or one number per request or iteration."""
+    """One metric's numbers without times in one run: a benchmark's result, or a number per request or iteration."""
 
     metric: str  # slug in the catalogue, or a slug made from `name` if the catalogue does not list the metric
     name: str

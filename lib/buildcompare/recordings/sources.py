@@ -3,7 +3,7 @@
 A new kind of file needs a `FileSource` registered as entry point `buildcompare.sources`, and a key in config/params.py.
 
 Pulled recordings are cached in ``data/recordings/<comparison>/<test>/<build>.parquet``. Each file holds a hash of its
-request. If the window, address, step or a query changes, the run is pulled again.
+request. If the window, address, a step, the catalogue or the credentials change, the run is pulled again.
 """
 
 import datetime as dt
@@ -102,7 +102,7 @@ def read(
 def read_runs(path: str | Path, catalogue: str | Catalogue | None = None) -> list[Recording]:
     """Read the runs of one build from a file or a folder.
 
-    Files of a folder are repeated runs of the build if all have one metric in common. They are parts of one run if each
+    Files of a folder are repeated runs of the build if all have one metric in common, and parts of one run if each
     metric is in one file only. A CSV beside a table holds its label values: ``run.labels.csv`` for ``run.csv``.
 
     Parameters

@@ -79,7 +79,7 @@ def _shell(outputs: _Outputs) -> Any:
         outputs.add("execute_result", data=data, metadata=metadata or {}, execution_count=results.prompt_count)
 
     def nothing(*_: object, **__: object) -> None:
-        """Do nothing: replaces IPython's prompts, windows and printed tracebacks, which nobody would see."""
+        """Do nothing, in place of IPython's prompts, windows and printed tracebacks, which nobody would see."""
 
     shell.display_pub, shell.enable_gui = outputs, nothing
     shell.showtraceback = shell.showsyntaxerror = nothing  # the engine adds the error as an output

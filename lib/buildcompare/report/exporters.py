@@ -39,16 +39,15 @@ class HtmlReportExporter(TemplateExporter):
 class MarkdownReportExporter(Exporter):
     """Export an executed notebook as README.md and graphs (``jupyter nbconvert --to buildcompare_markdown``).
 
-    ``resources["graphs"]`` is the format of graphs, or None. ``resources["written"]`` has hand-written texts by block.
+    ``resources["graphs"]`` is the format of graphs, or None for none. ``resources["written"]`` maps blocks to texts.
     """
 
     export_from_notebook = "buildcompare README"
     output_mimetype = "text/markdown"
     file_extension = ".md"
-    default_preprocessors: Any = List([])
 
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
-        """Convert `nb` to README.md; ``resources["outputs"]`` gets the graphs by path."""
+        """Convert `nb` to README.md; ``resources["outputs"]`` gets the graphs and pictures by path."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
         results = results_of(nb)
         suffix = resources.get("graphs", "svg")
@@ -64,7 +63,6 @@ class JUnitExporter(Exporter):
     export_from_notebook = "buildcompare JUnit"
     output_mimetype = "application/xml"
     file_extension = ".xml"
-    default_preprocessors: Any = List([])
 
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
         """Convert `nb` to junit.xml."""
@@ -74,5 +72,5 @@ class JUnitExporter(Exporter):
 
 def convert(exporter: Any, notebook: NotebookNode, **resources: object) -> tuple[str, dict[str, bytes]]:
     """Convert an executed notebook as ``jupyter nbconvert`` does; return the text, and other files by their paths."""
-    text, used = exporter().from_notebook_node(notebook, resources)
+    text, used = exporter(default_preprocessors=[]).from_notebook_node(notebook, resources)  # none changes a thing
     return text, used.get("outputs") or {}

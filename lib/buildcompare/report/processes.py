@@ -1,4 +1,4 @@
-"""Run functions in children of a fork server, which share its imports but no state.
+"""Run functions in children of a fork server; the children share the server's imports but no state.
 
 The server is a fresh Python that imports :mod:`buildcompare.report.preload` once. It starts no thread, so it can be
 forked safely.

@@ -66,8 +66,8 @@ def whole(folder: Path, made_from: str) -> Results | None:
 def staged(folder: Path) -> Iterator[Path]:
     """Make a new folder, and replace `folder` by it when the block ends without an error.
 
-    The user's files in it are kept. An :class:`InputError` is raised if `folder` cannot be made, is no folder, or has
-    files but no report.
+    The user's files in `folder` are kept. An :class:`InputError` is raised if `folder` cannot be made, is no folder,
+    or has files but no report.
     """
     with contextlib.ExitStack() as stack:
         with writing(folder, "output", "a folder that can be written"):

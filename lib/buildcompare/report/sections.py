@@ -340,7 +340,7 @@ def region(name: str) -> Markup:
 
 
 def term(name: str) -> Markup:
-    """Write a term of the field with its meaning as a tooltip."""
+    """Write a technical term with its meaning as a tooltip."""
     return Markup('<abbr title="{}">{}</abbr>').format(sentences.macros("reasons").TERMS[name], name)
 
 

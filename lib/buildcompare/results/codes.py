@@ -113,11 +113,11 @@ NoEstimate.__doc__ = "Why a curve gives no figure for the supported users."
 NoHistory = StrEnum("NoHistory", "STUDY NO_NOISE NO_EARLIER FIRST")
 NoHistory.__doc__ = "Why a comparison was not compared with earlier ones; sentences: text/sentences/history.j2."
 DriftKind = StrEnum("DriftKind", "SAME_VERSION PREVIOUS_NEW BETWEEN_DATABASES")
-DriftKind.__doc__ = """The two levels that a row of drift compares.
+DriftKind.__doc__ = """The two levels that a row of drift compares. `between_databases`: one build on two databases.
 
-The base, or the new build, and an earlier new build (of the base's version if possible); one build on two databases."""
+Base (`same_version`) or new build (`previous_new`), and an earlier new build (of the base's version if possible)."""
 SetupChange = StrEnum("SetupChange", "CHANGED NOT_RECORDED")
-SetupChange.__doc__ = "How a setting differs from an earlier one; not recorded: one comparison does not state it."
+SetupChange.__doc__ = "How a setting differs between two comparisons; not recorded: only one comparison states it."
 Severity = StrEnum("Severity", "CRITICAL WARNING INFO")
 Severity.__doc__ = "How urgent a finding is."
 FindingKind = StrEnum(

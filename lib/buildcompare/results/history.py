@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """Earlier difference in supported users of two databases, in percent; null if unknown or if reversed since."""
+    """Earlier difference of two databases in supported users, in percent; null if unknown or of opposite sign now."""
 
     comparison: str
     base: Number = None
@@ -49,7 +49,7 @@ class Drift(Model):
     same_version: bool
     """Whether both builds have the same major and minor version; if not, the versions may explain the difference."""
     z: Number = None
-    """Z-score of log(`value` / `before`), only for unchanged versions; null with too few earlier comparisons."""
+    """Z-score of log(`value` / `before`), if the kind is `same_version` and versions are equal; null below 5 drifts."""
     jump: bool = False
     setup_changed: list[str] = Field(default_factory=list)
     """Settings that changed since the earlier comparison; empty if no change is recorded."""

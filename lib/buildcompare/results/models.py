@@ -331,7 +331,7 @@ class PlannedRow(Model):
     unit: Literal["run", "session"] = "run"
     """What the numbers in `steps` count: runs or sessions."""
     steps: list[FurtherRunsResult]
-    """Plans: 1 further run, and the fewest (at most 8) that detect a change of 1.5 times the margin, else 8."""
+    """Plans: 1 further run, and the fewest further runs that detect a change of 1.5 times the margin (at most 8)."""
 
     @property
     def undecided(self) -> bool:

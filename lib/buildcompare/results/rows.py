@@ -98,7 +98,7 @@ class MixMover(Model):
 
 
 class TrafficMixResult(Model):
-    """Change of an average time, split into effects of calls' shares (`mix_percent`) and times (`speed_percent`)."""
+    """Change of an average time, split into effects of the calls' mix (`mix_percent`) and times (`speed_percent`)."""
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
@@ -163,15 +163,15 @@ class MetricResult(Decided, MetricRow):
     """Effective sample size of the steady window, reduced for autocorrelation; the smallest over all runs."""
     window: Pair[Window | None]
     drift_percent: Pair[list[float]] | None = None
-    """Change of each run from the first to the last third of its steady window, if it clearly worsens in all new runs
-    and not so in the base; else null."""
+    """Change of each run from the first to the last third of its steady window; null unless the metric worsens in all
+    new runs, clearly more than in the base."""
     missing_samples: Pair[Number]
     load_adjusted: LoadAdjustedResult | None = None
     traffic_mix: TrafficMixResult | None = None
     decided_by: Literal["level", "traffic_mix", "equal_load", "none"] = "level"
     """Change that the verdict uses. `level`: change of the level (bounded tests, benchmarks). `equal_load`: change at
     equal load (unbounded tests). `none`: the change at equal load is unknown. `traffic_mix`: change at unchanged mix of
-    calls, if the mix affected the metric; an unbounded test uses it only if it is no regression."""
+    calls, if the mix affected the metric; an unbounded test uses this change only if it is no regression."""
 
     @property
     def full_name(self) -> str:
@@ -287,7 +287,7 @@ class LabelResult(Tested, LabelRow):
     status: Status
     """`regression` or `improvement`: `p_value` is below 0.02, an end of the 96 % interval is beyond 10 %, and the row
     itself changed by 5 % or more. By chance, at most 2 % of unchanged rows get either status. `equivalent`: the change
-    is below 10 %, its 98 % interval is inside -50 to +100 %. `not_worse`: `ci_high` is at most 20 %. The status ignores
+    is below 10 % and the 98 % interval is in -50 to +100 %. `not_worse`: `ci_high` is at most 20 %. The status ignores
     `p_adjusted` (Benjamini-Hochberg)."""
     only_in: Side | None
     at_least: Pair[bool]

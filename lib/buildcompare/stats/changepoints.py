@@ -21,11 +21,11 @@ from buildcompare.stats.levels import FEWEST, ROUNDED
 PENALTY = 12.0, 40.0
 """Penalty, if not calibrated: (first number + second number / effective sample size) * long-run variance. Of unchanged
 AR(1) series (60 to 1080 samples, autocorrelation 0 to 0.9), at most 5 % show a change (short series with 0.9: 12 %)."""
-PENALTY_OF_TWO = 20.0, 600.0  # like `PENALTY`, but the noise is estimated around three segments, not around two
+PENALTY_OF_TWO = 20.0, 600.0  # like `PENALTY`, for noise around three preliminary segments instead of two
 HIGHEST_PHI = 0.97  # maximum lag-1 autocorrelation of noise; above it, a series of an hour looks like a random walk
 CHANGE_PHI = 0.93
-"""Maximum lag-1 autocorrelation of noise in series that are no load tests. It finds their changes better than
-`HIGHEST_PHI` (covering score 0.73 against 0.71), but in load tests events in 11 instead of 9 of 31 identical pairs."""
+"""Maximum lag-1 autocorrelation of noise in series that are no load tests. There it finds changes better than
+`HIGHEST_PHI` (covering score 0.73 against 0.71). In load tests, 11 instead of 9 of 31 identical pairs show events."""
 MAD_TO_SD = 1.0 / 0.6745
 """Standard deviation / median absolute deviation of a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 CALIBRATION_RUNS = 10  # minimum number of identical runs from which a penalty is learned
@@ -109,9 +109,9 @@ def changepoints(values: npt.ArrayLike, *, factor: float | None = None, cautious
     ----------
     values
         Shape (n,), equidistant, all finite. Take logarithms of a metric that varies in proportion to its level.
-        Outliers of one or two samples do not count as a change.
+        Outliers of one or two samples do not count as a change, unless `cautious` keeps the outliers.
     factor
-        Penalty of a change in noise variances, learned from identical runs by :func:`penalty_factor`. By default, the
+        Penalty for each change as a multiple of the noise variance, learned by :func:`penalty_factor`. By default, the
         penalty is computed from the noise of `values` around the means of preliminary segments.
     cautious
         For metrics of load tests after removal of spikes: allow a higher autocorrelation, and keep outliers.

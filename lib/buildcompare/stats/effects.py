@@ -27,8 +27,8 @@ from buildcompare.stats.planning import ALPHA, SOUGHT, Looks, enough_runs, perce
 LABEL_ALPHA = 0.02  # significance level of each label row: by chance, 4 of 200 unchanged rows are marked
 LABEL_MARGIN_PERCENT = 10.0  # equals the catalogue's `margin_percent` of averages over all labels
 FOUND = 1.5, 2.0, 4.0, 8.0
-"""The error rate is divided among gate metrics so as to find most changes of these sizes (multiples of the margin). In
-CPython's benchmarks, dividing it by power would find as many injected slowdowns of 7.5 %, but fewer of 10 to 50 %."""
+"""Shares of gate metrics in the error rate are chosen to find many changes of these sizes (multiples of the margin). In
+CPython's benchmarks, shares proportional to power find as many injected slowdowns of 7.5 %, but fewer of 10 to 50 %."""
 LEAST_SHARE = 0.1  # minimum part of the error rate for each gate metric, as a fraction of an equal share
 STEPS = 40  # number of critical values tried for each gate metric (felt by users); 20 or 80 find as many changes
 GATE = "gate"  # name of the family of metrics that users feel
@@ -74,9 +74,9 @@ class Effect:
     def min_detectable_percent(
         self, margin_percent: float = 0.0, family: float = 1.0, level: float = ALPHA, *, gate: bool = False
     ) -> float:
-        """Smallest rise in percent that is found with probability `POWER`; the error `level` is divided by `family`.
+        """Smallest rise in percent that is found with probability `POWER` at significance level `level` / `family`.
 
-        With `gate`, the estimate must exceed the margin; otherwise, the upper end of its 1 - 2 * `level` interval must.
+        With `gate`, the estimate must also exceed the margin; else, the upper end of its 1 - 2 * `level` interval must.
         """
         reach = quantile(1.0 - level / family / 2.0, self.df) * self.sd
         return smallest_found(reach, self.sd, self.df, margin_percent, level, gate=gate)
@@ -109,11 +109,12 @@ class TestedEffect:
         """Confidence interval of the change in percent, with the confidence 1 - `level`."""
         return self.effect.interval(1.0 - self.level)
 
-    def judged(self, row: Row) -> Row:
-        """Return `row` with this judgement, in those fields of :class:`~buildcompare.results.Decided` that it has."""
+    def filled(self, row: Row) -> Row:
+        """Fill in the fields of `row` that state this judgement (see :class:`~buildcompare.results.Decided`)."""
         effect, margin, known = self.effect, self.margin_percent, type(row).model_fields
         fields: dict[str, object] = dict(zip(("ci_low", "ci_high"), self.interval, strict=True))
         fields |= {"p_value": effect.p_value, "p_worse_one_sided": self.p_worse_one_sided, "status": self.status}
+        fields |= {"p_adjusted": self.p_adjusted, "family": self.family, "noise_source": effect.noise_source}
         if "no_worse_than_percent" in known:  # a row that a verdict can use
             looks, gate = self.looks.runs if self.looks else (effect.runs,), self.family == GATE
             sizes, not_worse = (effect.run_sd, effect.df), self.status == Status.NOT_WORSE
@@ -123,8 +124,8 @@ class TestedEffect:
                 "min_detectable_percent": effect.min_detectable_percent(margin, self.size, level=self.level, gate=gate),
                 "required_runs": round(looks[-1] + enough.further) if enough else None,
                 "required_runs_show_percent": enough.found_percent if enough else None,
-                "run_sd_percent": percent(effect.run_sd), "noise_df": effect.df, "se_log": effect.sd,
-                "noise_source": effect.noise_source, "noise_comparisons": effect.comparisons,
+                "run_sd_percent": percent(effect.run_sd), "noise_df": float(effect.df), "se_log": effect.sd,
+                "noise_comparisons": effect.comparisons,
             }  # fmt: skip
         return row.model_copy(update={name: value for name, value in fields.items() if name in known})
 
@@ -347,7 +348,7 @@ def judge_labels(
             status = status_of(effect, effect.p_value, margin_percent, Better.LOWER, alpha=LABEL_ALPHA)
             low, high = effect.interval(1.0 - LABEL_ALPHA)
             if not status.changed and abs(effect.delta_percent) < margin_percent and low > -50.0 and high < 100.0:
-                status = Status.EQUIVALENT  # even if the interval is wider than the margin, as those of most labels are
+                status = Status.EQUIVALENT  # even if the interval is wider than the margin, as for most labels
             family = str(table), len(members)
             judged[i] = TestedEffect(effect, margin_percent, Better.LOWER, float(p), status, *family)
     return judged

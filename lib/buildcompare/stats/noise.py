@@ -30,13 +30,13 @@ identical unbounded runs used for tuning, 4 or 6 leave more rows undecided than 
 ALIKE = 3.0
 """Number of correlated metrics of a run that count as one independent metric. In identical unbounded runs used for
 tuning, eight metrics hold as much information as 2.7 independent metrics, so about three count as one."""
-LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise: (2 - 1) + (3 - 1), of groups of 2 and 3 runs
+LEAST_DF = 3.0  # minimum degrees of freedom if groups differ in noise; groups of 2 and 3 runs have (2 - 1) + (3 - 1)
 BY_CHANCE = 0.3
 """Variances of groups count as equal if Satterthwaite's degrees of freedom reach this fraction of the groups' total.
 If variances are equal (6 to 12 groups of 2 to 4 runs), 1 of 400 calibrations has a fraction below 0.3, and 1 of 27
 below 0.5. A limit of 0.5 would miss a third of the injected 20 % changes that are found now (tuning data)."""
 LEAST_REPEATS = 2  # minimum degrees of freedom of noise from repeats alone; with 1, intervals are +-13 standard errors
-LEAST_SD = 1e-4  # minimum standard deviation (log scale): runs agree to the last digit only because values are rounded
+LEAST_SD = 1e-4  # minimum standard deviation (log scale), because rounded values may be equal in all runs
 CATALOGUE_S = 1800.0  # shortest window, in seconds, from which the catalogues' noise was learned
 ENOUGH_COMPARISONS = 8  # earlier comparisons needed to learn the noise of a metric that has no other source
 Kind = Literal["bounded", "unbounded", "benchmark", "equal_load"]
@@ -154,7 +154,7 @@ def pool_variances(variances: FloatArray, dfs: FloatArray) -> tuple[float, float
     """Return the pooled variance of groups and its degrees of freedom, which are reduced if the variances differ.
 
     The reduction follows Satterthwaite (1946, "An approximate distribution of estimates of variance components",
-    Biometrics Bulletin 2). It does not apply to differences that may be due to chance (`BY_CHANCE`).
+    Biometrics Bulletin 2). It needs at least three groups, and differences beyond chance (`BY_CHANCE`).
     """
     weights, total = dfs / dfs.sum(), float(dfs.sum())
     pooled = float(weights @ variances)

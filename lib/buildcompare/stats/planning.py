@@ -1,9 +1,9 @@
 """Plan further runs, and keep the false-alarm rate if a comparison is judged repeatedly (each judgement is a "look").
 
-If unchanged rows are judged again after each of eight further runs, 19 % are significant at least once, not 5 %.
-So each look gets a part of one false-alarm rate (Lan & DeMets 1983, "Discrete sequential boundaries for clinical
-trials", Biometrika 70). If no number of runs is planned, early looks get large parts (like Pocock's bounds), and most
-changes are found after few further runs. If a number is planned, the last look gets the largest part (like O'Brien &
+If unchanged rows are judged again after each of eight further runs, 19 % instead of 5 % are significant at least once.
+So looks share a false-alarm rate (Lan & DeMets 1983, "Discrete sequential boundaries for clinical trials", Biometrika
+70). If no number of runs is planned, the first look has its own rate, and the next looks get large parts (like Pocock's
+bounds): most changes are found soon. If a number is planned, the last look gets the largest part (like O'Brien &
 Fleming's bounds), and early looks cost little power. A mixture test detects fewer changes (benchmarks/looks.py).
 """
 
@@ -30,7 +30,7 @@ POWER = 0.8  # power of a detectable effect (Cohen 1988)
 MOST_ADDED = 8  # added runs of each build over which looks share the error rate if no number of runs is planned
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
 SPENT = 0.0425
-"""Total error rate of all analyses (looks) of a test, for normal statistics. It is below `ALPHA`, because t statistics
+"""Error rate of all looks (unplanned: all but the first), for normal statistics. It is below `ALPHA`, as t statistics
 with 5 degrees of freedom add 0.003 (Jennison & Turnbull 2000, "Group Sequential Methods", 4.4; benchmarks/looks.py)."""
 LEAST = 1e-6  # minimum of `spent_late(part) / part`; an error rate of 0 would have no critical value
 HALVINGS = 75  # bisection steps of a root search; they shrink an interval of 1e6 to the floating-point precision of 1
@@ -234,10 +234,10 @@ def spent_late(part: float) -> float:
 
 @cache
 def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
-    """Significance level of each look at a growing set of runs; a look: number of runs, and the `part` for `spending`.
+    """Significance level of each look at a growing set of runs; a look is a number of runs and a `part` for `spending`.
 
-    The density of a sum of normal increments is integrated from look to look, without outcomes already significant
-    (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). After all is spent, the last level repeats.
+    The density of a sum of normal increments is integrated from look to look, without outcomes significant before
+    (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). With no rate left, the last level repeats.
     """
     spent: list[float] = []
     sums, density = np.zeros(1), np.ones(1)

@@ -33,7 +33,7 @@ STATUS_SYMBOLS = {Status.REGRESSION: "✗", Status.IMPROVEMENT: "✓", Status.EQ
                   Status.INCONCLUSIVE: "?", Status.NOT_COMPARABLE: "∅"}  # fmt: skip
 ARROWS = {Status.IMPROVEMENT: "↑", Status.REGRESSION: "↓"}  # for neutral metrics, a rise and a fall
 DECIDED_WORDS = {"traffic_mix": "at unchanged traffic mix", "equal_load": "at equal load"}
-"""Code in `decided_by` -> words for the value that decides a metric; the code `level` has no words."""
+"""Code in `decided_by` -> words for the value that decides a metric; the codes `level` and `none` have no words."""
 VERDICT_WORDS = {Verdict.PASS: "Pass", Verdict.REGRESSION: "Regression", Verdict.INCONCLUSIVE: "Cannot tell",
                  Verdict.INVALID: "Invalid test"}  # fmt: skip
 _SMALL = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}

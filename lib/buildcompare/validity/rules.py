@@ -1,6 +1,6 @@
 """Judge the validity of runs and tests; each rule is a function that yields reasons with codes.
 
-The rules keep faulty measurements from counting as regressions. `benchmarks/validity.py` prints how often they apply.
+The rules keep faulty measurements from counting as regressions. `benchmarks/validity.py` prints how often rules apply.
 """
 
 import math
@@ -26,7 +26,7 @@ from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side
 from buildcompare.stats.levels import HARDLY_COVERED, MINUTE_S
 from buildcompare.text.sentences import say
 
-LEAVING_S = 10.0  # Users who leave within this time before a shutdown belong to it: k6 removes them one by one
+LEAVING_S = 10.0  # Seconds before a shutdown in which a loss is part of the shutdown: k6 removes users one by one
 APART = 0.05  # Maximum relative difference of the builds' loads in a bounded test; published tests have 0.001
 NOT_HELD, HARDLY_HELD = 0.05, 0.25
 """Maximum fractions of a bounded run's plateau with a load below `HELD` times the highest lasting load. A run is
@@ -153,7 +153,7 @@ def _judged(view: RunView, validity: Validity) -> RunView:
 
 
 def judge_runs(runs: Pair[list[RunInTest]]) -> tuple[Validity, Pair[list[Validity]]]:
-    """Return the validity of a test, whose runs are also judged against each other, and of each run alone."""
+    """Return the validity of a test, from its runs alone and against each other, and the validity of each run."""
     of_one_run = (_recorded, _falls, _target, _last_30_minutes, _coverage, _counters_restarted)
     between_runs = (_other_runs, _loads_differ, _window_shorter, _series_missing, _windows_overlap, _same_recording,
                     _another_build, _units, _none_succeeded)  # fmt: skip
@@ -177,7 +177,7 @@ def _validity(reasons: Sequence[ValidityReason]) -> Validity:
 
 
 def _with_outages(runs: Pair[list[RunInTest]], alone: Pair[list[list[ValidityReason]]]) -> None:
-    """Mark restarts, and add pauses of the requests, if all runs of the new build have one and no run of the base."""
+    """Mark restarts and add pauses of requests if every run of new and no run of base has one of these."""
     found: Pair[list[list[ValidityReason]]] = Pair([], [])
     for side, i, run in _each(runs):
         restarts = [each for each in alone[side][i - 1] if each.code == ValidityCode.RESTARTED]
@@ -242,7 +242,7 @@ def _falls(run: RunInTest) -> Reasons:
 
 
 def _grouped(run: RunInTest, falls: Sequence[Fall], *, rate: bool) -> Reasons:
-    """Report the falls of the load, or of a `rate` of requests; those of one kind share a reason."""
+    """Report the falls of the load, or of a `rate` of requests; falls of one kind share a reason."""
     stretch = _longest_stretch(run, falls) if falls else (0.0, 0.0)
     reasons = [_fall(run, fall, stretch, rate=rate) for fall in falls]
     for code in dict.fromkeys(reason.code for reason in reasons):
@@ -380,7 +380,7 @@ def _each(runs: Pair[list[RunInTest]]) -> Iterator[tuple[Side, int, RunInTest]]:
 
 
 def _none_succeeded(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs in which no request succeeded, unless these are exactly the runs of the new build (a regression)."""
+    """Report runs in which no request succeeded, unless these are exactly a load test's new runs (a regression)."""
     regressed = all(run.failed for run in runs.new) and not any(run.failed for run in runs.base)
     for side, i, run in _each(runs):
         if run.failed and (run.test.type == "benchmark" or not regressed):
@@ -400,7 +400,7 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
 def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
     """Report runs whose curve contradicts the reported users. Runs are invalid, or limited if all are similarly low.
 
-    Near the maximum number of users, runs may differ more: users who log in again raise the curve by up to 3 %.
+    Near the maximum of users, curve and report may differ more: users who log in again raise the curve by up to 3 %.
     """
     every = {(side, i): _above_report(run) for side, i, run in _each(runs)}
     differ = [each for each in every.values() if each is not None]
@@ -492,7 +492,7 @@ def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
         if None not in versions and _plain(label) != _plain(theirs):
             differs = not _one_version(*map(str, versions))
         else:  # without a version, compare names if the recordings name builds as the params do
-            named = typed and ours != side  # the params name this build, and a recording names a build too
+            named = typed and ours != side  # the params name this build, and a recording has a label of the params
             differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
         if differs:
             file, code = run.view.run.file, ValidityCode.ANOTHER_BUILD
