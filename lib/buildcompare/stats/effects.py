@@ -124,10 +124,10 @@ class TestedEffect:
                 "min_detectable_percent": effect.min_detectable_percent(margin, self.size, level=self.level, gate=gate),
                 "required_runs": round(looks[-1] + enough.further) if enough else None,
                 "required_runs_show_percent": enough.found_percent if enough else None,
-                "run_sd_percent": percent(effect.run_sd), "noise_df": float(effect.df), "se_log": effect.sd,
+                "run_sd_percent": percent(effect.run_sd), "noise_df": effect.df, "se_log": effect.sd,
                 "noise_comparisons": effect.comparisons,
             }  # fmt: skip
-        return row.model_copy(update={name: value for name, value in fields.items() if name in known})
+        return type(row).model_validate(vars(row) | {name: fields[name] for name in fields.keys() & known.keys()})
 
     @property
     def p_worse_one_sided(self) -> float | None:
