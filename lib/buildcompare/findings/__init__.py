@@ -159,7 +159,7 @@ def suggest(
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest repeating tests that are invalid, limited beyond `USUAL_LIMITS`, or without noise of a gate metric."""
+    """Suggest repeating tests that are invalid, limited beyond `USUAL_LIMITS`, or lack the noise of a gate metric."""
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED, ValidityStatus.VALID):
         for test in (each for each in tests if each.validity.status == status):
             codes = {*test.validity.codes}

@@ -160,7 +160,7 @@ class Opening:
 
 
 def opening(results: Results) -> Opening:
-    """State the verdict of `results` with its causes; for a pass, also the largest worsening within each interval.
+    """State the verdict of `results` with its causes; for a pass, also how much worse each metric may still be.
 
     Tests whose load is unknown are named first, because the unknown load limits the other statements.
     """

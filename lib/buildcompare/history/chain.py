@@ -314,7 +314,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _earlier_orders(self, logs: FloatArray) -> dict[str, object]:
-        """List earlier comparisons with the present order of the databases; `logs` is NaN where the order differs."""
+        """Return fields of a flip: earlier comparisons with the present order of databases (`logs` is not NaN)."""
         places, earlier = np.flatnonzero(~np.isnan(logs).all(axis=1)), []
         for place in places[-MOST_EARLIER:]:
             percents = {side: percent(log) for side, log in zip(SIDES, logs[place], strict=True) if not math.isnan(log)}

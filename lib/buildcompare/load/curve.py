@@ -209,8 +209,8 @@ class Fall(NamedTuple):
 
 AT_ONCE_S = 30.0  # maximum duration of a sudden loss: connections of a lost agent time out within half a minute
 HARDLY_ANY = 0.5  # restarts, interruptions and long shutdowns leave less than this fraction of the users
-HELD = 0.97  # below this fraction, users were lost: 0.95 remain if 1 of 20 agents fails; readings of plots err by 0.4 %
-IDLE = 0.1  # below this fraction of its peak, a load counts as none (goroutines of idle servers: 0.003 to 0.14)
+HELD = 0.97  # a load below this fraction of the highest lasting load has lost users (1 of 20 failed agents leaves 0.95)
+IDLE = 0.1  # a load below this fraction of its peak counts as none; idle servers keep 0.003 to 0.14 of their goroutines
 LOW_S = 300.0  # maximum seconds from a fall to its lowest point, and to the return of users in a reset (fast restart)
 
 

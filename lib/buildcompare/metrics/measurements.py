@@ -27,8 +27,8 @@ BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
 """Default between-session noise of times, from two pairs of sessions of one commit (181 benchmarks of CPython, pairs 0
 and 1 of benchmarks/sessions.py). In two other pairs, 95 % of the 95 % intervals include zero."""
 REPEATED_DF = 4.0
-"""Degrees of freedom of `BETWEEN_SESSIONS` if each build has three sessions or more. On nights 0 to 9 (tuning), 4 finds
-84 % of changes of 10 % (2: 76 %) and marks 0.2 % of unchanged rows; on nights 10 to 19, it finds 92 % and marks 0 %."""
+"""Degrees of freedom of `BETWEEN_SESSIONS` with three or more sessions per build. In tuning data (nights 0 to 9), the
+value 4 finds 84 % of 10 % changes (2: 76 %) and marks 0.2 % of unchanged rows; in other data (10 to 19), 92 and 0 %."""
 BATCHES = 5  # parts into which a session's values are split to measure their scatter
 
 

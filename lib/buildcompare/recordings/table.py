@@ -345,7 +345,7 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
                 raise file.fault("role", f"one of {', '.join(roles)}, summary", repr(row["role"]))
             else:
                 row["labels"] = _LABELS.validate_json(row["labels"])
-                times = _grid(start, step, values.size) if stated is None else np.array(stated)  # regular if None
+                times = _grid(start, step, values.size) if stated is None else np.array(stated)  # None: regular times
                 series.append(Series(times=times, values=np.array(values), **row))
     except (KeyError, TypeError, ValueError, IndexError) as error:  # pyarrow's and pydantic's errors are ValueErrors
         raise file.fault("contents", EXPECTED_OURS, f"{type(error).__name__}: {error}") from None

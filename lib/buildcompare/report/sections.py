@@ -40,7 +40,7 @@ FRAGMENT_MIME = "application/vnd.buildcompare.fragment+json"
 """MIME type of a fragment's fields in the notebook, for the HTML exporter."""
 OPENED = "notebooks/investigate.ipynb"  # commands shown beside findings open this notebook
 HEADLINE_TESTS = 6
-"""Maximum number of tests in the table below the verdict. Tests with better verdicts are in a collapsed table."""
+"""Maximum number of tests, worst verdicts first, in the table below the verdict. A collapsed table has the rest."""
 MOST_LABELS = 500
 """Maximum number of labels in a table (exceptions: see `labels`). Thousands of labels would take many megabytes."""
 CALLABLE = (

@@ -24,9 +24,9 @@ LENT_DF = 4.0
 """Maximum degrees of freedom of noise from runs of another test type or from other labels of a table. In simulated
 identical builds (2 to 5 runs each), 0.7 to 3.2 % of labels are marked as changed. A maximum of 8 marks up to 3.6 %."""
 CATALOGUE_DF = 8.0
-"""Degrees of freedom of a catalogue's noise: default, and maximum after rescaling for another laboratory. Noise of
-repeated runs with fewer degrees of freedom is pooled with other noise. In simulations (seeds from 1,000,000) and in
-identical unbounded runs used for tuning, 4 or 6 leave more rows undecided than 8, and 15 makes more rows wrong."""
+"""Degrees of freedom of a catalogue's noise: the default, and the maximum if the noise is rescaled to other machines.
+Noise of repeated runs with fewer degrees of freedom is pooled with other noise. In simulations (seeds from 1,000,000)
+and identical unbounded runs (tuning data), 4 or 6 leave more rows undecided than 8, and 15 gives more wrong rows."""
 ALIKE = 3.0
 """Number of correlated metrics of a run that count as one independent metric. In identical unbounded runs used for
 tuning, eight metrics hold as much information as 2.7 independent metrics, so about three count as one."""
