@@ -184,7 +184,7 @@ def test_units_and_directions_are_read_from_names() -> None:
         "Response time 95%": ("seconds", "lower", True), "disk bytes/s": ("bytes/s", "neutral", False),
         "% Processor Time": ("percent", "neutral", False), "latency_seconds_count": ("", "neutral", False),
         "rows_sec": ("1/s", "higher", True), "disk_write_mb_s": ("MB/s", "neutral", False), "errs": ("", "lower", True),
-        "gc_pauses_s": ("seconds", "lower", False), "latency_msec": ("ms", "lower", True), "fails": ("", "lower", True),
+        "tls_s": ("seconds", "lower", True), "latency_msec": ("ms", "lower", True), "fails": ("", "lower", True),
         "bad_per_s": ("1/s", "lower", False), "ns_per_op": ("ns", "lower", True), "w_per_ms": ("1/ms", "higher", True),
     }  # fmt: skip
     found = {name: assumed_metric(name) for name in expected}

@@ -24,9 +24,11 @@ _PART = re.compile(r"\b(?:(\d\d(?:\.\d+)?)\s*%(?:ile)?|(?:pct|tp)(\d\d))")  # `9
 _AGES = r"(uptime|age|timestamp|created|start-time)"
 _PER = r"per-(second|sec|s|minute|min|millisecond|ms)"
 _RATE = re.compile(
-    r"(?<![a-z])((?!times|pauses|waits|delays|stalls|latencies|durations)[a-z]+[^su\W\d]s|ops|[kmg]i?b)-(s|secs?)$"
+    r"(?<![a-z])((?:rows|records|events|messages|msgs|ops|operations|reqs|requests|queries|transactions|txns|calls|jobs"
+    r"|items|docs|documents|points|samples|spans|lines|errors|packets|frames|hits|reads|writes|inserts|updates|deletes"
+    r"|commits|bytes|tuples|tasks|tokens|iterations|objects|users)|[kmg]i?b)-(s|secs?)$"
 )
-"""Short form of a rate, such as ``rows_s`` or ``mb_sec``: a plural or a size, and then the unit of time."""
+"""Short form of a rate, such as ``rows_s`` or ``mb_sec``. Other plurals may be names, as in ``tls_s`` and ``dns_s``."""
 _SET = r"((timeout|ttl|interval|period|think-time|idle-time|mtbf|(session|test)-duration)-([mun]?s|seconds?))$"
 _STAT = r"mean|avg|average|median|max|p\d+"
 _USE = (
