@@ -208,8 +208,7 @@ def test_a_default_index_is_no_time() -> None:
     numbers = pd.DataFrame({"latency": [0.1, 0.2, 0.1]})
     with pytest.raises(bc.InputError, match=r"index: expected times: a column `timestamp`.*frame\.to_dict"):
         bc.compare(numbers, numbers)
-    timed = numbers.assign(time=[0, 5, 10])
-    assert bc.compare(timed, timed).metrics["metric"].tolist() == ["latency"]
+    assert bc.compare(*[numbers.assign(time=[0, 5, 10])] * 2).metrics["metric"].tolist() == ["latency"]
     assert bc.compare(numbers.to_dict("list"), numbers.to_dict("list")).results.tests[0].type == "benchmark"
 
 
@@ -223,9 +222,10 @@ def test_what_cannot_be_compared_is_named() -> None:
             bc.compare([{"tps": wrong}], [{"tps": 3.0}], catalogue="pgbench")
     unnamed = pd.DataFrame({"tps": [1.0, 2.0], "session": ["a", None]})
     typed = [(own_names(0.1, 1), kind, "^type: expected bounded or unbounded, found") for kind in ("foo", "benchmark")]
-    for frame, kind, said in (*typed, (unnamed, None, "^session: .*, found none in row"), ([], None, "^new: expected")):
+    typed += [(unnamed, "", "^session: expected a name in every row, found none in row 1")]
+    for frame, kind, said in (*typed, ([], "", "^new: expected runs, found an empty list")):
         with pytest.raises(bc.InputError, match=said):
-            bc.compare(frame, frame, type=kind)
+            bc.compare(frame, frame, type=kind or None)
 
 
 def test_distributions_and_frames_are_csv_too() -> None:
