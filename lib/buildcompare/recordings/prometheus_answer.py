@@ -21,6 +21,7 @@ BATCH = 1 << 19  # bytes that are parsed at a time
 MAX_PART = 64_000_000  # maximum bytes of one series: 11,000 points take 500 kB
 MAX_WORDS = 300  # maximum characters that are kept of a server's message
 _VALUES = b',"values":[['  # starts the numbers of a series; no JSON string contains it, as quotes are escaped
+_BEFORE, _AFTER = (int.from_bytes(letters, "little") for letters in (b',"', b'"],['))  # what surrounds a value
 _PARTIAL = re.compile(r"\b(?:partial|incomplete|truncated|not exhaustive|rpc error)\b", re.IGNORECASE)
 
 Pairs = tuple[FloatArray, FloatArray]
@@ -77,20 +78,20 @@ def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> An
 
 def _take_series(text: bytes, around: bytearray, pairs: list[Pairs]) -> bytes:
     """Append complete series to `pairs` and the JSON between them to `around`; return the unread rest."""
-    *parts, rest = text.split(b"}")
-    series = list[bytes]()
-    for part in parts:
-        if part.startswith(_VALUES) and part.endswith(b"]]") and b"{" not in part:
+    view, series, start = memoryview(text), list[memoryview](), 0
+    while (end := text.find(b"}", start)) >= 0:
+        if text.startswith(_VALUES, start) and text.endswith(b"]]", start, end) and text.find(b"{", start, end) < 0:
             around += b',"values":%d}' % (len(pairs) + len(series))
-            series.append(part[len(_VALUES) : -2])
+            series.append(view[start + len(_VALUES) : end - 2])
         else:
-            around += part + b"}"
+            around += view[start : end + 1]
+        start = end + 1
     if series:
         pairs += _parsed(series, pairs[-1][0] if pairs else np.empty(0))
-    return rest
+    return text[start:]
 
 
-def _parsed(series: list[bytes], usual: FloatArray) -> Iterator[Pairs]:
+def _parsed(series: list[memoryview], usual: FloatArray) -> Iterator[Pairs]:
     """Parse series like ``1,"2"],[3,"4"`` to times and values; series with equal times may share an array."""
     text = b"],[".join([*series, b""])
     quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == ord('"'))
@@ -99,8 +100,9 @@ def _parsed(series: list[bytes], usual: FloatArray) -> Iterator[Pairs]:
     except ValueError:  # pyarrow's errors are subclasses of ValueError
         yield from (_of_json(json_object(b'{"values":[[' + each + b"]]}")) for each in series)
         return
-    ends = np.searchsorted(quotes[1::2], np.cumsum([len(each) + 3 for each in series]))
-    for times, values in zip(*(np.split(each, ends[:-1]) for each in numbers), strict=True):
+    ends = [0, *np.searchsorted(quotes[1::2], np.cumsum([len(each) + 3 for each in series]))]
+    for one in map(slice, ends, ends[1:]):
+        times, values = (each[one] for each in numbers)
         usual = usual if np.array_equal(times, usual) else times
         yield usual, values
 
@@ -110,15 +112,15 @@ def _numbers(text: bytes, opening: IndexArray, closing: IndexArray) -> Pairs:
     letters = np.frombuffer(text, np.uint8)
     if not 0 < opening.size == closing.size or closing[-1] + 4 != letters.size or b"(" in text:
         raise ValueError("samples that are cut off, or nan(1), which Arrow takes for NaN")
-    around = zip((opening - 1, closing + 1, closing + 2, closing + 3), b",],[", strict=True)
-    if not all((letters[places] == letter).all() for places, letter in around):
+    before, after = (np.ndarray(letters.size - n + 1, f"<u{n}", text, strides=(1,)) for n in (2, 4))
+    if (before[opening - 1] != _BEFORE).any() or (after[closing] != _AFTER).any():
         raise ValueError("other letters between numbers")
-    offsets = np.full(4 * closing.size + 1, letters.size)  # starts of the pieces: time, separator, value, separator
+    offsets = np.full(4 * closing.size + 1, letters.size, np.int32)  # starts: time, separator, value, separator
     offsets[0], offsets[4:-1:4] = 0, closing[:-1] + 4
     offsets[1::4], offsets[2::4], offsets[3::4] = opening - 1, opening + 1, closing
     is_number = np.full(closing.size // 2 + 1, 0b01010101, np.uint8)  # bitmap: Arrow parses only times and values
     buffers = [pa.py_buffer(each) for each in (is_number, offsets, text)]
-    words = pa.Array.from_buffers(pa.large_string(), offsets.size - 1, buffers)
+    words = pa.Array.from_buffers(pa.string(), offsets.size - 1, buffers)
     numbers = np.frombuffer(words.cast(pa.float64()).buffers()[1], count=offsets.size - 1)
     if not np.isfinite(numbers[::4]).all():
         raise ValueError("times that are not finite")
