@@ -33,16 +33,7 @@ from buildcompare.commandline import (
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import write_files, writing
 from buildcompare.report import processes
-from buildcompare.report.batch import (
-    BAD_INPUT,
-    FAILED,
-    BuildFiles,
-    Order,
-    Outcome,
-    Printed,
-    publish_many,
-    publish_one,
-)
+from buildcompare.report.batch import BAD_INPUT, FAILED, BuildFiles, Order, Outcome, Printed, publish_many, publish_one
 from buildcompare.results.codes import FailOn, Side, TestType, Verdict
 
 REGRESSION, UNDECIDED = 1, 2

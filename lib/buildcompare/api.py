@@ -26,7 +26,7 @@ from buildcompare.recordings.sources import read_runs, recording_of_values, with
 from buildcompare.report import publication
 from buildcompare.report.notebook import notebook_of
 from buildcompare.report.sections import EmbeddedResults, parts_of, sections_of, summary
-from buildcompare.results import Results, dumps
+from buildcompare.results import Event, Finding, LabelResult, MetricResult, Results, SupportedUsersResult, dumps
 from buildcompare.results.codes import SIDES, Pair, Severity, Side, TestType, Verdict
 from buildcompare.results.tables import frame
 from buildcompare.stats.noise import series_key
@@ -149,6 +149,8 @@ def compare(
     if new is None:
         raise TypeError("compare(base, new) needs the runs of the new build")
     inputs: list[list[Any]] = [list(each) if isinstance(each, (list, tuple)) else [each] for each in (base, new)]
+    if users is not None and not users > 0:
+        raise InputError(file=None, key="users", expected="at least 1", found=str(users))
     if not all(inputs):
         raise InputError(file=None, key="base" if inputs[1] else "new", expected="runs", found="an empty list")
     runs, listed, name = _read_builds(inputs, catalogue, _inline(metrics or {}))
@@ -266,6 +268,9 @@ def _recordings(run: Input, catalogue: Catalogue) -> list[Recording]:
         if "session" in run and not timed:
             return _sessions_in(run, catalogue)
         return [with_samples(Recording.from_frame(run, catalogue=catalogue), None)]
+    if not isinstance(run, (str, os.PathLike)):
+        expected = "a DataFrame, a Recording, numbers by name, or a path"
+        raise InputError(file=None, key="base or new", expected=expected, found=run.__class__.__name__)
     return read_runs(os.fspath(run), catalogue)
 
 
@@ -348,7 +353,7 @@ class Result(Shown, Analysis):
     @functools.cached_property
     def metrics(self) -> pd.DataFrame:
         """One row for each metric of each test: both means, change in percent with its 95 % interval, status."""
-        return frame((test.name, row) for test in self.results.tests for row in test.metrics)
+        return frame(MetricResult, ((test.name, row) for test in self.results.tests for row in test.metrics))
 
     @functools.cached_property
     def samples(self) -> pd.DataFrame:
@@ -369,22 +374,23 @@ class Result(Shown, Analysis):
     @functools.cached_property
     def labels(self) -> pd.DataFrame:
         """One row for each label and statistic of each test, such as the 99th percentile of an API handler."""
-        return frame((test.name, row) for test in self.results.tests for row in test.labels)
+        return frame(LabelResult, ((test.name, row) for test in self.results.tests for row in test.labels))
 
     @functools.cached_property
     def events(self) -> pd.DataFrame:
         """One row for each level shift, spike and drop inside the steady windows; times in elapsed seconds."""
-        return frame((test.name, row) for test in self.results.tests for row in test.events)
+        return frame(Event, ((test.name, row) for test in self.results.tests for row in test.events))
 
     @functools.cached_property
     def findings(self) -> pd.DataFrame:
         """The findings, the most severe first, each with its evidence."""
-        return frame((row.test, row) for row in self.results.findings)
+        return frame(Finding, ((row.test, row) for row in self.results.findings))
 
     @functools.cached_property
     def supported_users(self) -> pd.DataFrame:
         """One row for each unbounded test: supported users of both builds and their change with its interval."""
-        return frame((test.name, test.supported_users) for test in self.results.tests if test.supported_users)
+        rows = ((test.name, test.supported_users) for test in self.results.tests if test.supported_users)
+        return frame(SupportedUsersResult, rows)
 
     def with_margins(self, margins: Mapping[str, float]) -> Result:
         """Judge the same measurements by other margins; nothing is read or measured again.
@@ -419,7 +425,7 @@ class Result(Shown, Analysis):
         Parameters
         ----------
         metric
-            The metric's slug, such as ``"p99-api-times"`` (column ``metric`` of :attr:`metrics`).
+            Name or slug of the metric, such as ``"p99-api-times"`` (columns of :attr:`metrics`).
         test
             The test's name; by default the first test that has the metric.
 
@@ -437,7 +443,7 @@ class Result(Shown, Analysis):
 
         for view in self.tests():
             for row in view.result.metrics:
-                if row.slug == metric and test in (None, view.result.name):
+                if row.slug == slugify(metric) and test in (None, view.result.name):
                     of_test, runs = self.samples[self.samples["test"] == view.result.name], view.result.runs
                     drawn = of_test[of_test["metric"] == series_key(row.slug, row.labels)]
                     windows = Pair(*([run.window for run in of_build if run.window] for of_build in runs))

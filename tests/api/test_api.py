@@ -215,14 +215,16 @@ def test_a_default_index_is_no_time() -> None:
 def test_what_cannot_be_compared_is_named() -> None:
     with pytest.raises(TypeError, match="needs the runs of the new build"):
         bc.compare(own_names(0.1, 1))
-    with pytest.raises(bc.InputError):
-        bc.compare(own_names(0.1, 1), own_names(0.1, 1) * np.nan)
+    with pytest.raises(bc.InputError, match=r"^users: expected at least 1, found -5"):
+        bc.compare(own_names(0.1, 1), own_names(0.1, 1), users=-5)
     for wrong in ("fast", [[1.0], [1.0, 2.0]], None):
         with pytest.raises(bc.InputError, match=r"^tps: expected a number of 0 or more, or a list of them, found "):
             bc.compare([{"tps": wrong}], [{"tps": 3.0}], catalogue="pgbench")
     unnamed = pd.DataFrame({"tps": [1.0, 2.0], "session": ["a", None]})
     typed = [(own_names(0.1, 1), kind, "^type: expected bounded or unbounded, found") for kind in ("foo", "benchmark")]
     typed += [(unnamed, "", "^session: expected a name in every row, found none in row 1")]
+    typed += [(own_names(np.nan, 1), "", "^values: expected at least one number in the run's window")]
+    typed += [(pd.Series([1.0]), "", "^base or new: expected a DataFrame, .* or a path, found Series")]
     for frame, kind, said in (*typed, ([], "", "^new: expected runs, found an empty list")):
         with pytest.raises(bc.InputError, match=said):
             bc.compare(frame, frame, type=kind or None)
@@ -244,8 +246,7 @@ def test_distributions_and_frames_are_csv_too() -> None:
 
 
 def test_tables_hold_every_row_of_the_results() -> None:
-    result = bundled()
-    tests = result.results.tests
+    result, tests = bundled(), bundled().results.tests
     for frame_, rows in (
         (result.metrics, [row for test in tests for row in test.metrics]),
         (result.labels, [row for test in tests for row in test.labels]),
@@ -256,22 +257,21 @@ def test_tables_hold_every_row_of_the_results() -> None:
     assert result.metrics["delta_percent"].tolist() == [row.delta_percent for test in tests for row in test.metrics]
     assert result.metrics["mean_base"].tolist() == [row.mean.base for test in tests for row in test.metrics]
     assert {"metric", "status", "reason", "ci_low", "ci_high"} <= {*result.metrics.columns}
+    assert [*bc.compare([{"tps": 3.0}], [{"tps": 3.0}]).events] == [*result.events]
     assert json.loads(result.to_json())["verdict"] == result.verdict
 
 
 def test_a_result_prints_short_and_shows_styled() -> None:
-    result = bundled()
-    lines = repr(result).splitlines()
+    lines = repr(result := bundled()).splitlines()
     assert len(lines) <= 20
     assert max(map(len, lines)) <= 120
     assert "v10.4.0-rc1" in lines[0]
-    html = result._repr_html_()
-    assert "<style>" in html
+    assert "<style>" in (html := result._repr_html_())
     assert html.count("<table") >= len(result.results.tests)
 
 
-def test_a_metric_is_drawn_on_axes_by_its_slug() -> None:
-    axes = bundled().plot("p99-api-times", test="mysql_unbounded")
+def test_a_metric_is_drawn_on_axes_by_its_name() -> None:
+    axes = bundled().plot("P99 API times", test="mysql_unbounded")
     row = bundled().metrics.query("test == 'mysql_unbounded' and metric == 'p99-api-times'").iloc[0]
     assert f"{row['delta_percent']:+.1f} %".replace("-", "−") in axes.get_title(loc="left")
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("elapsed time, minutes", "ms")

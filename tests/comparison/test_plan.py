@@ -135,7 +135,7 @@ def test_the_bundled_comparison_beside_a_ledger(tmp_path: Path, project: Path, m
 
 def test_repeated_runs_with_a_calibration_and_a_benchmark(project: Path) -> None:
     calibrated = bc.compare(bc.read_params(project / "params/missing-index.yaml"))
-    margins = {calibrated.catalogue.metrics[1].slug: 70.0}
+    margins = {calibrated.catalogue.metrics[1].name: 70.0}
     assert said(calibrated.with_margins(margins)) == said(from_scratch(calibrated, margins))
     old = [{"import": seconds, "start": 2.0} for seconds in (62.1, 61.5, 61.9)]
     new = [{"import": seconds, "start": 2.1} for seconds in (58.2, 58.9)]

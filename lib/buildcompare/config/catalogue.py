@@ -278,16 +278,17 @@ class Catalogue(_Strict):
         return self.model_copy(update={"metrics": (*made, *(m for m in self.metrics if m.slug not in slugs))})
 
     def with_margins(self, margins: Mapping[str, float]) -> Catalogue:
-        """Return a copy with other margins (percent by slug)."""
+        """Return a copy with other margins (percent by slug or name)."""
         slugs = [metric.slug for metric in self.metrics]
-        if unknown := [slug for slug in margins if slug not in slugs]:
+        if unknown := [name for name in margins if slugify(name) not in slugs]:
             expected = f"a metric of the catalogue ({', '.join(slugs)})"
-            found = f"{unknown[0]!r}{meant(unknown[0], slugs)}"
+            found = f"{unknown[0]!r}{meant(slugify(unknown[0]), slugs)}"
             raise InputError(file=None, key=f"margins.{unknown[0]}", expected=expected, found=found)
-        for slug, percent in margins.items():
+        for name, percent in margins.items():
             if not 0.0 < percent < math.inf:
-                raise InputError(file=None, key=f"margins.{slug}", expected="percent above 0", found=f"{percent:g}")
-        changed = (m.model_copy(update={"margin_percent": margins.get(m.slug, m.margin_percent)}) for m in self.metrics)
+                raise InputError(file=None, key=f"margins.{name}", expected="percent above 0", found=f"{percent:g}")
+        by_slug = {slugify(name): percent for name, percent in margins.items()}
+        changed = (m.model_copy(update={"margin_percent": by_slug.get(m.slug, m.margin_percent)}) for m in self.metrics)
         return self.model_copy(update={"metrics": tuple(changed)})
 
     @property

@@ -12,8 +12,8 @@ from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.config.units import TIMES
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.load.view import RATES
-from buildcompare.results import InputProvenance, MetricResult, RunResult, SeriesCoverage, TestResult
-from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, ValidityCode, ValidityStatus, Verdict
+from buildcompare.results import InputProvenance, MetricResult, SeriesCoverage, TestResult
+from buildcompare.results.codes import FindingKind, Severity, Side, ValidityCode, ValidityStatus, Verdict, numbered
 from buildcompare.stats.levels import mean_of_runs
 from buildcompare.stats.planning import ALPHA
 from buildcompare.text.sentences import MOST_MOVERS, say
@@ -58,7 +58,7 @@ def looks(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 def left_out(test: TestResult) -> Iterator[Found]:
     """Report runs that do not count for their build's supported users."""
-    for side, i, run in _each_run(test):
+    for side, i, run in numbered(test.runs):
         estimates = [each.estimated_supported_users for each in test.runs[side]]
         estimate, others = run.estimated_supported_users, any(each and each.estimated is not None for each in estimates)
         if others and estimate and estimate.reason:
@@ -79,7 +79,7 @@ def coverage(test: TestResult) -> Iterator[Found]:
         evidence = {"slugs": sorted(nowhere), "load": stand_ins[0].name if stand_ins else None}
         yield Found(FindingKind.METRICS_NOWHERE, Severity.INFO, evidence)
     yield from _other_loads(test, stand_ins)
-    for side, i, run in _each_run(test):
+    for side, i, run in numbered(test.runs):
         place = {"side": side, "run": i, "runs": len(test.runs[side])}
         if gappy := [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * (c.expected - 1)]:
             gaps.append((place, gappy))
@@ -122,7 +122,7 @@ def servers(test: TestResult) -> Iterator[Found]:
 
 def counter_resets(test: TestResult) -> Iterator[Found]:
     """Report counters that restarted during a run, probably because their server restarted."""
-    for side, i, run in _each_run(test):
+    for side, i, run in numbered(test.runs):
         resets = {name: n for name, n in sorted((run.server.counter_resets if run.server else {}).items()) if n}
         if resets:
             evidence = {"side": side, "run": i, "runs": len(test.runs[side]), "resets": resets}
@@ -131,17 +131,13 @@ def counter_resets(test: TestResult) -> Iterator[Found]:
 
 def notes(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Report notes of recordings, and tests that ran one build entirely before the other, in one finding per note."""
-    by_test = {test.name: {note for _, _, run in _each_run(test) for note in run.notes} for test in tests}
+    by_test = {test.name: {note for _, _, run in numbered(test.runs) for note in run.notes} for test in tests}
     for test in tests:
         if test.in_order:
             by_test[test.name].add(say("reasons", "in_order", *test.in_order))
     noted = grouped((note, test) for test, notes in by_test.items() for note in sorted(notes))
     for note, having in noted.items():
         yield Found(FindingKind.RECORDING_NOTE, Severity.INFO, {"note": note, "tests": having}, test=having[0])
-
-
-def _each_run(test: TestResult) -> Iterator[tuple[Side, int, RunResult]]:
-    return ((side, number, run) for side, runs in test.runs.items() for number, run in enumerate(runs, start=1))
 
 
 # ---- Probable mistakes in the input ---------------------------------------------------------------------------------
@@ -153,10 +149,8 @@ def users(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalo
         if test.type != "bounded" or test.users is None or catalogue.load is None:
             continue
         rows = [metric for metric in test.metrics if metric.slug == catalogue.load.slug]
-        levels = [[getattr(row, side) for row in rows] for side in SIDES]  # nodes may record their users separately
-        plateaus = [
-            [run.ramp_up.plateau_users for run in test.runs[side] if run.ramp_up.plateau_users] for side in SIDES
-        ]
+        levels = [[row.base for row in rows], [row.new for row in rows]]  # nodes may record their users separately
+        plateaus = [[run.ramp_up.plateau_users for run in runs if run.ramp_up.plateau_users] for runs in test.runs]
         recorded = [of[0] if len(of) == 1 else mean_of_runs(p) for of, p in zip(levels, plateaus, strict=True)]
         apart = (max(each or 0.0 for each in recorded) / test.users - 1.0) * 100.0
         if apart > 100.0 * APART:
@@ -177,7 +171,7 @@ def unrecognised(
     is_fitted = isinstance(catalogue, OpenCatalogue)  # other tests may have metrics of other catalogues
     alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[tuple[str, Side, int]]] = {}
     for test in tests:
-        for side, i, run in _each_run(test):
+        for side, i, run in numbered(test.runs):
             recorded = ({each.slug for each in run.coverage} | {row.slug for row in test.metrics}) - {*run.missing}
             unknown = recorded - {metric.slug for metric in catalogue.metrics}
             kinds = [kind for kind in (gates, loads) if kind]

@@ -11,13 +11,7 @@ from buildcompare.findings.finding import grouped
 from buildcompare.findings.labels import labels_beyond_noise
 from buildcompare.findings.metrics import NO_LOSS, USERS, failing, few_sessions, gate_rows, lost, may_fail, risen
 from buildcompare.load.view import RATES
-from buildcompare.results import (
-    Decided,
-    MetricResult,
-    PlannedRow,
-    Results,
-    TestResult,
-)
+from buildcompare.results import Decided, MetricResult, PlannedRow, Results, TestResult
 from buildcompare.results.codes import (
     Better,
     CauseKind,

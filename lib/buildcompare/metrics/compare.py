@@ -12,14 +12,7 @@ from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
 from buildcompare.load.view import RunView, Views, is_geometric, reading_error
 from buildcompare.metrics.failures import Counts, attempts_name, compare_failures, counts, failed_percent
-from buildcompare.metrics.measurements import (
-    Measured,
-    level_of_build,
-    no_ratio,
-    run_levels,
-    unjudged_row,
-    with_effects,
-)
+from buildcompare.metrics.measurements import Measured, level_of_build, no_ratio, run_levels, unjudged_row, with_effects
 from buildcompare.recordings.recording import Series
 from buildcompare.results import ErrorRateResult, FailingLabel, LoadAdjustedResult, MetricResult
 from buildcompare.results.base import Reason

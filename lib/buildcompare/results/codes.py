@@ -51,6 +51,11 @@ class Pair(Generic[T]):
         return Pair(function(self.base), function(self.new))
 
 
+def numbered(runs: Pair[list[T]]) -> Iterator[tuple[Side, int, T]]:
+    """Yield every run with its build and its number, from 1."""
+    return ((side, number, run) for side in SIDES for number, run in enumerate(runs[side], start=1))
+
+
 class Status(StrEnum):
     """The conclusion about one row, from the new build's point of view."""
 

@@ -20,9 +20,11 @@ _FORMULA = re.compile(r"[=+\-@\x00-\x1f＝＋－＠]")
 Rows = Iterable[Mapping[str, Any]]
 
 
-def frame(rows: Iterable[tuple[str | None, BaseModel]]) -> pd.DataFrame:
+def frame(model: type[BaseModel], rows: Iterable[tuple[str | None, BaseModel]]) -> pd.DataFrame:
     """Convert rows to a frame. Nested models become columns, and reasons become codes. Lists of models are omitted."""
-    return pd.DataFrame(_flattened(rows))
+    made = _flattened(rows)
+    empty = ["test", *("metric" if name == "slug" else name for name in model.model_fields if name != "test")]
+    return pd.DataFrame(made, columns=None if made else empty)
 
 
 def tables(results: Results) -> dict[str, str]:

@@ -22,7 +22,7 @@ from buildcompare.load.view import RATES, RunView, Views, request_rate
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import Estimate, Validity, ValidityReason
 from buildcompare.results.base import Reason
-from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side, ValidityCode, ValidityStatus
+from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side, ValidityCode, ValidityStatus, numbered
 from buildcompare.stats.levels import HARDLY_COVERED, MINUTE_S
 from buildcompare.text.sentences import say
 
@@ -158,7 +158,7 @@ def judge_runs(runs: Pair[list[RunInTest]]) -> tuple[Validity, Pair[list[Validit
     between_runs = (_other_runs, _loads_differ, _window_shorter, _series_missing, _windows_overlap, _same_recording,
                     _another_build, _units, _none_succeeded)  # fmt: skip
     alone: Pair[list[list[ValidityReason]]] = Pair([], [])
-    for side, i, run in _each(runs):
+    for side, i, run in numbered(runs):
         alone[side].append([_with_sentence(each, side=side, run=i) for rule in of_one_run for each in rule(run)])
     _with_outages(runs, alone)
     between = [_with_sentence(reason) for rule in between_runs for reason in rule(runs)]
@@ -179,7 +179,7 @@ def _validity(reasons: Sequence[ValidityReason]) -> Validity:
 def _with_outages(runs: Pair[list[RunInTest]], alone: Pair[list[list[ValidityReason]]]) -> None:
     """Mark restarts and add pauses of requests if every run of new and no run of base has one of these."""
     found: Pair[list[list[ValidityReason]]] = Pair([], [])
-    for side, i, run in _each(runs):
+    for side, i, run in numbered(runs):
         restarts = [each for each in alone[side][i - 1] if each.code == ValidityCode.RESTARTED]
         rate, stop = request_rate(run.view.recording, run.catalogue), run.view.stop
         if rate is not None and stop and run.view.users is not None and run.test.type == "bounded" and not restarts:
@@ -374,15 +374,10 @@ def _counters_restarted(run: RunInTest) -> Reasons:
 # ---- Runs beside each other -----------------------------------------------------------------------------------------
 
 
-def _each(runs: Pair[list[RunInTest]]) -> Iterator[tuple[Side, int, RunInTest]]:
-    """Yield every run with its build and number."""
-    return ((side, i, run) for side in SIDES for i, run in enumerate(runs[side], start=1))
-
-
 def _none_succeeded(runs: Pair[list[RunInTest]]) -> Reasons:
     """Report runs in which no request succeeded, unless these are exactly a load test's new runs (a regression)."""
     regressed = all(run.failed for run in runs.new) and not any(run.failed for run in runs.base)
-    for side, i, run in _each(runs):
+    for side, i, run in numbered(runs):
         if run.failed and (run.test.type == "benchmark" or not regressed):
             yield _reason(ValidityCode.NONE_SUCCEEDED, invalid=True, side=side, run=i)
 
@@ -402,10 +397,10 @@ def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
 
     Near the maximum of users, curve and report may differ more: users who log in again raise the curve by up to 3 %.
     """
-    every = {(side, i): _above_report(run) for side, i, run in _each(runs)}
+    every = {(side, i): _above_report(run) for side, i, run in numbered(runs)}
     differ = [each for each in every.values() if each is not None]
     alike = len(differ) == len(every) and max(differ) < 0.0 and max(differ) - min(differ) <= REPORTED
-    for side, i, run in _each(runs):
+    for side, i, run in numbered(runs):
         change, reported, estimate = every[side, i], run.view.run.supported_users, run.view.estimate
         capped = estimate and estimate.reason == NoEstimate.CEILING_REACHED
         if change and reported and abs(change) > (1.0 - CEILING if capped else REPORTED):
@@ -456,7 +451,7 @@ def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
 def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
     """Report overlapping runs of one server; invalid if the overlap exceeds the fraction `APART` of the shorter run."""
     seen: list[tuple[object, tuple[float, float]]] = []
-    for side, i, run in _each(runs):
+    for side, i, run in numbered(runs):
         server, window = run.view.recording.provenance.get("url"), run.view.recording.window
         if not run.view.run.is_pulled or not isinstance(server, str):
             continue
@@ -472,7 +467,7 @@ def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
 def _same_recording(runs: Pair[list[RunInTest]]) -> Reasons:
     """Report runs with equal samples; most likely the params name one file twice."""
     seen: dict[str, Side] = {}
-    for side, i, run in _each(runs):
+    for side, i, run in numbered(runs):
         samples = run.view.recording.samples_sha256
         if samples in seen and run.view.recording.graphs():
             numbers = {"of_one_build": float(seen[samples] == side)}
@@ -482,7 +477,7 @@ def _same_recording(runs: Pair[list[RunInTest]]) -> Reasons:
 
 def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
     """Report recordings that state another build than the params. Differences in case and punctuation do not count."""
-    every = [(run, side, i, str(run.view.recording.provenance.get("label") or "")) for side, i, run in _each(runs)]
+    every = [(run, side, i, str(run.view.recording.provenance.get("label") or "")) for side, i, run in numbered(runs)]
     typed = any(_plain(run.labels[side]) == _plain(label) for run, side, _, label in every)
     for run, side, i, label in every:
         ours, theirs = run.labels[side], run.labels["new" if side == "base" else "base"]
@@ -513,7 +508,7 @@ def _one_version(one: str, other: str) -> bool:
 
 def _units(runs: Pair[list[RunInTest]]) -> Reasons:
     """Report levels with an implausible unit; a long time is implausible only if it is long in both builds."""
-    for side, i, run in _each(runs):
+    for side, i, run in numbered(runs):
         tops = {table.average: table.top_bucket or math.inf for table in run.catalogue.label_tables}
         for slug, value in run.levels.items():
             metric, average = run.catalogue.find(slug), _AVERAGE.match(slug)
