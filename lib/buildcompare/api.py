@@ -149,8 +149,6 @@ def compare(
     if new is None:
         raise TypeError("compare(base, new) needs the runs of the new build")
     inputs: list[list[Any]] = [list(each) if isinstance(each, (list, tuple)) else [each] for each in (base, new)]
-    if users is not None and not users > 0:
-        raise InputError(file=None, key="users", expected="at least 1", found=str(users))
     if not all(inputs):
         raise InputError(file=None, key="base" if inputs[1] else "new", expected="runs", found="an empty list")
     runs, listed, name = _read_builds(inputs, catalogue, _inline(metrics or {}))
@@ -162,9 +160,7 @@ def compare(
         runs = {side: _in_sessions(runs[side], names) for side, names in zip(SIDES, sessions, strict=True)}
     if timed and any(run.session is not None for side in SIDES for run in runs[side]):
         raise InputError(file=None, key="sessions", expected="runs without times", found="runs with times")
-    type = _type_of(type, [run for side in SIDES for run in runs[side]])  # noqa: A001 - params files use this word
-    no_files = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
-    test = Test.model_construct(name=type, type=type, users=users, base=no_files["base"], new=no_files["new"])
+    test = _test_of(runs, type, users)
     base_label, new_label = build_names(labels, inputs, runs)
     comparison = Comparison.model_construct(
         source=Source(kind="recorded"),
@@ -195,15 +191,19 @@ def _inline(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Operation]:
     return settings
 
 
-def _type_of(stated: TestType | None, runs: Sequence[Recording]) -> TestType:
-    """Return the stated type of test, else the default type for the runs; refuse a type that does not fit the runs."""
-    timed, numbers = any(run.series for run in runs), any(run.measurements for run in runs)
+def _test_of(runs: Mapping[Side, Sequence[Recording]], stated: TestType | None, users: int | None) -> Test:
+    """Return the test of the runs, by default of the type that fits them; refuse settings that do not fit."""
+    every = [run for side in SIDES for run in runs[side]]
+    timed, numbers = any(run.series for run in every), any(run.measurements for run in every)
     benchmark: list[TestType] = ["benchmark"] if numbers or not timed else []
     allowed: list[TestType] = ["bounded", "unbounded", *benchmark]
     made: TestType = stated or ("bounded" if timed else "benchmark")
     if made not in allowed:
         raise InputError(file=None, key="type", expected=" or ".join(allowed), found=repr(made))
-    return made
+    if users is not None and not users > 0:
+        raise InputError(file=None, key="users", expected="at least 1", found=str(users))
+    no_files = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
+    return Test.model_construct(name=made, type=made, users=users, base=no_files["base"], new=no_files["new"])
 
 
 def _check_recorded(metrics: Iterable[str], runs: Sequence[Recording]) -> None:
