@@ -20,7 +20,7 @@ from buildcompare.config.outside import hiding, one_line, shown
 from buildcompare.config.params import Comparison, Source
 from buildcompare.load.view import Views
 from buildcompare.recordings.prometheus import MAX_POINTS, prometheus_client
-from buildcompare.recordings.prometheus_client import credentials
+from buildcompare.recordings.prometheus_session import credentials
 from buildcompare.results.codes import SIDES
 
 COLUMNS = ["build", "run", "series", "elapsed_s", "value"]

@@ -17,7 +17,7 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Run, Source
 from buildcompare.recordings.prometheus import WINDOW_KEYS, pull_run
-from buildcompare.recordings.prometheus_client import open_session, timeouts
+from buildcompare.recordings.prometheus_session import open_session, timeouts
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import read
 from buildcompare.recordings.table import write_recording

@@ -17,7 +17,7 @@ from urllib3.util.retry import Retry
 
 import buildcompare as bc
 import prometheus_server as world
-from buildcompare.recordings import prometheus_client
+from buildcompare.recordings import prometheus_session
 from buildcompare.recordings.sources import record
 from prometheus_server import Exchange, Fault, Prometheus, Proxy
 from pulling import TOKEN, bits, catalogue, run, source
@@ -87,8 +87,8 @@ def prometheus(servers: world.Servers) -> Prometheus:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus_client, "BACKOFF_S", 0.02)
-    monkeypatch.setattr(prometheus_client, "GRACE_S", 0.2)
+    monkeypatch.setattr(prometheus_session, "BACKOFF_S", 0.02)
+    monkeypatch.setattr(prometheus_session, "GRACE_S", 0.2)
 
 
 def pull(url: str, monkeypatch: pytest.MonkeyPatch, **more: Any) -> bc.Recording:
@@ -126,7 +126,7 @@ def test_retry_after_is_kept_up_to_a_minute(proxy: Proxy, monkeypatch: pytest.Mo
     slow = [becomes(429, "slow down", "text/plain", **{"Retry-After": each}) for each in asked]
     proxy.faults = [*slow, None]
     pull(proxy.url, monkeypatch, threads=1)
-    assert waits == [prometheus_client.MAX_WAIT_S] * 2 + [7]
+    assert waits == [prometheus_session.MAX_WAIT_S] * 2 + [7]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_server_that_starts_again_in_mid_pull(
     prometheus: Prometheus, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = content(pull(prometheus.url, monkeypatch))
-    monkeypatch.setattr(prometheus_client, "BACKOFF_S", 0.3)
+    monkeypatch.setattr(prometheus_session, "BACKOFF_S", 0.3)
     port = int(proxy.url.rpartition(":")[2])
     again: list[Proxy] = []
 
@@ -294,7 +294,7 @@ def test_what_is_missing_on_our_side(more: dict[str, Any], key: str, words: str)
 def test_a_server_that_is_slow_is_waited_for(
     prometheus: Prometheus, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prometheus_client, "CONNECT_S", 1.0)
+    monkeypatch.setattr(prometheus_session, "CONNECT_S", 1.0)
     proxy.faults = [stalled, None]
     assert content(pull(proxy.url, monkeypatch, timeout_s=30)) == content(pull(prometheus.url, monkeypatch))
     assert len([path for _, path, *_ in proxy.seen if "query_range" in path]) == len(QUERIES)

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import buildcompare as bc
-from buildcompare.recordings import prometheus_answer, prometheus_client
+from buildcompare.recordings import prometheus_answer, prometheus_session
 from buildcompare.recordings.sources import Slot, is_kept, read_run
 from pulling import catalogue, params, run, source
 from serving import Answer, Answering, matrix, serving
@@ -56,8 +56,8 @@ def ranges(answer: Callable[[dict[str, list[str]]], Answer]) -> Answering:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(prometheus_client, "BACKOFF_S", 0.01)
-    monkeypatch.setattr(prometheus_client, "GRACE_S", 0.1)
+    monkeypatch.setattr(prometheus_session, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(prometheus_session, "GRACE_S", 0.1)
     monkeypatch.setenv("PROM_TOKEN", TOKEN)
     monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
 

@@ -18,7 +18,8 @@ from buildcompare.config.catalogue import Catalogue, Question
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Run, Source
 from buildcompare.recordings.prometheus_answer import Answer
-from buildcompare.recordings.prometheus_client import Client, open_session, timeouts
+from buildcompare.recordings.prometheus_client import Client
+from buildcompare.recordings.prometheus_session import open_session, timeouts
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
 
 WINDOW_KEYS = "start, end"  # keys that an error names if the window is wrong, such as one without samples

@@ -439,7 +439,7 @@ def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh
 
 
 def _identity(source: Source) -> str | None:
-    from buildcompare.recordings.prometheus_client import identity  # late: importing the client is slow
+    from buildcompare.recordings.prometheus_session import identity  # late: importing it is slow
 
     return identity(source)
 
