@@ -301,8 +301,7 @@ def plan(params: ParamsFile) -> None:
     from buildcompare.config.params import read_params
 
     comparison = read_params(params)
-    results = analyse(comparison, read_recordings(comparison)).results
-    show(*plan_text(results).splitlines())
+    show(*plan_text(analyse(comparison, read_recordings(comparison)).results).splitlines())
 
 
 @app.command()

@@ -7,10 +7,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union
 
 import numpy as np
 import pandas as pd
+from pydantic import BaseModel, Field, StrictStr
 
 from buildcompare.comparison.analysis import Analysis, analyse, with_margins
 from buildcompare.comparison.reading import build_names, read_recordings, with_catalogue
@@ -40,6 +41,14 @@ _MOST_TESTS = 8
 Values: TypeAlias = Mapping[str, float | Sequence[float]]
 Input: TypeAlias = Union[pd.DataFrame, str, "os.PathLike[str]", Recording, Values]
 """One input: a table of samples, a recording, a mapping from metric to numbers, or the path of a file or folder."""
+
+
+class _Settings(BaseModel):
+    labels: Annotated[list[StrictStr | None], Field(min_length=2, max_length=2)]
+    users: Annotated[int, Field(ge=1)] | None
+    rate_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+    sessions: Annotated[list[list[Any]], Field(min_length=2, max_length=2)] | None
+    margins: dict[str, float] | None
 
 
 def compare(
@@ -148,19 +157,21 @@ def compare(
         return _result(made, published=command is not None)
     if new is None:
         raise TypeError("compare(base, new) needs the runs of the new build")
+    counted = {"users": users, "rate_s": rate_s, "sessions": sessions, "margins": margins}
+    given = checked(_Settings, {"labels": labels, **counted})
     inputs: list[list[Any]] = [list(each) if isinstance(each, (list, tuple)) else [each] for each in (base, new)]
     if not all(inputs):
         raise InputError(file=None, key="base" if inputs[1] else "new", expected="runs", found="an empty list")
     runs, listed, name = _read_builds(inputs, catalogue, _inline(metrics or {}))
     _check_recorded(metrics or {}, [run for side in SIDES for run in runs[side]])
-    if rate_s is not None:
-        runs = {side: [run.with_rate(rate_s) for run in runs[side]] for side in SIDES}
+    if given.rate_s is not None:
+        runs = {side: [run.with_rate(given.rate_s) for run in runs[side]] for side in SIDES}
     timed = any(run.series for side in SIDES for run in runs[side])
     if sessions is not None:
         runs = {side: _in_sessions(runs[side], names) for side, names in zip(SIDES, sessions, strict=True)}
     if timed and any(run.session is not None for side in SIDES for run in runs[side]):
         raise InputError(file=None, key="sessions", expected="runs without times", found="runs with times")
-    test = _test_of(runs, type, users)
+    test = _test_of(runs, type, given.users)
     base_label, new_label = build_names(labels, inputs, runs)
     comparison = Comparison.model_construct(
         source=Source(kind="recorded"),
@@ -168,7 +179,7 @@ def compare(
         base=Build(label=base_label),
         new=Build(label=new_label),
         metrics=name,
-        margins=dict(margins or {}),
+        margins=given.margins or {},
         calibration=calibration,
     )
     return _result(analyse(comparison, {test.name: runs}, catalogue=listed, command=command))
@@ -185,7 +196,7 @@ def _inline(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Operation]:
     settings = {}
     for name, each in metrics.items():
         try:
-            settings[name] = checked(Operation, dict(each))
+            settings[name] = checked(Operation, dict(each) if isinstance(each, Mapping) else each)
         except InputError as error:
             raise error.within(f"metrics.{name}") from None
     return settings
@@ -200,8 +211,6 @@ def _test_of(runs: Mapping[Side, Sequence[Recording]], stated: TestType | None, 
     made: TestType = stated or ("bounded" if timed else "benchmark")
     if made not in allowed:
         raise InputError(file=None, key="type", expected=" or ".join(allowed), found=repr(made))
-    if users is not None and not users > 0:
-        raise InputError(file=None, key="users", expected="at least 1", found=str(users))
     no_files = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
     return Test.model_construct(name=made, type=made, users=users, base=no_files["base"], new=no_files["new"])
 
@@ -425,7 +434,8 @@ class Result(Shown, Analysis):
         Parameters
         ----------
         metric
-            Name or slug of the metric, such as ``"p99-api-times"`` (columns of :attr:`metrics`).
+            Name or slug of the metric, such as ``"p99-api-times"`` (columns of :attr:`metrics`), or one of its series,
+            as :attr:`samples` names it. Of several series, the first that changed is drawn.
         test
             The test's name; by default the first test that has the metric.
 
@@ -442,15 +452,16 @@ class Result(Shown, Analysis):
         from buildcompare.figures import axes
 
         for view in self.tests():
-            for row in view.result.metrics:
-                if row.slug == slugify(metric) and test in (None, view.result.name):
+            for row in sorted(view.result.metrics, key=lambda row: not row.judged.status.changed):
+                key = series_key(row.slug, row.labels)
+                if (row.slug == slugify(metric) or key == metric) and test in (None, view.result.name):
                     of_test, runs = self.samples[self.samples["test"] == view.result.name], view.result.runs
-                    drawn = of_test[of_test["metric"] == series_key(row.slug, row.labels)]
+                    drawn = of_test[of_test["metric"] == key]
                     windows = Pair(*([run.window for run in of_build if run.window] for of_build in runs))
                     title = say("figures", "metric_title", row)
                     return axes.metric(drawn, windows, view.labels, title=title, unit=row.unit)
-        slugs = ", ".join(dict.fromkeys(row.slug for t in self.results.tests for row in t.metrics))
-        raise KeyError(f"no metric {metric!r} in {test or 'any test'}; there are: {slugs}")
+        keys = dict.fromkeys(series_key(row.slug, row.labels) for t in self.results.tests for row in t.metrics)
+        raise KeyError(f"no metric {metric!r} in {test or 'any test'}; there are: {', '.join(keys)}")
 
     def __repr__(self) -> str:
         headline = opening(self.results)

@@ -186,6 +186,7 @@ def test_units_and_directions_are_read_from_names() -> None:
         "rows_sec": ("1/s", "higher", True), "disk_write_mb_s": ("MB/s", "neutral", False), "errs": ("", "lower", True),
         "tls_s": ("seconds", "lower", True), "latency_msec": ("ms", "lower", True), "fails": ("", "lower", True),
         "bad_per_s": ("1/s", "lower", False), "ns_per_op": ("ns", "lower", True), "w_per_ms": ("1/ms", "higher", True),
+        "tpmC": ("", "higher", True), "abort_rate": ("", "lower", False), "allThreads": ("", "neutral", False),
     }  # fmt: skip
     found = {name: assumed_metric(name) for name in expected}
     assert {name: (each.unit, each.better, each.gate) for name, each in found.items()} == expected
@@ -208,6 +209,9 @@ def test_a_default_index_is_no_time() -> None:
     numbers = pd.DataFrame({"latency": [0.1, 0.2, 0.1]})
     with pytest.raises(bc.InputError, match=r"index: expected times: a column `timestamp`.*frame\.to_dict"):
         bc.compare(numbers, numbers)
+    assert [*bc.Recording.from_frame(numbers.rename_axis("time")).series[0].times] == [0.0, 1.0, 2.0]
+    missing = pd.DataFrame({"value": [0.1, None, pd.NA]}, index=[0.0, 5.0, 10.0], dtype=object)
+    assert np.isnan(bc.Recording.from_frame(missing).series[0].values).tolist() == [False, True, True]
     assert bc.compare(*[numbers.assign(time=[0, 5, 10])] * 2).metrics["metric"].tolist() == ["latency"]
     assert bc.compare(numbers.to_dict("list"), numbers.to_dict("list")).results.tests[0].type == "benchmark"
 
@@ -215,8 +219,12 @@ def test_a_default_index_is_no_time() -> None:
 def test_what_cannot_be_compared_is_named() -> None:
     with pytest.raises(TypeError, match="needs the runs of the new build"):
         bc.compare(own_names(0.1, 1))
-    with pytest.raises(bc.InputError, match=r"^users: expected at least 1, found -5"):
-        bc.compare(own_names(0.1, 1), own_names(0.1, 1), users=-5)
+    for key, value, said in (
+        ("users", -5, "greater than or equal to 1, found the number -5"), ("sessions", [["a"]], "at least 2 of them"),
+        ("labels", (10.4, "v2"), r"text \(put it in quotes\), found the number 10.4"), ("rate_s", -1, "greater than 0"),
+    ):  # fmt: skip
+        with pytest.raises(bc.InputError, match=rf"^{key}(\[0\])?: expected {said}"):
+            bc.compare(own_names(0.1, 1), own_names(0.1, 1), **{key: value})
     for wrong in ("fast", [[1.0], [1.0, 2.0]], None):
         with pytest.raises(bc.InputError, match=r"^tps: expected a number of 0 or more, or a list of them, found "):
             bc.compare([{"tps": wrong}], [{"tps": 3.0}], catalogue="pgbench")
@@ -283,6 +291,9 @@ def test_a_metric_is_drawn_on_axes_by_its_name() -> None:
     assert of_run["value"].tolist() == pytest.approx(values.tolist(), nan_ok=True)
     drawn = np.concatenate([line.get_ydata() for line in axes.lines])
     assert sorted(drawn) == pytest.approx(sorted(1e3 * samples["value"].dropna().astype(float)))
+    each = own_names(0.1, 1).rename_axis("timestamp").reset_index().melt("timestamp", var_name="metric")
+    labelled = [pd.concat([each.assign(path="/a"), each.assign(path="/b", value=each["value"] * k)]) for k in (1, 9)]
+    assert "(/b)" in bc.compare(*labelled).plot("latency{path=/b}").get_title(loc="left")
     plt.close("all")
     with pytest.raises(KeyError, match=r"there are: .*p99-api-times"):
         bundled().plot("p99-api-time")

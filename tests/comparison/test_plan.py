@@ -59,8 +59,7 @@ def test_the_plan_is_said_where_something_is_open(bench: Analysis, tmp_path: Pat
     assert open_, "else nothing is tested"
     text = plan_text(bench.results)
     assert f"{open_[0].steps[0].further} further run of each build" in text
-    html = str(sections.further_runs(bench).html)
-    assert html.count("<tr>") == 1 + sum(len(row.steps) for row in open_)
+    assert str(sections.further_runs(bench).html).count("<tr>") == 1 + sum(len(row.steps) for row in open_)
     file = write_params(tmp_path / "small.yaml", bench.params.model_dump(mode="json", exclude_defaults=True))
     told = command("plan", file)
     assert (told.exit_code, told.output) == (0, text)
@@ -99,8 +98,7 @@ def said(result: bc.Result) -> dict[str, Any]:
 
 
 def from_scratch(result: bc.Result, margins: dict[str, float]) -> bc.Result:
-    given = result.params.model_copy(update={"margins": {**result.params.margins, **margins}})
-    return bc.compare(given)
+    return bc.compare(result.params.model_copy(update={"margins": {**result.params.margins, **margins}}))
 
 
 def test_a_folder_is_imported_in_the_order_of_releases(tmp_path: Path) -> None:

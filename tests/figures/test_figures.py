@@ -190,6 +190,5 @@ def test_a_long_run_keeps_the_extremes_of_each_span_and_its_means() -> None:
     assert (run["thinned"], elapsed[shown == 99.0].tolist()) == (pytest.approx(40.0, rel=0.001), [40_000.0])
     assert elapsed[shown == -99.0].tolist() == [70_001.0]
     assert np.isnan(shown[(elapsed > 50_040) & (elapsed < 50_960)]).all()
-    of_minutes = pd.Series(values).groupby(times // 60).mean()
-    assert means == pytest.approx(of_minutes, abs=1e-4, nan_ok=True)
+    assert means == pytest.approx(pd.Series(values).groupby(times // 60).mean(), abs=1e-4, nan_ok=True)
     assert header["runs"][1]["thinned"]

@@ -121,8 +121,7 @@ def test_what_is_said_of_what_nobody_or_not_everybody_wrote(made: dict[str, Resu
         ("v9.6", "17.0 % (MySQL) and 9.2 % (Postgres)"),
     ]:
         assert said in page
-        figures = re.findall(r"\d+\.\d %", said)
-        assert all(figure in texts[release] for figure in figures)
+        assert all(figure in texts[release] for figure in re.findall(r"\d+\.\d %", said))
     assert "MySQL +17.0 %" in texts["v9.6"]
     assert "Postgres +9.2 %" in texts["v9.6"]
     assert {release: results.verdict for release, results in made.items()} == {

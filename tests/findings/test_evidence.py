@@ -252,8 +252,7 @@ def test_every_finding_of_published_comparisons_leads_to_its_numbers(real: Path)
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> workbench.Analysis:
-    folder = tmp_path_factory.mktemp("small")
-    params = small_params(folder)
+    params = small_params(tmp_path_factory.mktemp("small"))
     for test in params["tests"]:
         for side, label in (("base", "only in $(base)"), ("new", "it's new")):
             with Path(test[side]["labels"]).open("a", encoding="utf-8") as file:

@@ -171,8 +171,7 @@ def test_chains_whose_batches_scatter_rarely_have_a_false_jump_and_show_a_true_o
     assert quiet.loc[quiet["jump"], "test"].nunique() <= 0.09 * chains
     at = links // 2 + 1
     drawn[:, :, at:] /= 2
-    stepped = drift_of(entries(*drawn))
-    assert stepped.loc[f"c{at}", "jump"].sum() >= 0.85 * chains
+    assert drift_of(entries(*drawn)).loc[f"c{at}", "jump"].sum() >= 0.85 * chains
 
 
 def test_repeats_are_pooled_within_groups() -> None:

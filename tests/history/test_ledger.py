@@ -162,8 +162,7 @@ def test_one_database_under_two_names_is_one_chain(tmp_path: Path) -> None:
     spelled = enumerate(("postgres", "postgresql", "PostgreSQL"), start=1)
     levels = (1000.0, 1000.0)
     record(tmp_path, [entry(f"v1.{i}", i, (f"1.{i}.0", f"1.{i + 1}.0"), {db: levels}) for i, db in spelled])
-    steps = bc.read_history(tmp_path).steps.values()
-    assert [len(step.same_version) for step in steps] == [0, 1, 1]
+    assert [len(step.same_version) for step in bc.read_history(tmp_path).steps.values()] == [0, 1, 1]
 
 
 def test_only_a_local_folder_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

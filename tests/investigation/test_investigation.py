@@ -313,8 +313,7 @@ def test_from_the_ramps_start_each_build_has_its_own_window() -> None:
         return pd.DataFrame({"Number of Connected Devices": users, "RPS": (10 + users / 10) * noise}, index=elapsed)
 
     bench = bc.Workbench(bc.investigate(bc.compare(run(60.0), run(600.0), type="unbounded"), metric="rps"))
-    onsets = [runs[0].ramp_up.onset_s for runs in bench.seen.view.result.runs]
-    assert onsets == [60.0, 600.0]
+    assert [runs[0].ramp_up.onset_s for runs in bench.seen.view.result.runs] == [60.0, 600.0]
     bench.chart.chosen = {"axis": "ramp", "range": [60.0, 80.0]}
     assert bench.seen.levels["from_s"].tolist() == [3660.0, 4200.0]
     before = bench.seen

@@ -124,8 +124,7 @@ def test_a_mix_that_raises_an_average_does_not_count_against_the_build() -> None
     assert (row.status, row.traffic_mix.kind, row.traffic_mix.counts) == ("regression", "mix", True)
     assert row.at_unchanged_mix.status != "regression"
     assert result.verdict == "pass"
-    found = findings.find([result], ("v1", "v2"))
-    about = [each for each in found if each.metric == "avg-api-times"]
+    about = [each for each in findings.find([result], ("v1", "v2")) if each.metric == "avg-api-times"]
     assert [(each.kind, each.severity) for each in about] == [("traffic_mix", "info")]
     assert about[0].evidence["mix_percent"] > 0
     assert "getUser" in {mover["label"] for mover in about[0].evidence["movers"]}
@@ -134,8 +133,7 @@ def test_a_mix_that_raises_an_average_does_not_count_against_the_build() -> None
 
 def test_slower_calls_behind_a_faster_mix_count() -> None:
     calls = tuple((f"api/{name}", 0.1) for name in ("searchPostsInTeam", "createChannel", "login", "addChannelMember"))
-    dropped = Traffic(calls=(*calls, ("api/getUser", 2.0)), times=(("api/*", 1.67),))
-    result = played(dropped)
+    result = played(Traffic(calls=(*calls, ("api/getUser", 2.0)), times=(("api/*", 1.67),)))
     row = next(row for row in result.metrics if row.slug == "avg-api-times")
     assert row.traffic_mix.kind == "both"
     assert row.traffic_mix.mix_percent < -10

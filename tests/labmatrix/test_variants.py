@@ -107,8 +107,7 @@ def test_intervals_hold_the_truth_and_absent_effects_are_rarely_called(project: 
 def test_stated_noise_judges_single_runs() -> None:
     given = matrix()
     given["runs"] = [{**run, "block": None} for run in given["runs"][:4]]
-    unknown = compared(given)
-    assert unknown.verdict == bc.Verdict.INCONCLUSIVE
+    assert compared(given).verdict == bc.Verdict.INCONCLUSIVE
     given["operations"]["tps"]["run_sd_percent"] = 1.0
     assert compared(given).result.contrasts[1].status == "improvement"
 

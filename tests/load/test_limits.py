@@ -46,8 +46,7 @@ def limits(run: SimulatedRun, thresholds: dict[str, float] | None = None) -> Lim
 @pytest.mark.parametrize("seed", range(3))
 def test_the_limit_is_the_one_that_the_coordinator_met(settings: RunSettings, slug: str, seed: int) -> None:
     run = simulate_run(settings, seed, alerts=True)
-    rule = settings.coordinator.thresholds
-    found = limits(run, {"client-p99": rule.client_p99_s or math.inf})
+    found = limits(run, {"client-p99": settings.coordinator.thresholds.client_p99_s or math.inf})
     truth = run.truth
     assert ALERTS[truth.limited_by or ""] == sure(found.limiting("base")).alert == slug
     assert truth.alerts[truth.limited_by or ""] == max(truth.alerts.values())

@@ -165,12 +165,10 @@ def test_a_slow_climb_in_mid_ramp_has_no_onset_either(slope: float, step_s: floa
 def test_a_hole_that_may_hide_a_bump_hides_the_onset() -> None:
     whole = path((0, 0), (75, 180), (200, 0), (2200, 4000), (4000, 4000))
     assert shape(whole).beginning.onset_s == pytest.approx(200, abs=10)
-    hole = whole[(whole.index < 60) | (whole.index > 300)]
-    assert shape(hole).beginning == bc.Beginning((), None)
+    assert shape(whole[(whole.index < 60) | (whole.index > 300)]).beginning == bc.Beginning((), None)
     later = whole[(whole.index < 900) | (whole.index > 1200)]  # far up the ramp there is no early bump
     assert shape(later).beginning == shape(whole).beginning
-    short = whole[(whole.index < 150) | (whole.index > 210)]
-    assert shape(short).beginning.onset_s is not None
+    assert shape(whole[(whole.index < 150) | (whole.index > 210)]).beginning.onset_s is not None
 
 
 def test_the_slope_of_the_ramp_and_its_end_if_it_ends() -> None:

@@ -42,8 +42,7 @@ def test_two_falls_or_falls_far_apart_are_no_waves() -> None:
 def test_what_the_beginning_leaves_on_the_ramp_is_no_wave_yet(ramp_s: float, onset_s: float) -> None:
     climbing = ((0, 0), (400, 1600), (430, 1550), (550, 1900), (580, 1850), (700, 2200), (730, 2150))
     later = 730.0 + ramp_s
-    waves = sawtooth(later + 270.0, 5000.0, 20)
-    found = shape(pd.concat([path(*climbing, (later + 265.0, 5080)), waves]))
+    found = shape(pd.concat([path(*climbing, (later + 265.0, 5080)), sawtooth(later + 270.0, 5000.0, 20)]))
     assert found.waves.onset_s == pytest.approx(onset_s, abs=5.0)
 
 

@@ -19,8 +19,7 @@ def test_users_change_no_faster_than_the_rule_allows() -> None:
     times, changes = (np.array(column) for column in zip(*truth.actions, strict=True))
     assert set(changes) == {rule.users_inc, -rule.users_dec}
     assert truth.first_alert_s is not None
-    after = times[times >= truth.first_alert_s]
-    assert np.diff(after).min() > rule.rest_s
+    assert np.diff(times[times >= truth.first_alert_s]).min() > rule.rest_s
     assert np.diff(times).min() == pytest.approx(rule.evaluate_every_s)  # before the first alert there is no rest
 
 

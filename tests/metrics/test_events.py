@@ -61,6 +61,13 @@ def test_what_comes_back_is_an_excursion(percent: float, kind: str, minutes: int
     assert abs(event.extreme - event.before) >= abs(event.size)
 
 
+@pytest.mark.parametrize(("length_s", "percent"), [(180.0, -100.0), (60.0, 400.0)])
+@pytest.mark.parametrize("start", [2400.0, 2415.0, 2430.0, 2445.0])
+def test_the_size_is_the_same_wherever_in_a_minute_it_begins(start: float, length_s: float, percent: float) -> None:
+    event = only(bc.find_events(between(metric(2), start, start + length_s, percent), WINDOW))
+    assert event.size_percent == pytest.approx(percent, rel=0.05)
+
+
 def test_an_excursion_that_dies_away_slowly_is_one_event() -> None:
     curve = metric(3, sd=0.002)
     since = curve.index.to_numpy() - 1900.0

@@ -43,12 +43,12 @@ _DIRECTIONS = {
     rf"(latency|duration|delay|rtt|ttfb|elapsed|resptime|({_STAT})-response$|rt(-({_STAT}))?$)": (Better.LOWER, True),
     _AGES: (Better.NEUTRAL, False),
     r"((?<!per-)(ms|us|ns|[mun]secs?|(milli|micro|nano)(s|seconds?))$)": (Better.LOWER, True),
-    r"(retries|restarts|miss(es)?|deadlocks|slow|throttled|evictions|kills|aborts|rollbacks)": (Better.LOWER, False),
-    r"(waits|disconnects|reconnects|retransmits|refused|cancell?ed|blocked|stalls)": (Better.LOWER, False),
-    r"(crash(es)?|panics|warnings|conflicts|violations|lost|loss)": (Better.LOWER, False),
-    r"(invalid|bad|duplicates?|skipped|unhandled|lagging)": (Better.LOWER, False),
+    r"(retries|restarts|miss(es)?|deadlocks|slow|throttled|evictions|kills|aborts?|rollbacks?)": (Better.LOWER, False),
+    r"(waits|disconnects|reconnects|retransmits|refused|cancell?ed|blocked|stalls|rejections?)": (Better.LOWER, False),
+    r"(crash(es)?|panics|warnings|conflicts|violations|lost|loss|jitter|saturation|io-?wait)": (Better.LOWER, False),
+    r"(invalid|bad|duplicates?|skipped|unhandled|lagging|utili[sz]ation)": (Better.LOWER, False),
     rf"(({_USE})(-[a-z]+)?-{_PER})": (Better.NEUTRAL, False),
-    rf"(throughput|goodput|apdex(-score)?$|[rqt]ps|tpm|{_PER}|requests-s|{SUCCEEDED})": (Better.HIGHER, True),
+    rf"(throughput|goodput|apdex(-score)?$|[rqtf]ps|tpmc?|{_PER}|requests-s|{SUCCEEDED})": (Better.HIGHER, True),
     r"(hits?|idle)": (Better.HIGHER, False),
     r"(cpu|memory|mem|heap|rss|ram|stack|swap|gc|threads|goroutines|queue|backlog|lag|allocs?)": (Better.LOWER, False),
     r"(percent|pct|percentage)": (Better.NEUTRAL, False),
@@ -59,7 +59,7 @@ SUCCESS_MARGIN_PERCENT = 0.1
 """Margin in percent for the fraction of successful requests. The catalogue `http` uses the same margin."""
 _TIMED = {"unit": "seconds", "better": Better.LOWER, "gate": True}
 _TIMED["margin_percent"] = Operation.model_fields["margin_percent"].default
-_LOAD = r"(users|vus|clients|concurrency)$"
+_LOAD = r"(users|vus|clients|concurrency|user-count|all-threads)$"
 
 
 class OpenCatalogue(Catalogue):

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 
 LONGEST_NAME = 200  # names with this many characters or more are not searched for units
-LASTS = r"latency|duration|delay|wait|rtt|times?|elapsed|p\d\d+|percentile"
-OF_SYSTEM = r"(iostat|mpstat|sar|vmstat|(seconds|bytes)-(count|sum|bucket))"  # names without a direction
+LASTS = r"latency|duration|delay|(?<!io-)wait|rtt|times?|elapsed|p\d\d+|percentile"
+OF_SYSTEM = r"(iostat|mpstat|sar|vmstat|all-threads|(seconds|bytes)-(count|sum|bucket))"  # names without a direction
 OF_WORDS = {
     OF_SYSTEM: "",
     r"bytes-per-(second|sec|s)": "bytes/s",
@@ -24,7 +24,7 @@ OF_WORDS = {
     r"(percent|pct|percentage)": "percent",
     r"(ratio|fraction)": "ratio",
     r"(seconds?|secs?|s)": "seconds",
-    r"(users|vus|clients)": "users",
+    r"(users|vus|clients|user-count)": "users",
     rf"({LASTS})": "seconds",
 }
 """Pattern of whole words in a name -> unit; the first match counts. Base units follow Prometheus and OpenTelemetry."""

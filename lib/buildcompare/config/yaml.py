@@ -267,7 +267,7 @@ def _first_error(model: type[BaseModel], errors: list[ErrorDetails], document: D
         expected = f"one of {expected}" if kind == "literal_error" else expected
         secret = any(part in _SECRET_KEYS for part in location)
         seen = _kind(value) if secret else _found(value, document.nodes.get(location))
-        if kind in ("too_long", "too_short") and isinstance(value, (list, dict)):
+        if kind in ("too_long", "too_short") and isinstance(value, (list, tuple, dict)):
             most, least = (error["ctx"].get(f"{end}_length") for end in ("max", "min"))
             seen, expected = str(len(value)), f"at most {most} of them" if most else f"at least {least} of them"
         key_at_fault = place[-1:] == ("[key]",)
@@ -279,7 +279,7 @@ def _existing(location: tuple[Any, ...], data: Any) -> tuple[tuple[Any, ...], An
     """Return the keys of `location` that exist in `data`, and the value at these keys; other keys are skipped."""
     path: list[Any] = []
     for part in location:
-        index = isinstance(part, int) and isinstance(data, list) and part < len(data)
+        index = isinstance(part, int) and isinstance(data, (list, tuple)) and part < len(data)
         if index or (isinstance(data, dict) and part in data):
             data = data[part]
             path.append(part)

@@ -112,8 +112,7 @@ class Plot:
         self._bands: list[str] = []
         self._back: list[str] = []
         self._front: list[str] = []
-        room = self.width - LEFT
-        lines, points = fitted(title, 0.97 * room)
+        lines, points = fitted(title, 0.97 * (self.width - LEFT))
         for i, line in enumerate(reversed(lines)):
             self.text(LEFT, self.top - legend - 19.5 - 1.25 * points * i, line, points=points, bold=True)
         self._axes(xlabel, ylabel, xticks, yticks)

@@ -399,6 +399,5 @@ def compare_to_ledger(
     past = Chain([*chain, entry, *studies], noise)
     step = past.step(len(chain), entry)
     learned: dict[str, object] = {"before": step.before, "between": past.between, "repeats": past.repeats}
-    learned["bumps"] = [*step.bumps]
-    learned |= {"run_sd_percent": percent(noise.sd), "noise_source": noise.noise_source}
+    learned |= {"bumps": [*step.bumps], "run_sd_percent": percent(noise.sd), "noise_source": noise.noise_source}
     return history.model_copy(update=learned), [*step.drift], [*step.setup_differences]

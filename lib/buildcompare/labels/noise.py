@@ -215,8 +215,7 @@ def _scatter(repeats: pd.DataFrame, keys: Sequence[tuple[str, str, str]], calls:
         together = float((deviations.mean(axis=1) ** 2).sum()) / dfs.max()
         alike = min(max((together * labels / pooled - 1.0) / (labels - 1.0), 0.0), 1.0)
     typical = float(np.median(counted)) if (counted := calls[calls > 0]).size else 1.0
-    rarer = np.maximum(typical / np.where(calls > 0, calls, typical), 1.0)
-    return _Scatter(squares, dfs, alike, rarer)
+    return _Scatter(squares, dfs, alike, np.maximum(typical / np.where(calls > 0, calls, typical), 1.0))
 
 
 def _learned(changes: pd.DataFrame) -> TableNoise:

@@ -27,6 +27,7 @@ Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
 MATERIAL = 0.5  # Minimum change by the traffic mix that matters, as a fraction of the metric's margin
 SPEED_ALPHA = 0.01
+LEAST_KNOWN = 0.99  # Minimum share of the calls of each build that must have a duration
 """Significance level of a change of speed. It is low because noise from another setup may be 10 % too small. Such noise
 doubles the false positives. 0.02 was rejected on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`)."""
 MOST_MOVERS = 5  # Maximum number of labels in results.json; a few explain nearly all of the change by traffic mix
@@ -70,7 +71,7 @@ class TrafficMix:
 
 
 def traffic_mix(
-    base: pd.DataFrame, new: pd.DataFrame, *, noise: Mapping[str, Noise] | None = None, least_known: float = 0.99
+    base: pd.DataFrame, new: pd.DataFrame, *, noise: Mapping[str, Noise] | None = None
 ) -> TrafficMix | None:
     """Split the change of an average over labels into a part of the traffic mix and a part of the calls' speed.
 
@@ -81,14 +82,12 @@ def traffic_mix(
     noise
         Run-to-run noise of the seconds by label, already divided by the root of the number of runs per build. There are
         intervals only if labels of known noise make up at least 90 % of the average.
-    least_known
-        Minimum share of each build's calls that must have a duration. A label without calls in one build takes the
-        other build's duration.
 
     Returns
     -------
     TrafficMix or None
-        None if too few calls or durations are known.
+        None if fewer than `LEAST_KNOWN` of a build's calls have a duration. A label without calls in one build takes
+        the other build's duration.
 
     Raises
     ------
@@ -112,7 +111,7 @@ def traffic_mix(
     usable = np.isfinite(seconds) & (seconds >= 0) & np.isfinite(calls) & (calls > 0)
     calls = np.where(np.isfinite(calls), calls, 0.0)
     total, usable_calls = calls.sum(axis=1), (calls * usable).sum(axis=1)
-    if total.min() <= 0 or np.any(usable_calls < least_known * total):
+    if total.min() <= 0 or np.any(usable_calls < LEAST_KNOWN * total):
         return None
     shares = calls * usable / usable_calls[:, None]
     filled = np.where(usable, seconds, np.where(usable[::-1], seconds[::-1], 0.0))

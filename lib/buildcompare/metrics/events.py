@@ -208,10 +208,15 @@ class _Averages:
         extreme = np.argmax if up else np.argmin
         top = self.start_s(away[0] + int(extreme(self.averages[slice(*away)])))
         half = Z95 * math.sqrt(self.noise.sd**2 + self.noise.mean_variance(beside.size))
-        elapsed, values = self.samples_between(top, top + self.width_s)
-        at, farthest = float(elapsed[extreme(values)]), float(values[extreme(values)])
-        size = float(self.samples_between(at - self.width_s / 2, at + self.width_s / 2)[1].mean()) - level
-        return self.event("spike" if up else "drop", at, self.span_s(away), (level, size, farthest), half, around)
+        half_s = self.width_s / 2
+        elapsed, values = self.samples_between(top - half_s, top + 3 * half_s)
+        centre = (elapsed > top) & (elapsed <= top + self.width_s)  # samples that may be the middle of the minute
+        ends = np.searchsorted(elapsed, (elapsed[centre] - half_s, elapsed[centre] + half_s), "right")
+        means = np.diff(np.r_[0.0, values.cumsum()][ends], axis=0)[0] / np.diff(ends, axis=0)[0]
+        size = float(means[extreme(means)]) - level
+        place = np.flatnonzero(centre)[extreme(values[centre])]
+        at, height = float(elapsed[place]), (level, size, float(values[place]))
+        return self.event("spike" if up else "drop", at, self.span_s(away), height, half, around)
 
     def spike(self, away: Range, calm: npt.NDArray[np.bool_]) -> MetricEvent:
         """Measure the spike or drop at `away` against the `calm` averages on both sides (or all, if none is calm)."""

@@ -41,9 +41,10 @@ DIGITISED = Note(
     "read off a plot, as its counts are no whole numbers: fast movements are smoothed, and where two lines cross one "
     "hides the other",
 )
-_NO_VALUE = ("", "null", "undefined")
+_NO_VALUE = ("", "null", "undefined", "None", "NA", "N/A", "<NA>", "-")
 _CLOCK = re.compile(
-    r"(?:|timestamp|date|time|date[ _]?time|ts|elapsed(?:[ _]time)?)(?:[ _]?[(\[]?(?:(ms|s|us|µs|ns)|utc|gmt)[)\]]?)?"
+    r"(?:|[@_]?timestamp|date|_?time|date[ _]?time|ts|epoch|unix[ _]?(?:time(?:stamp)?)?|elapsed(?:[ _]time)?)"
+    r"(?:[ _]?[(\[]?(?:(ms|s|us|µs|ns)|secs?|seconds?|utc|gmt)[)\]]?)?"
 )
 _ELAPSED = re.compile(r"elapsed(?:[ _(]+(?:time|s|secs?|seconds|ms|mins?|minutes)\)?)*")
 _UNITS = re.compile(r"(?:(?:value|metric)[_ ]?)?units?([_ ](of|name).*)?|uom|einheit(en)?|unité|unidad")
@@ -103,7 +104,8 @@ def read_frame(
     if file is None:
         file = InputFile(None, b"", b"")
         frame = frame.rename(columns={"time": "timestamp"})
-        is_numbered = isinstance(frame.index, pd.RangeIndex) and frame.index.step == 1
+        named = clock_of([frame.index.name or "unnamed"]) is not None
+        is_numbered = isinstance(frame.index, pd.RangeIndex) and frame.index.step == 1 and not named
         counts = pd.api.types.is_integer_dtype(frame.index)
         timed = clock_of(frame.columns) if counts else "timestamp" in frame.columns
         if not {"metric", "value"} <= {*frame.columns} and not timed:  # the frame is wide: one column per metric
@@ -113,7 +115,8 @@ def read_frame(
                 raise file.fault("index", expected, f"an index of rows or of levels, {frame.index[:1].tolist()}")
             frame = frame.set_axis(frame.columns.map(str), axis=1).rename_axis(index="timestamp", columns=None)
             frame = frame.drop(columns=[name for name, column in frame.items() if _counts_rows(column)])
-            frame = frame.melt(var_name="metric", ignore_index=False).reset_index()
+            frame = frame.melt(var_name="metric", value_name=0, ignore_index=False)  # a column may be named "value"
+            frame = frame.reset_index().rename(columns={0: "value"})
         frame = frame.reset_index(drop=True)
     clock = clock_of(frame.columns)
     counted = [name for name, column in frame.items() if name != clock and _counts_rows(column)]
