@@ -6,22 +6,18 @@ import pytest
 
 import buildcompare as bc
 from buildcompare.config.params import check_params
-from prometheus_server import Prometheus, Servers
+from investigation.live import ask_server
+from prometheus_server import Servers, free_port
 from pulling import params
 
 
 @pytest.fixture(scope="module")
-def server(servers: Servers) -> Prometheus:
-    return servers("prometheus")
-
-
-@pytest.fixture(scope="module")
-def seen(server: Prometheus, tmp_path_factory: pytest.TempPathFactory, project: Path) -> bc.Investigation:
+def seen(servers: Servers, tmp_path_factory: pytest.TempPathFactory, project: Path) -> bc.Investigation:
     folder = tmp_path_factory.mktemp("pulled")
     (folder / "params").symlink_to(project / "params")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BUILDCOMPARE_ROOT", str(folder))
-        return bc.investigate(check_params(params(server.url)), metric="cpu-utilization")
+        return bc.investigate(check_params(params(servers("prometheus").url)), metric="cpu-utilization")
 
 
 def test_its_query_gives_the_samples_that_were_pulled(seen: bc.Investigation) -> None:
@@ -50,3 +46,11 @@ def test_a_query_that_is_none_is_refused_in_the_servers_words(seen: bc.Investiga
         bc.InputError, match=r"^query: expected a query that the server can answer at .*, found .*parse"
     ):
         seen.ask("rate(")
+
+
+def test_a_server_that_is_gone_is_named(seen: bc.Investigation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("urllib3.util.retry.Retry.sleep", lambda *_: None)
+    params, gone = seen.analysis.params, f"http://127.0.0.1:{free_port()}"
+    moved = params.model_copy(update={"source": params.source.model_copy(update={"url": gone})})
+    with pytest.raises(bc.SourceError, match=f"{gone}: expected an answer, found ConnectionError"):
+        ask_server(moved, seen.views, "up")

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from prometheus_api_client.exceptions import PrometheusApiClientException
 
 import fuzzing
 import prometheus_server as world
 from buildcompare.config.catalogue import Catalogue, read_catalogue
-from buildcompare.config.errors import InputError
+from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Source, check_params
 from buildcompare.labels.tables import label_levels
 from buildcompare.recordings import prometheus_answer
@@ -22,7 +23,7 @@ from buildcompare.recordings.prometheus_client import LONG_QUERY
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import pull, record
 from buildcompare.stats.noise import label_frame
-from prometheus_server import BASE_START, LENGTH_S, LONG_S, LONG_START, NEW_START, Prometheus, Proxy, Servers
+from prometheus_server import BASE_START, LENGTH_S, LONG_S, LONG_START, NEW_START, STEP_S, Prometheus, Proxy, Servers
 from pulling import TOKEN, at, bits, catalogue, raw, run, same, source
 
 TABLES = {"store": ("mattermost_db_store_time", "method"), "api": ("mattermost_api_time", "handler")}
@@ -184,8 +185,6 @@ def test_no_truncated_or_damaged_answer_is_taken_for_a_whole_one() -> None:
 
 
 CPU = 'mattermost_process_cpu_seconds_total{instance="app-0:8067"}'
-
-
 Both = tuple[dict[float, float], dict[float, float]]
 
 
@@ -229,6 +228,72 @@ def test_samples_end_later_and_lose_digits(servers: Servers) -> None:
     assert 0 < apart(*both(servers, CPU), 0).max() < 1e-12
 
 
+# Seconds of work in small pieces: servers look at the clock between them.
+SLOW = " + ".join(f"quantile_over_time(0.5, go_goroutines[{900 + i}s])" for i in range(300))
+
+
+@pytest.mark.parametrize(
+    ("kind", "query", "words"),
+    [
+        ("prometheus", '{__name__=~".+"}', "HTTP 422 .*too many samples"),
+        ("victoriametrics", '{__name__=~".+"}', "HTTP 422 .*cannot select more than .* samples"),
+        ("prometheus", "sum((", "parse error"),
+        ("victoriametrics", "sum((", "unexpected token"),
+        pytest.param("prometheus", SLOW, r"HTTP 503 \(timeout\): query timed out in ", id="prometheus-time-out"),
+        pytest.param("victoriametrics", SLOW, "HTTP 422 .*timeout exceeded", id="victoriametrics-time-out"),
+    ],
+)
+def test_a_query_is_refused_in_the_server_s_own_words(servers: Servers, kind: str, query: str, words: str) -> None:
+    error, timeout_s = SourceError if "503" in words else InputError, 0.3 if query == SLOW else 30
+    with world.proxying(servers(kind).url) as proxy, pytest.raises(error, match=rf"query of graph m1: .*{words}"):
+        record(run(), source(proxy.url, timeout_s=timeout_s, threads=1), catalogue("go_goroutines", query))
+    assert len([path for _, path, *_ in proxy.seen if "query_range" in path]) == 2, "each is asked once"
+
+
+def test_a_metric_without_an_answer_is_absent_and_the_rest_is_recorded(prometheus: Prometheus) -> None:
+    names = ["no_such_metric", *(f"go_goroutines + {i}" for i in range(9))]
+    recording = record(run(), source(prometheus.url), catalogue(*names))
+    assert {series.metric for series in recording.series} == {f"m{i}" for i in range(1, 10)}
+    assert [query["series"] for query in recording.provenance["queries"]] == [0] + [2] * 9
+
+
+def test_a_window_without_any_sample(prometheus: Prometheus) -> None:
+    with pytest.raises(InputError, match=r"start, end: expected samples at http.*, found none for any of 1"):
+        record(run(1e9, 1e9 + 600), source(prometheus.url), catalogue("go_goroutines"))
+    with pytest.raises(InputError, match=r"metrics: .*found no series `go_gorutines`; near: `go_goroutines`$"):
+        record(run(), source(prometheus.url), catalogue('sum by (a_b) (go_gorutines{c="d_e"})'))
+
+
+def test_a_gap_of_five_minutes(prometheus: Prometheus) -> None:
+    recording = record(run(), source(prometheus.url), catalogue("rate(scraped_total[1m])"))
+    [series] = recording.series
+    apart = np.diff(series.times)
+    first = series.times[int(np.argmax(apart))] - BASE_START
+    assert 600 <= first <= 665  # the window of a rate goes on for a minute
+    assert (apart.max(), np.sum(apart > STEP_S)) == (pytest.approx(910 - first, abs=10), 1)
+    assert recording.provenance["queries"][0]["missing_points"] == LENGTH_S // STEP_S + 1 - series.times.size >= 49
+    np.testing.assert_allclose(series.values[series.times > BASE_START + 970], 1.4, rtol=1e-9)
+
+
+def test_a_counter_that_starts_again(prometheus: Prometheus, proxy: Proxy) -> None:
+    """Its rate goes on without a drop; a restart is counted, but not where the server cannot count."""
+    name, whole = "mattermost_http_requests_total", NEW_START + np.arange(0.0, LENGTH_S + 1, STEP_S)
+    asked = run(NEW_START, NEW_START + LENGTH_S), source(proxy.url), catalogue(f"sum by (instance) (rate({name}[1m]))")
+    recording = record(*asked)
+    assert recording.provenance["counter_resets"] == {name: 1}
+    for series in recording.series:
+        written = prometheus.truth.at(name, whole, **series.labels)
+        steps = np.where(np.diff(written) < 0, written[1:], np.diff(written))  # from zero again
+        np.testing.assert_allclose(series.values[-349:], np.convolve(steps, np.ones(12), "valid") / 60, rtol=1e-9)
+
+    def uncounted(exchange: world.Exchange) -> None:
+        if "resets(" in exchange.asked.get("query", ""):
+            exchange.body = re.sub(rb'"\d+"\]', b'"NaN"]', exchange.body)
+
+    proxy.faults = [uncounted]
+    assert record(*asked).provenance["counter_resets"] == {}
+
+
 def test_a_long_query_goes_into_the_body(prometheus: Prometheus, proxy: Proxy) -> None:
     query = '{__name__=~"long|' + "|".join(f"other_{i}" for i in range(6_000)) + '"}'
     [series] = record(run(LONG_START, LONG_START + 600), source(proxy.url), catalogue(query)).series
@@ -262,8 +327,13 @@ def test_the_client_library_asks_as_we_do(proxy: Proxy, monkeypatch: pytest.Monk
         assert "go_goroutines" in client.all_metrics(params={"start": LONG_START, "end": BASE_START})
         client._method = "POST"  # long queries go into the body, not into the address
         rows = client.custom_query_range("long", at(LONG_START), at(LONG_START + 60), "5")
-    assert len(rows[0]["values"]) == 13
-    assert proxy.seen[-1][:2] == ("POST", "/api/v1/query_range")
+        assert len(rows[0]["values"]) == 13
+        assert proxy.seen[-1][:2] == ("POST", "/api/v1/query_range")
+        asked, late = len(proxy.seen), b'{"status":"error","errorType":"timeout","error":"late"}'
+        proxy.faults = [lambda exchange: vars(exchange).update(status=503, body=late)]
+        with pytest.raises(PrometheusApiClientException, match="late"):
+            client.custom_query("up")
+    assert (len(proxy.seen) - asked, client._timeout) == (1, (10.0, 125.0)), "what timed out is not asked again"
     assert {headers["Accept-Encoding"] for *_, headers, _ in proxy.seen} == {"identity"}
 
 
@@ -316,24 +386,19 @@ def test_ways_to_trust(way: str, prometheus: Prometheus, certificates: Path) -> 
 BAD_SOURCES = [
     ({"url": f"http://me:{TOKEN}@h"}, "without credentials"),
     ({"url": f"http://h?token={TOKEN}"}, "without credentials"),
-    ({"auth": TOKEN}, "keys with values"),
-    ({"auth": {}}, "one of `bearer_token_env`"),
+    ({"auth": TOKEN}, "keys with values"), ({"auth": {}}, "one of `bearer_token_env`"),
     ({"auth": {"bearer_token": TOKEN}}, "bearer_token_env"),
     ({"auth": {"bearer_token_env": TOKEN}}, "the name of an environment variable"),
     ({"auth": {"username_env": "A"}}, "together"),
     ({"auth": {"bearer_token_env": "A", "bearer_token_file": "b"}}, "one of"),
     ({"headers": {"Authorization": TOKEN}}, "no header that other settings decide"),
-    ({"headers": {"X": TOKEN + "\n"}}, "printable ASCII"),
-    ({"headers": {"X": 7}}, "text"),
+    ({"headers": {"X": TOKEN + "\n"}}, "printable ASCII"), ({"headers": {"X": 7}}, "text"),
     ({"headers": {"X": "a"}, "headers_env": {"x": "A"}}, "each header once"),
     ({"headers_env": {"X": TOKEN}}, "the name of an environment variable"),
-    ({"tls": {"key": "k"}}, "`cert` beside `key`"),
-    ({"tls": {"ca": "k", "verify": False}}, "`verify: true`"),
+    ({"tls": {"key": "k"}}, "`cert` beside `key`"), ({"tls": {"ca": "k", "verify": False}}, "`verify: true`"),
     ({"tls": {"verfy": False}}, "ca, cert, key, verify"),
-    ({"step_s": 0}, "greater than"),
-    ({"step_s": 0.0015}, "whole milliseconds"),
-    ({"threads": 0}, "greater than"),
-    ({"timeout_s": -1}, "greater than"),
+    ({"step_s": 0}, "greater than"), ({"step_s": 0.0015}, "whole milliseconds"),
+    ({"threads": 0}, "greater than"), ({"timeout_s": -1}, "greater than"),
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -188,8 +189,7 @@ def test_a_token_in_every_field_reaches_no_output(tmp_path: Path, project: Path)
     names = {path.name for path in files}
     assert {"report.html", "README.md", "results.json", "comparison.ipynb", "junit.xml", "index.html"} < names
     assert {"base.parquet", "echo.json", "metrics.csv"} < names
-    leaks = [path for path in files if not hidden(inside(path), 40)]
-    assert leaks == []
+    assert [path for path in files if not hidden(inside(path), 40)] == []
     assert "***" in (tmp_path / "reports/echo/results.json").read_text("utf-8")
 
 
@@ -301,29 +301,36 @@ def test_a_slow_answer_holds_up_no_other() -> None:
     assert [series.metric for series in found.series] == names
 
 
-@pytest.mark.parametrize("way", ["through a proxy", "hanging up after each answer"])
-def test_a_server_is_asked_on(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [f"m{i}" for i in range(20)]
+@pytest.mark.parametrize(
+    ("way", "damaged"),
+    [("through a proxy", 0), ("hanging up after each answer", 0), ("again", 1), ("again", 4), ("five times in all", 5)],
+)
+def test_a_server_is_asked_on(way: str, damaged: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    names, counts = [f"m{i}" for i in range(20)], Counter[str]()
 
     def answer(asked: dict[str, list[str]]) -> Answer:
-        status, headers, body = five(asked, {})
-        return status, {**headers, **({} if way == "through a proxy" else {"Connection": "close"})}, body
+        (query,), (status, headers, body) = asked["query"], five(asked, {})
+        counts[query] += 1
+        if query in ("m3", "m17") and counts[query] <= damaged:
+            body = body.replace(b'"0"', b'"?"')
+        return status, {**headers, **({"Connection": "close"} if "hanging up" in way else {})}, body
 
-    with serving(ranges(answer)) as url:
+    refused = pytest.raises(bc.SourceError, match=r"JSON that is damaged.*5 times")
+    with serving(ranges(answer)) as url, refused if damaged == 5 else contextlib.nullcontext():
         monkeypatch.setenv("http_proxy", url)
         monkeypatch.setenv("no_proxy", "" if way == "through a proxy" else "*")
-        asked = "http://server.invalid:9090" if way == "through a proxy" else url
-        found = pull(asked, *names, threads=3)
-    assert [series.metric for series in found.series] == names
+        found = pull("http://server.invalid:9090" if way == "through a proxy" else url, *names, threads=3)
+        assert [series.metric for series in found.series] == names
+        assert counts == {name: 1 + damaged * (name in ("m3", "m17")) for name in names}
 
 
 @pytest.mark.parametrize("steps", [(0, 0.5), (-1, 0), range(5_000), (0, 10**400)], ids=lambda steps: f"{steps}"[:16])
 def test_values_at_other_times_than_asked_are_no_answer(steps: Sequence[float]) -> None:
     def answer(asked: dict[str, list[str]]) -> Answer:
-        first, step = int(float(asked["start"][0])), int(asked["step"][0])
+        first, step = (int(float(asked[name][0])) for name in ("start", "step"))
         return matrix({}, [[first + i * step, "1"] for i in steps])
 
-    with serving(ranges(answer)) as url, pytest.raises(bc.SourceError, match=r"whole answer|requested times"):
+    with serving(ranges(answer)) as url, pytest.raises(bc.SourceError, match=r"damaged \(Overflow|requested times"):
         pull(url, "up", **ASKED)
 
 
