@@ -47,7 +47,7 @@ class _Settings(BaseModel):
     labels: Annotated[list[StrictStr | None], Field(min_length=2, max_length=2)]
     users: Annotated[int, Field(ge=1)] | None
     rate_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
-    sessions: Annotated[list[list[Any]], Field(min_length=2, max_length=2)] | None
+    sessions: Annotated[list[Any], Field(min_length=2, max_length=2)] | None
     margins: dict[str, float] | None
 
 

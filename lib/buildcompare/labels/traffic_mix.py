@@ -26,8 +26,8 @@ from buildcompare.stats.planning import ALPHA, Looks, quantile
 Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
 MATERIAL = 0.5  # Minimum change by the traffic mix that matters, as a fraction of the metric's margin
-SPEED_ALPHA = 0.01
 LEAST_KNOWN = 0.99  # Minimum share of the calls of each build that must have a duration
+SPEED_ALPHA = 0.01
 """Significance level of a change of speed. It is low because noise from another setup may be 10 % too small. Such noise
 doubles the false positives. 0.02 was rejected on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`)."""
 MOST_MOVERS = 5  # Maximum number of labels in results.json; a few explain nearly all of the change by traffic mix

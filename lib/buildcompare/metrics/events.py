@@ -213,9 +213,8 @@ class _Averages:
         centre = (elapsed > top) & (elapsed <= top + self.width_s)  # samples that may be the middle of the minute
         ends = np.searchsorted(elapsed, (elapsed[centre] - half_s, elapsed[centre] + half_s), "right")
         means = np.diff(np.r_[0.0, values.cumsum()][ends], axis=0)[0] / np.diff(ends, axis=0)[0]
-        size = float(means[extreme(means)]) - level
         place = np.flatnonzero(centre)[extreme(values[centre])]
-        at, height = float(elapsed[place]), (level, size, float(values[place]))
+        at, height = float(elapsed[place]), (level, float(means[extreme(means)]) - level, float(values[place]))
         return self.event("spike" if up else "drop", at, self.span_s(away), height, half, around)
 
     def spike(self, away: Range, calm: npt.NDArray[np.bool_]) -> MetricEvent:

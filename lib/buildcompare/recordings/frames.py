@@ -106,8 +106,7 @@ def read_frame(
         frame = frame.rename(columns={"time": "timestamp"})
         named = clock_of([frame.index.name or "unnamed"]) is not None
         is_numbered = isinstance(frame.index, pd.RangeIndex) and frame.index.step == 1 and not named
-        counts = pd.api.types.is_integer_dtype(frame.index)
-        timed = clock_of(frame.columns) if counts else "timestamp" in frame.columns
+        timed = clock_of(frame.columns) if pd.api.types.is_integer_dtype(frame.index) else "timestamp" in frame.columns
         if not {"metric", "value"} <= {*frame.columns} and not timed:  # the frame is wide: one column per metric
             if is_numbered or frame.index.nlevels > 1:
                 expected = "times: a column `timestamp`, or an index of seconds or dates; or the numbers of a "
@@ -158,7 +157,8 @@ def clock_of(columns: Iterable[object]) -> str | None:
     """Return the name of the time column, such as ``time_ms`` ("" for an unnamed first column); None if unclear."""
     names = list(map(str, columns))
     matches = [name for name in names if name and _CLOCK.fullmatch(name.strip().casefold())]
-    sure = [name for name in matches if not name.casefold().startswith("elapsed")] or matches
+    ranks = [("epoch", "unix", "elapsed"), ("epoch", "unix"), ()]  # names that are no time beside a surer one
+    sure = next(filter(None, ([n for n in matches if not n.casefold().startswith(rank)] for rank in ranks)), [])
     return sure[0] if len(sure) == 1 else "" if not sure and names[:1] == [""] else None
 
 
