@@ -28,7 +28,7 @@ from buildcompare.report import publication
 from buildcompare.report.notebook import notebook_of
 from buildcompare.report.sections import EmbeddedResults, parts_of, sections_of, summary
 from buildcompare.results import Event, Finding, LabelResult, MetricResult, Results, SupportedUsersResult, dumps
-from buildcompare.results.codes import SIDES, Pair, Severity, Side, TestType, Verdict
+from buildcompare.results.codes import SIDES, Pair, Severity, Side, TestType, Verdict, numbered
 from buildcompare.results.tables import frame
 from buildcompare.stats.noise import series_key
 from buildcompare.text.sentences import say
@@ -372,8 +372,7 @@ class Result(Shown, Analysis):
         """
         series = [
             ((view.result.name, side, number, series_key(each.metric, each.labels), each.unit), run.samples(each))
-            for view in self.tests() for side in SIDES
-            for number, run in enumerate(view.recordings[side], start=1) for each in run.graphs()
+            for view in self.tests() for side, number, run in numbered(view.recordings) for each in run.graphs()
         ]  # fmt: skip
         made = pd.DataFrame([row for row, _ in series], columns=["test", "build", "run", "metric", "unit"])
         elapsed, values = np.hstack([np.empty((2, 0)), *(samples for _, samples in series)])

@@ -26,7 +26,7 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.profiles.stacks import Profile
 from buildcompare.recordings.recording import Recording
 from buildcompare.results.base import Label
-from buildcompare.results.codes import SIDES, Pair
+from buildcompare.results.codes import SIDES, Pair, numbered
 from buildcompare.stats.noise import Contrasts, RepeatedRuns
 from buildcompare.text.sentences import say
 
@@ -167,15 +167,13 @@ def _inputs(
     read = [
         (test, side, i, str(run.provenance.get("kind", "")), file)
         for test, runs in recordings.items()
-        for side in SIDES
-        for i, run in enumerate(runs[side], start=1)
+        for side, i, run in numbered(runs)
         for file in run.provenance.get("files", ())
     ]
     read += [
         (test, side, i, "profile", profile.provenance)
         for test, both in profiles.items()
-        for side in SIDES
-        for i, profile in enumerate(both[side] if both else (), start=1)
+        for side, i, profile in (numbered(both) if both else ())
     ]
     return [schema.InputProvenance(test=t, build=side, run=i, kind=kind, **file) for t, side, i, kind, file in read]
 

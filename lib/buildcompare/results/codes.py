@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
@@ -51,7 +51,7 @@ class Pair(Generic[T]):
         return Pair(function(self.base), function(self.new))
 
 
-def numbered(runs: Pair[list[T]]) -> Iterator[tuple[Side, int, T]]:
+def numbered(runs: Pair[list[T]] | Mapping[Side, Sequence[T]]) -> Iterator[tuple[Side, int, T]]:
     """Yield every run with its build and its number, from 1."""
     return ((side, number, run) for side in SIDES for number, run in enumerate(runs[side], start=1))
 

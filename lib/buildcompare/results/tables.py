@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from buildcompare.results import Results, TestResult
 from buildcompare.results.base import Reason
-from buildcompare.results.codes import SIDES, Pair
+from buildcompare.results.codes import Pair, numbered
 
 _FORMULA = re.compile(r"[=+\-@\x00-\x1f＝＋－＠]")
 Rows = Iterable[Mapping[str, Any]]
@@ -81,9 +81,8 @@ def _without(name: str, rows: Rows) -> Rows:
 
 
 def _ramps(test: TestResult) -> Rows:
-    for side in SIDES:
-        for number, run in enumerate(test.runs[side], start=1):
-            yield {"test": test.name, "build": side, "run": number, "duration_s": run.duration_s} | _flat(run.ramp_up)
+    for side, number, run in numbered(test.runs):
+        yield {"test": test.name, "build": side, "run": number, "duration_s": run.duration_s} | _flat(run.ramp_up)
 
 
 def _distributions(test: TestResult) -> Rows:
