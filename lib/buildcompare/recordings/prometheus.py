@@ -7,7 +7,7 @@ import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -156,12 +156,13 @@ def _ask(
         ]
         server = pool.submit(unless_stopped, client.server)
         try:
-            for done in as_completed([server, *itertools.chain.from_iterable(parts)]):
+            for done in wait([server, *itertools.chain.from_iterable(parts)], return_when=FIRST_EXCEPTION).done:
                 done.result()
         except BaseException:
             client.stopped.set()
             raise
-    return server.result(), [_joined([future.result() for future in each], client.url) for each in parts]
+    answers = [[future.result() for future in each] for each in parts]
+    return server.result(), [_joined(*each, client.url) for each in zip(questions, grids, answers, strict=True)]
 
 
 def _pieces(question: Question, times: range) -> list[range]:
@@ -175,16 +176,8 @@ def _pieces(question: Question, times: range) -> list[range]:
 
 
 def _answer(client: Client, question: Question, piece: range) -> Answer:
-    """Ask a question for one range of times; raise an error if the answer has values at other times."""
     with _about(question):
-        answer = client.query_range(question.query, piece[0] / 1000, piece[-1] / 1000, piece.step / 1000)
-        for times in {id(times): times for _, times, _ in answer.series}.values():  # check each array of times once
-            steps = (times * 1000.0 - piece[0]) / piece.step
-            places = np.rint(steps)
-            near = (np.abs(steps - places) * piece.step < 1.0) & (places >= 0) & (places < len(piece))
-            if not (near.all() and (np.diff(places) > 0).all()):
-                raise SourceError(url=client.url, expected="values at the requested times", found="other times")
-        return answer
+        return client.query_range(question.query, piece[0] / 1000, piece[-1] / 1000, piece.step / 1000)
 
 
 @contextmanager
@@ -197,8 +190,8 @@ def _about(question: Question) -> Iterator[None]:
         raise (error if error.key else error.within(name)) from None
 
 
-def _joined(parts: Sequence[Answer], url: str) -> Answer:
-    """Join the answers to the pieces of one window into one answer, with the series sorted by their labels."""
+def _joined(question: Question, asked: range, parts: Sequence[Answer], url: str) -> Answer:
+    """Join the answers to the pieces of one window, with the series sorted by their labels; check the times asked."""
     pieces: dict[tuple[tuple[str, str], ...], list[tuple[FloatArray, FloatArray]]] = {}
     for part in parts:
         for labels, times, values in part.series:
@@ -206,9 +199,14 @@ def _joined(parts: Sequence[Answer], url: str) -> Answer:
     series = []
     for key, arrays in sorted(pieces.items()):
         times, values = arrays[0] if len(arrays) == 1 else map(np.concatenate, zip(*arrays, strict=True))
-        if len(arrays) > 1 and not (times[1:] > times[:-1]).all():
-            raise SourceError(url=url, expected="times that increase", found=f"other times in {dict(key)}")
         series.append((dict(key), times, values))
+    for times in {id(times): times for _, times, _ in series}.values():  # check each array of times once
+        steps = (times * 1000.0 - asked[0]) / asked.step
+        places = np.rint(steps)
+        near = (np.abs(steps - places) * asked.step < 1.0) & (places >= 0) & (places < len(asked))
+        if not (near.all() and (np.diff(places) > 0).all()):
+            with _about(question):
+                raise SourceError(url=url, expected="values at the requested times", found="other times")
     return Answer(tuple(series), tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)))
 
 
