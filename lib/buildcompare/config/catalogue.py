@@ -63,7 +63,7 @@ class Metric(_Strict):
     reading_error_percent: float = Field(default=0.0, ge=0)
     """Error of a level that is read off a plot with overlapping curves, as a standard deviation in percent."""
     independent_tests: tuple[TestType, ...] = ()
-    """Types of test in which the metric's noise (of unbounded tests: at equal load) is independent between tests.
+    """Types of test in which the metric's noise (at equal load in unbounded tests) is independent between tests.
 
     The changes of the metric are averaged over the tests of such a type."""
     proxy_for: str | None = None

@@ -1,4 +1,4 @@
-"""Kinds of params files that do not compare two builds; other packages register them as `buildcompare.kinds`."""
+"""Kinds of params files that do not compare two builds; packages add kinds as entry points `buildcompare.kinds`."""
 
 from __future__ import annotations
 

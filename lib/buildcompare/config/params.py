@@ -24,7 +24,7 @@ FILE_KEYS: dict[str, str] = {
     "ltctl": "report", "recorded": "recording", "grafana": "snapshot", "pgbench": "pgbench", "sysstat": "sysstat"
 }  # fmt: skip
 """Kind of source -> key of a run that holds the path of its file."""
-CATALOGUES = {"prometheus": "mattermost"}  # kind of source -> default catalogue (of files: recognised)
+CATALOGUES = {"prometheus": "mattermost"}  # kind of source -> default catalogue; for files, found by metric names
 _FILE_KEYS = [f"`{key}`" for key in (*FILE_KEYS.values(), "values")]
 MOST_USERS = 1_000_000_000
 """Upper bound of users and of counted errors."""

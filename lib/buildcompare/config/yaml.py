@@ -149,7 +149,7 @@ class _Builder:
 
 
 def read_yaml(file: Path) -> Document:
-    """Read `file`, or raise :class:`InputError` naming the file and the line."""
+    """Read `file`, or raise :class:`InputError` naming the file and, if known, the line."""
     key, text = None, read_text(file, "a YAML file", max_bytes=MAX_BYTES)
     builder = _Builder(file)
     try:

@@ -71,7 +71,7 @@ def _cut(line: str, room: float) -> str:
 
 
 def ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
-    """Choose at most `most` round values from `low` to `high`, with their texts."""
+    """Choose round values from `low` to `high`, at most `most` + 1, with their texts."""
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * power >= rough * (1 - 1e-9))

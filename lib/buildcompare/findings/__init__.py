@@ -200,7 +200,7 @@ def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 
 def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest further runs for the row that most probably got worse; gate metrics and supported users come first."""
+    """Suggest runs for the undecided row that most probably got worse; gate metrics and supported users come first."""
     rows: list[tuple[bool, float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.validity.status != ValidityStatus.INVALID):
         fields = {"slug", "name", "margin_percent"}

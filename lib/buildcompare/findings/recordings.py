@@ -168,7 +168,7 @@ def unrecognised(
     """
     known = [metric for metric in catalogue.metrics if metric.known]
     gates, loads = ([m for m in known if m.gate], [m for m in known if m.load])
-    is_fitted = isinstance(catalogue, OpenCatalogue)  # other tests may have metrics of other catalogues
+    is_fitted = isinstance(catalogue, OpenCatalogue)  # merged over all tests: one test may have none of its metrics
     alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[tuple[str, Side, int]]] = {}
     for test in tests:
         for side, i, run in numbered(test.runs):

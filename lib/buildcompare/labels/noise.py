@@ -184,7 +184,7 @@ class _Scatter:
         ]
 
     def noises(self) -> list[Noise | None]:
-        """Noise of each label from its own runs and the runs of the whole table; None if it has too few runs."""
+        """Noise of each label from its own values and those of the whole table; None for a label with few runs."""
         if not self.dfs.any():
             return [None] * self.dfs.size
         variances = self.squares / np.maximum(self.dfs, 1.0)

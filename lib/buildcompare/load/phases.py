@@ -395,7 +395,7 @@ def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
     return np.asarray(values - basis @ np.linalg.lstsq(basis, values, rcond=None)[0], dtype=np.float64)
 
 
-FEWEST_COMPARED = 8  # minimum number of cycles (for the amplitude: falls) of each run in a comparison
+FEWEST_COMPARED = 8  # minimum number of cycles of each run in a comparison; of falls for the amplitude
 PERIOD_SD, PERIOD_DF, FALL_SD, FALL_DF = 0.092, 8.0, 0.15, 11.0
 """Standard deviation between runs and its degrees of freedom, for the logarithms of the waves' period and amplitude.
 Estimated from Mattermost's published unbounded tests (`benchmarks/shapes.py real`). If the scatter of cycles within

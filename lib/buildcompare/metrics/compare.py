@@ -156,7 +156,7 @@ def no_steady_window(views: Views) -> Reason | None:
 
 
 def _no_number(values: Pair[float | None]) -> Reason | None:
-    """Return a reason if a build has no number, else None."""
+    """Return a reason if the value of a build is None, else None."""
     empty = [side for side, value in values.items() if value is None]
     return Reason(code=ReasonCode.NO_NUMBER, build=empty[0] if len(empty) == 1 else None) if empty else None
 

@@ -31,8 +31,8 @@ TIME_95 = 7.35
 most this number of long-run variances (Hansen 2000)."""
 LONGEST_EXCURSION_S = 1200.0
 """Maximum length of a spike or drop in seconds. A metric that returns later has two level shifts instead."""
-SPIKE_HALF_WIDTH = 10  # maximum length of a spike, and half-width of the running median, in averaging intervals
-FLANK = 0.5  # averages beside a peak belong to the spike if they deviate by this fraction of a peak's threshold
+SPIKE_HALF_WIDTH = 10  # longest spike of `find_spikes`, and half-width of its running median, in averaging intervals
+FLANK = 0.5  # averages next to a peak belong to its spike if they exceed this fraction of the threshold for peaks
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class _Averages:
     values: FloatArray  # averages divided by `unit`, or logarithms of the averages
     unit: float | None  # divisor of the averages (largest absolute average); None if `values` are logarithms
     width_s: float  # length of an interval
-    noise: Ar1Noise = field(default_factory=Ar1Noise)  # noise of `values` without events
+    noise: Ar1Noise = field(default_factory=Ar1Noise)  # noise of `values` after spikes and shifts are removed
 
     def start_s(self, sample: int) -> float:
         return float(self.times[sample]) - self.width_s / 2

@@ -1,4 +1,4 @@
-"""Compute levels, effects and distributions of benchmark values, which have no times."""
+"""Compute levels, effects and distributions of benchmark values, which have no timestamps."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence

@@ -157,7 +157,7 @@ def clock_of(columns: Iterable[object]) -> str | None:
     """Return the name of the time column, such as ``time_ms`` ("" for an unnamed first column); None if unclear."""
     names = list(map(str, columns))
     matches = [name for name in names if name and _CLOCK.fullmatch(name.strip().casefold())]
-    ranks = [("epoch", "unix", "elapsed"), ("epoch", "unix"), ()]  # names that are no time beside a surer one
+    ranks = [("epoch", "unix", "elapsed"), ("epoch", "unix"), ()]  # prefixes to skip, unless only such names are left
     sure = next(filter(None, ([n for n in matches if not n.casefold().startswith(rank)] for rank in ranks)), [])
     return sure[0] if len(sure) == 1 else "" if not sure and names[:1] == [""] else None
 

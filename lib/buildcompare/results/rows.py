@@ -144,14 +144,14 @@ class MetricResult(Decided, MetricRow):
     labels: dict[str, str] = Field(default_factory=dict)
     margin_percent: float
     levels: Pair[list[float]]
-    """Level of each run, if known. `base` and `new` are geometric means (arithmetic for failures, successes, zeros)."""
+    """Level of each run, if known; `base`, `new`: their geometric mean (arithmetic for outcomes and levels of 0)."""
     mean: Pair[Number]
     """Arithmetic mean of a run's samples, averaged over the runs of each build; null if no run has usable samples."""
     p_adjusted: Number = None
     """P-value, adjusted (Holm) over the metrics of `family`."""
     family: str | None = None
     per_attempt: bool = False
-    """Whether `delta_percent` is the change of failures per attempt, as the number of attempts changed too."""
+    """True if `delta_percent` is the change of failures per attempt, because the number of attempts changed too."""
     failed_percent: Pair[Number] | None = None
     """Failed part of the attempts, in percent, if failures and attempts are counted; else null."""
     status: Status
@@ -256,7 +256,7 @@ class ErrorRateResult(Tested, MetricRow):
     """New minus base in `unit`; it is given because a base of zero has no change in percent."""
     reason: Reason | None
     per_attempt: bool = False
-    """Whether `delta_percent` is the change of failures per attempt, as the number of attempts changed too."""
+    """True if `delta_percent` is the change of failures per attempt, because the number of attempts changed too."""
     failed_percent: Pair[Number] | None = None
     """Failed part of the attempts, in percent, if failures and attempts are counted; else null."""
     most: FailingLabel | None = None

@@ -273,7 +273,7 @@ def judge(
 
 
 def judge_users(effect: Effect, margin: float, looks: Looks | None = None) -> TestedEffect:
-    """Judge supported users. For losses, the p-value is multiplied by the factor `USERS`, to limit false alarms."""
+    """Judge supported users. The p-value is multiplied by `USERS`, unless the users rose significantly."""
     gain = judge(effect, margin, Better.HIGHER, family=GATE, looks=looks)
     if gain.status == Status.IMPROVEMENT:
         return gain

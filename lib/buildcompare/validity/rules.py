@@ -42,7 +42,7 @@ LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
 END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
 """Factors on the upper bound of a histogram's last bucket. A percentile above the first product may be too low, because
 the buckets end. A percentile above the second product has a wrong unit; errors of reading a plot are below 5 %."""
-THOUSANDS = 300.0  # If levels of two builds differ by this factor, so do their units. Published tests: at most by 3.8
+THOUSANDS = 300.0  # Levels of two builds this many times apart have different units. Published tests: up to 3.8
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
 USUAL = 2.0  # An outage lasts longer than this multiple of the run's fourth-longest pause between requests
 SHORTER = 0.7  # Minimum ratio of a bounded run's steady window to the other build's; published tests have 0.99
