@@ -84,8 +84,7 @@ def test_repeated_runs_narrow_the_interval() -> None:
 
 
 def test_a_quiet_chain_has_no_jump_and_one_jump_is_found() -> None:
-    rng = np.random.default_rng(1)
-    quiet = 10_000 * np.exp(rng.normal(0, SD, 20))
+    quiet = 10_000 * np.exp(np.random.default_rng(1).normal(0, SD, 20))
     assert not drift_of(chain(quiet))["jump"].any()
     quiet[12:] *= 1.5
     found = drift_of(chain(quiet))
@@ -94,8 +93,7 @@ def test_a_quiet_chain_has_no_jump_and_one_jump_is_found() -> None:
 
 
 def test_the_deviation_between_comparisons_is_found_despite_jumps() -> None:
-    rng = np.random.default_rng(3)
-    steps = rng.normal(0, 0.08, 60)
+    steps = np.random.default_rng(3).normal(0, 0.08, 60)
     steps[[10, 30, 50]] += (0.8, -0.8, 0.8)
     tests = chain(10_000 * np.exp(np.cumsum(steps)))
     drift, between = same_version(tests)
@@ -188,8 +186,7 @@ def test_repeats_are_pooled_within_groups() -> None:
 def drawn(seed: int, count: int, sd: float = 0.07) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     base = rng.uniform(1_500, 8_000, count)
-    new = base * np.exp(rng.normal(size=count) * sd)
-    return base, new
+    return base, base * np.exp(rng.normal(size=count) * sd)
 
 
 def changes(
@@ -230,8 +227,7 @@ def test_errors_that_triple_are_found() -> None:
 def test_errors_count_relative_to_the_load(load: float) -> None:
     base, new = drawn(1, 20)
     base[3], new[3] = 2_000.0, 4_000.0
-    loads = {3: (5_000.0, 5_000.0 * load)}
-    found = changes({"t": (base, new)}, kind="unbounded", loads=loads)
+    found = changes({"t": (base, new)}, kind="unbounded", loads={3: (5_000.0, 5_000.0 * load)})
     assert [name for name, _ in found] == ([] if load == 2.0 else ["c3"])
     assert [each.delta_percent for _, each in found] == pytest.approx([100.0] * len(found))
     assert [each.usual_percent for _, each in found] == pytest.approx([100 * math.expm1(0.07)] * len(found), rel=0.5)

@@ -232,8 +232,7 @@ def test_an_entry_keeps_what_every_run_measured(params: dict[str, Any]) -> None:
 
 
 def test_a_shared_change_of_the_build_is_no_noise(params: dict[str, Any], tmp_path: Path) -> None:
-    found = contrasts_of(recorded(params, tmp_path, 3), params)
-    times = found["bounded", "avg-api-times"]
+    times = contrasts_of(recorded(params, tmp_path, 3), params)["bounded", "avg-api-times"]
     assert times["comparison"].tolist() == [0, 0, 1, 1, 2, 2]
     assert times["squares"].tolist() == pytest.approx([0.002**2 / 2] * 6)  # per run
     assert times["df"].tolist() == [0.5] * 6

@@ -86,8 +86,7 @@ def test_without_blocks_a_contrast_is_that_of_the_pooled_t_test() -> None:
     half = stats.t.ppf(0.975, 8) * pooled * np.sqrt(2 / 3)
     row = found.result.contrasts[1]
     assert (row.variant, row.against) == ("ephemeral, none", "managed, none")
-    expected = 100 * np.expm1([delta - half, delta + half])
-    assert [row.ci_low, row.ci_high] == pytest.approx(expected.tolist())
+    assert [row.ci_low, row.ci_high] == pytest.approx((100 * np.expm1([delta - half, delta + half])).tolist())
     anova = anova_lm(smf.ols("log ~ C(disk) * C(scheduler)", table).fit())
     (disk,) = (term for term in found.result.terms if term.factors == ["disk"])
     assert (disk.df, disk.p_value) == (1, pytest.approx(anova.loc["C(disk)", "PR(>F)"], rel=1e-6))
@@ -114,10 +113,8 @@ def test_stated_noise_judges_single_runs() -> None:
 
 def test_how_many_runs_would_show_a_difference() -> None:
     count = runs_needed(np.log(1.1))["5"]
-    rng = np.random.default_rng(5)
-    base, new = rng.normal(0, np.log(1.05), (2, 4000, count))
-    power = np.mean(stats.ttest_ind(new + np.log(1.1), base, axis=1).pvalue < 0.05)
-    assert 0.75 <= power <= 0.9
+    base, new = np.random.default_rng(5).normal(0, np.log(1.05), (2, 4000, count))
+    assert 0.75 <= np.mean(stats.ttest_ind(new + np.log(1.1), base, axis=1).pvalue < 0.05) <= 0.9
     assert chance_sd(np.log(1.1)) == pytest.approx(100 * np.expm1(np.log(1.1) / (1.96 * np.sqrt(2))), rel=1e-3)
 
 

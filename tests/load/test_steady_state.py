@@ -85,8 +85,7 @@ def test_what_is_lost_late_does_not_move_the_beginning_of_a_plateau(lost: float)
     values = users_curve(5000, ramp_s=1200, hold_s=4200)
     for at in (480, 660, 840):  # samples: the median of the second half lies far below the plateau
         values[at:] *= 1.0 - lost / 3.0
-    load = curve(values)
-    steady = bc.steady_window(load, "bounded", stop=Stop(5400.0, 5400.0, shutdown=False))
+    steady = bc.steady_window(curve(values), "bounded", stop=Stop(5400.0, 5400.0, shutdown=False))
     assert steady.window == (pytest.approx(0.98 * 1200 + 60, abs=5), 5400.0)
 
 

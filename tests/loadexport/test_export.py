@@ -118,8 +118,7 @@ def test_packets_pass_and_replace_what_statsd_holds(results: Results) -> None:
     negative = [line for line in lines if ":-" in line]
     assert negative
     for line in negative:  # "-5" takes five away from what statsd holds
-        name = line.partition(":")[0]
-        assert lines[lines.index(line) - 1] == f"{name}:0|g"
+        assert lines[lines.index(line) - 1] == f"{line.partition(':')[0]}:0|g"
 
 
 def test_a_real_statsd_holds_the_numbers(file: Path, results: Results, tmp_path: Path) -> None:

@@ -68,8 +68,7 @@ def test_several_runs_with_text_around_them_and_without_headers(out: Path) -> No
     out.write_text(f"#### noop\n\nbench 1\n```\n{V96}```\nSome words: not pgbench's.\n```\n{again}\n\n{V14}```\n")
     runs = bc.pgbench_runs(out)
     assert runs["scale"].tolist() == [10, 10, 50]
-    lines = out.read_text().splitlines()
-    begun = [lines[line - 1] for line in runs["line"]]
+    begun = [out.read_text().splitlines()[line - 1] for line in runs["line"]]
     assert [line.split(":")[0] for line in begun] == ["transaction type", "scaling factor", "transaction type"]
     with pytest.raises(
         bc.InputError, match=r"out\.txt: line 23: expected one run of pgbench, found 3 \(lines 6, 23, 40"

@@ -143,8 +143,7 @@ def test_no_release_yet_and_a_ledger_in_its_place(
     assert "No report was published" in (tmp_path / "reports/index.html").read_text("utf-8")
     (tmp_path / "ledger").mkdir()
     (tmp_path / "ledger/x.json").write_text("{")
-    asked = ["index", "-o", tmp_path / "reports", "--history", tmp_path / "ledger"]
-    assert command(*asked).exit_code == 3
+    assert command("index", "-o", tmp_path / "reports", "--history", tmp_path / "ledger").exit_code == 3
     record(tmp_path / "data/history/product", [release(1), release(2)])
     assert [row.entry.name for row in rows_of(tmp_path)] == ["v1.2", "v1.1"]
 

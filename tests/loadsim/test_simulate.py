@@ -152,8 +152,7 @@ def test_bundled_recordings_are_what_the_settings_make(project: Path, tmp_path: 
     simulated = {f.relative_to(kept) for f in kept.rglob("*.parquet") if not f.is_relative_to(recorded)}
     assert {f.relative_to(tmp_path) for f in written} == simulated
     for file in written:
-        committed = kept / file.relative_to(tmp_path)
-        made, stored = (bc.read(f) for f in (file, committed))
+        made, stored = (bc.read(f) for f in (file, kept / file.relative_to(tmp_path)))
         assert (made.window, made.notes) == (stored.window, stored.notes)
         told = ({k: v for k, v in each.provenance.items() if k != "files"} for each in (made, stored))
         assert next(told) == next(told)

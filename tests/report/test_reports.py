@@ -142,6 +142,10 @@ def test_nbconvert_writes_the_page_that_report_publishes(tmp_path: Path, monkeyp
     for file, exporter in named.items():
         by_hand, _ = exporter().from_filename(str(tmp_path / "out/comparison.ipynb"))  # type: ignore[no-untyped-call]
         assert re.sub(r'<p class="files">.*?</p>\n', "", (tmp_path / "out" / file).read_text("utf-8")) == by_hand
+    template = tmp_path / "mine.html.j2"
+    template.write_text('{% extends "buildcompare/report.html.j2" %}{% block main %}Ours{% endblock %}')
+    ours, _ = HtmlReportExporter(template_file=str(template)).from_filename(str(tmp_path / "out/comparison.ipynb"))  # type: ignore[no-untyped-call]
+    assert "Ours" in ours
     before = {file: file.read_bytes() for file in made.folder.rglob("*") if file.is_file()}
     monkeypatch.setitem(sys.modules, "nbconvert.exporters.templateexporter", None)
     monkeypatch.delitem(sys.modules, "buildcompare.report.exporters")

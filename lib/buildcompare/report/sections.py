@@ -317,9 +317,10 @@ def _chart_tools(drawn: Iterable[Figure], *, hint: bool = False) -> Fragment:
 
 
 @functools.cache
-def templates() -> Environment:
-    """Make the environment of the templates, with the functions that templates may call."""
-    loader = FileSystemLoader([TEMPLATES, TEMPLATES / "sections", *(kind.folder / "templates" for kind in kinds())])
+def templates(*first: str) -> Environment:
+    """Make the environment of the templates, with the functions that they call; `first` are folders searched first."""
+    rest = (kind.folder / "templates" for kind in kinds())
+    loader = FileSystemLoader([*first, TEMPLATES, TEMPLATES / "sections", *rest])
     made = Environment(
         loader=loader,
         autoescape=select_autoescape(["html.j2", "xml.j2"]),
