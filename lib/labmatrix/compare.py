@@ -315,11 +315,7 @@ def _adjusted(contrasts: Sequence[tuple[ContrastResult, Effect | None, Metric]])
             continue
         p_adjusted = float(next(adjusted))
         tested = judge(effect, metric.margin_percent, metric.better, p_adjusted, size=float(len(effects)))
-        more: dict[str, float | None] = {}
-        if isinstance(effect, Share):
-            more["required_runs"] = None
-        if row.delta_percent is None:
-            more |= {"ci_low": None, "ci_high": None}
+        more = {"required_runs": None} if isinstance(effect, Share) else {}
         rows.append(tested.filled(row).model_copy(update=more))
     return rows
 

@@ -112,7 +112,8 @@ class TestedEffect:
     def filled(self, row: Row) -> Row:
         """Fill in the fields of `row` that state this judgement (see :class:`~buildcompare.results.Decided`)."""
         effect, margin, known = self.effect, self.margin_percent, type(row).model_fields
-        fields: dict[str, object] = dict(zip(("ci_low", "ci_high"), self.interval, strict=True))
+        interval = self.interval if vars(row).get("delta_percent") is not None else (None, None)  # None: a base of zero
+        fields: dict[str, object] = dict(zip(("ci_low", "ci_high"), interval, strict=True))
         fields |= {"p_value": effect.p_value, "p_worse_one_sided": self.p_worse_one_sided, "status": self.status}
         fields |= {"p_adjusted": self.p_adjusted, "family": self.family, "noise_source": effect.noise_source}
         if "no_worse_than_percent" in known:  # a row that a verdict can use
