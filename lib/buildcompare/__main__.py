@@ -192,7 +192,7 @@ def _compared_to_kept(
     keep: bool,
     quiet: bool,
 ) -> Any:
-    """Compare new runs with runs kept in `folder`; return the result, or None if no kept run is comparable."""
+    """Compare new runs with kept runs; return None if none is comparable. With `keep`, also keep valid new runs."""
     from buildcompare.comparison import baselines
     from buildcompare.config.assumed import open_catalogue
     from buildcompare.recordings.sources import ENDING, read_runs
@@ -351,7 +351,7 @@ def _progress(is_shown: bool, total: int | None = None) -> Iterator[Callable[[st
             shown.enter_context(bar)
 
         def step(text: str) -> None:
-            if not bar.live.is_started:  # start late, as downloads show their own bar before the first step
+            if not bar.live.is_started:  # late: downloads show their own bar before the first step
                 shown.enter_context(bar)
             bar.update(task, description=text, advance=1)
 

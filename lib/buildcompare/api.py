@@ -85,7 +85,7 @@ def compare(
         metrics are then assumed from names such as ``checkout_duration_ms``, and a finding names these metrics.
     type
         ``"bounded"`` (a fixed number of users), ``"unbounded"`` (users are added until the server degrades), or
-        ``"benchmark"`` (numbers without times). The default is benchmark if no run has a time series, else bounded.
+        ``"benchmark"`` (numbers without timestamps). The default is benchmark if no run has time series, else bounded.
     users
         Number of users: the target of a bounded test, or the ceiling of an unbounded test.
     labels
@@ -102,7 +102,7 @@ def compare(
     calibration
         Path of a file that ``buildcompare calibrate`` made. Without one, noise is from the catalogue and repeated runs.
     rate_s
-        Seconds over which rates in the files were taken. The default is the value in the files, else 60, or less in
+        Seconds over which rates in the files were averaged. The default is the value in the files, else 60, or less in
         short repeated runs. A bounded run's steady window begins `rate_s` after the load is reached. Windows last at
         least 5 `rate_s`; with several bounded runs per build, the shorter of 30 s and 30 samples is enough.
     refresh
@@ -123,8 +123,8 @@ def compare(
     Notes
     -----
     A frame is tidy (columns ``timestamp``, ``metric``, ``value``; every other column is a label that distinguishes
-    series of one metric) or wide (index: times in seconds or dates; one column for each metric), with values in the
-    catalogue's units. See :meth:`Recording.from_frame`. A frame with a column ``session`` and no times holds a
+    series of one metric) or wide (index: seconds or dates; one column for each metric), with values in the
+    catalogue's units. See :meth:`Recording.from_frame`. A frame with a column ``session`` and no timestamps holds a
     benchmark's numbers, either in the columns ``metric`` and ``value`` or in one column for each metric.
 
     Examples
@@ -203,7 +203,7 @@ def _inline(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Operation]:
 
 
 def _test_of(runs: Mapping[Side, Sequence[Recording]], stated: TestType | None, users: int | None) -> Test:
-    """Return the test of the runs, by default of the type that fits them; refuse settings that do not fit."""
+    """Return the test of the runs; its type is `stated`, else one that fits. Refuse a stated type that does not fit."""
     every = [run for side in SIDES for run in runs[side]]
     timed, numbers = any(run.series for run in every), any(run.measurements for run in every)
     benchmark: list[TestType] = ["benchmark"] if numbers or not timed else []
@@ -326,7 +326,7 @@ class Shown:
         display(*shown, raw=True)  # type: ignore[no-untyped-call]  # IPython's function is untyped
 
     def save(self) -> None:
-        """Embed results.json in the notebook. If a user runs it, also save the file unless a report is published."""
+        """Embed results.json in the notebook. In a user's run, also save the file, unless its folder holds a report."""
         from IPython.display import display
 
         if not self.published:
@@ -434,7 +434,7 @@ class Result(Shown, Analysis):
         ----------
         metric
             Name or slug of the metric, such as ``"p99-api-times"`` (columns of :attr:`metrics`), or one of its series,
-            as :attr:`samples` names it. Of several series, the first that changed is drawn.
+            as :attr:`samples` names it. Of several series, the first that changed is drawn, or the first if none did.
         test
             The test's name; by default the first test that has the metric.
 

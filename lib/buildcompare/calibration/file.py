@@ -17,7 +17,7 @@ from buildcompare.metrics.judge_at_load import learned_at_load
 from buildcompare.recordings.recording import Recording
 from buildcompare.stats import noise
 
-METHOD = 8  # Version of the calculations. Reports omit the error rates of calibration files with another version.
+METHOD = 8  # Version of the calculations. Reports omit the self-check of a calibration file with another version.
 DIGITS = 7  # Significant digits of numbers in the file; noise between runs (at least 0.1 %) far exceeds this rounding
 MAX_BYTES = 100_000_000
 
@@ -89,7 +89,7 @@ class Calibration(Strict):
 
 
 def read_calibration(file: str, catalogue_name: str | None) -> Calibration:
-    """Read a calibration for a comparison that uses the catalogue `catalogue_name`; None: not known yet."""
+    """Read a calibration file, and check that it belongs to the catalogue `catalogue_name` (if this is not None)."""
     key, expected = "calibration", "a file that `python -m buildcompare calibrate` made"
     text = read_text(resolve(file), expected, key=key, max_bytes=MAX_BYTES)
     try:
@@ -107,7 +107,7 @@ def read_calibration(file: str, catalogue_name: str | None) -> Calibration:
 def groups_without(
     calibration: Calibration, recordings: Iterable[Recording]
 ) -> tuple[list[noise.RepeatedRuns], dict[str, Any]]:
-    """Return the groups that contain no run of `recordings`, so that no run defines its own noise, and a summary."""
+    """Return the groups without runs of `recordings` (no run may define its own noise), and a summary for reports."""
     compared = {each for recording in recordings for each in ids_of(recording)}
     left_out = [group.name for group in calibration.groups if any(compared & {*run.ids} for run in group.runs)]
     kept = [group for group in calibration.groups if group.name not in left_out]

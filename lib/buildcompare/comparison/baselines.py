@@ -107,7 +107,7 @@ def compare_to_kept(
     result = compared(kept)
     ((base, runs),) = [(each["base"], each["new"]) for each in result.recordings.values()]
     fit = latest(folder, stated, load_of(runs))
-    untimed = not any(run.series or run.session for run in (*base, *runs))  # each pyperf file has an unnamed session
+    untimed = not any(run.series or run.session for run in (*base, *runs))  # a pyperf file's session has the name ""
     if untimed and sessions is None:
         sessions = [each.folder.name for each in fit for _ in range(each.runs)], ["new"] * len(runs)
     if fit != kept or untimed:

@@ -16,7 +16,7 @@ from buildcompare.stats.planning import percent
 
 WORSENS = 1.5
 """Minimum factor by which a metric worsens from the first to the last third of the new build's steady windows,
-relative to the base. In 28 identical pairs of ceiling runs on useful machines, times and memory reach 1.42 at most."""
+relative to the base. In 28 pairs of identical unbounded runs (no tiny machines), durations and memory reach 1.42."""
 ERRORS = 3.0  # each new run worsens more than every base run by at least this many standard errors (within runs)
 
 
@@ -42,9 +42,9 @@ def _drifts(row: MetricResult, views: Views, catalogue: Catalogue) -> Pair[list[
 
 
 def _drift(view: RunView, row: MetricResult, sign: float) -> tuple[float, float, bool] | None:
-    """Log change from first to last third of a window, its standard error, and whether each sixth is worse than before.
+    """Log change from first to last third of a window, standard error, and if each sixth is worse than the previous.
 
-    Positive changes are worse. The standard error is that of the samples around a linear trend in each of both thirds.
+    A positive change is worse. The standard error comes from the samples' scatter around a linear trend in each third.
     """
     series, window = view.recording.find(row.slug, row.labels), view.steady.window
     if series is None or window is None:

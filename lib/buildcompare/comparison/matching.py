@@ -12,7 +12,7 @@ from buildcompare.results.codes import SIDES, Side
 
 
 def without_build_labels(recordings: Mapping[Side, Sequence[Recording]]) -> Mapping[Side, Sequence[Recording]]:
-    """Remove labels whose values all differ between the builds, such as the names of pods.
+    """Remove labels (except status codes) whose values all differ between the builds, such as the names of pods.
 
     Series with such labels would have no counterpart in the other build. Of several series of a run that differ only by
     such labels, rates and users are added up, and other values averaged.

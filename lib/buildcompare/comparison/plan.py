@@ -76,7 +76,7 @@ def _planned(test: TestResult, hours: float) -> Iterator[PlannedRow]:
 
 
 def _chosen(steps: list[FurtherRuns], margin: float, hours: float) -> list[FurtherRunsResult]:
-    """Return 1 or 2 plans: the smallest, and the first to detect a change of :func:`aim` (else the largest)."""
+    """Return 1 or 2 plans: the smallest, and the first to detect a change of :func:`aim` percent (or the largest)."""
     enough = next((step for step in steps if step.found_percent <= aim(margin, True)), steps[-1])
     chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
     return [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]

@@ -73,7 +73,7 @@ def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[Pool
 
 
 def _effect(metric: MetricResult) -> Effect | None:
-    """Convert the row that the verdict uses to an effect; None without standard error, or at unchanged traffic mix."""
+    """Convert the row that the verdict uses to an effect; None without standard error, or if `traffic_mix` decides."""
     row = metric.deciding
     if metric.decided_by not in ("level", "equal_load") or row is None or row.delta_percent is None:
         return None

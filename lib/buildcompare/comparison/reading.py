@@ -182,7 +182,7 @@ def with_catalogue(
 
 
 def _fitting(tests: Tests, inline: Mapping[str, Operation]) -> tuple[Catalogue, str, bool]:
-    """Merge the catalogues that fit the tests; return the result, its name, and if all catalogues agree on metrics."""
+    """Merge fitting catalogues; return the result, its name, and if it finds the same metrics as all catalogues do."""
     every, units = open_catalogue().with_operations(inline), [_units(runs) for runs in tests]
     names = sorted({name for each in units if (name := recognised(metric for metric in each if metric not in inline))})
     listed = open_catalogue(names).with_operations(inline)

@@ -40,7 +40,7 @@ class RunSd(_Strict):
     unbounded: float | None = Field(default=None, gt=0)
     benchmark: float | None = Field(default=None, gt=0)
     equal_load: float | None = Field(default=None, gt=0)
-    """Standard deviation between unbounded runs at the same load, in percent, without the runs' standard errors."""
+    """Standard deviation between unbounded runs at the same load, in percent, without the error within each run."""
     df: dict[Literal["bounded", "unbounded", "benchmark", "equal_load"], Annotated[float, Field(gt=0)]] = {}
     """Degrees of freedom of each standard deviation: number of measured runs minus number of setups. Default: 8."""
 
@@ -63,9 +63,9 @@ class Metric(_Strict):
     reading_error_percent: float = Field(default=0.0, ge=0)
     """Error of a level that is read off a plot with overlapping curves, as a standard deviation in percent."""
     independent_tests: tuple[TestType, ...] = ()
-    """Types of test in which the metric's noise (at equal load in unbounded tests) is independent between tests.
+    """Types of test in which the metric's noise is independent between tests (`unbounded`: its noise at equal load).
 
-    The changes of the metric are averaged over the tests of such a type."""
+    The changes of the metric are averaged over all tests of one such type."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
     """For a proxy of the load: increase of the metric per user, such as goroutines per user. None if unknown."""
@@ -93,7 +93,7 @@ def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "succes
 class Operation(_Strict):
     """Settings of one metric. A missing value comes from the catalogue or the metric's name, else from the defaults.
 
-    Without `better`, and without a direction implied by the name or a unit of time, the metric is neutral and no gate.
+    If `better`, the catalogue, the name and the unit give no direction, the metric is neutral and `gate` is False.
     """
 
     unit: str = Field(default="", max_length=60)
@@ -352,5 +352,5 @@ def read_catalogue(name: str | Catalogue) -> Catalogue:
 
 @lru_cache(maxsize=8)
 def _read(file: Path, text: str) -> Catalogue:
-    """Parse the text of a catalogue; the result is cached by path and text."""
+    """Read a catalogue's file. Its contents, `text`, only let the cache recognise a changed file."""
     return checked(Catalogue, read_yaml(file))

@@ -91,7 +91,7 @@ def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
                 end = last
         return "".join([*kept, text[end:]])
 
-    cached = lru_cache(maxsize=10_000)(hidden)  # cached, as most labels occur in many series
+    cached = lru_cache(maxsize=10_000)(hidden)  # cached, because most labels occur in many series
 
     def hide(text: str) -> str:
         if not forms or len(text) <= MAX_LINE:

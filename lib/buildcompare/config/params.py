@@ -24,12 +24,12 @@ FILE_KEYS: dict[str, str] = {
     "ltctl": "report", "recorded": "recording", "grafana": "snapshot", "pgbench": "pgbench", "sysstat": "sysstat"
 }  # fmt: skip
 """Kind of source -> key of a run that holds the path of its file."""
-CATALOGUES = {"prometheus": "mattermost"}  # kind of source -> default catalogue; for files, found by metric names
+CATALOGUES = {"prometheus": "mattermost"}  # kind of source -> default catalogue; if none, metric names decide
 _FILE_KEYS = [f"`{key}`" for key in (*FILE_KEYS.values(), "values")]
 MOST_USERS = 1_000_000_000
 """Upper bound of users and of counted errors."""
 SLUG = re.compile(r"(?!(?i:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
-"""Pattern of names for files and folders: no separators, no dot at either end, no name that Windows reserves (con)."""
+"""Pattern of names for files and folders: no slashes, no dot at either end, no name that Windows reserves (con)."""
 
 
 _CREDENTIALS = re.compile(
@@ -157,7 +157,7 @@ class Run(Strict):
 
     @property
     def kind(self) -> str | None:
-        """Kind of the run's file; None without a file."""
+        """Kind of the run's file; None for `values` and for a run that is pulled."""
         return next((kind for kind, key in FILE_KEYS.items() if getattr(self, key) is not None), None)
 
     @property
@@ -281,7 +281,7 @@ class Source(Strict):
     timeout_s: float = Field(default=120.0, gt=0, le=3600)
     """Limit of one query, in seconds."""
     time_unit: Literal["s", "ms", "us", "ns", "days", "date"] | None = None
-    """Unit of numeric times in tables. ``days``: day numbers of spreadsheets; ``date``: digits such as 202412111000."""
+    """Unit of numeric timestamps in tables. ``days``: spreadsheet day counts; ``date``: digits such as 202412111000."""
     gzip: bool = False
     """Ask for compressed answers, which take a third of the bytes, but more time on a fast network."""
     headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
@@ -355,7 +355,7 @@ class Reported(Traced):
 
     def run_files(self) -> Iterator[RunFiles]:
         """Yield the artefacts of each run."""
-        raise NotImplementedError  # each kind of params file (config/kinds.py) implements this
+        raise NotImplementedError  # the model of each kind of params file implements this
 
 
 class Comparison(Reported):
@@ -367,7 +367,7 @@ class Comparison(Reported):
     metrics: str | None = Field(default_factory=lambda read: CATALOGUES.get(read["source"].kind), min_length=1)
     """Name or path of the catalogue; None: for each test, the catalogue that lists the most of its metrics."""
     operations: dict[Annotated[str, Field(min_length=1, max_length=200)], Operation] = Field(default_factory=dict)
-    """Name of a benchmark's quantity -> its settings, which override the catalogue's."""
+    """Name of a metric -> its settings, which override the catalogue's."""
     tests: Named[Test]
     grafana: dict[str, HttpUrl] = Field(default_factory=dict)
     coordinator: Coordinator = Field(default_factory=Coordinator)

@@ -32,7 +32,7 @@ def root() -> Path:
 
 
 def places() -> list[Path]:
-    """Return the folders searched for catalogues and notebooks: first the project's root, then the package's folder."""
+    """Return the folders searched for catalogues and notebooks: the project's root, then that of the shipped files."""
     return [root(), _SHIPPED if _SHIPPED.is_dir() else _PACKAGE.parents[1]]
 
 
@@ -110,7 +110,7 @@ def _remove_left(parent: Path, pattern: str) -> None:
 def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
     """Lock `folder` and yield True. Without `wait`, yield False if another process holds the lock.
 
-    The lock ends with the process. If locks are unavailable, yield True on Windows and `wait` on other systems.
+    The lock ends with the block or the process. If locks are unavailable, yield True (Windows) or `wait` (others).
     """
     if sys.platform == "win32":
         yield True

@@ -153,7 +153,7 @@ def read_yaml(file: Path) -> Document:
     key, text = None, read_text(file, "a YAML file", max_bytes=MAX_BYTES)
     builder = _Builder(file)
     try:
-        if re.search(r"(?:[\[{]\s*){200}", text):  # checked first, as the reader's time grows with depth squared
+        if re.search(r"(?:[\[{]\s*){200}", text):  # first: parsing time grows with the square of the depth
             raise RecursionError
         reader = YAML(typ="safe", pure=True)
         reader.Resolver = _Resolver

@@ -18,7 +18,7 @@ LEAST_PERCENT = 1.0
 """Minimum share in percent. Frames below it in both builds are omitted, because each statistical test costs power."""
 MOST_FRAMES, MOST_FRAMES_COMPARED = 20, 500  # maximum number of frames in a table, and of compared frames
 NESTED = 0.9
-"""A frame is omitted if the change of one of its callees is at least this fraction of the frame's change."""
+"""`total` omits a frame if the change of one of its callees is at least this fraction of the frame's change."""
 OWN_PART = 0.5
 """Weight of a frame's observed variance between runs; the variance from a model of all frames has the remaining weight.
 Chosen among 0.25, 0.5 and 0.75 by ``benchmarks/profiles.py`` on random seeds below 250."""

@@ -31,7 +31,7 @@ class Profile:
     stacks: Mapping[Stack, float]
     """Weight of each stack, which starts with the outermost frame. There is at least one stack; weights are above 0."""
     samples: float
-    """Number of samples; it differs from the sum of weights if weights are times."""
+    """Number of samples; it differs from the sum of weights if weights are durations."""
     provenance: Mapping[str, object] = field(default_factory=dict)
 
     @property
@@ -41,7 +41,7 @@ class Profile:
 
 
 def read_profile(path: str) -> Profile:
-    """Read one profile, possibly gzipped; :class:`~buildcompare.config.errors.InputError` for other contents.
+    """Read one profile, possibly gzipped; other contents raise :class:`~buildcompare.config.errors.InputError`.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ def head_of(path: str) -> bytes:
 
 
 def matching(paths: Iterable[str]) -> list[str]:
-    """Expand patterns such as ``log.4711.*`` and folders (names with a dot) to files; a path without a match stays."""
+    """Expand patterns (``log.4711.*``), and folders to files with a dot in the name; keep paths without a match."""
     expanded: list[str] = []
     for path in paths:
         if not is_remote(path) and "\0" not in path and resolve(path).is_dir():

@@ -25,10 +25,10 @@ class FileSource:
 class Format(NamedTuple):
     """File formats that another package registers as an entry point `buildcompare.formats`."""
 
-    recognise: Callable[[bytes], bool]  # tests by the first `HEAD_BYTES` unpacked bytes if `read` can read a file
+    recognise: Callable[[bytes], bool]  # True if `read` can read a file with these first `HEAD_BYTES` unpacked bytes
     read: Callable[[str, Catalogue], Recording]  # reads the file of this path
     parts: Callable[[Iterable[str]], set[str]] = lambda _: set()
-    """Function that returns, of the file names in a folder, those of files that are read with another file's run."""
+    """Function that takes the names in a folder, and returns the names of files that belong to another file's run."""
 
 
 @cache

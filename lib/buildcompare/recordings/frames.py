@@ -136,7 +136,7 @@ def _counts_rows(column: pd.Series) -> bool:
 
 
 def _counts_up(series: Series) -> bool:
-    """Test for a counter: named like ``x_total``, not negative, at most 1 % of steps fall, or 3 fall to near zero."""
+    """Test for a counter: a name like ``x_total``, no negative value, few falls (1 % of steps, or 3 to near zero)."""
     values = series.values[~np.isnan(series.values)]
     named = re.search("_(total|(seconds|bytes)_(count|sum|bucket))$", series.name)
     if not named or values.size < 2 or not np.all(np.isfinite(values) & (values >= 0.0)):
@@ -157,7 +157,7 @@ def clock_of(columns: Iterable[object]) -> str | None:
     """Return the name of the time column, such as ``time_ms`` ("" for an unnamed first column); None if unclear."""
     names = list(map(str, columns))
     matches = [name for name in names if name and _CLOCK.fullmatch(name.strip().casefold())]
-    ranks = [("epoch", "unix", "elapsed"), ("epoch", "unix"), ()]  # prefixes to skip, unless only such names are left
+    ranks = [("epoch", "unix", "elapsed"), ("epoch", "unix"), ()]  # prefixes to skip: first three, then two, then none
     sure = next(filter(None, ([n for n in matches if not n.casefold().startswith(rank)] for rank in ranks)), [])
     return sure[0] if len(sure) == 1 else "" if not sure and names[:1] == [""] else None
 
@@ -216,7 +216,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
 
 
 def _errors(series: Sequence[Series], catalogue: Catalogue) -> Iterator[Series]:
-    """For each metric of requests with a status label, yield the sum of its series with a bad status, or zeros."""
+    """For each unlisted metric of requests with a status label, yield the sum of its series with a bad status, or 0."""
     for name in dict.fromkeys(each.name for each in series):
         same, of = [each for each in series if each.name == name], _REQUESTS.fullmatch(name)
         texts = [[each.labels.get(label, "").removesuffix(".0") for each in same] for label in STATUS]
@@ -235,7 +235,7 @@ def _errors(series: Sequence[Series], catalogue: Catalogue) -> Iterator[Series]:
 
 
 def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Catalogue) -> Iterator[Curve]:
-    """Yield a curve for each column, named after the column or, for an export of a Grafana panel, after the file."""
+    """Yield a curve for each column, named after it; for unlisted columns of a Grafana export, named after the file."""
     grafana = _GRAFANA_NAME.fullmatch(Path(file.path or "").name)
     title, of_title = unit_in(grafana[1].strip(), catalogue) if grafana else (None, "")
     for column in map(str, frame.columns):
@@ -393,7 +393,7 @@ def numbers_of(
 ) -> tuple[FloatArray, str]:
     """Convert cells to numbers in `unit`, NaN if empty; `stated` are the units of cells that contain no unit.
 
-    Also return the unit of the numbers: `unit`, or if empty, the base unit of the first unit in `stated` or a cell.
+    Also return the unit of the numbers: `unit`, or if it is empty, the base unit of the first unit stated or in a cell.
     """
     if column.dtype.kind == "m":
         column, stated = column.dt.total_seconds(), (*stated, "s")

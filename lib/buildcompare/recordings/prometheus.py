@@ -100,7 +100,7 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
 
 
 def _unknown(client: Client, queries: Sequence[str], window: tuple[dt.datetime, dt.datetime]) -> str:
-    """Name the metrics in `queries` that the server lacks, each with the most similar metric on the server."""
+    """Name the metrics in `queries` that the server lacks, each with the most similar name on the server, if close."""
     within = {key: f"{instant.timestamp():.3f}" for key, instant in zip(("start", "end"), window, strict=True)}
     try:
         names = {str(each) for each in client.listing("/api/v1/label/__name__/values", within)} if queries else set()
@@ -191,7 +191,7 @@ def _about(question: Question) -> Iterator[None]:
 
 
 def _joined(question: Question, asked: range, parts: Sequence[Answer], url: str) -> Answer:
-    """Join the answers to the pieces of one window, with the series sorted by their labels; check the times asked."""
+    """Join the answers to the pieces of one window, sort series by labels, and check that times are those asked."""
     pieces: dict[tuple[tuple[str, str], ...], list[tuple[FloatArray, FloatArray]]] = {}
     for part in parts:
         for labels, times, values in part.series:

@@ -20,7 +20,7 @@ from buildcompare.recordings.series import FloatArray, to_float
 BATCH = 1 << 19  # bytes that are parsed at a time
 MAX_PART = 64_000_000  # maximum bytes of one series: 11,000 points take 500 kB
 MAX_WORDS = 300  # maximum characters that are kept of a server's message
-_VALUES = b',"values":[['  # starts the numbers of a series; no JSON string contains it, as quotes are escaped
+_VALUES = b',"values":[['  # precedes a series' samples; JSON strings cannot contain it: their quotes are escaped
 _BEFORE, _AFTER = (int.from_bytes(letters, "little") for letters in (b',"', b'"],['))  # what surrounds a value
 _PARTIAL = re.compile(r"\b(?:partial|incomplete|truncated|not exhaustive|rpc error)\b", re.IGNORECASE)
 

@@ -72,7 +72,7 @@ class Client:
         return {"kind": self._line(kind, 60).casefold(), "version": self._line(str(build.get("version", "")), 60)}
 
     def query_range(self, query: str, start_s: float, end_s: float, step_s: float) -> answers.Answer:
-        """Ask for every series of `query`; times in seconds since 1970, sent in whole milliseconds."""
+        """Ask for every series of `query`; times are in seconds since 1970, and are rounded to milliseconds."""
         grid = {"start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:.3f}"}
         # `timeout` lets the server stop first, with a message. `nocache` keeps VictoriaMetrics from rounding the times.
         limit = {"timeout": f"{max(1, round(self._source.timeout_s * 1000))}ms", "nocache": "1"}

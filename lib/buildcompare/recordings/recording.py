@@ -28,8 +28,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-ALIKE = 1.1  # Series share a clock if together they have at most this many distinct times per step
-LATE = 2.0  # In a sum, a series counts as 0 more than this many steps before or after its samples
+ALIKE = 1.1  # Series are sampled at the same times if together they have at most this many distinct times per step
+LATE = 2.0  # In a sum, a series is 0 at times over this many steps before its first or after its last sample
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Recording:
     provenance
         Files with their hashes, or a server and the queries.
     measurements
-        Numbers without times, such as a benchmark's results.
+        Values without timestamps, such as a benchmark's results.
     session
         Name of the session of a benchmark; empty if the run is its own session, None if no session is stated.
     """
@@ -82,7 +82,7 @@ class Recording:
             Tidy: one sample per row, in the columns ``time`` (or ``timestamp``), ``metric`` and ``value``; every other
             column is a label that distinguishes series of one metric. Or wide: one column per metric, and the time in
             the index. Times are seconds (since 1970, or since the run began), milliseconds or finer since 1970, or
-            dates (without a zone: UTC).
+            dates (in UTC if they have no zone).
         catalogue
             A catalogue's name, path or contents: it states the unit of each metric, found by name, alias or slug. The
             default searches all catalogues, and reads the units of unlisted metrics from their names.
@@ -94,7 +94,7 @@ class Recording:
         Returns
         -------
         Recording
-            The recording, with samples unchanged (NaN included); only counters become rates per second.
+            All samples, NaN included; values are converted to the catalogue's units, and counters to rates per second.
 
         Raises
         ------
@@ -203,8 +203,8 @@ class Recording:
     def total(self, metric: str) -> Series | None:
         """Return the graph series of `metric`; several series (of instances, say) are summed.
 
-        A series counts as 0 more than `LATE` steps before or after its samples. Other times at which a series lacks a
-        sample are left out. If the series are sampled at different times, only times that all series share are kept.
+        A series counts as 0 at times over `LATE` steps before its first or after its last sample. Other times at which
+        a series lacks a sample are left out. Of series that are sampled at different times, only shared times are kept.
         """
         parts = [series for series in self.graphs() if series.metric == metric]
         if len(parts) < 2:
@@ -240,7 +240,7 @@ class Recording:
         elapsed, finite = elapsed[first:stop], np.isfinite(series.values[first:stop])
         present = elapsed.size
         steps = (end - start) / step if step > 0 else math.inf
-        if present and elapsed[0] - start > 0.5 * step:  # a sample has the time at which its interval ends
+        if present and elapsed[0] - start > 0.5 * step:  # timestamps are ends of intervals: none is due at `start`
             steps -= 1.0
         expected = max(present, math.floor(steps + 1e-6) + 1) if math.isfinite(steps) else present
         gap = float(np.diff(np.concatenate(([start], elapsed[finite], [end]))).max())
@@ -250,7 +250,7 @@ class Recording:
 
 
 def joined_numbers(parts: Sequence[Recording]) -> Recording:
-    """Join the numbers of all runs of one session into one recording."""
+    """Join the measurements of all runs of one session into one recording."""
     values: dict[str, list[Measurement]] = {}
     for each in (each for part in parts for each in part.measurements):
         values.setdefault(each.metric, []).append(each)

@@ -1,4 +1,4 @@
-"""Data of one run: series over time, numbers without times, values of labels, notes."""
+"""Data of one run: series over time, values without timestamps, values of labels, notes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Series(_Named):
 
 @dataclass(frozen=True)
 class Measurement(_Named):
-    """One metric's numbers without times in one run: a benchmark's result, or a number per request or iteration."""
+    """One metric's values without timestamps in one run: a benchmark's result, or a value per request or iteration."""
 
     metric: str  # slug in the catalogue, or a slug made from `name` if the catalogue does not list the metric
     name: str
@@ -87,7 +87,7 @@ class Measurement(_Named):
 
 @dataclass(frozen=True)
 class LabelSummary(_Named):
-    """One statistic of a label over the whole run, as the source computes it; times are in seconds."""
+    """One statistic of a label over the whole run, as the source computes it; durations are in seconds."""
 
     group: str
     label: str

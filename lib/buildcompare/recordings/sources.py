@@ -247,7 +247,7 @@ def pull(
 
 
 def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
-    """Read one run of a comparison, and cut it to the window in the params, if any."""
+    """Read one run of a comparison; a window in the params replaces the window of a recording in a file."""
     if isinstance(run.values, str):
         files = [_values_in(path, catalogue) for path in matching([run.values])]
         if run.session is None and len(files) > 1 and any(each.session is not None for each in files):
@@ -290,7 +290,7 @@ def _values_in(path: str, catalogue: Catalogue) -> Recording:
 
 
 def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue: Catalogue) -> Recording:
-    """Make a run from one or several numbers of each metric; times must be above 0, other numbers at least 0."""
+    """Make a run from one or several values of each metric; durations must be above 0, other values at least 0."""
     measurements = []
     for name, given in values.items():
         try:
@@ -299,7 +299,7 @@ def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue
         except (TypeError, ValueError):  # values that are not numbers, or nested lists of unequal lengths
             numbers = np.empty(0)
         measured = Measurement.of(name, numbers, catalogue)
-        least = np.nextafter(0.0, 1.0) if measured.unit == "seconds" else 0.0  # rates may be 0, times may not
+        least = np.nextafter(0.0, 1.0) if measured.unit == "seconds" else 0.0  # rates may be 0, durations may not
         if numbers.ndim != 1 or not numbers.size or not np.all(np.isfinite(numbers) & (numbers >= least)):
             expected = f"a number {'above 0' if least else 'of 0 or more'}, or a list of them"
             raise InputError(file=None, key=name, expected=expected, found=str(given)[:60])

@@ -261,7 +261,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Cast a column to a type that tables of samples use: number, boolean, text, or time without zone."""
+    """Cast a column to a type of tables of samples: number, boolean, text, duration, or timestamp without zone."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):  # drop the zone; microseconds cover every year
         return column.cast(pa.timestamp("us"), safe=False)
@@ -277,7 +277,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def write_recording(recording: Recording, file: Path) -> None:
-    """Write `recording` to `file`; a failure leaves no partial file."""
+    """Write `recording`, except its measurements and session, to `file`; a failure leaves no partial file."""
     rows: list[dict[str, object]] = []
     for series in recording.series:
         row = {name: getattr(series, name) for name in _TEXTS} | _clock(series.times)

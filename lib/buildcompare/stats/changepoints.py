@@ -20,12 +20,12 @@ from buildcompare.stats.levels import FEWEST, ROUNDED
 
 PENALTY = 12.0, 40.0
 """Penalty, if not calibrated: (first number + second number / effective sample size) * long-run variance. Of unchanged
-AR(1) series (60 to 1080 samples, autocorrelation 0 to 0.9), at most 5 % show a change (short series with 0.9: 12 %)."""
+AR(1) series (60 to 1080 samples, autocorrelation 0 to 0.9), at most 5 % show a change (12 % of short ones with 0.9)."""
 PENALTY_OF_TWO = 20.0, 600.0  # like `PENALTY`, for noise around three preliminary segments instead of two
 HIGHEST_PHI = 0.97  # maximum lag-1 autocorrelation of noise; above it, a series of an hour looks like a random walk
 CHANGE_PHI = 0.93
-"""Maximum lag-1 autocorrelation of noise in series that are no load tests. There it finds changes better than
-`HIGHEST_PHI` (covering score 0.73 against 0.71). In load tests, 11 instead of 9 of 31 identical pairs show events."""
+"""Maximum lag-1 autocorrelation of noise in series that are no load tests. In these, its covering score is better
+(0.73) than that of `HIGHEST_PHI` (0.71). In load tests, it gives events in 11 instead of 9 of 31 identical pairs."""
 MAD_TO_SD = 1.0 / 0.6745
 """Standard deviation / median absolute deviation of a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 CALIBRATION_RUNS = 10  # minimum number of identical runs from which a penalty is learned
@@ -88,11 +88,11 @@ class Changepoints:
 
 
 def penalty_factor(no_change: Sequence[float]) -> float:
-    """Penalty for each change, in noise variances, learned from at least `CALIBRATION_RUNS` runs without changes.
+    """Penalty for each change as a multiple of the noise variance, learned from runs without changes.
 
-    `no_change` holds the smallest penalty, in noise variances, at which each run shows no change; all runs have about
-    the same length. The result is their maximum, or a log-normal bound if that is higher. A new run exceeds the maximum
-    of k runs with probability 1 / (k + 1), and the bound with `FALSE_ALARMS`.
+    `no_change` holds, for each of at least `CALIBRATION_RUNS` runs of similar length, the smallest multiple at which
+    the run shows no change. The result is the maximum of `no_change`, or a log-normal bound if that is higher. A new
+    run exceeds the maximum of k runs with probability 1 / (k + 1), and the bound with probability `FALSE_ALARMS`.
     """
     count = len(no_change)
     if count < CALIBRATION_RUNS or not all(each > 0 for each in no_change):

@@ -34,8 +34,8 @@ STEPS = 40  # number of critical values tried for each gate metric (felt by user
 GATE = "gate"  # name of the family of metrics that users feel
 Row = TypeVar("Row", bound=Model)
 USERS = 5.0
-"""Factor on the p-value of a loss of supported users. With it, 0.5 % of unchanged tests show a loss (for gate metrics
-2.5 %). Of losses of 10 % injected into identical unbounded runs used for tuning, 80-84 % are found."""
+"""Factor on the p-value of a loss of supported users. With it, 0.5 % of unchanged tests show a loss (2.5 % for
+other gate metrics). Of losses of 10 % injected into identical unbounded runs used for tuning, 80-84 % are found."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Effect:
 
     @property
     def runs(self) -> float:
-        """Number of runs of each build; if the builds differ, the harmonic mean."""
+        """Number of runs of each build; if the numbers differ, their harmonic mean."""
         return 2.0 * (self.run_sd / self.sd) ** 2
 
     @property
@@ -299,7 +299,7 @@ def judge_metrics(
 
 
 def family_of(metric: Metric) -> str:
-    """Family of a metric: `errors` (request outcomes), `gate` (felt by users), `times` (other times), or `other`."""
+    """Family of a metric: `errors` (request outcomes), `gate` (felt by users), `times` (other durations) or `other`."""
     return "errors" if metric.outcome else GATE if metric.gate else "times" if metric.unit in TIMES else "other"
 
 

@@ -53,10 +53,10 @@ def failures_effect(base: Runs, new: Runs, *, succeeded: bool = False) -> Effect
 
 
 def _kept(sides: Sequence[FloatArray], odds: float, sd: float) -> tuple[float, float]:
-    """Return the log change of the mean fraction of successes and its standard error; `odds`: change of log odds.
+    """Return the log change of the mean fraction of successes and its standard error; `odds` is the change of log odds.
 
     One run with failures hardly moves mean log odds. So the log odds give the p-value only if their change is
-    significant. Otherwise, scatter between runs or chance gives the standard error, and the change is not significant.
+    significant. Else, scatter or chance gives the standard error, which is raised if the change would be significant.
     """
     kept, df = [1.0 - side[:, 0] / side[:, 1] for side in sides], sum(map(len, sides)) - 2
     means = [max(float(each.mean()), ADDED / side[:, 1].sum()) for each, side in zip(kept, sides, strict=True)]

@@ -43,7 +43,7 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
     window
         Elapsed seconds; samples after ``window[0]`` up to ``window[1]`` count.
     geometric
-        Take the geometric mean. Times are skewed, so a few peaks would dominate their arithmetic mean.
+        Take the geometric mean. Response times are skewed, so a few peaks would dominate their arithmetic mean.
 
     Returns
     -------

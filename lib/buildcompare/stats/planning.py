@@ -30,7 +30,7 @@ POWER = 0.8  # power of a detectable effect (Cohen 1988)
 MOST_ADDED = 8  # added runs of each build over which looks share the error rate if no number of runs is planned
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
 SPENT = 0.0425
-"""Error rate of all looks (unplanned: all but the first), for normal statistics. It is below `ALPHA`, as t statistics
+"""Error rate of all looks (without a plan, of all but the first), for normal statistics: below `ALPHA`, as t statistics
 with 5 degrees of freedom add 0.003 (Jennison & Turnbull 2000, "Group Sequential Methods", 4.4; benchmarks/looks.py)."""
 LEAST = 1e-6  # minimum of `spent_late(part) / part`; an error rate of 0 would have no critical value
 HALVINGS = 75  # bisection steps of a root search; they shrink an interval of 1e6 to the floating-point precision of 1
@@ -41,7 +41,7 @@ POINTS = 401  # grid points of the integral in `levels`; twice as many change a 
 class Looks:
     """Numbers of runs of each build at all judgements (looks) of a comparison; the last is for the present look."""
 
-    runs: tuple[float, ...] = (1.0,)  # runs of each build at each judgement; the harmonic mean if the builds differ
+    runs: tuple[float, ...] = (1.0,)  # runs of each build at each judgement; the harmonic mean if the numbers differ
     planned: float | None = None
     """Planned final number of runs of each build; None if no number was planned."""
 
@@ -64,7 +64,7 @@ class FurtherRuns:
     found_percent: float
     """Smallest rise, in percent, that would count as a change after the further runs (probability :data:`POWER`)."""
     no_worse_than_percent: float | None
-    """Losses above this percentage are probably (80 %) excluded if builds are equal; None with `better: neutral`."""
+    """Losses above this percentage are excluded with probability 80 % for equal builds; None with `better: neutral`."""
 
 
 def plan_runs(
@@ -236,7 +236,7 @@ def spent_late(part: float) -> float:
 def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
     """Significance level of each look at a growing set of runs; a look is a number of runs and a `part` for `spending`.
 
-    The density of a sum of normal increments is integrated from look to look, without outcomes significant before
+    From look to look, the density of a sum of normal increments is integrated over outcomes not yet significant
     (Armitage, McPherson & Rowe 1969, J. Royal Statistical Society A 132). With no rate left, the last level repeats.
     """
     spent: list[float] = []

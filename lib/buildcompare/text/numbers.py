@@ -31,7 +31,7 @@ STATUS_WORDS = {
 }
 STATUS_SYMBOLS = {Status.REGRESSION: "✗", Status.IMPROVEMENT: "✓", Status.EQUIVALENT: "=", Status.NOT_WORSE: "≤",
                   Status.INCONCLUSIVE: "?", Status.NOT_COMPARABLE: "∅"}  # fmt: skip
-ARROWS = {Status.IMPROVEMENT: "↑", Status.REGRESSION: "↓"}  # for neutral metrics, a rise and a fall
+ARROWS = {Status.IMPROVEMENT: "↑", Status.REGRESSION: "↓"}  # if neutral, IMPROVEMENT is a rise, REGRESSION a fall
 DECIDED_WORDS = {"traffic_mix": "at unchanged traffic mix", "equal_load": "at equal load"}
 """Code in `decided_by` -> words for the value that decides a metric; the codes `level` and `none` have no words."""
 VERDICT_WORDS = {Verdict.PASS: "Pass", Verdict.REGRESSION: "Regression", Verdict.INCONCLUSIVE: "Cannot tell",
@@ -104,7 +104,7 @@ def duration(hours: float) -> str:
 
 
 def quoted(label: str) -> str:
-    """Cut a long label, and quote one of several words, such as an SQL statement."""
+    """Cut a long label, and put a label of three or more words, such as an SQL statement, in quotation marks."""
     short = label if len(label) <= LONGEST_LABEL else f"{label[:LONGEST_LABEL].rstrip()}…"
     return f"“{short}”" if len(label.split()) > 2 else short
 
@@ -159,7 +159,7 @@ def shift_words(users: float) -> str:
 
 
 def percent(value: float | None, bound: str = "") -> str:
-    """Format a size in percent without plus: ``5.2 %``; a ``lower`` bound is rounded down, an ``upper`` bound up."""
+    """Format a percentage without plus: ``5.2 %``; a ``lower`` bound is rounded down, an ``upper`` bound up."""
     return change(value, bound).removeprefix("+") if bound or value is None else f"{significant(value, 2)} %"
 
 

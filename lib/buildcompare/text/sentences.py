@@ -1,4 +1,4 @@
-"""Make sentences from macros in the templates of `sentences/`; a code of results.json is the name of its macro.
+"""Make sentences from macros in the templates of `sentences/`; codes of results.json name macros or rows of tables.
 
 A line break in a template becomes a space; ``{%-`` removes the space. Texts of users, such as labels, names and notes,
 are values, never parts of a template.

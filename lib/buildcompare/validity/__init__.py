@@ -1,1 +1,1 @@
-"""Decide whether a run and a test are valid, and up to which time."""
+"""Decide whether a run and a test are valid, and between which times."""

@@ -68,7 +68,7 @@ class RunInTest:
 
     @cached_property
     def failed(self) -> bool:
-        """Whether no request succeeded at any time."""
+        """Whether no request succeeded at any time; False if successes were not recorded."""
         rows: list[Any] = [*self.view.recording.graphs(), *self.view.recording.measurements]
         good = {name for name in {row.name for row in rows} if self.catalogue.find(name).outcome == "successes"}
         return {value for row in rows if row.name in good for value in row.values[np.isfinite(row.values)]} == {0.0}
@@ -177,7 +177,7 @@ def _validity(reasons: Sequence[ValidityReason]) -> Validity:
 
 
 def _with_outages(runs: Pair[list[RunInTest]], alone: Pair[list[list[ValidityReason]]]) -> None:
-    """Mark restarts and add pauses of requests if every run of new and no run of base has one of these."""
+    """If every new run and no base run has a restart or a pause, report these in `alone`, marked `all_restarted`."""
     found: Pair[list[list[ValidityReason]]] = Pair([], [])
     for side, i, run in numbered(runs):
         restarts = [each for each in alone[side][i - 1] if each.code == ValidityCode.RESTARTED]
@@ -236,7 +236,7 @@ def _falls(run: RunInTest) -> Reasons:
     found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
     every = [fall for fall in found if fall.at_s < leaving_s or fall.back_s is not None]
     every = [fall for fall in every if view.users is not None or fall.kind == "restart"]
-    rate = view.load_slug is not None and run.catalogue.find(view.load_slug).unit in RATES  # 0 while a server pauses
+    rate = view.load_slug is not None and run.catalogue.find(view.load_slug).unit in RATES  # a rate is 0 in a pause
     falls = _pauses(view.load, view.stop.at_s) if rate else _lost(run, every) if bounded else every
     yield from _grouped(run, falls, rate=rate)
 
@@ -375,7 +375,7 @@ def _counters_restarted(run: RunInTest) -> Reasons:
 
 
 def _none_succeeded(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs in which no request succeeded, unless these are exactly a load test's new runs (a regression)."""
+    """Report runs without a success, unless they are a regression: all new runs and no base run of a load test."""
     regressed = all(run.failed for run in runs.new) and not any(run.failed for run in runs.base)
     for side, i, run in numbered(runs):
         if run.failed and (run.test.type == "benchmark" or not regressed):
