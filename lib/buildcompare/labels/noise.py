@@ -32,15 +32,15 @@ change of the label has weight 1. Values of 4 to 32 were tried on half of Matter
 CALM = 0.8  # Lower quantile of |change / SD| to which a t distribution is fitted; the upper is 1 - `LABEL_ALPHA`
 DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
 SHORT, SHALLOW = 0.3, 0.7
-"""Exponents of :func:`relative_noise`. In two parts of the tuning data with some times doubled artificially, 58 and
-42 % of the doubled labels are detected at 2 % false alarms (without exponents: 47 and 29 %)."""
+"""Exponents of :func:`relative_noise`. In two parts of the tuning data with some durations doubled, 58 and 42 %
+of the doubled labels are detected at 2 % false alarms (without exponents: 47 and 29 %)."""
 TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 """Labels with an average below `TYPICAL_S` seconds (or below the table's median average, if lower) have more noise than
 others. Percentiles have more noise if log(percentile / average) is below `TYPICAL_RATIO`, and less noise if above."""
 ERRATIC = 4.0
 """In a table's mean, labels' variances are capped at this many times the median, or at the 90 % quantile if higher.
-The value was set on one half of the ceiling tests. In the other half (identical builds of 3 runs), 0.2 to 0.8 % of the
-labels have p < 0.02; without this limit 0.1 to 0.5 %."""
+The value was set on one half of the unbounded tests. In the other half (identical builds, 3 runs each), 0.2 to 0.8 % of
+the labels have p < 0.02; without this limit, 0.1 to 0.5 %."""
 MANY_CALLS, MOST_OF_MANY = 100_000, 5.0  # With more calls, a label's stated SD is at most `MOST_OF_MANY` * its table's
 QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; two copies of one file have a ratio of 0
 MILLISECOND = 1e-3  # Published tables are rounded to this, in seconds
@@ -97,7 +97,7 @@ class LabelNoise:
         positive = np.asarray((values > 0).all(axis=0))
         rounding, relative = _rounding(values[:, positive]), relative_noise(rows, "base", "new")
         calls = np.asarray(rows.get("calls", pd.Series(0.0, rows.index)), dtype=np.float64)
-        few = np.sqrt(2.0 / np.where(calls > 0, calls, np.inf))  # relative SD of a build's mean of exponential times
+        few = np.sqrt(2.0 / np.where(calls > 0, calls, np.inf))  # relative SD of a mean of exponential durations
         for table, keys, at in self._tables(rows, positive, every=repeats is not None):
             base, new = values[:, at]
             change = np.log(new / base)
@@ -202,7 +202,7 @@ class _Scatter:
 
 
 def _scatter(repeats: pd.DataFrame, keys: Sequence[tuple[str, str, str]], calls: FloatArray) -> _Scatter:
-    """Measure the scatter of one table; from `FEWEST_ROWS` labels on, exclude the change that all labels share."""
+    """Measure the scatter of one table; with at least `FEWEST_ROWS` labels, exclude the change that all share."""
     values = repeats.reindex(columns=pd.MultiIndex.from_tuples(keys))
     logs = pd.DataFrame(np.log(values.where(values > 0)), values.index, values.columns)
     builds = logs.groupby(level=0)

@@ -21,7 +21,7 @@ from buildcompare.stats.noise import LABEL_KEY, label_frame
 CALLS = "calls"  # Name of the statistic that is the number of calls of a label in the window
 LEAST_OWN = LABEL_MARGIN_PERCENT / 2.0  # Minimum raw change (percent) of a label that is called changed
 OTHERS = "(other "  # Start of the name under which a source counts its rarest labels together
-LEAST_ADDED = 0.02  # Minimum time that a relevant label adds or takes, divided by the time of all labels of its table
+LEAST_ADDED = 0.02  # A label matters if it takes, or its change adds, at least this part of its table's total time
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ def label_table(
     ----------
     base, new
         One row per run, label and statistic, columns group, label, stat (such as ``avg``, ``p99``), value (seconds);
-        runs are averaged. The value of the statistic ``calls`` is a number.
+        runs are averaged. The value of the statistic ``calls`` is the number of calls.
     top_buckets
         Last finite bound of the server's histogram by group; a percentile at or above it is a lower bound.
 

@@ -140,7 +140,7 @@ def traffic_mix(
 def _reach(
     labels: pd.Index, moved: FloatArray, shared: FloatArray, noise: Mapping[str, Noise]
 ) -> tuple[float, float] | None:
-    """Half-widths (s) of the intervals of mix and speed; None if labels of known noise make up less than 90 %."""
+    """Half-widths (s) of the intervals of mix and speed; None if the noise of over 10 % of the average is unknown."""
     by_label = {label: noise[label] for label in labels if label in noise}
     sd = pd.Series({label: each.sd for label, each in by_label.items()}, dtype=float).reindex(labels)
     if shared[sd.notna()].sum() < 0.9 * shared.sum():
@@ -176,9 +176,9 @@ def explained_by_labels(
     """Split changes of metrics into speed (the change of their labels) and mix of calls (the remainder).
 
     A metric is split if its change is significant and exceeds that of each label with a p-value below 2 * `LEANING`.
-    The speed part is the median change of the labels; for a percentile, at least the largest with such a p-value.
-    Averages are split only if no calls were recorded. Percentiles are split only if each costly label has a p-value and
-    the mix materially changed the average in the same direction. The result includes `recorded`.
+    The speed part is the labels' median change; for a percentile, at least the largest change with such a p-value.
+    Averages are split only without recorded calls, percentiles only if each label that takes `LEAST_ADDED` or more of
+    the time has a p-value and the mix materially changed the average in the same way. The result includes `recorded`.
     """
     splits = {**recorded}
     for table in catalogue.label_tables:

@@ -83,7 +83,7 @@ def prepare_load(
     """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None if it shows no load.
 
     A `proxy` is a metric that grows with the users; its minimum (idle) is subtracted. The load test adds `step` users
-    at a time, and each adds `per_user` to a proxy (None: `step` users add `PROXY_STEP` times the proxy's level).
+    at a time. Each adds `per_user` to a proxy. Without `per_user`, `step` users add `PROXY_STEP` * the proxy's level.
     """
     elapsed, values = samples(curve, stop_s)
     if elapsed.size < 3:
@@ -209,7 +209,7 @@ class Fall(NamedTuple):
 
 AT_ONCE_S = 30.0  # maximum duration of a sudden loss: connections of a lost agent time out within half a minute
 HARDLY_ANY = 0.5  # restarts, interruptions and long shutdowns leave less than this fraction of the users
-HELD = 0.97  # a load below this fraction of the highest lasting load has lost users (1 of 20 failed agents leaves 0.95)
+HELD = 0.97  # a load below this fraction of the highest lasting load has lost users (0.95 if 1 of 20 agents fails)
 IDLE = 0.1  # a load below this fraction of its peak counts as none; idle servers keep 0.003 to 0.14 of their goroutines
 LOW_S = 300.0  # maximum seconds from a fall to its lowest point, and to the return of users in a reset (fast restart)
 
@@ -248,7 +248,7 @@ def find_falls(
         while start > 0 and users[start - 1] - users[start] > max(0.02 * allowed[first], allowed_step[start - 1]):
             start -= 1
         before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
-        # The loss must last a minute (with `fastest_fall`: half a minute; users added meanwhile are subtracted).
+        # The loss must last a minute. With `fastest_fall`, half a minute is enough; users added since are subtracted.
         after = (elapsed[steepest], max(AT_ONCE_S, 2.0 * step_s), 0.75) if fastest_fall else (since, MINUTE_S, 0.5)
         ago = int(np.searchsorted(elapsed, elapsed[start] - MINUTE_S - step_s))
         rise = (users[start] - users[ago]) / max(elapsed[start] - elapsed[ago], step_s)
@@ -323,7 +323,7 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 
 
 KEPT, STILL = 0.5, 0.1
-"""After a fall, rates above `STILL` * level are load if their last third is at least `KEPT` * their first third."""
+"""After a fall, rates above `STILL` * level show load if their last third's median is at least `KEPT` * the first's."""
 
 
 def rate_stop(rate: pd.Series) -> Stop | None:

@@ -20,7 +20,7 @@ from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.levels import MINUTE_S, ROUNDED
 from buildcompare.stats.planning import ALPHA, quantile
 
-TURN_STEPS = 8.0  # minimum rise or fall, in steps of 8 users; larger than a pixel of any published plot (56 users)
+TURN_STEPS = 8.0  # minimum rise or fall, in steps of 8 users; larger than a pixel of published plots (at most 56 users)
 EARLY_PART, HALF = 0.15, 0.5
 """Before the curve first reaches half of its level, a peak is an early bump if it is lower than `EARLY_PART` times the
 level. A higher peak is an early bump if the curve then falls by at least half (`HALF`) of the peak."""
@@ -168,7 +168,7 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     if not most > STAIR_PART * curve.level:
         return None
     start_s, end_s, slope = next(s for s, rise in zip(stretches, rises, strict=True) if rise >= MAIN_PART * most)
-    # `pixel` is 0, because the tolerance would turn the slow approach to the equilibrium into a kink.
+    # `pixel` is 0: with the default tolerance, the slow approach to the equilibrium would count as straight (a kink).
     after = _stretch(curve, end_s + LAG_S, pixel=0.0)
     kinked = after and after[1] - after[0] >= AFTER_S and SLOWER[0] * slope <= after[2] <= SLOWER[1] * slope
     return Ramp(start_s, end_s, slope, end_s if kinked else None, complete=bool(end_s < curve.elapsed[-1]))
@@ -209,7 +209,7 @@ FALL_STEPS = 5.0  # minimum fall of a wave, in steps of 8 users
 ROW, PAUSE_S = 3, 1200.0
 """Waves of the load begin with at least `ROW` falls, whose peaks are at most `LONGEST_S` seconds apart (published: 145
 to 250 s). A pause may follow: at most `PAUSE_S` seconds, or the duration of these falls if that is longer."""
-CYCLE_STEPS = 2.0  # minimum fall after a peak, in steps of 8 users; small, as a missed peak merges two cycles
+CYCLE_STEPS = 2.0  # minimum fall after a peak, in steps of 8 users; small, because a missed peak merges two cycles
 FEWEST_CYCLES = 4  # minimum number of peaks for a period: four peaks have three distances
 RESOLVED, ALIASED = 8.0, 3.0
 """Minimum samples per cycle: `RESOLVED` for the amplitude, `ALIASED` for the period. Peaks and troughs lie between
@@ -231,14 +231,14 @@ class WaveTest:
 
 @dataclass(frozen=True)
 class Waves:
-    """Waves of one run; unknown numbers are None."""
+    """Waves of one run; unknown values are None."""
 
     onset_s: float | None = None  # elapsed seconds of the peak before the first fall
     onset_users: float | None = None  # height of the peak at `onset_s`, in the curve's unit
     falls: tuple[Turn, ...] = ()  # all falls (peak to next trough) from `onset_s` to the end of the load
     cycles: tuple[float, ...] = ()  # seconds between peaks; the falls between them may be too small for `falls`
     period_s: float | None = None
-    """Typical length of `cycles` (s). If noise is likely and the spectrum differs: the spectral period, or None."""
+    """Typical length of `cycles` (s). If these may be noise: None, unless a spectral peak confirms or replaces it."""
     amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
     regularity: float | None = None  # 1 minus the robust relative standard deviation of `cycles`; 1 if all are equal
     test: WaveTest | None = None  # None if the curve is too short, constant, or without a spectral peak
@@ -259,8 +259,8 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
     onset_s
         Start of the lasting ramp; default: the onset of :func:`bumps`.
     tested_from_s
-        Start of the red-noise test, for a run whose load never falls. By default it is the end of the ramp; if
-        `onset_s` is given, the default is no test.
+        Start of the red-noise test, for a run without `ROW` falls in a row (otherwise the first peak is the start).
+        By default it is the end of the ramp; if `onset_s` is given, the default is no test.
 
     Returns
     -------
@@ -395,7 +395,7 @@ def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
     return np.asarray(values - basis @ np.linalg.lstsq(basis, values, rcond=None)[0], dtype=np.float64)
 
 
-FEWEST_COMPARED = 8  # minimum number of cycles of each run in a comparison; of falls for the amplitude
+FEWEST_COMPARED = 8  # minimum number of cycles (to compare periods) or falls (to compare amplitudes) of each run
 PERIOD_SD, PERIOD_DF, FALL_SD, FALL_DF = 0.092, 8.0, 0.15, 11.0
 """Standard deviation between runs and its degrees of freedom, for the logarithms of the waves' period and amplitude.
 Estimated from Mattermost's published unbounded tests (`benchmarks/shapes.py real`). If the scatter of cycles within

@@ -1,4 +1,4 @@
-"""Compare how the load of two builds begins: times at which it reaches numbers of users, delay, and oscillation."""
+"""Compare the ramps of two builds: when they reach given numbers of users, the delay between them, and their waves."""
 
 import math
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def time_to_users(users: pd.Series, marks: list[int]) -> dict[int, float | None]
     """Map each mark to the elapsed seconds when `users` first reached the mark; None if never or not recorded."""
     elapsed, values = samples(users)
     unseen = holes(elapsed)
-    first = {mark: int(np.argmax(values >= mark)) for mark in marks}  # index; 0 if never reached
+    first = {mark: int(np.argmax(values >= mark)) for mark in marks}  # index; 0 if never reached, or from the start
     return {mark: float(elapsed[i]) if i and not unseen[i - 1] else None for mark, i in first.items()}
 
 
@@ -47,7 +47,7 @@ def with_ramp_ups(views: Views) -> Views:
 
 
 def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
-    """Summarise a run's ramp for results.json; heights of a proxy are omitted, as they are not numbers of users."""
+    """Summarise a run's ramp for results.json; omit heights of a proxy, because they are not users."""
     reached = {} if view.users is None else time_to_users(view.users, marks)
     times = {str(mark): at_s for mark, at_s in reached.items()}
     if view.shape is None:
@@ -78,9 +78,9 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
 
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
 """Without repeated runs, a run's delay has an assumed SD of sqrt(`LEAST_SD_S`^2 + (`ONSET_SD` * onset)^2) seconds; the
-onset is when the ramp starts. Simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`) have 10 to 13 s if the load
-begins to rise at most twice, else 0.04 to 0.07 times the onset; both constants are larger, as real runs vary more."""
-FIRST_S = 120.0  # length of a ramp's start; its delay between builds is compared with that of the whole ramp
+onset is when the ramp starts. In simulated pairs (seeds 0 to 199 of `benchmarks/shapes.py`), the SD is 10 to 13 s if
+the load begins to rise at most twice, else 0.04 to 0.07 of the onset. The constants are larger: real runs vary more."""
+FIRST_S = 120.0  # length of the first part of a ramp (s), whose delay is compared with the delay over the whole ramp
 LEVELS = 101  # number of loads at which delays are measured: one for each percent of the common range of loads
 
 
@@ -109,8 +109,8 @@ def shift(
     """Measure how far the ramp of the new run is shifted against the ramp of the base.
 
     The delay of a ramp varies between runs by chance, because alerts in the first minutes stop and restart the ramp.
-    Samples of one run do not show this variation. Without `sd_s`, the variation in simulated runs is used, which grows
-    with the start time of the ramp.
+    Samples of one run do not show this variation. Without `sd_s`, a larger variation than in simulated runs is assumed;
+    it grows with the start time of the ramp.
 
     Parameters
     ----------
@@ -118,12 +118,12 @@ def shift(
         Connected users over elapsed seconds, or the shapes of both runs.
     sd_s, df
         Standard deviation of one run's delay in seconds from repeated runs of one build, and its degrees of freedom;
-        default: the standard deviation of simulated runs.
+        default: a standard deviation somewhat above that of simulated runs.
 
     Returns
     -------
     Shift or None
-        None if the start of a ramp was not recorded, a curve shows no load, or the ramps overlap by less than a minute.
+        None if a curve shows no load or ramp, a ramp's start is unknown, or the ramps overlap by less than a minute.
 
     Examples
     --------
@@ -215,14 +215,14 @@ def compare_ramps(views: Views) -> RampUps:
 
 
 def _middle(differences: Sequence[T | None], name: str) -> T | None:
-    """Return the difference with the median `name`; of two middle ones, the one nearer to zero; None without any."""
+    """Return the item whose attribute `name` is the median; of two middle ones, the one nearer to 0; None if empty."""
     ordered = sorted((each for each in differences if each is not None), key=attrgetter(name))
     middle = ordered[max(len(ordered) - 1, 0) // 2 : len(ordered) // 2 + 1]
     return min(middle, key=lambda each: abs(getattr(each, name)), default=None)
 
 
 def _mean_ramp(ramps: Sequence[RampUp]) -> RampUp:
-    """Average the ramps of a build's runs; a value is None if fewer than half of the runs have it."""
+    """Average a build's ramps; a value that most runs lack is None, except `early_bumps` (a median) and `time_to`."""
     if len(ramps) == 1:
         return ramps[0]
     names = RampUp.model_fields.keys() - {"time_to", "bumps", "early_bumps", "equilibrium"}

@@ -32,7 +32,7 @@ have ratios of 0.98 to 1.12 if they are complete, and of at least 1.19 if they l
 UNSAMPLED = (NoEstimate.NO_USERS_CURVE, NoEstimate.TOO_SHORT, NoEstimate.GAPS, NoEstimate.MAY_BE_CUT)
 LEVEL = 0.5
 """A curve that may have been cut gives an estimate only if its final slope is at most `LEVEL` * `STOP_SLOPE`: such a
-flat curve would hardly rise further. Published curves that were cut have ratios of 1.0 to 2.5."""
+flat curve would hardly rise further. Published curves that were cut end with slopes of 1.0 to 2.5 * `STOP_SLOPE`."""
 
 
 def supported_users(
@@ -125,9 +125,9 @@ def with_estimates(test: Test, views: Views) -> Views:
 
 
 def _estimate_of_build(runs: Sequence[Estimate]) -> Estimate:
-    """Average the estimates of a build's runs; if a run has only a lower bound, or no number, so does the build.
+    """Average a build's estimates: a lower bound if a run has only a lower bound, and None if a run has neither.
 
-    Runs whose end was not recorded (`UNSAMPLED`), and lower bounds below every estimate, are left out.
+    Runs that may lack samples of the last 30 minutes (`UNSAMPLED`), and lower bounds below all estimates, do not count.
     """
     lowest = min((run.estimated for run in runs if run.estimated is not None), default=0.0)
     sampled = [run for run in runs if run.reason not in UNSAMPLED and (run.at_least is None or run.at_least >= lowest)]
@@ -145,7 +145,7 @@ def compare_supported_users(
     past: Contrasts | None = None,
     looks: Looks | None = None,
 ) -> SupportedUsersResult:
-    """Compare supported users: reported numbers if all runs have one, else estimates; lower bounds at the ceiling."""
+    """Compare the supported users that all runs report, else estimates; runs at the ceiling give only lower bounds."""
     estimates = views.map(lambda runs: [view.estimate for view in runs if view.estimate])
     of_build = estimates.map(_estimate_of_build)
     reports: Pair[list[float | None]] = Pair.of(lambda side: [run.supported_users for run in test.runs(side)])

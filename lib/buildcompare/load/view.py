@@ -71,7 +71,7 @@ class Shape:
     ramp: Ramp | None
     waves: Waves
     plateau: Plateau | None
-    lost: float | None  # user-seconds that the curve lacks against a straight ramp; None if the ramp's start is unknown
+    lost: float | None  # area between a straight ramp and the curve (user-seconds); None if the ramp's start is unknown
     top_s: float | None  # elapsed seconds at which a bounded run reached its plateau; None if unbounded
 
     @property
@@ -153,7 +153,7 @@ class RunView:
 
     @property
     def rate_s(self) -> float:
-        """Seconds over which rates are taken: the source's number, or else a minute (less in short repeated runs)."""
+        """Seconds over which rates are taken: the source's value, or else a minute (less in short repeated runs)."""
         least = self.recording.duration_s / SHORT_PARTS if self.repeated else MINUTE_S
         return self.recording.rate_s or min(MINUTE_S, least)
 
@@ -170,7 +170,7 @@ class RunView:
         return measure_level(self.users, self.steady.window).value
 
     def level(self, series: Series, *, geometric: bool | None = None) -> Level | None:
-        """Level of the series with metric and labels of `series`, or None; `geometric` defaults to True for times."""
+        """Level of the run's series with metric and labels of `series`, or None; by default geometric for durations."""
         same = self.recording.find(series.metric, series.labels)
         window = self.steady.window or self.steady.shown
         if same is None or window is None:
@@ -186,7 +186,7 @@ ZEROS = 0.01  # maximum share of zeros among the samples of a geometric mean, wh
 
 
 def is_geometric(views: Views, series: Series) -> bool:
-    """Whether the mean of a metric is geometric: it is a time, and at most `ZEROS` of any run's samples are zero."""
+    """Whether the mean of a metric is geometric: for durations, if at most `ZEROS` of each run's samples are zero."""
     if series.unit not in TIMES:
         return False
     both = ([view.level(series, geometric=each) for each in (True, False)] for runs in views for view in runs)
@@ -208,7 +208,7 @@ def view_run(
     `shared`, the metrics that all runs of the test recorded. `repeated` is True if builds have several runs.
     """
     if kind == "benchmark":
-        return RunView(recording, SteadyState())  # values of a benchmark have no times
+        return RunView(recording, SteadyState())  # values of a benchmark have no timestamps
     rule = coordinator or Coordinator()
     users = _filled(recording, catalogue.load)
     proxies = ((proxy, _filled(recording, proxy)) for proxy in catalogue.proxies())

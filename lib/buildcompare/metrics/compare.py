@@ -26,7 +26,7 @@ SLUG = "counted-errors"
 NAME = "Errors counted by the load test"
 UNIT = "per user and minute"
 Failures = TypeVar("Failures", MetricResult, ErrorRateResult)
-LAST = 0.95  # A percentile at or above this fraction of its histogram's last bound may be higher
+LAST = 0.95  # A percentile at or above this fraction of its histogram's last bound may be too low
 
 
 def measure_metrics(
@@ -105,7 +105,7 @@ def _decided_by(row: MetricResult, test: Test) -> str:
 
 
 def _measured(test: Test, series: Series, views: Views, metric: Metric, noise: Noise | None) -> Measured:
-    """Make the row of a metric; compute the effect only if the metric counts failures."""
+    """Make the row of a metric; compute the effect only if the metric counts failures or successes."""
     named = attempts_name([view.recording for runs in views for view in runs]) if metric.outcome else None
     is_share, geometric = metric.outcome == "successes" or metric.unit in SHARES, is_geometric(views, series)
 

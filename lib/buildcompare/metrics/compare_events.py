@@ -22,7 +22,7 @@ from buildcompare.stats.planning import ALPHA
 
 SMALLEST_SHARE = 0.2  # events smaller than this multiple of the metric's margin are omitted
 SAME_S = 360.0
-"""Maximum seconds between matching events of two runs, as times of server jobs vary by minutes. Drops also match by
+"""Maximum seconds between matching events of two runs: start times of server jobs vary by minutes. Drops also match by
 the time to the end of the run; otherwise, 1 of 37 pairs of identical unbounded runs has two false warnings."""
 ALIKE = 0.5  # minimum ratio between the sizes of matching events
 LONE = 6.0

@@ -222,7 +222,7 @@ def _climb_at(loads: FloatArray, users: FloatArray, climb: FloatArray) -> FloatA
 def _fit(matrix: FloatArray, logs: FloatArray, run: FloatArray) -> Fit:
     """Fit `logs` by the design `matrix`; return coefficients, weighted inverse, residuals and long-run variance.
 
-    `run` is the number of each minute's run. Outliers get smaller weights (Huber).
+    `run` has the index of each minute's run. Outliers get smaller weights (Huber).
     """
     weights = np.ones_like(logs)
     for _ in range(ROUNDS):
@@ -245,9 +245,9 @@ def _difference(
     the common ratio exceeds `CONTRADICTED` standard errors. These errors include `noise` between runs, because this
     distance varies 1.2 times as much as the common ratio (9 metrics in half of the published unbounded tests).
 
-    `ratios`, shape (n,), are logarithms of new over base at each load; the rows of `weights`, shape (n, minutes), map
-    residuals of the long-run `variance` to `ratios`. `doubts`, shape (n,), are signed errors of `ratios` due
-    to the uncertain cost of logins.
+    `ratios`, shape (n,), are logarithms of new over base at each load. Each row of `weights`, shape (n, minutes), gives
+    the error of a ratio as a weighted sum of residuals, whose long-run variance is `variance`. `doubts`, shape (n,),
+    are signed errors of `ratios` due to the uncertain cost of logins.
     """
     errors = np.hypot(_errors(weights, variance), doubts)
     doubt = float(np.average(doubts, weights=1.0 / np.maximum(errors, 1e-12) ** 2))

@@ -152,7 +152,7 @@ def find_spikes(values: FloatArray) -> tuple[Range, ...]:
     """Half-open ranges of the short spikes and drops of `values`, shape (n,), all finite.
 
     Spikes stand out of the noise around a running median, which ignores spikes shorter than half its width. Spikes that
-    touch an end of the series are omitted, as they may be a new level. ``scipy.signal.peak_widths`` is not used: it
+    touch an end of the series are omitted: they may be a new level. ``scipy.signal.peak_widths`` is not used: it
     measures widths at a share of each peak's height, instead of at one height above the noise.
     """
     away = values - search.running_median(values, SPIKE_HALF_WIDTH)

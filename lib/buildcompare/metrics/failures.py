@@ -48,7 +48,7 @@ class Counts(NamedTuple):
 def attempts_name(runs: Sequence[Recording]) -> tuple[str, str] | None:
     """Return slug and unit of the metric that counts the attempts of all `runs`; None if they share no such metric.
 
-    Rates come first in runs with times, else numbers. Then the order of `_ATTEMPTS` decides, then the shortest slug.
+    Rates come first in runs with time series, counts in others. Then the order of `_ATTEMPTS`, then the shortest slug.
     """
     rows: list[list[Series | Measurement]] = [[*run.graphs(), *run.measurements] for run in runs]
     named = [{(row.metric, row.unit) for row in of_run} for of_run in rows]
@@ -64,7 +64,7 @@ def attempts_name(runs: Sequence[Recording]) -> tuple[str, str] | None:
 
 
 def counts(level: Level, view: RunView, name: tuple[str, str] | None, share: Series | None = None) -> Counts:
-    """Pair the level of a run's failures with that of its attempts, if the time series `name` counts the attempts.
+    """Pair the level of a run's failures with that of its attempts, if a metric `name` (slug, unit) counts these.
 
     If `share` is given (failures or successes per attempt), the level is the mean of `share` weighted by attempts.
     """
@@ -86,12 +86,12 @@ def compare_failures(
 ) -> tuple[Effect | None, Reason | None]:
     """Compare the failures that `metric` counts between two builds.
 
-    The effect is None if the metric counts no failures or cannot be judged. It is also None, with a reason, if the
-    change is insignificant and every run has a share of failures below `FEW`. Unknown attempts are estimated from the
-    scatter of the run's samples; a run without failures gets the median number of attempts of the other runs.
+    The effect is None if the metric counts neither failures nor successes, or cannot be judged. It is also None, with a
+    reason, if the change is insignificant and every run has a share of failures below `FEW`. Unknown attempts are
+    estimated from the scatter of the run's samples; a run without failures gets the median attempts of other runs.
     """
     used = runs.map(lambda side: [run for run in side if run.level.value is not None])
-    if any(_exceeds(metric, run) for side in used for run in side):  # not failures of these attempts
+    if any(_exceeds(metric, run) for side in used for run in side):  # so `attempts` counts something else
         used = used.map(lambda side: [Counts(run.level) for run in side])
     if metric.outcome is None:
         return None, None
@@ -119,7 +119,7 @@ def compare_failures(
 def failed_percent(metric: Metric, runs: Pair[list[Counts]]) -> Pair[float | None] | None:
     """Return the failed part of the attempts of both builds, in percent; None if failures or attempts are not counted.
 
-    Failures and attempts must both be rates, or both numbers. Attempts below the failures are taken as successes only.
+    Failures and attempts must both be rates, or both counts. If attempts are below failures, they count successes only.
     """
     rate, counted = metric.unit.endswith("/s"), metric.outcome == "failures" and metric.unit not in SHARES
     known = runs.map(lambda side: [(run.level.value, run.attempts and run.attempts.value, run.unit) for run in side])
@@ -136,7 +136,7 @@ def failed_percent(metric: Metric, runs: Pair[list[Counts]]) -> Pair[float | Non
 
 
 def _exceeds(metric: Metric, run: Counts) -> bool:
-    """Whether a run has more failures than attempts, both as rates or both as numbers."""
+    """Whether a run has more failures than attempts, both as rates or both as counts."""
     comparable = metric.outcome == "failures" and metric.unit not in SHARES
     comparable = comparable and metric.unit.endswith("/s") == run.unit.endswith("/s")
     return bool(comparable and run.attempts and (run.level.value or 0.0) > 1.01 * (run.attempts.value or math.inf))
@@ -146,7 +146,7 @@ def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple
     """Return share of failures, attempts (NaN: unknown), and False if unknown attempts were replaced by `MANY`."""
     level, value, seconds = run.level, run.level.value or 0.0, run.level.seconds if timed else 1.0
     attempts = (run.attempts.value if run.attempts else None) or math.nan
-    exact = run.unit.endswith("/s") == timed  # attempts must be a rate in runs with times, and a count in others
+    exact = run.unit.endswith("/s") == timed  # attempts must be a rate in runs with time series, else a count
     rate, known = metric.unit.endswith("/s"), True
     if metric.outcome == "successes" or metric.unit in SHARES:
         share = min(max(1.0 - value / whole if metric.outcome == "successes" else value / whole, 0.0), 1.0)
@@ -158,7 +158,7 @@ def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple
         number = seconds * MANY if rate == timed and "rate" not in metric.slug else math.nan
     if not number > 0:
         part = level.se_log * value / whole if metric.outcome == "successes" else level.se_log * share
-        # A constant share, such as a rounded one, has no scatter: at least one attempt per second is assumed.
+        # A constant share, such as a rounded one, has no scatter: one attempt per second is assumed.
         constant = seconds if timed and known and share > 0 else math.nan
         number = share * (1.0 - share) / part**2 if part > 1e-9 * share else constant
     return share, number, known

@@ -111,9 +111,9 @@ def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = (), *, misrea
     """Return the noise of `metric` between runs at equal load, without the error within runs; None if unknown.
 
     The first available source is used: repeated unbounded runs at equal load (pooled with the catalogue's value), the
-    levels of repeated runs, or the catalogue's value. Earlier comparisons are not used, as they underestimate the
+    levels of repeated runs, or the catalogue's value. Earlier comparisons are not used, because they underestimate the
     noise. Even the catalogue's larger noise gives 95 % intervals that contain only 92 % of differences between tests
-    (every second release in the half of the recordings for tuning). `misread` is the reading error of plots in percent.
+    (measured on every second release of the tuning data). `misread` is the reading error of plots in percent.
     """
     catalogue = catalogue_noise(metric, "equal_load") or catalogue_noise(metric, "unbounded")
     learned = learned_at_load(metric.slug, groups)

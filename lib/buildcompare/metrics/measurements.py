@@ -24,11 +24,11 @@ from buildcompare.stats.planning import ALPHA, quantile
 QUANTILES = (0.5, 0.9, 0.99)  # quantiles in distributions: the usual targets for request times
 ENOUGH_TO_CHOOSE = 15  # metrics needed to decide whether to pair sessions; with 5, false positives rise from 5 to 5.5 %
 BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
-"""Default between-session noise of times, from two pairs of sessions of one commit (181 benchmarks of CPython, pairs 0
-and 1 of benchmarks/sessions.py). In two other pairs, 95 % of the 95 % intervals include zero."""
+"""Default between-session noise of durations, from two pairs of sessions of one commit (181 benchmarks of CPython,
+pairs 0 and 1 of benchmarks/sessions.py). In two other pairs, 95 % of the 95 % intervals include zero."""
 REPEATED_DF = 4.0
-"""Degrees of freedom of `BETWEEN_SESSIONS` with three or more sessions per build. In tuning data (nights 0 to 9), the
-value 4 finds 84 % of 10 % changes (2: 76 %) and marks 0.2 % of unchanged rows; in other data (10 to 19), 92 and 0 %."""
+"""Degrees of freedom of `BETWEEN_SESSIONS` with three or more sessions per build. On nights 0 to 9 (tuning), 4 finds
+84 % of 10 % changes and marks 0.2 % of unchanged rows; 2 finds 76 %. On nights 10 to 19, 4 finds 92 % and marks 0 %."""
 BATCHES = 5  # parts into which a session's values are split to measure their scatter
 
 
@@ -44,7 +44,7 @@ class Measured:
 
 
 def level_of_build(metric: Metric, runs: Sequence[Level]) -> float | None:
-    """Return the geometric mean of the levels of runs; for failures, which may be zero, the arithmetic mean."""
+    """Return the geometric mean of the runs' levels; the arithmetic mean for failures, successes or a level of zero."""
     return mean_of_runs([run.value for run in runs], geometric=metric.outcome is None)
 
 
@@ -251,7 +251,7 @@ def measured_metrics(runs: Mapping[Side, Sequence[Recording]], catalogue: Catalo
 
 
 def level_of(values: FloatArray, unit: str) -> Level:
-    """Return the level of one run: the geometric mean of times, the arithmetic mean of other values."""
+    """Return the level of one run: the geometric mean of durations, the arithmetic mean of other values."""
     level = measure_level(pd.Series(values), (-1.0, float(values.size)), geometric=unit in TIMES)
     return replace(level, seconds=math.nan)
 
