@@ -1,7 +1,7 @@
 """Find findings in results by rules, order them for a report, and suggest next steps.
 
 A finding has a kind, a severity and its numbers as evidence; its sentence is a macro of text/sentences/findings.j2.
-A new finding needs a kind (`results.codes`), a rule here, a rank in the tables below, and a sentence.
+A new kind of finding needs a code in `results.codes`, a rule that :func:`find` calls, a rank below, and a sentence.
 """
 
 import math
@@ -71,7 +71,7 @@ _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
     load.bumps_in_both, metrics.counted_errors, metrics.blind_spots, of_labels.labels_in_one_build, recordings.notes,
 )
 # fmt: on
-"""Functions that make findings about one test (`_OF_ONE_TEST`) or all tests. Equal ranks keep the functions' order."""
+"""Rules for one test (`_OF_ONE_TEST`) and for all tests together. Findings that sort equally keep this order."""
 
 
 def find(
@@ -81,7 +81,7 @@ def find(
     catalogue: Catalogue | None = None,
     of_the_past: Iterable[Finding] = (),
 ) -> list[Finding]:
-    """Find all findings about `tests`, in :func:`gravest_first` order; a `catalogue` adds probable input mistakes."""
+    """Find all findings about `tests` and, with a `catalogue`, about probable input mistakes, the gravest first."""
     names = Names.of(labels, tests)
     findings = [finding(each, names, test.name) for rule in _OF_ONE_TEST for test in tests for each in rule(test)]
     findings += [finding(each, names) for rule in _ACROSS_TESTS for each in rule(tests)]
@@ -92,7 +92,7 @@ def find(
 
 
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Sort findings: slower labels, critical findings, supported users, warnings, regressions, then others by rank."""
+    """Sort findings: `LABEL_CHANGED` above info, critical, supported users, warnings, regressions, then by rank."""
     return sorted(findings, key=_order)
 
 
@@ -113,7 +113,7 @@ def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) ->
 
 
 def _is_folded(found: Finding) -> bool:
-    """Test by kind, status and rank whether a finding always starts hidden. Warnings and critical findings never do."""
+    """Test by kind, status and rank if a finding is always hidden at first; False for warnings and critical ones."""
     if found.severity != Severity.INFO:
         return False
     status = found.evidence.get("status")

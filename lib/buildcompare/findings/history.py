@@ -17,7 +17,7 @@ NAMES = Names(Pair("base", "new"), {})
 def find(
     history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Finding]:
-    """Find all findings about earlier comparisons. Changed settings come first, as they can explain other findings."""
+    """Find all findings about earlier comparisons. Changed settings come first, because they can explain others."""
     if history.before is None:
         evidence = {"ledger": history.ledger, "comparisons": history.comparisons}
         yield _of_the_past(FindingKind.NO_HISTORY, Severity.INFO, evidence, reason=history.reason)

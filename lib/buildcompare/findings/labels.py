@@ -34,7 +34,7 @@ FEWEST_LABELS = 5  # Minimum number of judged rows for a warning that most label
 FEWEST_CALLS = 20  # Minimum number of calls of a slower label without a p-value; means of a few calls differ by chance
 FAR = 6.0
 """Minimum ratio of P99 to average for a finding about a slower label without recorded calls. Of the published releases,
-1 has such a finding; without this minimum, 12 would have one (builds swapped: 1 and 7)."""
+1 has such a finding; without this minimum, 12 would have one (1 and 7 with base and new swapped)."""
 MOST_EXPECTED = 1.0  # Report labels slower in n tests if chance would give fewer such labels than this
 
 
@@ -56,7 +56,7 @@ def times_as_long(row: LabelResult) -> float:
 
 
 def times_slower(row: LabelResult) -> float:
-    """Return the ratio of new to base; if all labels of the table became slower, relative to their shared change."""
+    """Return the ratio of new to base, divided by the median ratio of the table's labels if that median is above 1."""
     return times_as_long(row) / max(1.0 + (row.shared_percent or 0.0) / 100.0, 1.0)
 
 
@@ -118,7 +118,7 @@ class SlowerLabel:
 
 
 def labels_beyond_noise(tests: Sequence[TestResult]) -> list[SlowerLabel]:
-    """Collect labels that became several times slower, costliest first. If a cost is known, omit unknown costs."""
+    """Collect labels that became several times slower, costliest first. Omit unknown costs, unless all are unknown."""
     judged = {test.name: test.labels for test in tests if test.validity.status != ValidityStatus.INVALID}
     labels: dict[tuple[str, str], SlowerLabel] = {}
     for test, row, p99 in slower_labels(judged):

@@ -17,7 +17,7 @@ OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
 """Number of differing pairs, and number of all pairs, of identical unbounded runs (`benchmarks/identical.py`).
 `OTHER_BUMPS`: numbers of early load rises differ. `OTHER_TIMES`: one run reaches a load `LATER_S` s or more later."""
 OTHER_EVENTS = {"unbounded": (5, 22), "bounded": (2, 6)}
-"""Type of test -> numbers of identical pairs: with an event in only one run, and all (`benchmarks/placebo.py`)."""
+"""Test type -> number of pairs of identical runs with events in only one run, and of all (`benchmarks/placebo.py`)."""
 MOST_EVENTS = 5
 """Maximum number of findings about events of one test; one more finding counts the remaining events."""
 WAVES = ("wave_period_s", "wave_amplitude_users")
@@ -57,7 +57,7 @@ def reported_against_estimated(test: TestResult) -> Iterator[Found]:
 
 
 def limited_by(test: TestResult) -> Iterator[Found]:
-    """Report which threshold limited each build in an unbounded test, and when the load of the build fell and ended."""
+    """Report which threshold limited each build in an unbounded test, when load waves began, and when load ended."""
     limits = test.limited_by or LimitedBy()
     waves = [ramp.wave_onset_s for ramp in (test.ramp_up.base, test.ramp_up.new)]
     if test.type != "unbounded" or (test.limited_by is None and None in waves):
@@ -69,7 +69,7 @@ def limited_by(test: TestResult) -> Iterator[Found]:
 
 
 def time_to_users(test: TestResult) -> Iterator[Found]:
-    """Report the round number of users (1,000, 2,000, ...) that the builds reach at the most different times."""
+    """Report the round number of users (1,000, 2,000, ...) with the longest delay of a build, if at least `LATER_S`."""
     ramps = test.ramp_up
     both = [(mark, base, ramps.new.time_to.get(mark)) for mark, base in ramps.base.time_to.items()]
     reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]

@@ -20,10 +20,10 @@ ERRORS_PERCENT = 0.025
 ERRORS_PER_USER_MINUTE = 1.0 / 480.0
 """Minimum number of errors per user and minute for a finding: one error per user in a day of eight hours."""
 ERRORS_TIMES = 2.0
-"""Minimum ratio of new to base error rate without a significant rise: a convention, as noise is often unknown.
+"""Minimum ratio of new to base error rate for a finding if the rise is not significant.
 
-For comparisons of successive builds, `history.chain` also compares changes of error counts with their usual size.
-"""
+It is a convention, because noise is often unknown. For comparisons of successive builds, `history.chain` also compares
+changes of error counts with their usual size."""
 NO_LOSS = (ReasonCode.NONE_FAILED, ReasonCode.FEW_FAILED)
 FAILING_PERCENT = 1.0
 """A new build with at least this percentage of failed requests, and `ERRORS_TIMES` times that of base, cannot pass."""
@@ -164,7 +164,7 @@ def gate_rows(test: TestResult) -> list[tuple[str, Decided | None, Better]]:
 
 def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Report the smallest changes of gate metrics and supported users that the tests would have detected."""
-    judged = [test for test in tests if not any(map(few_sessions, test.metrics))]  # :func:`sessions` reports others
+    judged = [test for test in tests if not any(map(few_sessions, test.metrics))]  # :func:`sessions` reports the rest
     rows = [
         (t.name, name, row) for t in judged for name, row, _ in gate_rows(t) if row and row.delta_percent is not None
     ]
@@ -284,7 +284,7 @@ def _failed_percent(row: ErrorRateResult | MetricResult) -> tuple[float | None, 
 
 
 def _whole(unit: str, *shares: float) -> float:
-    """Return the share of all requests: 100 if `unit` is percent or a share exceeds 1, else 1."""
+    """Return the value of a share that means all requests: 100 if `unit` is percent or a share exceeds 1, else 1."""
     return 100.0 if unit == "percent" or max(shares) > 1.0 else 1.0
 
 

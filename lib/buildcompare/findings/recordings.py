@@ -1,6 +1,6 @@
 """Make findings about the recordings: validity, gaps, servers, and inputs that are probably mistakes.
 
-Readers already refuse damaged files. The mistakes found here leave files readable: a wrong unit, name or load.
+Damaged files already fail when they are read. The mistakes found here leave files readable: a wrong unit, name or load.
 """
 
 import difflib
@@ -47,7 +47,7 @@ def only_usual_limits(test: TestResult) -> bool:
 
 
 def looks(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report tests with several past or planned analyses; several analyses lower the threshold of a test's p-values."""
+    """Report tests that were or will be analysed repeatedly, which lowers the significance level of their p-values."""
     several = (test for test in tests if len(test.looks) > 1 or test.level < ALPHA)
     alike = grouped(((tuple(test.looks), test.level, test.planned_runs), test.name) for test in several)
     for i, ((seen, level, planned), names) in enumerate(alike.items(), start=1):
@@ -101,11 +101,11 @@ def _other_loads(test: TestResult, stand_ins: Sequence[MetricResult]) -> Iterato
         delta = row.delta_percent or 0.0
         is_set = test.type != "unbounded" and row.unit in RATES  # other stand-ins (goroutines) only follow the load
         if is_set and row.status.changed and abs(delta) > row.margin_percent:
-            waits = delta < 0.0 and test.verdict == Verdict.REGRESSION  # slower answers reduce a closed loop's rate
+            waits = delta < 0.0 and test.verdict == Verdict.REGRESSION  # closed loop: slow responses lower the rate
             for time in [each for each in test.metrics if each.gate and each.unit in TIMES and each.status.changed][:1]:
                 changes = (delta, time.delta_percent or 0.0)
                 change, by = (math.log(max(1.0 + percent / 100.0, 1e-9)) for percent in changes)
-                waits |= abs(change + by) < 0.5 * abs(change)  # concurrency (by Little's law) changed less
+                waits |= abs(change + by) < 0.5 * abs(change)  # concurrency (Little's law) changed under half as much
             fields = row.model_dump(include={"name", "unit", "base", "new", "delta_percent"})
             yield Found(FindingKind.LOAD_MAY_DIFFER, Severity.INFO if waits else Severity.WARNING, fields)
 
@@ -149,7 +149,7 @@ def users(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalo
         if test.type != "bounded" or test.users is None or catalogue.load is None:
             continue
         rows = [metric for metric in test.metrics if metric.slug == catalogue.load.slug]
-        levels = [[row.base for row in rows], [row.new for row in rows]]  # nodes may record their users separately
+        levels = [[row.base for row in rows], [row.new for row in rows]]  # several rows: one for each node
         plateaus = [[run.ramp_up.plateau_users for run in runs if run.ramp_up.plateau_users] for runs in test.runs]
         recorded = [of[0] if len(of) == 1 else mean_of_runs(p) for of, p in zip(levels, plateaus, strict=True)]
         apart = (max(each or 0.0 for each in recorded) / test.users - 1.0) * 100.0
@@ -163,8 +163,8 @@ def unrecognised(
 ) -> Iterator[Found]:
     """Report recordings that lack the catalogue's load metric and all of its gate metrics.
 
-    A recording that lacks only the load metric, or only the gate metrics, is reported if one of its unknown names is
-    similar to an expected name. Recordings with the same names share a finding.
+    If the catalogue is an `OpenCatalogue`, or a recording lacks only one of the two, one of its unknown names must
+    also be similar to an expected name. Recordings with the same names share a finding.
     """
     known = [metric for metric in catalogue.metrics if metric.known]
     gates, loads = ([m for m in known if m.gate], [m for m in known if m.load])
@@ -220,6 +220,6 @@ def _nearest(unknown: Sequence[str], wanted: Sequence[Metric]) -> list[tuple[str
 
 
 def _files(inputs: Sequence[InputProvenance], test: str, side: Side, run: int) -> list[str]:
-    """List the first input file of a run, without files of label tables."""
+    """Return the path of the first input file of a run in a list; other files, such as label tables, are left out."""
     of_build = (each for each in inputs if each.test == test and each.build == side and each.run == run)
     return [paths[0] for paths in grouped((each.run, each.path) for each in of_build).values()]

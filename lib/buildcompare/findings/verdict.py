@@ -128,7 +128,7 @@ def causes(test: TestResult) -> list[Cause]:
 
 
 def _mean_doubled(metric: MetricResult) -> bool:
-    """Whether a few long times, which hardly move the geometric mean, at least double the arithmetic mean."""
+    """Test whether a few long durations, which hardly move the geometric mean, at least double the arithmetic mean."""
     base, new = metric.mean
     return metric.unit in TIMES and metric.decided_by == "level" and bool(base and new and new >= 2.0 * base)
 

@@ -114,8 +114,8 @@ class Chain:
     def tests(self) -> pd.DataFrame:
         """One row for each test.
 
-        `place`: index of the test's comparison. Supported users and errors are NaN if unknown or zero. `key` numbers
-        pairs of type and database; the name is added if the database is unknown or a comparison has the pair twice.
+        `place`: index of the test's comparison. Supported users and errors are NaN if unknown or zero. `key` is
+        one number per type and database (and name, if the database is unknown or the comparison has both twice).
         """
         rows = [
             (place, *test.key, test.name, *minors, *test.levels, *(test.errors or (None, None)))
@@ -206,7 +206,7 @@ class Chain:
 
     @functools.cached_property
     def errors(self) -> FloatArray:
-        """One row per test: log ratio of errors, its Poisson variance, SD and number of ratios with the same `key`."""
+        """One row per test: log ratio of errors, its Poisson variance, robust SD and number of ratios of its `key`."""
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
         logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["place"] < self.length)
@@ -292,8 +292,8 @@ class Chain:
     def _databases(self, place: int) -> Iterator[Drift]:
         """Compare supported users between databases, pairwise and per build; the alphabetically first is the reference.
 
-        `flipped`: the order differs from the new build's order in the last comparison that measured it on both
-        databases. If a comparison has several tests of the same type and database, these tests are left out.
+        `flipped`: the order is the opposite of the last known order of an earlier new build.
+        If a comparison has several tests of the same type and database, these tests are left out.
         """
         tests = {row: self.pairs[row][1] for row in self._rows(place)}
         several = Counter(test.key for test in tests.values())
@@ -314,7 +314,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _earlier_orders(self, logs: FloatArray) -> dict[str, object]:
-        """Return fields of a flip: earlier comparisons with the present order of databases (`logs` is not NaN)."""
+        """Return fields of a flip: the earlier comparisons in which `logs` is not NaN; they have the present order."""
         places, earlier = np.flatnonzero(~np.isnan(logs).all(axis=1)), []
         for place in places[-MOST_EARLIER:]:
             percents = {side: percent(log) for side, log in zip(SIDES, logs[place], strict=True) if not math.isnan(log)}

@@ -38,7 +38,7 @@ MAKING, RECORDED = ".making", ".recorded"
 
 The files are then moved from the renamed subfolder into the ledger."""
 PACKED = "entries.parquet"  # the whole ledger in one file, as version 0.2 could write it
-MAX_BYTES = 1_000_000  # maximum size of an entry in bytes; an entry with forty tests has some 20 kB
+MAX_BYTES = 1_000_000  # maximum size of an entry in bytes; an entry with forty tests has about 20 kB
 _DATABASES = {"postgres": "postgresql"}  # other spelling -> name of the database
 _EXPECTED = "an entry that `report --record` or `history-import` wrote"
 
@@ -249,7 +249,7 @@ class Ledger:
         return self.entry(other.name if other.name in alike else alike[0]) if alike else None
 
     def namesake(self, entry: Entry) -> Entry | None:
-        """Return the entry that `entry` replaces, or None; InputError if another entry has its name or its builds."""
+        """Find the entry that `entry` replaces, or None; error if another has its name or, if monthly, its builds."""
         if self.folder in ADDRESSES:
             raise InputError(file=self.folder, key="history", expected="a local folder", found="an address (read only)")
         builds, alike = f"{entry.base.label} with {entry.new.label}", self.alike(entry)
@@ -320,7 +320,7 @@ def _read(file: Path, model: type[E]) -> tuple[E, str]:
 
 @functools.lru_cache(maxsize=10_000)
 def read_entry(file: Path, model: type[E], _: tuple[int, int, int] | None) -> tuple[E, str]:
-    """Return a checked entry and its file's SHA-256; the last argument (inode, time, size) is only a cache key."""
+    """Return a checked entry and its file's SHA-256; the last argument (inode, mtime, size) is only a cache key."""
     text = read_text(file, _EXPECTED, key="history", max_bytes=MAX_BYTES)
     try:
         entry = model.model_validate_json(text)
@@ -446,7 +446,7 @@ def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
 
 
 def place_in_words(ledger: Ledger, name: str) -> str:
-    """Return a sentence on the place of comparison `name` in the ledger, and on later versions that stand before it."""
+    """Return a sentence on the position of comparison `name` in the ledger, and on newer versions before it."""
     minors = {each.name: each.new.minor or "" for each in ledger.listed if each.position is not None}
     numbers = {each: [int(part) for part in minor.split(".") if part] for each, minor in minors.items()}
     before = list(itertools.takewhile(lambda each: each != name, numbers)) if name in numbers else None

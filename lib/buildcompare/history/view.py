@@ -25,7 +25,7 @@ from buildcompare.stats.planning import percent as percent_of
 from buildcompare.text.numbers import percent
 from buildcompare.text.sentences import say
 
-USUAL = "data/history/mattermost"  # the default ledger of the notebook
+USUAL = "data/history/mattermost"  # the default ledger of :func:`read_history`
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,7 +86,7 @@ class History:
 
     @functools.cached_property
     def drift(self) -> pd.DataFrame:
-        """Supported users of each test against an earlier level: rows with the fields of ``drift`` in results.json."""
+        """Supported users against an earlier level or another database: rows as in ``drift`` of results.json."""
         rows = [row.model_dump() for step in self.steps.values() for row in step.drift]
         return pd.DataFrame(rows, columns=[*Drift.model_fields])
 

@@ -14,7 +14,7 @@ from buildcompare.report.sections import TEMPLATES, assets, templates
 
 
 class _ReportExporter(TemplateExporter):
-    """Export an executed notebook by one of the report's templates; nbconvert's ``--template-file`` takes another."""
+    """Export an executed notebook with a template of the report, or with the one that ``--template-file`` names."""
 
     template_paths = List(Unicode(), [str(TEMPLATES)]).tag(config=True, affects_environment=True)
     default_preprocessors: Any = List([])
@@ -73,5 +73,5 @@ def _readme(nb: NotebookNode, resources: dict[str, Any]) -> str:
 
 def convert(exporter: Any, notebook: NotebookNode, **resources: object) -> tuple[str, dict[str, bytes]]:
     """Convert an executed notebook as ``jupyter nbconvert`` does; return the text, and other files by their paths."""
-    text, used = exporter(default_preprocessors=[]).from_notebook_node(notebook, resources)  # none changes a thing
+    text, used = exporter(default_preprocessors=[]).from_notebook_node(notebook, resources)  # they would change nothing
     return text, used.get("outputs") or {}

@@ -11,7 +11,7 @@ from buildcompare.results import Results
 
 
 def render(results: Results) -> str:
-    """Render rows as JUnit test cases. A regression of a gate fails; an undecided or incomparable row is skipped."""
+    """Write rows as test cases: gates of invalid tests are errors, regressed gates fail, undecided rows are skipped."""
     return template("junit.xml").render(results=results, kind=kind_of_results(results), xml=escaped) + "\n"
 
 

@@ -129,7 +129,7 @@ def shown_as(params_file: Path) -> str:
 
 
 def _folder_for(params_file: Path, output: Path | None) -> tuple[Path, str]:
-    """Return the report's folder and an id of its params file; refuse to replace the report of another params file."""
+    """Return the report's folder and an id of its params file; refuse a default folder with another file's report."""
     path, folder = params_file.resolve(), folder_of(params_file, output)
     identity = shown_as(path) if path.is_relative_to(root()) else sha256(str(path).encode()).hexdigest()
     try:

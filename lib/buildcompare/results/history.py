@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """Earlier difference of two databases in supported users, in percent; null if unknown or of opposite sign now."""
+    """Earlier difference of two databases in supported users, in percent; null if unknown or if the order changed."""
 
     comparison: str
     base: Number = None
@@ -49,12 +49,12 @@ class Drift(Model):
     same_version: bool
     """Whether both builds have the same major and minor version; if not, the versions may explain the difference."""
     z: Number = None
-    """Z-score of log(`value` / `before`), if the kind is `same_version` and versions are equal; null below 5 drifts."""
+    """Z-score of log(`value` / `before`) for equal versions and kind `same_version`; null for fewer than 5 drifts."""
     jump: bool = False
     setup_changed: list[str] = Field(default_factory=list)
     """Settings that changed since the earlier comparison; empty if no change is recorded."""
     flipped: bool = False
-    """True if two databases swapped their order by supported users since new builds were last tested on both."""
+    """True if the order of databases by supported users is opposite to the last known one of an earlier new build."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
     """If `flipped`: latest earlier comparisons (at most 20) in which the database that leads now was also ahead."""
     earlier_comparisons: int = 0
@@ -67,7 +67,7 @@ class Drift(Model):
 
 
 class BetweenComparisons(Model):
-    """Robust SD of the drifts of supported users within a version; `sd_percent` is null below 5 drifts (`links`)."""
+    """Robust SD of drifts of supported users between two measurements of a version; null for fewer than 5 (`links`)."""
 
     type: TestType
     db_engine: str | None

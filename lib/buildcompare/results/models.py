@@ -124,7 +124,7 @@ class RunResult(Model):
     notes: list[str]
     server: ServerResult | None = None
     samples_sha256: str = ""
-    """SHA-256 of the values and times of all samples of the run's metrics."""
+    """SHA-256 of the values and timestamps of all samples of the run's metrics."""
 
 
 class AlertResult(Model):
@@ -196,7 +196,7 @@ class Event(Model):
     """Number, from 1, of a group of simultaneous events in one build; null only in results of earlier versions."""
     matched: bool
     warning: bool = False
-    """True if only one build has it, significantly beyond the margin (a spike or drop in one metric: 6 margins)."""
+    """True if only one build has it, significantly beyond the margin (6 margins for a spike or drop in one metric)."""
 
 
 class Distribution(Model):

@@ -21,7 +21,7 @@ class Tested(Change):
     """A change and its test against run-to-run noise; the added fields are null if the noise is unknown."""
 
     ci_low: Number = None
-    """Low end of the 95 % interval of `delta_percent` (repeated analyses: 1 - `level`), unadjusted for other rows."""
+    """Low end of the 95 % interval of `delta_percent` (1 - `level` at repeated analyses), unadjusted for other rows."""
     ci_high: Number = None
     p_value: Number = None
 
@@ -98,7 +98,7 @@ class MixMover(Model):
 
 
 class TrafficMixResult(Model):
-    """Change of an average time, split into effects of the calls' mix (`mix_percent`) and times (`speed_percent`)."""
+    """Change of an average time, split into effects of mix (`mix_percent`) and speed of calls (`speed_percent`)."""
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
@@ -139,7 +139,7 @@ class MetricRow(Model):
 
 
 class MetricResult(Decided, MetricRow):
-    """One metric of one test; `base` and `new` are means over the steady window, geometric means for times."""
+    """One metric of one test; `base` and `new` are means over the steady window (geometric means for durations)."""
 
     labels: dict[str, str] = Field(default_factory=dict)
     margin_percent: float
@@ -275,7 +275,7 @@ class LabelResult(Tested, LabelRow):
     """One statistic of one label in one test; the interval is for the change relative to the table's median change."""
 
     shared_percent: Number = None
-    """Median change of all labels, in percent; 0 below 20 labels. Only the row's change beyond the median is judged."""
+    """Median change of all labels, in percent; 0 for fewer than 20 labels. Only the change beyond it is judged."""
     noise_source: NoiseSource = NoiseSource.NONE
     p_adjusted: Number = None
     calls: Pair[Number] | None = None

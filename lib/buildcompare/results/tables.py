@@ -28,7 +28,7 @@ def frame(model: type[BaseModel], rows: Iterable[tuple[str | None, BaseModel]]) 
 
 
 def tables(results: Results) -> dict[str, str]:
-    """Write each table of a report that has rows as CSV, and return the texts by name of the table."""
+    """Return the tables of a report as CSV texts, by name of the table; tables without rows are left out."""
     tests = results.tests
     rows_of: dict[str, Rows] = {
         "tests": ({"test": test.name, "type": test.type, "verdict": test.verdict} for test in tests),
