@@ -17,6 +17,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.kinds import kind_of_params, kinds
 from buildcompare.config.params import Comparison, Reported
 from buildcompare.config.project import resolve
+from buildcompare.history.ledger import read_ledger
 from buildcompare.recordings.files import matching
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")
@@ -30,8 +31,8 @@ def notebook_of(params: Reported) -> Path:
     return NOTEBOOK.with_name(kind.notebook) if kind else NOTEBOOK
 
 
-def files_of(params: Reported) -> list[str]:
-    """List the paths of all files from which the report is made, including the files of pulled runs."""
+def files_of(params: Reported, *, ledger: bool = True) -> list[str]:
+    """List the paths of all files from which the report is made: pulled runs too, and entries of the ledger."""
     kind = kind_of_params(params)
     named: list[str | None] = [str(notebook_of(params))]
     metrics = getattr(params, "metrics", None)
@@ -43,6 +44,9 @@ def files_of(params: Reported) -> list[str]:
         named += kind.files(params)
     elif isinstance(params, Comparison):
         named += _files_of_builds(params)
+        if ledger and params.history is not None:
+            entries = sorted(resolve(params.history, is_folder=True).glob("[!.]*"))
+            named += [f"{params.history.rstrip('/')}/{entry.name}" for entry in entries if entry.is_file()]
     return list(dict.fromkeys(path for path in named if path))
 
 
@@ -52,18 +56,18 @@ def _files_of_builds(params: Comparison) -> list[str | None]:
         named += [slot.path] if run.is_pulled else [*matching(run.files), run.labels]
     for profiles in (test.profiles for test in params.tests if test.profiles is not None):
         named += [*profiles.base, *profiles.new]
-    if params.history is not None:
-        entries = sorted(resolve(params.history, is_folder=True).glob("[!.]*"))
-        named += [f"{params.history.rstrip('/')}/{entry.name}" for entry in entries if entry.is_file()]
     return named
 
 
-def inputs_sha256(params: Reported, **settings: Any) -> str:
-    """Return a hash of the params, of the contents of all files, of `settings`, and of the code."""
-    asked = {"params": params.model_dump(mode="json"), "settings": settings, "code": code_sha256()}
+def inputs_sha256(params: Reported, **settings: Any) -> str | None:
+    """Return a hash of the params, all files' contents, `settings`, and the code; None if a file is missing."""
+    ledger = read_ledger(resolve(folder, is_folder=True)).sha256 if (folder := getattr(params, "history", None)) else {}
+    asked = {"params": params.model_dump(mode="json"), "settings": settings, "code": code_sha256(), "ledger": ledger}
     made = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
-    for path in files_of(params):
-        made.update(f"\n{path} {hashlib.sha256(resolve(path).read_bytes()).hexdigest()}".encode())
+    for path in files_of(params, ledger=False):
+        if "\0" in path or not (file := resolve(path)).is_file():
+            return None
+        made.update(f"\n{path} {hashlib.sha256(file.read_bytes()).hexdigest()}".encode())
     return made.hexdigest()
 
 

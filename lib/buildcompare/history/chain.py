@@ -196,10 +196,10 @@ class Chain:
         setups = defaultdict[object, int](itertools.count().__next__)  # setup -> its number, which is a faster key
         keys = iter(self.tests["key"].tolist())
         for entry in self.entries:
-            setup = setups[*sorted(entry.setup.items()), *sorted(entry.coordinator.items())]
+            setup = setups[frozenset(entry.setup.items()), frozenset(entry.coordinator.items())]
             versions = [build.version for build in entry.builds]
             for test, key in zip(entry.tests, keys, strict=False):
-                for version, level, runs in zip(versions, test.levels, test.runs, strict=True):
+                for version, level, runs in zip(versions, test.supported_users or (), test.runs, strict=False):
                     if entry.setup and version and level and runs == 1:
                         builds[key, setup, version].append(level)
         return measure_repeats(builds.values())

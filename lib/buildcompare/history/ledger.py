@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 import math
+import os
 import re
 import shutil
 from collections import defaultdict
@@ -57,7 +58,7 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Users = Annotated[Pair[Level | None], BeforeValidator(_pair)]
 Counts = Annotated[Pair[NotNegative | None], BeforeValidator(_pair)]
 Bumps = Annotated[Pair[Annotated[int, Field(ge=0, le=10**6)]], BeforeValidator(_pair)]
-RunCounts = Annotated[Pair[Count], BeforeValidator(lambda data: _pair(data, 1))]
+RunCounts = Annotated[Pair[Count], BeforeValidator(functools.partial(_pair, default=1))]
 Look = Annotated[tuple[Count, Count], Field(strict=False)]
 TestKey = tuple[str, str]  # type and database
 
@@ -181,9 +182,9 @@ class ChainEntry(Strict):
     @property
     def builds_compared(self) -> list[tuple[object, ...]]:
         """Keys of the pair of builds: one by label and version; one by version alone if both are known and differ."""
-        by_label = tuple((build.label, build.version) for build in self.builds)
-        by_version = tuple(build.version for build in self.builds)
-        return [by_label, by_version] if None not in by_version and len({*by_version}) == 2 else [by_label]
+        base, new = self.base, self.new
+        by_label, by_version = (base.label, base.version, new.label, new.version), (base.version, new.version)
+        return [by_label, by_version] if None not in by_version and base.version != new.version else [by_label]
 
 
 class Entry(ChainEntry):
@@ -227,7 +228,7 @@ class Ledger:
     def entry(self, name: str) -> Entry:
         """The whole entry of a comparison, read from its file if only a part is in memory."""
         entry = self.by_name[name]
-        return entry if isinstance(entry, Entry) else _read(self.folder / f"{name}.json", Entry)[0]
+        return entry if isinstance(entry, Entry) else _read(str(self.folder / f"{name}.json"), Entry)[0]
 
     @property
     def entries(self) -> list[Entry]:
@@ -304,23 +305,24 @@ def read_ledger(folder: Path) -> Ledger:
     if (folder / RECORDED).exists():
         with _locked(folder):  # `_locked` first finishes what a killed process began to record
             pass
-    return Ledger(folder, (_read(file, ChainEntry) for file in sorted(folder.glob("*.json"), key=str)))
+    return Ledger(folder, (_read(file, ChainEntry) for file in sorted(map(str, folder.glob("*.json")))))
 
 
 E = TypeVar("E", bound=ChainEntry)
 
 
-def _read(file: Path, model: type[E]) -> tuple[E, str]:
+def _read(file: str, model: type[E]) -> tuple[E, str]:
     """Read and check an entry, from a cache if its file is unchanged; also return the SHA-256 of the file."""
     seen = None
     with contextlib.suppress(OSError):
-        seen = file.stat()
+        seen = os.stat(file)
     return read_entry(file, model, seen and (seen.st_ino, seen.st_mtime_ns, seen.st_size))
 
 
 @functools.lru_cache(maxsize=10_000)
-def read_entry(file: Path, model: type[E], _: tuple[int, int, int] | None) -> tuple[E, str]:
+def read_entry(path: str, model: type[E], _: tuple[int, int, int] | None) -> tuple[E, str]:
     """Return a checked entry and its file's SHA-256; the last argument (inode, mtime, size) is only a cache key."""
+    file = Path(path)  # a text is a faster cache key
     text = read_text(file, _EXPECTED, key="history", max_bytes=MAX_BYTES)
     try:
         entry = model.model_validate_json(text)

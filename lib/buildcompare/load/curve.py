@@ -220,9 +220,8 @@ def find_falls(
 ) -> tuple[Fall, ...]:  # fmt: skip
     """Find the falls of `load` (users or a proxy, over elapsed seconds) before `stop_s`, in order of time.
 
-    A fall is faster than the load test removes users: `fastest_fall` per second, 0 if bounded. It is a restart if fewer
-    than `hardly_any` of the users remain and `RECOVERED` of them (both fractions) return. `smooth` ignores single low
-    samples.
+    A fall is faster than the load test removes users: `fastest_fall` per second, 0 if bounded. In a restart, less than
+    the fraction `hardly_any` of the users remains and `RECOVERED` of them return. `smooth` ignores single low samples.
     """
     elapsed, users = samples(load, stop_s)
     if users.size < 3:

@@ -16,7 +16,7 @@ from traitlets.config import Config
 
 from buildcompare.comparison import artefacts, reading
 from buildcompare.comparison.inputs import NOTEBOOK as NOTEBOOK
-from buildcompare.comparison.inputs import files_of, inputs_sha256, notebook_of
+from buildcompare.comparison.inputs import inputs_sha256, notebook_of
 from buildcompare.config.errors import ExecutionError, InputError
 from buildcompare.config.kinds import kind_of
 from buildcompare.config.params import Comparison, Reported, params_of
@@ -152,8 +152,6 @@ def pictures_of(params: Reported, folder: Path) -> dict[str, bytes]:
 
 def made_from(params: Reported, params_file: Path, folder: Path, *, graphs: Graphs) -> str | None:
     """Hash all inputs of the report in `folder`; return None if an input file is missing."""
-    if not all("\0" not in path and resolve(path).is_file() for path in files_of(params)):
-        return None
     written = markdown.read_written(folder / publication.README)
     return inputs_sha256(
         params,
