@@ -70,6 +70,7 @@ def _pack(order: Order) -> Bundle | Outcome:
     from buildcompare.config.kinds import kind_of
     from buildcompare.config.params import Comparison, params_of
     from buildcompare.config.yaml import read_yaml
+    from buildcompare.history.ledger import ledger_of
     from buildcompare.report import publication, publish
 
     def pack(output: Path | None) -> Bundle | Outcome:
@@ -80,7 +81,8 @@ def _pack(order: Order) -> Bundle | Outcome:
             reading.pull_recordings(params, quiet=True)
         folder, shown = publish.folder_of(order.params, output), publish.shown_as(order.params)
         if order.resume:
-            made_from = publish.made_from(params, order.params, folder, graphs=order.graphs)
+            ledger = ledger_of(params) if isinstance(params, Comparison) else None
+            made_from = publish.made_from(params, ledger, order.params, folder, graphs=order.graphs)
             if made_from and (kept := publication.whole(folder, made_from)):
                 return published(order, publish.Published(folder, kept, kept=True))
         inputs = {path: resolve(path).read_bytes() for path in files_of(params) if resolve(path).is_file()}

@@ -16,11 +16,10 @@ from buildcompare.comparison.reading import calibration_of, fitted, read_profile
 from buildcompare.config.assumed import with_times
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Comparison
-from buildcompare.config.project import resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
 from buildcompare.history.chain import compare_to_ledger, supported_users_noise
-from buildcompare.history.ledger import Ledger, entry_of, read_ledger
+from buildcompare.history.ledger import Ledger, entry_of, ledger_of
 from buildcompare.history.levels import contrasts_in
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.profiles.stacks import Profile
@@ -108,7 +107,7 @@ def with_noise(params: Comparison, catalogue: Catalogue, every: Sequence[Recordi
     catalogue = catalogue.with_margins(params.margins)
     calibration = calibration_of(params, params.calibration) if params.calibration else None
     groups, self_check = groups_without(calibration, every) if calibration else ([], None)
-    ledger = None if params.history is None else read_ledger(resolve(params.history, is_folder=True))
+    ledger = ledger_of(params)
     samples, simulated = {run.samples_sha256 for run in every}, any(recording.simulated for recording in every)
     changes = contrasts_in(ledger, params, samples, simulated=simulated) if ledger else None
     return beside_runs(catalogue, groups), LearnedNoise(groups, self_check, ledger, changes)

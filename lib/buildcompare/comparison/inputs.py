@@ -17,7 +17,6 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.kinds import kind_of_params, kinds
 from buildcompare.config.params import Comparison, Reported
 from buildcompare.config.project import resolve
-from buildcompare.history.ledger import read_ledger
 from buildcompare.recordings.files import matching
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")
@@ -60,9 +59,8 @@ def _files_of_builds(params: Comparison) -> list[str | None]:
 
 
 def inputs_sha256(params: Reported, **settings: Any) -> str | None:
-    """Return a hash of the params, all files' contents, `settings`, and the code; None if a file is missing."""
-    ledger = read_ledger(resolve(folder, is_folder=True)).sha256 if (folder := getattr(params, "history", None)) else {}
-    asked = {"params": params.model_dump(mode="json"), "settings": settings, "code": code_sha256(), "ledger": ledger}
+    """Return a hash of the params, files (no ledger), `settings` and the code; None if a file is missing."""
+    asked = {"params": params.model_dump(mode="json"), "settings": settings, "code": code_sha256()}
     made = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
     for path in files_of(params, ledger=False):
         if "\0" in path or not (file := resolve(path)).is_file():

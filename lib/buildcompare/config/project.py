@@ -51,16 +51,17 @@ def resolve(path: str | Path, *, is_folder: bool = False) -> Path:
     return next((place / path for place in places() if (place / path).exists()), root() / path)
 
 
-def read_text(file: Path, expected: str, *, key: str | None = None, max_bytes: int) -> str:
+def read_text(file: str | Path, expected: str, *, key: str | None = None, max_bytes: int) -> str:
     """Read a file in UTF-8; raise an InputError if it is missing, not text, or longer than `max_bytes`."""
     try:
-        seen = file.stat()
+        seen = os.stat(file)
         if not stat.S_ISREG(seen.st_mode):
             found = "a folder" if stat.S_ISDIR(seen.st_mode) else "no regular file"
         elif seen.st_size > max_bytes:
             expected, found = f"{expected}, at most {max_bytes:,} bytes", f"{seen.st_size:,} bytes"
         else:
-            return file.read_bytes().decode("utf-8-sig")
+            with open(file, "rb", buffering=0) as opened:  # faster than Path's methods, for thousands of small files
+                return opened.readall().decode().removeprefix("\ufeff")
     except FileNotFoundError:
         found = "no such file"
     except UnicodeDecodeError as error:

@@ -355,12 +355,10 @@ def measure_change(levels: Pair[float | None], noise: Noise | None, runs: Pair[i
 
 def measure_repeats(builds: Iterable[Sequence[float]]) -> RepeatedMeasurements | None:
     """Return the pooled SD of repeated levels with its 95 % interval (chi-squared); None if no build has two levels."""
-    each_level = [(place, math.log(level)) for place, levels in enumerate(builds) for level in levels]
-    logs = pd.DataFrame(each_level, columns=["build", "level"], dtype=float).groupby("build")["level"]
-    df = len(each_level) - logs.ngroups
-    if not df:
+    logs = [[math.log(level) for level in levels] for levels in builds]
+    if not (df := sum(map(len, logs)) - len(logs)):
         return None
-    squares = float((logs.var() * (logs.size() - 1)).sum())
+    squares = sum((log - mean) ** 2 for each in logs for mean in [sum(each) / len(each)] for log in each)
     variances = (squares / each for each in (df, *(2.0 * gammaincinv(df / 2.0, [0.975, 0.025]))))
     sd_percent, ci_low, ci_high = (percent(math.sqrt(variance)) for variance in variances)
     return RepeatedMeasurements(sd_percent=sd_percent, ci_low=ci_low, ci_high=ci_high, df=df)

@@ -26,7 +26,7 @@ from pydantic_core import from_json
 from buildcompare.config import project
 from buildcompare.config.errors import ADDRESSES, InputError, named
 from buildcompare.config.params import Comparison, FileName, Named, Test, version_in
-from buildcompare.config.project import read_text, writing
+from buildcompare.config.project import read_text, resolve, writing
 from buildcompare.config.yaml import Strict, checked
 from buildcompare.results import TestResult
 from buildcompare.results.codes import SIDES, Pair, TestType, ValidityStatus, Verdict
@@ -295,6 +295,11 @@ class Ledger:
         return InputError(file=self.folder / f"{name}.json", key=key, expected=expected, found=found)
 
 
+def ledger_of(params: Comparison) -> Ledger | None:
+    """Read the ledger that the params name, if any."""
+    return None if params.history is None else read_ledger(resolve(params.history, is_folder=True))
+
+
 def read_ledger(folder: Path) -> Ledger:
     """Read and check a ledger; a missing folder gives an empty ledger."""
     if folder.exists() and not folder.is_dir():
@@ -320,9 +325,8 @@ def _read(file: str, model: type[E]) -> tuple[E, str]:
 
 
 @functools.lru_cache(maxsize=10_000)
-def read_entry(path: str, model: type[E], _: tuple[int, int, int] | None) -> tuple[E, str]:
+def read_entry(file: str, model: type[E], _: tuple[int, int, int] | None) -> tuple[E, str]:
     """Return a checked entry and its file's SHA-256; the last argument (inode, mtime, size) is only a cache key."""
-    file = Path(path)  # a text is a faster cache key
     text = read_text(file, _EXPECTED, key="history", max_bytes=MAX_BYTES)
     try:
         entry = model.model_validate_json(text)
@@ -331,9 +335,9 @@ def read_entry(path: str, model: type[E], _: tuple[int, int, int] | None) -> tup
             data = from_json(text)
         except ValueError as error:
             raise InputError(file=file, key="history", expected=_EXPECTED, found=str(error)[:200]) from None
-        entry = checked(model, data, file=file)  # raises an error that names the fault
-    if entry.name != file.stem:
-        raise InputError(file=file, key="name", expected=f"the file's name, {file.stem!r}", found=repr(entry.name))
+        entry = checked(model, data, file=Path(file))  # raises an error that names the fault
+    if entry.name != (stem := os.path.basename(file).removesuffix(".json")):
+        raise InputError(file=file, key="name", expected=f"the file's name, {stem!r}", found=repr(entry.name))
     return entry, hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -149,9 +149,13 @@ def _ask(
                 client.stopped.set()
                 raise
 
+    def ask(question: Question, piece: range) -> Answer:
+        with _about(question):
+            return client.query_range(question.query, piece[0] / 1000, piece[-1] / 1000, piece.step / 1000)
+
     with ThreadPoolExecutor(threads, thread_name_prefix="pull") as pool:
         parts = [
-            [pool.submit(unless_stopped, _answer, client, question, piece) for piece in _pieces(question, times)]
+            [pool.submit(unless_stopped, ask, question, piece) for piece in _pieces(question, times)]
             for question, times in zip(questions, grids, strict=True)
         ]
         server = pool.submit(unless_stopped, client.server)
@@ -173,11 +177,6 @@ def _pieces(question: Question, times: range) -> list[range]:
         with _about(question):
             raise InputError(file=None, key=None, expected=expected, found=f"{len(times):,}")
     return [times[i : i + MAX_POINTS] for i in range(0, len(times), MAX_POINTS)]
-
-
-def _answer(client: Client, question: Question, piece: range) -> Answer:
-    with _about(question):
-        return client.query_range(question.query, piece[0] / 1000, piece[-1] / 1000, piece.step / 1000)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from buildcompare.config.params import Comparison, Reported, params_of
 from buildcompare.config.project import resolve, root, socket_folder, write_files
 from buildcompare.config.yaml import read_yaml
 from buildcompare.figures import rasteriser
-from buildcompare.history.ledger import Ledger, entry_of, place_in_words, read_ledger, record
+from buildcompare.history.ledger import Ledger, entry_of, ledger_of, place_in_words, record
 from buildcompare.report import markdown, processes, publication
 from buildcompare.report.commonmark import images
 from buildcompare.report.notebook import keep_beside_results, without_scripts
@@ -150,14 +150,15 @@ def pictures_of(params: Reported, folder: Path) -> dict[str, bytes]:
     return {path: contents for text in texts for path, _, contents in images(text)}
 
 
-def made_from(params: Reported, params_file: Path, folder: Path, *, graphs: Graphs) -> str | None:
+def made_from(params: Reported, ledger: Ledger | None, file: Path, folder: Path, *, graphs: Graphs) -> str | None:
     """Hash all inputs of the report in `folder`; return None if an input file is missing."""
     written = markdown.read_written(folder / publication.README)
     return inputs_sha256(
         params,
+        ledger=ledger and ledger.sha256,
         written={name: text for name, text in written.items() if text.strip()},
         graphs=graphs,
-        shown_as=shown_as(params_file),
+        shown_as=shown_as(file),
         pictures={path: sha256(each).hexdigest() for path, each in pictures_of(params, folder).items()},
     )
 
@@ -199,7 +200,7 @@ def publish(
     if isinstance(params, Comparison):
         reading.pull_recordings(params, refresh=refresh, quiet=not progress)
     command, recorded = f"python -m buildcompare report {shlex.quote(shown_as(params_file))}", None
-    inputs = made_from(params, params_file, folder, graphs=graphs)
+    inputs = made_from(params, ledger, params_file, folder, graphs=graphs)
     if resume and inputs is not None and (kept := publication.whole(folder, inputs)) is not None:
         return Published(folder, kept, kept=True)
     with publication.staged(folder) as staging:
@@ -233,7 +234,7 @@ def _checked(params_file: Path, ledger_as: LedgerAs) -> tuple[Reported, Ledger |
         kind.check(params)  # errors of this check name file and line, unlike the kernel's
         return params, None
     params = params_of(document, params_file)
-    ledger = None if params.history is None else read_ledger(resolve(params.history, is_folder=True))
+    ledger = ledger_of(params)
     if ledger_as is not None:
         if ledger is None:
             expected = "the folder of a ledger for --record, such as data/history/mattermost"
