@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 
 from buildcompare.findings.verdict import shortcomings
+from buildcompare.history.ledger import record
 from buildcompare.report import processes
 from buildcompare.report.batch import Order, publish_many, publish_one
 from buildcompare.results import Results
+from ledgers import entry
 from support import refused, small_params, write_params
 
 pytestmark = pytest.mark.slow
@@ -76,6 +78,11 @@ def test_what_stands_is_kept_until_something_changes(asked: list[Path], made_her
         assert not publish_one(order).kept
     assert publish_one(order).kept
     assert not publish_one(replace(order, graphs="svg")).kept
+    ledger = asked[0].parent / "ledger"
+    write_params(asked[0], {**small_params(asked[0].parent / "data"), "name": "r0", "history": str(ledger)})
+    assert [publish_one(order).kept for _ in range(2)] == [False, True]
+    record(ledger, [entry("before")])
+    assert not publish_one(order).kept
     write_params(asked[0], {**small_params(asked[0].parent / "data"), "name": "r0"})
     assert publish_one(order).code == 0
 
