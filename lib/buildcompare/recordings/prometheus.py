@@ -192,20 +192,21 @@ def _about(question: Question) -> Iterator[None]:
 def _joined(question: Question, asked: range, parts: Sequence[Answer], url: str) -> Answer:
     """Join the answers to the pieces of one window, sort series by labels, and check that times are those asked."""
     pieces: dict[tuple[tuple[str, str], ...], list[tuple[FloatArray, FloatArray]]] = {}
-    for part in parts:
+    for part, piece in zip(parts, _pieces(question, asked), strict=True):
+        for times in {id(times): times for _, times, _ in part.series}.values():  # check each array of times once
+            places = np.rint(steps := (times * 1000.0 - piece[0]) / piece.step)
+            near = (np.abs(steps - places) * piece.step < 1.0) & (places >= 0) & (places < len(piece))
+            if not (near.all() and (np.diff(places) > 0).all()):
+                with _about(question):
+                    raise SourceError(url=url, expected="values at the requested times", found="other times")
         for labels, times, values in part.series:
             pieces.setdefault(tuple(sorted(labels.items())), []).append((times, values))
     series = []
     for key, arrays in sorted(pieces.items()):
         times, values = arrays[0] if len(arrays) == 1 else map(np.concatenate, zip(*arrays, strict=True))
+        if len(arrays) > 1 and not (times[1:] > times[:-1]).all():
+            raise SourceError(url=url, expected="times that increase", found=f"other times in {dict(key)}")
         series.append((dict(key), times, values))
-    for times in {id(times): times for _, times, _ in series}.values():  # check each array of times once
-        steps = (times * 1000.0 - asked[0]) / asked.step
-        places = np.rint(steps)
-        near = (np.abs(steps - places) * asked.step < 1.0) & (places >= 0) & (places < len(asked))
-        if not (near.all() and (np.diff(places) > 0).all()):
-            with _about(question):
-                raise SourceError(url=url, expected="values at the requested times", found="other times")
     return Answer(tuple(series), tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)))
 
 
@@ -232,8 +233,7 @@ def _series(question: Question, answer: Answer) -> list[Series]:
 
 def _common(answer: Answer) -> Mapping[str, str]:
     """Return the labels that all series of an answer share."""
-    sets = [set(labels.items()) for labels, _, _ in answer.series]
-    return dict(sorted(set.intersection(*sets))) if sets else {}
+    return dict(sorted(set.intersection(*sets))) if (sets := [{*each[0].items()} for each in answer.series]) else {}
 
 
 def _described(question: Question, answer: Answer, points: int) -> dict[str, object]:
