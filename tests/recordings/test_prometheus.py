@@ -228,7 +228,7 @@ def test_samples_end_later_and_lose_digits(servers: Servers) -> None:
     assert 0 < apart(*both(servers, CPU), 0).max() < 1e-12
 
 
-# Seconds of work in small pieces: servers look at the clock between them.
+# Many seconds of work in small pieces at a step of 1 s: between them, servers look at a clock that counts seconds.
 SLOW = " + ".join(f"quantile_over_time(0.5, go_goroutines[{900 + i}s])" for i in range(300))
 
 
@@ -246,7 +246,7 @@ SLOW = " + ".join(f"quantile_over_time(0.5, go_goroutines[{900 + i}s])" for i in
 def test_a_query_is_refused_in_the_server_s_own_words(servers: Servers, kind: str, query: str, words: str) -> None:
     error, timeout_s = SourceError if "503" in words else InputError, 0.3 if query == SLOW else 30
     with world.proxying(servers(kind).url) as proxy, pytest.raises(error, match=rf"query of graph m1: .*{words}"):
-        record(run(), source(proxy.url, timeout_s=timeout_s, threads=1), catalogue("go_goroutines", query))
+        record(run(), source(proxy.url, timeout_s=timeout_s, step_s=1, threads=1), catalogue("go_goroutines", query))
     assert len([path for _, path, *_ in proxy.seen if "query_range" in path]) == 2, "each is asked once"
 
 
